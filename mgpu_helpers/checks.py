@@ -1,0 +1,187 @@
+"""Checks of what the user passes: one call each, so that they do not drown the lesson.
+
+Each raises before anything is changed, and names the value, what was expected and the way out. They
+look only at ``shape`` and ``dtype``, so they serve the arrays of every framework.
+"""
+
+import numbers
+
+
+def positive_int(name, value):
+    """Raise unless ``value`` is an integer of at least 1.
+
+    Raises
+    ------
+    TypeError
+        If it is not an integer (``True`` is not one either).
+    ValueError
+        If it is 0 or negative.
+
+    Examples
+    --------
+    >>> positive_int('num_gpus', 2)
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f'{name} must be an integer of at least 1, not {value!r}')
+    if value < 1:
+        raise ValueError(f'{name} must be at least 1, not {value}')
+
+
+def positive_number(name, value):
+    """Raise unless ``value`` is a finite real number above 0.
+
+    Raises
+    ------
+    TypeError
+        If it is not a real number.
+    ValueError
+        If it is 0, negative, infinite or not a number.
+
+    Examples
+    --------
+    >>> positive_number('lr', 0.2)
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f'{name} must be a number above 0, not {value!r}')
+    if not 0 < value < float('inf'):
+        raise ValueError(f'{name} must be a number above 0, not {value}')
+
+
+def device_list(devices):
+    """Raise unless ``devices`` is a list or tuple of at least one device, none of them twice.
+
+    Raises
+    ------
+    TypeError
+        If it is not a list or tuple.
+    ValueError
+        If it is empty or names a device twice.
+
+    Examples
+    --------
+    >>> device_list(['cpu(0)', 'cpu(1)'])
+    """
+    if not isinstance(devices, (list, tuple)):
+        raise TypeError(f'devices must be a list of devices, such as devices(2), not {devices!r}')
+    if not devices:
+        raise ValueError('devices is an empty list: name at least one device, such as devices(1)')
+    twice = [d for i, d in enumerate(devices) if d in devices[:i]]
+    if twice:
+        raise ValueError(
+            f'{twice[0]} appears more than once in {list(devices)}: each shard needs a device of '
+            'its own; name every device once'
+        )
+
+
+def can_split(data, devices, even_split):
+    """Raise unless ``data`` can be cut into one non-empty shard per device.
+
+    Parameters
+    ----------
+    data : array
+        Examples along the first axis.
+    devices : list
+        One device per shard.
+    even_split : bool
+        Whether all shards must have the same length.
+
+    Raises
+    ------
+    ValueError
+        If there are no examples, fewer examples than devices, or, with ``even_split``, a number of
+        examples that the number of devices does not divide.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> can_split(np.zeros((6, 4)), ['cpu(0)', 'cpu(1)'], even_split=True)
+    """
+    device_list(devices)
+    n, k = (data.shape[0] if data.shape else 0), len(devices)
+    if n < 1:
+        raise ValueError(f'cannot split an empty batch (shape {data.shape}): it has no examples')
+    if n < k:
+        raise ValueError(
+            f'cannot split {n} example{"s" * (n > 1)} over {k} devices: some would get none; use a '
+            f'batch of at least {k}, or at most {n} of the devices'
+        )
+    if even_split and n % k:
+        raise ValueError(
+            f'{n} examples cannot be split evenly over {k} devices; use a batch size that is a '
+            f'multiple of {k}, or even_split=False'
+        )
+
+
+def same_length(X, y):
+    """Raise unless ``X`` and ``y`` hold the same number of examples.
+
+    Raises
+    ------
+    ValueError
+        If their first axes differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> same_length(np.zeros((6, 4)), np.zeros(6))
+    """
+    if X.shape[:1] != y.shape[:1]:
+        raise ValueError(
+            f'X has {X.shape[0] if X.shape else 0} examples and y has '
+            f'{y.shape[0] if y.shape else 0} labels: they must belong together, one label for '
+            'each example'
+        )
+
+
+def step(X, y, device_params, devices, lr):
+    """Raise unless one training step can be taken with these; see ``train_batch``.
+
+    Raises
+    ------
+    TypeError
+        If ``devices`` is no list or ``lr`` no number.
+    ValueError
+        If a device appears twice, if there is not one replica of the parameters per device, if
+        ``X`` and ``y`` differ in length or are empty, or if ``lr`` is not above 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> step(np.zeros((6, 4)), np.zeros(6), [['W', 'b']], ['cpu(0)'], 0.1)
+    """
+    device_list(devices)
+    if len(device_params) != len(devices):
+        raise ValueError(
+            f'{len(device_params)} replicas of the parameters for {len(devices)} devices: make '
+            'one for each, [get_params(params, d) for d in devices]'
+        )
+    same_length(X, y)
+    can_split(X, devices[: X.shape[0]] or devices, even_split=False)
+    positive_number('lr', lr)
+
+
+def alike(data):
+    """Raise unless ``data`` is a non-empty list of arrays of one shape and one type.
+
+    Raises
+    ------
+    ValueError
+        If it is empty or the shapes differ.
+    TypeError
+        If it is not a list or tuple of arrays, or the types differ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> alike([np.zeros(3), np.ones(3)])
+    """
+    if not isinstance(data, (list, tuple)) or not all(hasattr(x, 'shape') for x in data):
+        raise TypeError(f'expected a list of arrays, one per device, not {type(data).__name__}')
+    if not data:
+        raise ValueError('nothing to sum: the list of arrays is empty; pass one array per device')
+    shapes = [tuple(x.shape) for x in data]
+    if len(set(shapes)) > 1:
+        raise ValueError(f'arrays of different shapes cannot be summed: {shapes}')
+    types = [getattr(x.dtype, '__name__', str(x.dtype)) for x in data]
+    if len(set(types)) > 1:
+        raise TypeError(f'arrays of different types cannot be summed: {types}; make them one type')

@@ -1,0 +1,339 @@
+"""Devices: real GPUs where there are enough of them, stand-ins where there are not; never a mix.
+
+A stand-in is ``mx.cpu(i)``. MXNet treats ``cpu(0)``, ``cpu(1)``, ... as different devices, each
+with a worker thread and arrays of its own, so splitting, copying and summing are real; one
+stand-in computes on one core (see ``runtime``).
+"""
+
+import ctypes
+import functools
+import warnings
+from dataclasses import dataclass
+
+import mxnet as mx
+
+from . import checks
+from .display import Table
+
+# mxnet-cu112 1.9.1 carries machine code for compute capability 5.0, 6.0, 7.0, 8.0 and 8.6 and no
+# PTX: code runs on its own major version only, so Ada (8.9) is the last that works.
+CAPABILITIES = ((5, 0), (9, 0))
+
+
+@dataclass(frozen=True)
+class GPU:
+    """A GPU as the driver describes it: its number, name, memory in bytes, compute capability."""
+
+    index: int
+    name: str
+    memory: int
+    capability: tuple
+
+    @property
+    def has_code(self):
+        """bool: whether this MXNet's machine code runs on it."""
+        return CAPABILITIES[0] <= self.capability < CAPABILITIES[1]
+
+    def __str__(self):
+        major, minor = self.capability
+        return f'GPU {self.index} ({self.name}, compute capability {major}.{minor})'
+
+
+@functools.cache
+def driver_gpus():
+    """Ask the NVIDIA driver which GPUs there are, usable or not.
+
+    Returns
+    -------
+    tuple of GPU
+        In the order of MXNet's ``gpu(i)``; empty without a driver. ``CUDA_VISIBLE_DEVICES`` holds.
+
+    Examples
+    --------
+    >>> isinstance(driver_gpus(), tuple)
+    True
+    """
+    try:
+        cuda = ctypes.CDLL('libcuda.so.1')
+    except OSError:
+        return ()
+    count = ctypes.c_int()
+    if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
+        return ()  # a driver without a device, or one that this container may not use
+    return tuple(_describe_gpu(cuda, i) for i in range(count.value))
+
+
+def _describe_gpu(cuda, index):
+    device, memory = ctypes.c_int(), ctypes.c_size_t()
+    name, number = ctypes.create_string_buffer(128), ctypes.c_int()
+    cuda.cuDeviceGet(ctypes.byref(device), index)
+    cuda.cuDeviceGetName(name, len(name), device)
+    cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+    capability = []
+    for attribute in (75, 76):  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
+        cuda.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
+        capability.append(number.value)
+    return GPU(index, name.value.decode(errors='replace'), memory.value, tuple(capability))
+
+
+@functools.cache
+def usable_gpus():
+    """List the GPUs that this MXNet can compute on.
+
+    Returns
+    -------
+    tuple of mxnet.Context
+
+    Warns
+    -----
+    UserWarning
+        Once, if a GPU counts as absent because this MXNet has no machine code for it.
+
+    Examples
+    --------
+    >>> all(device.device_type == 'gpu' for device in usable_gpus())
+    True
+    """
+    if not mx.runtime.Features().is_enabled('CUDA'):
+        return ()
+    too_new = [str(gpu) for gpu in driver_gpus() if not gpu.has_code]
+    if too_new:
+        warnings.warn(
+            f'{"; ".join(too_new)}: counted as absent, because MXNet 1.9.1 has machine code for '
+            'compute capability 5.0 to 8.9 only. The chapter in PyTorch is for such a GPU.',
+            stacklevel=2,
+        )
+    return tuple(mx.gpu(gpu.index) for gpu in driver_gpus() if gpu.has_code)
+
+
+def num_gpus():
+    """Count the real GPUs that this MXNet can use.
+
+    Returns
+    -------
+    int
+        0 with the CPU build, without a driver, and where every GPU is too new (or too old).
+
+    Warns
+    -----
+    UserWarning
+        See ``usable_gpus``.
+
+    Examples
+    --------
+    >>> num_gpus() >= 0
+    True
+    """
+    return len(usable_gpus())
+
+
+@functools.cache
+def usable_cores():
+    """Count the CPU cores that this process may use (affinity and container limits included).
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> usable_cores() >= 1
+    True
+    """
+    from joblib import cpu_count
+
+    return cpu_count()
+
+
+def devices(k):
+    """Give ``k`` devices: GPUs if there are that many usable ones, otherwise stand-ins.
+
+    Parameters
+    ----------
+    k : int
+        How many, at least 1. With stand-ins it may exceed the number of cores; they then share
+        cores, and more of them train no faster.
+
+    Returns
+    -------
+    list of mxnet.Context
+        ``[gpu(0), ...]`` or ``[cpu(0), ...]``, never a mix.
+
+    Raises
+    ------
+    TypeError
+        If ``k`` is not an integer.
+    ValueError
+        If ``k`` is below 1.
+
+    Notes
+    -----
+    Follows the lists ``[mx.gpu(i) for i in range(k)]`` of sources 000 and 001. The first time
+    that stand-ins are handed out, a notice says so.
+
+    Examples
+    --------
+    >>> len(devices(2))
+    2
+    """
+    checks.positive_int('the number of devices', k)
+    if k <= num_gpus():
+        return list(usable_gpus()[:k])
+    _say_stand_ins(k)
+    return [mx.cpu(i) for i in range(k)]
+
+
+_said = set()
+
+
+def _say_stand_ins(k):
+    """Print, once for each thing that there is to say, that CPU cores stand in for GPUs."""
+    crowded = k > usable_cores()
+    if 'stand-ins' not in _said:
+        have = f'{num_gpus()} usable GPU' + 's' * (num_gpus() != 1)
+        print(
+            f'{have} here: mx.cpu(0), mx.cpu(1), ... stand in, one CPU core each '
+            f'({usable_cores()} usable). The code is the same on GPUs.'
+        )
+    if crowded and 'crowded' not in _said:
+        print(f'{k} stand-ins share {usable_cores()} core(s): the same results, but no more speed.')
+    _said.update({'stand-ins', 'crowded'} if crowded else {'stand-ins'})
+
+
+def choose_devices(num_gpus, given=None):
+    """Give the devices to train on: those that the user listed, or ``devices(num_gpus)``.
+
+    Parameters
+    ----------
+    num_gpus : int
+        How many devices, at least 1.
+    given : list of mxnet.Context, optional
+        The user's own choice, ``num_gpus`` different ones.
+
+    Returns
+    -------
+    list of mxnet.Context
+
+    Raises
+    ------
+    TypeError
+        If ``num_gpus`` is not an integer or ``given`` no list of devices.
+    ValueError
+        If ``num_gpus`` is below 1, or ``given`` repeats a device or has another length.
+
+    Examples
+    --------
+    >>> choose_devices(2, [mx.cpu(0), mx.cpu(3)])
+    [cpu(0), cpu(3)]
+    """
+    checks.positive_int('num_gpus', num_gpus)
+    if given is None:
+        return devices(num_gpus)
+    checks.device_list(given)
+    strange = [d for d in given if not isinstance(d, mx.Context)]
+    if strange:
+        raise TypeError(f'{strange[0]!r} is no MXNet device; write mx.gpu(0) or mx.cpu(0)')
+    if len(given) != num_gpus:
+        raise ValueError(
+            f'num_gpus is {num_gpus}, but devices lists {len(given)}: {list(given)}; they must agree'
+        )
+    return list(given)
+
+
+def try_gpu(i=0):
+    """Give ``gpu(i)`` if it is there and usable, otherwise ``cpu()``.
+
+    Parameters
+    ----------
+    i : int
+        The GPU's number, from 0.
+
+    Returns
+    -------
+    mxnet.Context
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``i`` is not an integer, or negative.
+
+    Notes
+    -----
+    The same as d2l's ``try_gpu`` and source 004's.
+
+    Examples
+    --------
+    >>> try_gpu(99)
+    cpu(0)
+    """
+    checks.positive_int('i + 1 of try_gpu(i)', i if isinstance(i, bool) else _plus_one(i))
+    return mx.gpu(i) if mx.gpu(i) in usable_gpus() else mx.cpu()
+
+
+def _plus_one(i):
+    return i + 1 if isinstance(i, int) else i
+
+
+def try_all_gpus():
+    """Give every usable GPU, or one stand-in for each usable CPU core.
+
+    Returns
+    -------
+    list of mxnet.Context
+        Never empty.
+
+    Notes
+    -----
+    d2l's and source 004's ``try_all_gpus`` fall back to one CPU; ours to as many as can work at
+    the same time.
+
+    Examples
+    --------
+    >>> len(try_all_gpus()) >= 1
+    True
+    """
+    return list(usable_gpus()) or devices(usable_cores())
+
+
+def describe_devices(listed=None):
+    """Describe the devices in a small table.
+
+    Parameters
+    ----------
+    listed : list of mxnet.Context, optional
+        Which; by default every GPU that the driver reports, also one that MXNet cannot use, and
+        where none is usable the stand-ins, one per core.
+
+    Returns
+    -------
+    Table
+        Columns: device, what it is, memory, compute capability (of a GPU).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``listed`` is not a list of different devices.
+
+    Examples
+    --------
+    >>> describe_devices([mx.cpu(0)]).headers
+    ['device', 'what it is', 'memory', 'compute capability']
+    """
+    gpus = {mx.gpu(gpu.index): gpu for gpu in driver_gpus()}
+    if listed is None:
+        stand_ins = [] if num_gpus() else [mx.cpu(i) for i in range(usable_cores())]
+        listed = [*gpus, *stand_ins]
+    checks.device_list(listed)
+    rows = [_gpu_row(d, gpus[d]) if d in gpus else _stand_in_row(d) for d in listed]
+    return Table(rows, ['device', 'what it is', 'memory', 'compute capability'])
+
+
+def _gpu_row(device, gpu):
+    usable = device in usable_gpus()
+    reason = 'the CPU build of MXNet' if gpu.has_code else 'no machine code for it in this MXNet'
+    what = gpu.name if usable else f'{gpu.name}, not used: {reason}'
+    return device, what, f'{gpu.memory / 2**30:.0f} GiB', '{}.{}'.format(*gpu.capability)
+
+
+def _stand_in_row(device):
+    return device, 'stand-in: one CPU core', 'shares main memory', '-'

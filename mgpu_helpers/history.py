@@ -1,0 +1,130 @@
+"""What a training run leaves behind: times, losses and accuracies per epoch, as table and plot."""
+
+import html
+import itertools
+from dataclasses import dataclass, field
+
+from .display import Table
+
+
+@dataclass
+class History:
+    """One training run, an entry per epoch.
+
+    Parameters
+    ----------
+    label : str
+        What the run is called in a table or plot, for example ``'2 devices, batch 256'``.
+    num_examples : int
+        Training examples seen per epoch.
+
+    Attributes
+    ----------
+    seconds : list of float
+        Time of each epoch's training, without evaluation, in seconds.
+    train_loss : list of float
+        Mean loss per training example, taken while the parameters moved.
+    test_acc : list of float
+        Share of the test examples classified right after each epoch, 0 to 1.
+
+    Examples
+    --------
+    >>> run = History('1 device', num_examples=60000)
+    >>> run.add(seconds=20.0, train_loss=2.30, test_acc=0.125)
+    >>> run.examples_per_second
+    [3000.0]
+    """
+
+    label: str
+    num_examples: int
+    seconds: list = field(default_factory=list)
+    train_loss: list = field(default_factory=list)
+    test_acc: list = field(default_factory=list)
+
+    def add(self, seconds, train_loss, test_acc):
+        """Append one epoch.
+
+        Parameters
+        ----------
+        seconds, train_loss, test_acc : float
+            See the attributes.
+        """
+        self.seconds.append(seconds)
+        self.train_loss.append(train_loss)
+        self.test_acc.append(test_acc)
+
+    @property
+    def examples_per_second(self):
+        """list of float: throughput in training, per epoch."""
+        return [self.num_examples / s for s in self.seconds]
+
+    def table(self):
+        """Lay the epochs out, one per row.
+
+        Returns
+        -------
+        Table
+        """
+        columns = (self.seconds, self.train_loss, self.test_acc, self.examples_per_second)
+        rows = [
+            (i, f'{s:.1f} sec', f'{loss:.3f}', f'{acc:.2f}', f'{rate:,.0f}')
+            for i, (s, loss, acc, rate) in enumerate(zip(*columns, strict=True), 1)
+        ]
+        return Table(rows, ['epoch', 'time', 'train loss', 'test acc', 'examples/sec'])
+
+    def __repr__(self):
+        return f'{self.label}\n{self.table()!r}'
+
+    def _repr_html_(self):
+        return f'<b>{html.escape(self.label)}</b>{self.table()._repr_html_()}'
+
+    def plot(self, *others):
+        """Draw training loss and test accuracy per epoch, this run's and others' in one picture.
+
+        Parameters
+        ----------
+        *others : History
+            Runs to compare with.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            As a cell's last value it shows itself; in a script, ``.savefig('run.png')`` keeps it.
+
+        Raises
+        ------
+        ValueError
+            If a run has no epoch yet.
+
+        Examples
+        --------
+        >>> run = History('1 device', num_examples=60000)
+        >>> run.add(seconds=20.0, train_loss=2.30, test_acc=0.125)
+        >>> len(run.plot().axes)
+        2
+        """
+        runs = (self, *others)
+        empty = [run.label for run in runs if not run.seconds]
+        if empty:
+            raise ValueError(f'{empty[0]!r} has no epoch to plot yet: train for one epoch or more')
+        import matplotlib.pyplot as plt
+
+        figure, panels = plt.subplots(1, 2, figsize=(8, 3), layout='constrained')
+        plt.close(figure)  # it is shown once, as the value, and not a second time as an open figure
+        titles = {'train_loss': 'training loss', 'test_acc': 'test accuracy'}
+        for axes, (name, title) in zip(panels, titles.items(), strict=True):
+            for run, style in zip(runs, _styles(), strict=False):
+                values = getattr(run, name)
+                axes.plot(range(1, len(values) + 1), values, label=run.label, **style)
+            axes.set(xlabel='epoch', title=title)
+            axes.locator_params(axis='x', integer=True)
+            axes.grid(alpha=0.3)
+        axes.set_ylim(0, 1)
+        axes.legend(fontsize='small')
+        return figure
+
+
+def _styles():
+    """Yield line styles whose marks shrink from run to run: where two agree, both can be seen."""
+    looks = [('-', 'o', 9), ('--', 's', 6), (':', '^', 4)]
+    return ({'ls': ls, 'marker': m, 'markersize': size} for ls, m, size in itertools.cycle(looks))

@@ -1,0 +1,187 @@
+"""What must be true before MXNet loads: threads, workspaces, memory, NVIDIA's libraries.
+
+``prepare()`` runs when ``mgpu_helpers`` is imported. It sets what the engine reads at load time and
+leaves a check in Python's import system, so that ``import mxnet`` - here, in a notebook, in d2l -
+first finds a machine on which it can work, or one sentence that says what to do.
+"""
+
+import ctypes
+import importlib.abc
+import importlib.machinery
+import os
+import pathlib
+import sys
+import warnings
+
+# Why each, measured on two cores with LeNet, batch 256 (milliseconds a batch, 1 and 2 stand-ins):
+# MXNet's defaults give 82 and 94, so a second device gains nothing; all of these, 81 and 43.
+SETTINGS = {
+    # One stand-in device is one core. With two OpenMP threads each, OpenBLAS on two devices at
+    # once did not finish in ten minutes.
+    'OMP_NUM_THREADS': '1',
+    # All mx.cpu(i) share 4 temporary workspaces by default, and the engine makes operators that
+    # share one wait for each other: the devices take turns. 64 leave each operator its own.
+    'MXNET_CPU_TEMP_COPY': '64',
+    # On GPUs, cuDNN's search prints a line on stderr and may choose another algorithm in every
+    # run; the sums then differ in their last digits.
+    'MXNET_CUDNN_AUTOTUNE_DEFAULT': '0',
+}
+
+# glibc gives large blocks back to the kernel and asks for them anew at every operator: 490,000 page
+# faults in 55 batches, 94 against 82 ms a batch. So: keep freed memory (trim threshold), never map
+# blocks apart (mmap threshold, 32 MiB is glibc's largest; nothing above it either), grow in steps.
+MALLOC = {
+    'MALLOC_TRIM_THRESHOLD_': (-1, 2**31 - 1),
+    'MALLOC_TOP_PAD_': (-2, 64 * 2**20),
+    'MALLOC_MMAP_THRESHOLD_': (-3, 32 * 2**20),
+    'MALLOC_MMAP_MAX_': (-4, 0),
+}
+
+NUMPY_LIMIT = (1, 24)  # MXNet 1.9.1 uses np.bool, which NumPy 1.24 removed
+
+
+def prepare():
+    """Set what MXNet reads when it loads, and check the machine when it is about to load.
+
+    Values that the user set in the environment stay as they are. Called when the package is
+    imported; calling it again changes nothing.
+
+    Warns
+    -----
+    RuntimeWarning
+        When MXNet was imported before, so that settings come too late.
+
+    Examples
+    --------
+    >>> import mgpu_helpers.runtime, os
+    >>> mgpu_helpers.runtime.prepare()
+    >>> 'MXNET_CPU_TEMP_COPY' in os.environ
+    True
+    """
+    missing = {name: value for name, value in SETTINGS.items() if name not in os.environ}
+    if 'mxnet' in sys.modules and missing:
+        listed = ' '.join(f'{name}={value}' for name, value in missing.items())
+        warnings.warn(
+            'MXNet was imported before mgpu_helpers, so these settings come too late and stand-in '
+            f'devices will take turns: {listed}. Restart the kernel and import mgpu_helpers '
+            'before mxnet, or set them in the shell.',
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    else:
+        os.environ.update(missing)
+    _keep_freed_memory()
+    if not any(isinstance(finder, _BeforeMXNet) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _BeforeMXNet())
+
+
+def _keep_freed_memory():
+    """Tell glibc to keep freed blocks for the next operator, where there is a glibc."""
+    mallopt = getattr(ctypes.CDLL(None), 'mallopt', None)
+    if mallopt is None or 'GLIBC_TUNABLES' in os.environ:
+        return
+    for variable, (option, value) in MALLOC.items():
+        if variable not in os.environ:
+            mallopt(option, value)
+
+
+class _BeforeMXNet(importlib.abc.MetaPathFinder):
+    """Finds nothing itself: it checks the machine just before somebody else finds MXNet."""
+
+    def find_spec(self, fullname, path, target=None):
+        if fullname == 'mxnet':
+            check_mxnet()
+        return None
+
+
+def check_mxnet():
+    """Raise if MXNet cannot work here; load NVIDIA's wheels first where its GPU build needs them.
+
+    Raises
+    ------
+    ImportError
+        If no MXNet is installed, if the CPU and the GPU build are both installed, if NumPy is too
+        new for MXNet 1.9.1, or if the GPU build finds no NVIDIA driver.
+
+    Examples
+    --------
+    >>> import mgpu_helpers.runtime
+    >>> mgpu_helpers.runtime.check_mxnet()
+    """
+    builds = installed_builds()
+    if not builds and importlib.machinery.PathFinder.find_spec('mxnet') is None:
+        raise ModuleNotFoundError(
+            "MXNet is not installed in this Python. Run 'make setup' and use its environment, "
+            "or install the CPU build: pip install 'mgpu-helpers[cpu]'.",
+            name='mxnet',
+        )
+    if len(builds) > 1:
+        raise ImportError(
+            f'{" and ".join(builds)} are both installed and overwrite each other. Keep one: '
+            f'pip uninstall -y {" ".join(builds)}, then install the one that you want.'
+        )
+    _check_numpy()
+    if builds and builds[0] != 'mxnet':
+        _load_nvidia_libraries(builds[0])
+
+
+def installed_builds():
+    """List the MXNet distributions installed here, for example ``['mxnet-cu112']``.
+
+    Returns
+    -------
+    list of str
+        Names of distributions, sorted; empty where there is none.
+
+    Examples
+    --------
+    >>> import mgpu_helpers.runtime
+    >>> isinstance(mgpu_helpers.runtime.installed_builds(), list)
+    True
+    """
+    from importlib.metadata import distributions
+
+    names = {(d.metadata['Name'] or '').lower().replace('_', '-') for d in distributions()}
+    return sorted(n for n in names if n == 'mxnet' or n.startswith(('mxnet-cu', 'mxnet-mkl')))
+
+
+def _check_numpy():
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version('numpy')
+    except PackageNotFoundError:
+        return  # MXNet's own message names it
+    if tuple(int(part) for part in found.split('.')[:2]) >= NUMPY_LIMIT:
+        raise ImportError(
+            f'NumPy {found} is too new for MXNet 1.9.1, which needs NumPy below '
+            f"{'.'.join(map(str, NUMPY_LIMIT))}. Use the environment of 'make setup', or run: "
+            "pip install 'numpy==1.23.5' (Python 3.11 at most)."
+        )
+
+
+def _load_nvidia_libraries(build):
+    """Load NVIDIA's wheels (``nvidia/*/lib/*.so*``) so that MXNet finds CUDA without a toolkit."""
+    try:
+        ctypes.CDLL('libcuda.so.1', mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise ImportError(
+            f'{build} is the GPU build of MXNet and needs the NVIDIA driver, but libcuda.so.1 '
+            f"did not load ({error}). Install the driver, or the CPU build: 'make setup'."
+        ) from error
+    folders = [pathlib.Path(p) / 'nvidia' for p in sys.path]
+    waiting = sorted({lib for folder in folders for lib in folder.glob('*/lib/lib*.so*')})
+    # They depend on each other in no order that their names tell: go round until nothing moves.
+    while waiting:
+        left = [lib for lib in waiting if not _loads(lib)]
+        if len(left) == len(waiting):
+            break  # what is really missing is named by MXNet's own error
+        waiting = left
+
+
+def _loads(library):
+    try:
+        ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return False
+    return True
