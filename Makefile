@@ -1,0 +1,42 @@
+# Thin: each target calls one command. `make` alone says what there is.
+# Recipes start with tools/env.sh, which says where the data and the home folder are.
+SHELL := /bin/sh
+.NOTPARALLEL:
+.PHONY: help setup lab test run bench figures lock clean
+
+PYTHON := . tools/env.sh && exec .venv/bin/python
+FIRST := notebooks/01-multiple-gpus-scratch.ipynb
+# JupyterLab refuses to run as root unless told; in a container root is often all there is.
+ROOT_OK := $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
+# A cell that says nothing for this many seconds hangs; the longest honest one takes under two minutes.
+CELL_TIMEOUT := 900
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
+
+setup: ## make the environment in .venv (GPU=1: for NVIDIA GPUs; GPU=0: back to CPU)
+	@GPU='$(GPU)' sh tools/setup.sh
+
+lab: setup ## open JupyterLab at the first chapter (LAB_ARGS=--no-browser and the like)
+	@$(PYTHON) -m jupyterlab $(ROOT_OK) --ServerApp.root_dir=. --ServerApp.preferred_dir=notebooks \
+	    --LabApp.default_url=/lab/tree/$(FIRST) $(LAB_ARGS)
+
+test: setup ## run every test, and the notebooks through nbval (PYTEST_ARGS)
+	@$(PYTHON) -m pytest --nbval --nbval-sanitize-with tests/sanitize.cfg \
+	    --nbval-cell-timeout $(CELL_TIMEOUT) $(PYTEST_ARGS)
+
+run: setup ## execute the notebooks into build/, also as HTML (CHAPTER=1: one of them)
+	@$(PYTHON) tools/run_notebooks.py --timeout $(CELL_TIMEOUT) $(if $(CHAPTER),--chapter '$(CHAPTER)') $(RUN_ARGS)
+
+bench: setup ## measure against what one would use instead (BENCH_ARGS)
+	@$(PYTHON) -m benchmarks $(BENCH_ARGS)
+
+figures: setup ## draw img/*.svg anew
+	@$(PYTHON) img/all.py
+
+lock: ## resolve pyproject.toml into the locks (UPGRADE=1: newest versions)
+	@UPGRADE='$(UPGRADE)' sh tools/lock.sh
+
+clean: ## remove what was made here: environment, build/, caches (not the data)
+	rm -rf .venv .uv build dist .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
