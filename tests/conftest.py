@@ -1,0 +1,58 @@
+"""Fixtures that several test files share."""
+
+import shutil
+import subprocess
+
+import pytest
+
+
+@pytest.fixture
+def compile_c(tmp_path):
+    """Compile C text into a shared library with the machine's compiler; skip where there is none."""
+    compiler = shutil.which('cc') or shutil.which('gcc')
+    if compiler is None:
+        pytest.skip('no C compiler here')
+
+    def build(text, library, *options):
+        source = tmp_path / f'{library.name}.c'
+        source.write_text(text)
+        subprocess.run(
+            [compiler, '-shared', '-fPIC', str(source), '-o', str(library), *options], check=True
+        )
+        return library
+
+    return build
+
+
+@pytest.fixture
+def stub_driver(tmp_path, compile_c):
+    """Build a ``libcuda.so.1`` that reports the GPUs it is told; give back its folder.
+
+    Each GPU is ``(name, gibibytes, (major, minor))``.
+    """
+
+    def build(gpus):
+        names = ', '.join(f'"{name}"' for name, _, _ in gpus) or '""'
+        sizes = ', '.join(f'{gib}ul << 30' for _, gib, _ in gpus) or '0'
+        capabilities = ', '.join(f'{{{a}, {b}}}' for _, _, (a, b) in gpus) or '{0, 0}'
+        folder = tmp_path / 'driver'
+        folder.mkdir()
+        compile_c(
+            f"""
+            #include <string.h>
+            static const char *names[] = {{{names}}};
+            static const unsigned long sizes[] = {{{sizes}}};
+            static const int capabilities[][2] = {{{capabilities}}};
+            int cuInit(unsigned flags) {{ return {0 if gpus else 100}; }}
+            int cuDeviceGetCount(int *n) {{ *n = {len(gpus)}; return 0; }}
+            int cuDeviceGet(int *d, int i) {{ *d = i; return 0; }}
+            int cuDeviceGetName(char *s, int n, int d) {{ strncpy(s, names[d], n); return 0; }}
+            int cuDeviceTotalMem_v2(unsigned long *b, int d) {{ *b = sizes[d]; return 0; }}
+            int cuDeviceGetAttribute(int *v, int a, int d) {{
+                *v = capabilities[d][a - 75]; return 0; }}
+            """,
+            folder / 'libcuda.so.1',
+        )
+        return folder
+
+    return build

@@ -1,0 +1,114 @@
+"""History's table and plot, and what a waiting reader sees."""
+
+import io
+import os
+import pty
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from PIL import Image
+
+from mgpu_helpers import History
+from mgpu_helpers.display import Table
+
+
+@pytest.fixture
+def run():
+    history = History('devices: 2, <b>', num_examples=60000)
+    history.add(seconds=20.04, train_loss=2.3019, test_acc=0.1)
+    history.add(seconds=10, train_loss=1.5, test_acc=0.676)
+    return history
+
+
+def test_table_as_text_and_html(run):
+    assert repr(run).splitlines()[0] == 'devices: 2, <b>'
+    assert repr(run).splitlines()[-1].split() == ['2', '10.0', 'sec', '1.500', '0.68', '6,000']
+    page = run._repr_html_()
+    assert '&lt;b&gt;' in page
+    assert page.count('<tr>') == 3
+    assert '20.0 sec' in page
+
+
+def test_empty_history_has_an_empty_table():
+    assert 'epoch' in repr(History('none yet', 10))
+
+
+def test_plot_is_a_picture_with_a_line_per_run(run):
+    other = History('other', 10)
+    other.add(1, 2, 0.5)
+    figure = run.plot(other)
+    assert [[line.get_label() for line in axes.lines] for axes in figure.axes] == [
+        ['devices: 2, <b>', 'other']
+    ] * 2
+    picture = io.BytesIO()
+    figure.savefig(picture, format='png')
+    assert len(set(Image.open(picture).convert('L').getdata())) > 10
+
+
+def test_plot_of_no_epoch_is_refused(run):
+    with pytest.raises(ValueError, match="'new' has no epoch"):
+        run.plot(History('new', 10))
+
+
+def test_table_escapes_html():
+    assert '&lt;i&gt;' in Table([['<i>']], ['a'])._repr_html_()
+
+
+LOOP = """
+    import time
+    from mgpu_helpers.display import progress
+    for _ in progress(range(3), 'epoch 1/1'): time.sleep(0.15)
+    print('done')
+"""
+
+
+def test_progress_bar_on_a_terminal_is_gone_when_done():
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, '-c', textwrap.dedent(LOOP)], stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    shown = b''
+    try:
+        while chunk := os.read(ours, 4096):
+            shown += chunk
+    except OSError:  # how a terminal says that the other side is closed
+        pass
+    assert process.wait() == 0
+    text = shown.decode()
+    assert 'epoch 1/1' in text
+    assert text.split('\r')[-2].strip() == 'done'
+
+
+def test_no_bar_where_output_goes_into_a_file():
+    done = subprocess.run(
+        [sys.executable, '-c', textwrap.dedent(LOOP)], capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ('done\n', '')
+
+
+def test_progress_bar_in_a_notebook_moves_and_leaves_an_empty_output():
+    """A real kernel: what it sends is looked at, and what a notebook would store."""
+    from jupyter_client.manager import start_new_kernel
+
+    manager, client = start_new_kernel(kernel_name='python3')
+    try:
+        messages = []
+        reply = client.execute_interactive(
+            textwrap.dedent(LOOP).replace('0.15', '0.3'), output_hook=messages.append, timeout=60
+        )
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    assert reply['content']['status'] == 'ok'
+    sent = [
+        (m['msg_type'], m['content']['data']['text/plain'])
+        for m in messages
+        if m['msg_type'].endswith('display_data')
+    ]
+    assert sent[0] == ('display_data', '')
+    assert any('epoch 1/1' in text and '%' in text for _, text in sent[1:-1])
+    assert sent[-1] == ('update_display_data', '')
+    assert not [m for m in messages if m['content'].get('name') == 'stderr']

@@ -1,0 +1,163 @@
+"""What must be true before MXNet loads, each case in a fresh process of its own."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from mgpu_helpers import runtime
+
+
+def python(script, path=(), **environment):
+    """Run a script without the settings that this process inherited; give back the process."""
+    clean = {k: v for k, v in os.environ.items() if k not in runtime.SETTINGS | runtime.MALLOC}
+    clean['PYTHONPATH'] = os.pathsep.join([*map(str, path), *sys.path])
+    return subprocess.run(
+        [sys.executable, '-c', textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=clean | environment,
+    )
+
+
+def distribution(folder, name, version='1.9.1'):
+    """Make Python believe that a distribution is installed: the same two files as a wheel's."""
+    info = folder / f'{name.replace("-", "_")}-{version}.dist-info'
+    info.mkdir(parents=True)
+    (info / 'METADATA').write_text(f'Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n')
+    return folder
+
+
+def test_import_loads_nothing_heavy():
+    done = python("""
+        import sys, mgpu_helpers
+        print([name for name in ('mxnet', 'numpy', 'matplotlib', 'd2l', 'tqdm') if name in sys.modules])
+    """)
+    assert (done.stdout.strip(), done.stderr) == ('[]', '')
+
+
+def test_settings_are_there_before_mxnet():
+    done = python("""
+        import mgpu_helpers, os
+        print(*(os.environ[name] for name in ('OMP_NUM_THREADS', 'MXNET_CPU_TEMP_COPY')))
+        import mxnet
+    """)
+    assert (done.stdout.split(), done.stderr) == (['1', '64'], '')
+
+
+def test_what_the_user_set_stays():
+    done = python("import mgpu_helpers, os; print(os.environ['OMP_NUM_THREADS'])",
+                  OMP_NUM_THREADS='7')  # fmt: skip
+    assert done.stdout.strip() == '7'
+
+
+def test_memory_is_kept_unless_the_user_decided():
+    """A block freed and taken again: kept, its pages cost nothing; given back, they fault anew."""
+    script = """
+        import mgpu_helpers, ctypes, resource
+        libc = ctypes.CDLL(None)
+        libc.malloc.restype = ctypes.c_void_p; libc.malloc.argtypes = [ctypes.c_size_t]
+        libc.free.argtypes = [ctypes.c_void_p]
+        def once():
+            block = libc.malloc(40 << 20); ctypes.memset(block, 1, 40 << 20); libc.free(block)
+        once()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(5): once()
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    """
+    kept = int(python(script).stdout)
+    own = {'MALLOC_MMAP_MAX_': '65536', 'MALLOC_MMAP_THRESHOLD_': '131072',
+           'MALLOC_TRIM_THRESHOLD_': '131072'}  # fmt: skip
+    given_back = int(python(script, **own).stdout)
+    assert kept < 100 < given_back
+
+
+def test_mxnet_first_is_said_plainly():
+    done = python('import mxnet, mgpu_helpers')
+    assert done.returncode == 0
+    assert 'MXNet was imported before mgpu_helpers' in done.stderr
+    assert 'Restart the kernel' in done.stderr
+
+
+def test_mxnet_first_is_fine_when_the_shell_has_the_settings():
+    assert python('import mxnet, mgpu_helpers', **runtime.SETTINGS).stderr == ''
+
+
+def test_both_builds_are_refused(tmp_path):
+    path = distribution(distribution(tmp_path, 'mxnet'), 'mxnet-cu112')
+    done = python('import mgpu_helpers, mxnet', [path])
+    assert done.returncode == 1
+    assert 'mxnet and mxnet-cu112 are both installed' in done.stderr
+    assert 'pip uninstall -y mxnet mxnet-cu112' in done.stderr
+
+
+@pytest.mark.parametrize('version', ['1.24.0', '2.3.1'])
+def test_a_numpy_that_is_too_new_is_named(tmp_path, version):
+    done = python('import mgpu_helpers, mxnet', [distribution(tmp_path, 'numpy', version)])
+    assert done.returncode == 1
+    assert f'NumPy {version} is too new for MXNet 1.9.1' in done.stderr
+    assert 'numpy==1.23.5' in done.stderr
+
+
+def test_no_mxnet_says_how_to_get_it(tmp_path):
+    """-S leaves site-packages out; the package and lazy_loader are named one by one."""
+    import lazy_loader
+
+    import mgpu_helpers
+
+    for package in (lazy_loader, mgpu_helpers):
+        folder = os.path.dirname(package.__file__)
+        (tmp_path / os.path.basename(folder)).symlink_to(folder)
+    done = subprocess.run(
+        [sys.executable, '-S', '-c', 'import mgpu_helpers\nimport mxnet'],
+        capture_output=True, text=True, cwd=tmp_path, env={'PYTHONPATH': str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert 'ModuleNotFoundError: MXNet is not installed' in done.stderr
+    assert 'make setup' in done.stderr
+
+
+@pytest.fixture
+def gpu_build(tmp_path):
+    """The look of mxnet-cu112: its metadata, and a module in place of the library."""
+    distribution(tmp_path / 'site', 'mxnet-cu112')
+    (tmp_path / 'site' / 'mxnet.py').write_text('__version__ = "1.9.1"\n')
+    return tmp_path / 'site'
+
+
+# Only what the package itself needs, so that the CPU build beside us is not seen.
+ONLY = """
+    import sys, os
+    import importlib.metadata as metadata
+    real = metadata.distributions
+    metadata.distributions = lambda: (d for d in real() if d.metadata['Name'] != 'mxnet')
+"""
+
+
+def test_gpu_build_without_a_driver_is_explained(gpu_build, stub_driver):
+    done = python(ONLY + '    import mgpu_helpers, mxnet', [gpu_build])
+    assert done.returncode == 1
+    assert 'needs the NVIDIA driver' in done.stderr
+    assert 'libcuda.so.1' in done.stderr
+
+
+def test_gpu_build_loads_nvidias_wheels_in_any_order(gpu_build, stub_driver, compile_c):
+    """liba needs libb, and stands before it in the alphabet: both must be there in the end."""
+    cuda = gpu_build / 'nvidia'
+    for part in ('a_first', 'b_second'):
+        (cuda / part / 'lib').mkdir(parents=True)
+    second = compile_c('int second(void) { return 2; }', cuda / 'b_second/lib/libsecond.so.11')
+    compile_c(
+        'int second(void); int first(void) { return second(); }',
+        cuda / 'a_first/lib/libfirst.so.11',
+        '-L', str(second.parent), '-l:libsecond.so.11',
+    )  # fmt: skip
+    done = python(
+        ONLY + '    import mgpu_helpers, mxnet, ctypes; print(ctypes.CDLL(None).first())',
+        [gpu_build],
+        LD_LIBRARY_PATH=str(stub_driver([])),
+    )
+    assert done.stdout.strip() == '2', done.stderr

@@ -1,0 +1,121 @@
+"""Chapter 1's ``train``: what it prints, returns, learns and refuses."""
+
+import subprocess
+import sys
+import textwrap
+
+import mxnet as mx
+import numpy as np
+import pytest
+
+import mgpu_helpers as mgpu
+
+
+@pytest.fixture(scope='module')
+def learned():
+    """Six epochs on a tenth of the data: enough to leave chance level, on any of the sets."""
+    return mgpu.train(2, 64, 0.2, num_epochs=6, num_examples=6000, seed=0)
+
+
+def test_train_learns(learned):
+    assert learned.test_acc[-1] > 0.5
+    assert learned.train_loss[-1] < learned.train_loss[0] - 0.5
+
+
+def test_history_holds_a_value_per_epoch(learned):
+    assert len(learned.seconds) == len(learned.train_loss) == len(learned.test_acc) == 6
+    rates = [6000 / s for s in learned.seconds]
+    assert learned.examples_per_second == pytest.approx(rates)
+    assert learned.label == 'devices: 2, batch: 64'
+
+
+def test_train_prints_as_the_sources_do(capsys):
+    mgpu.train(1, 256, 0.2, num_epochs=2, num_examples=512, seed=0)
+    lines = capsys.readouterr().out.splitlines()[-3:]
+    assert lines[0] in ('running on: [cpu(0)]', 'running on: [gpu(0)]')
+    assert lines[1].startswith('epoch 1, time: ')
+    assert ' sec, test acc: 0.' in lines[2]
+
+
+def test_same_seed_same_run():
+    first, again = (mgpu.train(2, 128, 0.2, 1, num_examples=1000, seed=5) for _ in range(2))
+    assert first.train_loss == again.train_loss
+    assert first.test_acc == again.test_acc
+
+
+def test_one_and_three_devices_learn_the_same_in_float64():
+    """1,000 = 7 × 128 + 104: no batch divides by three."""
+    one, three = (
+        mgpu.train(k, 128, 0.2, 2, num_examples=1000, seed=5, dtype='float64') for k in (1, 3)
+    )
+    assert three.train_loss == pytest.approx(one.train_loss, rel=1e-10)
+    assert three.test_acc == one.test_acc
+
+
+def test_last_batch_smaller_than_the_devices():
+    """33 = 32 + 1: the last batch has one example for three devices."""
+    history = mgpu.train(3, 32, 0.2, 1, num_examples=33, seed=0)
+    assert np.isfinite(history.train_loss[0])
+
+
+def test_own_devices(capsys):
+    mgpu.train(2, 64, 0.2, 1, num_examples=64, seed=0, devices=[mx.cpu(1), mx.cpu(4)])
+    assert 'running on: [cpu(1), cpu(4)]' in capsys.readouterr().out
+
+
+def test_another_sync_is_used():
+    """Without any sum, device 0 trains on its own half of the batch, and the replicas drift."""
+    seen = []
+    mgpu.train(2, 64, 0.2, 1, num_examples=64, seed=0, sync=seen.append)
+    ((on_first, on_second),) = seen
+    assert len(on_first) == len(on_second) == 8
+    assert not (on_first[0].asnumpy() == on_second[0].asnumpy()).all()
+
+
+@pytest.mark.parametrize(
+    'change,error,words',
+    [
+        ({'num_gpus': 0}, ValueError, 'num_gpus must be at least 1, not 0'),
+        ({'num_gpus': -2}, ValueError, 'num_gpus.*-2'),
+        ({'num_gpus': 1.5}, TypeError, 'num_gpus.*1.5'),
+        ({'num_gpus': True}, TypeError, 'num_gpus.*True'),
+        ({'num_gpus': '2'}, TypeError, "num_gpus.*'2'"),
+        ({'devices': [mx.cpu(0), mx.cpu(0)]}, ValueError, r'cpu\(0\) appears more than once'),
+        ({'devices': [mx.cpu(0)]}, ValueError, 'num_gpus is 2, but devices lists 1'),
+        ({'devices': []}, ValueError, 'empty list'),
+        ({'devices': ['cpu(0)', 'cpu(1)']}, TypeError, 'no MXNet device'),
+        ({'batch_size': 0}, ValueError, 'batch_size'),
+        ({'batch_size': 2.0}, TypeError, 'batch_size'),
+        ({'lr': 0}, ValueError, 'lr'),
+        ({'num_epochs': 0}, ValueError, 'num_epochs'),
+        ({'num_examples': 0}, ValueError, 'num_examples'),
+        ({'num_examples': 60001}, ValueError, 'num_examples'),
+        ({'dtype': 'int8'}, ValueError, 'dtype'),
+    ],
+)
+def test_train_refuses_before_it_begins(change, error, words, capsys):
+    with pytest.raises(error, match=words):
+        mgpu.train(**({'num_gpus': 2, 'batch_size': 256, 'lr': 0.2} | change))
+    assert 'running on' not in capsys.readouterr().out
+
+
+def test_interrupted_epoch_leaves_a_usable_process():
+    """Ctrl-C (SIGINT, as Jupyter sends it) in the middle of an epoch; then train again."""
+    script = textwrap.dedent("""
+        import mgpu_helpers as mgpu, os, signal, threading
+        threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            mgpu.train(2, 64, 0.2, num_epochs=100, num_examples=20000, seed=0)
+        except KeyboardInterrupt:
+            print('interrupted')
+        history = mgpu.train(2, 64, 0.2, num_epochs=1, num_examples=640, seed=0)
+        print('trained again:', len(history.seconds))
+    """)
+    done = subprocess.run(
+        [sys.executable, '-c', script], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == 'trained again: 1'
+    assert 'interrupted' in done.stdout
+
+
