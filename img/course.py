@@ -1,0 +1,80 @@
+"""Draw the course in one picture: data parallelism, the five chapters, the places it runs."""
+
+from draw import (
+    DATA_EDGE,
+    INK,
+    LARGE,
+    LINE,
+    MARGIN,
+    MUTED,
+    SHADE,
+    SMALL,
+    SOLID,
+    TINT,
+    WHITE,
+    WIDTH,
+    Figure,
+)
+
+figure = Figure(
+    526,
+    'The course in one picture',
+    'Above: a batch is split over four devices; each sends its shard through its own replica of '
+    'the network and gets a gradient; the gradients are summed, and every device makes the same '
+    'update. Middle: the five chapters: 1 by hand, 2 with Gluon, 3 what makes it fast, 4 more '
+    'than one machine, 5 in PyTorch. Below: where it runs: on a laptop with stand-in devices, on '
+    'a server with several GPUs, and in PyTorch.',
+)
+
+# --- the idea: split, compute, sum
+TOP, PITCH, HEIGHT = 62, 46, 38
+PANEL, PANEL_W = 138, 420
+BOTTOM = TOP + 3 * PITCH + HEIGHT
+SUM, RIGHT = 616, WIDTH - MARGIN
+figure.label(MARGIN + 35, 40, 'batch', bold=True)
+figure.label(PANEL + PANEL_W / 2, 40, 'the same network on every device', bold=True)
+figure.label((SUM + RIGHT) / 2, 40, 'gradients', bold=True)
+for k in range(4):
+    y = TOP + k * PITCH
+    centre = y + HEIGHT / 2
+    for i in range(4):
+        figure.data(MARGIN + i * 17.5, y, 17.5, HEIGHT)
+    figure.rect(PANEL, y, PANEL_W, HEIGHT, TINT[k], SOLID[k], r=9)
+    figure.label(PANEL + 14, centre, f'device {k}', fill=SHADE[k], bold=True, anchor='start')
+    figure.arrow((MARGIN + 70, centre), (PANEL, centre))
+    figure.parameters(PANEL + 126, centre, k=k, side=26)
+    figure.arrow((PANEL + 139, centre), (PANEL + 163, centre))
+    figure.box(PANEL + 163, centre - 13, 84, 26, 'forward', k=k, size=SMALL)
+    figure.arrow((PANEL + 247, centre), (PANEL + 271, centre))
+    figure.box(PANEL + 271, centre - 13, 84, 26, 'backward', k=k, size=SMALL)
+    figure.arrow((PANEL + 355, centre), (PANEL + 379, centre))
+    figure.gradient(PANEL + 394, centre, f'g_{k}', k, r=15)
+    figure.arrow((PANEL + 409, centre), (SUM, centre), both=True)
+figure.rect(SUM, TOP, RIGHT - SUM, BOTTOM - TOP, LINE, None, r=14)
+figure.label((SUM + RIGHT) / 2, (TOP + BOTTOM) / 2, 'allreduce:', 'every device', 'gets the sum',
+             fill=WHITE, bold=True)
+
+# --- the chapters, over the places where they run
+STOPS = ((83, 'by hand,', 'from scratch'), (200, 'the same', 'with Gluon'),
+         (318, 'what makes', 'it fast'), (435, 'more than', 'one machine'),
+         (622, 'the same', 'in PyTorch'))
+LINE_Y, PLACES_Y, PLACES_H = 290, 404, 98
+figure.line((STOPS[0][0], LINE_Y), (STOPS[-1][0], LINE_Y), color=DATA_EDGE, width=4)
+for n, (x, *name) in enumerate(STOPS, 1):
+    figure.circle(x, LINE_Y, 17, INK, None)
+    figure.label(x, LINE_Y, str(n), size=LARGE, fill=WHITE, bold=True)
+    for i, line in enumerate(name):
+        figure.label(x, LINE_Y + 34 + 19 * i, line)
+for left, right, name in ((24, 494, 'chapters 1 to 4 run here'), (508, 736, 'chapter 5 runs here')):
+    y = PLACES_Y - 8
+    figure.line((left, y), (left, y - 10), (right, y - 10), (right, y), color=DATA_EDGE)
+    figure.label((left + right) / 2, y - 22, name, size=SMALL, fill=MUTED)
+PLACES = (('Laptop', 'stand-in devices', 'cpu(0), cpu(1), …'),
+          ('Multi-GPU server', 'one device per GPU', 'gpu(0), gpu(1), …'),
+          ('PyTorch', 'on a laptop,', 'and on the newest GPUs'))
+for x, (name, what, which) in zip((24, 266, 508), PLACES, strict=True):
+    figure.rect(x, PLACES_Y, 228, PLACES_H, WHITE, DATA_EDGE, r=9)
+    figure.label(x + 114, PLACES_Y + 24, name, size=15, bold=True)
+    figure.label(x + 114, PLACES_Y + 50, what, size=SMALL)
+    figure.label(x + 114, PLACES_Y + 74, which, size=SMALL, mono='(' in which)
+figure.save(__file__)

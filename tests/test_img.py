@@ -1,0 +1,163 @@
+"""The figures: drawn by the scripts beside them, well formed, and laid out without collisions."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import pytest
+
+IMG = Path(__file__).resolve().parents[1] / 'img'
+SHARED = {'all', 'draw', 'layers'}  # scripts that draw no figure of their own
+SCRIPTS = sorted(path.stem for path in IMG.glob('*.py') if path.stem not in SHARED)
+FIGURES = sorted(path.stem for path in IMG.glob('*.svg'))
+SVG = '{http://www.w3.org/2000/svg}'
+WIDTH, MARGIN = 760, 20
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """Copy the scripts alone, so that a figure can only come from running them."""
+    for path in IMG.glob('*.py'):
+        shutil.copy(path, tmp_path)
+    return tmp_path
+
+
+def draw(script):
+    # Another hash seed and locale than ours: neither may change a byte.
+    subprocess.run([sys.executable, script], check=True, capture_output=True, timeout=60,
+                   cwd=script.parent.parent,
+                   env={**os.environ, 'PYTHONHASHSEED': '7', 'LC_ALL': 'C'})
+
+
+def test_every_figure_has_its_script_and_every_script_its_figure():
+    assert FIGURES == SCRIPTS
+    assert {'machine', 'allreduce', 'lenet', 'course'} <= set(FIGURES)
+
+
+@pytest.mark.parametrize('name', SCRIPTS)
+def test_a_script_redraws_its_figure_byte_for_byte(name, copy):
+    draw(copy / f'{name}.py')
+    assert [path.name for path in copy.glob('*.svg')] == [f'{name}.svg']
+    assert (copy / f'{name}.svg').read_bytes() == (IMG / f'{name}.svg').read_bytes()
+
+
+def test_all_redraws_every_figure(copy):
+    draw(copy / 'all.py')
+    assert sorted(path.stem for path in copy.glob('*.svg')) == FIGURES
+
+
+@pytest.mark.parametrize('name', FIGURES)
+def test_a_figure_stands_by_itself(name):
+    """It has words for a screen reader, a background of its own and nothing from elsewhere."""
+    root = ET.parse(IMG / f'{name}.svg').getroot()
+    assert root.tag == f'{SVG}svg'
+    height = int(root.get('height'))
+    assert root.get('viewBox') == f'0 0 {WIDTH} {height}' and int(root.get('width')) == WIDTH
+    words = {element.get('id'): element.text for element in root if element.get('id')}
+    assert root.get('aria-labelledby').split() == list(words) == ['title', 'desc']
+    assert len(words['title']) > 10 and len(words['desc']) > 40
+    card = root.find(f'{SVG}rect')
+    assert float(card.get('width')) > WIDTH - 3 and float(card.get('height')) > height - 3
+    assert re.fullmatch('#([EF][0-9A-F]){3}', card.get('fill'))  # light
+    text = (IMG / f'{name}.svg').read_text()
+    assert not re.search(r'<(image|script|style|use|foreignObject)|href|url\(', text)
+
+
+# --- layout: where each text and each shape lies -------------------------------------------------
+
+
+def text_box(element):
+    """Return (left, top, right, bottom) of a text, set in DejaVu Sans.
+
+    That is what `sans-serif` means on most Linux machines, and it is wider than the fonts of other
+    systems: what fits here fits there.
+    """
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextPath, text_to_path
+
+    mono = element.get('font-family')
+    x, top, bottom = 0.0, 0.0, 0.0
+    y, size = 0.0, float(element.get('font-size'))
+    runs = [(element.text, 0.0, size)]
+    for span in element:
+        runs.append((span.text, float(span.get('dy')), float(span.get('font-size', size))))
+        assert span.tail is None
+    for words, shift, run_size in runs:
+        y += shift
+        if words:
+            font = FontProperties(family='DejaVu Sans Mono' if mono else 'DejaVu Sans',
+                                  weight=element.get('font-weight', 'normal'), size=run_size)
+            extent = TextPath((0, 0), words, prop=font, usetex=False).get_extents()
+            top, bottom = min(top, y - extent.y1), max(bottom, y - extent.y0)
+            x += text_to_path.get_text_width_height_descent(words, font, False)[0]
+    left = float(element.get('x')) - {'middle': x / 2, 'end': x}.get(element.get('text-anchor'), 0)
+    baseline = float(element.get('y'))
+    return left, baseline + top, left + x, baseline + bottom
+
+
+def shape_box(element):
+    """Return (left, top, right, bottom) of a rectangle or a circle."""
+    if element.tag == f'{SVG}rect':
+        x, y, w, h = (float(element.get(key)) for key in ('x', 'y', 'width', 'height'))
+        return x, y, x + w, y + h
+    cx, cy, r = (float(element.get(key)) for key in ('cx', 'cy', 'r'))
+    r *= 0.93  # the corners of a text's box lie outside its letters
+    return cx - r, cy - r, cx + r, cy + r
+
+
+def segments(element):
+    """Return the straight pieces of a path; a curve counts as the line through its points."""
+    numbers = [float(n) for n in re.findall(r'-?[\d.]+', element.get('d'))]
+    points = list(zip(numbers[::2], numbers[1::2], strict=True))
+    return list(pairwise([*points, points[0]] if element.get('d').endswith('Z') else points))
+
+
+def overlap(a, b):
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def inside(a, b):
+    return b[0] <= a[0] and b[1] <= a[1] and a[2] <= b[2] and a[3] <= b[3]
+
+
+def crosses(segment, box):
+    """Say whether any of 50 points along the segment lies in the box."""
+    (x0, y0), (x1, y1) = segment
+    points = ((x0 + (x1 - x0) * t / 50, y0 + (y1 - y0) * t / 50) for t in range(51))
+    return any(box[0] < x < box[2] and box[1] < y < box[3] for x, y in points)
+
+
+@pytest.mark.parametrize('name', FIGURES)
+def test_text_is_readable_and_nothing_runs_into_it(name):
+    pytest.importorskip('matplotlib')
+    shapes = list(ET.parse(IMG / f'{name}.svg').getroot())[2:]
+    height = shape_box(shapes[0])[3]
+    texts = [(i, s, text_box(s)) for i, s in enumerate(shapes) if s.tag == f'{SVG}text']
+    assert texts
+    for (_, a, box_a), (_, b, box_b) in combinations(texts, 2):
+        assert not overlap(box_a, box_b), f'{a.text!r} overlaps {b.text!r}'
+    for i, element, box in texts:
+        name_of = ''.join(element.itertext())
+        sizes = [element, *(span for span in element if span.get('font-size'))]
+        assert min(float(s.get('font-size')) for s in sizes) >= 13, name_of
+        assert inside(box, (MARGIN, MARGIN, WIDTH - MARGIN, height - MARGIN)), name_of
+        # What was drawn before, back to the shape that the text stands on, may not show an edge
+        # or a line through it; nothing drawn later may cover it.
+        for shape in reversed(shapes[:i]):
+            if shape.tag == f'{SVG}path':
+                assert not any(crosses(s, box) for s in segments(shape)), f'a line in {name_of!r}'
+            elif shape.tag in (f'{SVG}rect', f'{SVG}circle'):
+                if inside(box, shape_box(shape)) and shape.get('fill') != 'none':
+                    break
+                assert not overlap(box, shape_box(shape)) or shape.get('fill') == 'none', (
+                    f'{name_of!r} runs over the edge of its box')
+        for shape in shapes[i + 1:]:
+            if shape.tag == f'{SVG}path':
+                assert not any(crosses(s, box) for s in segments(shape)), f'a line in {name_of!r}'
+            elif shape.tag != f'{SVG}text' and shape.get('fill') != 'none':
+                assert not overlap(box, shape_box(shape)), f'{name_of!r} is covered'
