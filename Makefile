@@ -8,7 +8,7 @@ PYTHON := . tools/env.sh && exec .venv/bin/python
 FIRST := notebooks/01-multiple-gpus-scratch.ipynb
 # JupyterLab refuses to run as root unless told; in a container root is often all there is.
 ROOT_OK := $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
-# A cell that says nothing for this many seconds hangs; the longest honest one takes under two minutes.
+# A cell that runs for more seconds than this hangs; the longest honest one takes under two minutes.
 CELL_TIMEOUT := 900
 
 help: ## this list
@@ -17,9 +17,11 @@ help: ## this list
 setup: ## make the environment in .venv (GPU=1: for NVIDIA GPUs; GPU=0: back to CPU)
 	@GPU='$(GPU)' sh tools/setup.sh
 
+# The server's root is this folder, not notebooks/: the chapters show figures from img/.
 lab: setup ## open JupyterLab at the first chapter (LAB_ARGS=--no-browser and the like)
-	@$(PYTHON) -m jupyterlab $(ROOT_OK) --ServerApp.root_dir=. --ServerApp.preferred_dir=notebooks \
-	    --LabApp.default_url=/lab/tree/$(FIRST) $(LAB_ARGS)
+	@$(PYTHON) -m jupyterlab $(ROOT_OK) --ServerApp.root_dir=. --FileContentsManager.preferred_dir=notebooks \
+	    --LabApp.default_url=/lab/tree/$(FIRST) \
+	    --MappingKernelManager.transport_encryption=auto $(LAB_ARGS)
 
 test: setup ## run every test, and the notebooks through nbval (PYTEST_ARGS)
 	@$(PYTHON) -m pytest --nbval --nbval-sanitize-with tests/sanitize.cfg \

@@ -247,7 +247,8 @@ say 'kernel: Python 3 (multi-GPU course)'
 "$python" -m ipykernel install --sys-prefix --name python3 --display-name 'Python 3 (multi-GPU course)' >>"$log" 2>&1 ||
     fail 'the Jupyter kernel could not be registered.' "The last message was: $(last_line)" "All of it: $log"
 
-if ! "$python" -W ignore -c 'import mgpu_helpers, mxnet' >>"$log" 2>&1; then
+# Even where PYTHONDONTWRITEBYTECODE is set: MXNet loads in 1.3 s with its bytecode on disk, else in 3.3 s.
+if ! env -u PYTHONDONTWRITEBYTECODE "$python" -W ignore -c 'import mgpu_helpers, mxnet, d2l.mxnet' >>"$log" 2>&1; then
     missing=$(sed -n 's/^.*[ :]\(lib[^ :]*\.so[^ :]*\): cannot open shared object.*$/\1/p' "$log" | tail -n 1)
     case $missing in
         libgomp.so.1)
