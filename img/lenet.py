@@ -62,7 +62,7 @@ for i, ((_, right), (left, _)) in enumerate(pairwise(edges)):
         figure.label(middle, 368, f'{COUNT[bias]:,}', size=SMALL)
 
 for y, name in ((292, 'shape'), (310, 'values'), (368, 'values')):  # right of W2 and b2
-    figure.label(402, y, name, size=SMALL, fill=MUTED, anchor='start')
+    figure.label(381, y, name, size=SMALL, fill=MUTED, anchor='start')
 figure.text(MARGIN, 42, 'LeNet: shapes for one image, and the parameters', size=LARGE, bold=True)
 share = f'{COUNT["W3"] / TOTAL:.0%}'
 figure.caption(f'8 parameter arrays, {TOTAL:,} values in all. W3 alone holds {share} of them.')
