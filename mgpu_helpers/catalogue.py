@@ -1,0 +1,132 @@
+"""What the files of the data sets are called, where they belong, and how a good one is told.
+
+The files lie as MXNet itself lays them out, so both can share them::
+
+    $MXNET_HOME (default ~/.mxnet) / datasets / fashion-mnist | mnist /
+        train-images-idx3-ubyte.gz   train-labels-idx1-ubyte.gz
+        t10k-images-idx3-ubyte.gz    t10k-labels-idx1-ubyte.gz
+
+Two environment variables count: ``MXNET_HOME`` says where the files are, and
+``MGPU_DATA_MIRRORS`` (base addresses with spaces between them, ``{name}`` standing for the set's
+folder name) replaces the mirrors below, for example by a server in the classroom.
+"""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+DIGIT_NAMES = tuple('0123456789')
+LABEL_NAMES = {
+    'fashion-mnist': (
+        't-shirt', 'trouser', 'pullover', 'dress', 'coat',
+        'sandal', 'shirt', 'sneaker', 'bag', 'ankle boot',
+    ),
+    'mnist': DIGIT_NAMES,
+}  # fmt: skip
+
+
+class Known(NamedTuple):
+    """What a good file looks like: the published one, and MXNet's repacked copy if it differs."""
+
+    size: int
+    sha256: str
+    repacked_sha1: str = ''
+
+
+FILES = {
+    # SHA-256 of the files whose MD5 Zalando Research publishes; SHA-1 of the copies that
+    # mxnet.gluon.data.vision.FashionMNIST asks for (same images, compressed once more).
+    'fashion-mnist': {
+        'train-images-idx3-ubyte.gz': Known(
+            26421880,
+            '3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84',
+            '0cf37b0d40ed5169c6b3aba31069a9770ac9043d',
+        ),
+        'train-labels-idx1-ubyte.gz': Known(
+            29515,
+            'a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845',
+            '236021d52f1e40852b06a4c3008d8de8aef1e40b',
+        ),
+        't10k-images-idx3-ubyte.gz': Known(
+            4422102,
+            '346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073',
+            '626ed6a7c06dd17c0eec72fa3be1740f146a2863',
+        ),
+        't10k-labels-idx1-ubyte.gz': Known(
+            5148,
+            '67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5',
+            '17f9ab60e7257a1620f4ad76bbbaf857c3920701',
+        ),
+    },
+    # MXNet asks for the published files here (the SHA-1s of these are the ones in its class).
+    'mnist': {
+        'train-images-idx3-ubyte.gz': Known(
+            9912422, '440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609'
+        ),
+        'train-labels-idx1-ubyte.gz': Known(
+            28881, '3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c'
+        ),
+        't10k-images-idx3-ubyte.gz': Known(
+            1648877, '8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6'
+        ),
+        't10k-labels-idx1-ubyte.gz': Known(
+            4542, 'f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6'
+        ),
+    },
+}
+
+MIRRORS = {
+    'fashion-mnist': (
+        'https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/',
+        'https://storage.googleapis.com/tensorflow/tf-keras-datasets/',
+        'https://fashion-mnist.s3.eu-central-1.amazonaws.com/',
+    ),
+    'mnist': (
+        'https://ossci-datasets.s3.amazonaws.com/mnist/',
+        'https://storage.googleapis.com/cvdf-datasets/mnist/',
+    ),
+}
+
+
+def folder_of(name):
+    """The folder (an absolute `pathlib.Path`) where the files of set `name` belong."""
+    home = os.environ.get('MXNET_HOME') or os.path.join('~', '.mxnet')
+    return Path(os.path.abspath(os.path.expanduser(home)), 'datasets', name)
+
+
+def mirrors_of(name):
+    """The base addresses to download set `name` from, each ending in a slash.
+
+    Raises
+    ------
+    ValueError
+        If ``MGPU_DATA_MIRRORS`` holds something that is not an http(s) address.
+    """
+    own = os.environ.get('MGPU_DATA_MIRRORS', '').split()
+    for mirror in own:
+        if not mirror.startswith(('https://', 'http://')):
+            raise ValueError(
+                'MGPU_DATA_MIRRORS must hold addresses that start with https:// or http://, '
+                f'with spaces between them; got {mirror!r}'
+            )
+    return [m.replace('{name}', name).rstrip('/') + '/' for m in own or MIRRORS[name]]
+
+
+def look(path, known):
+    """``(content, None)`` of a good file, ``(None, trouble)`` of a bad one, or two Nones."""
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None, None
+    except OSError as error:
+        return None, f'{path} cannot be read ({error.strerror})'
+    found = hashlib.sha256(data).hexdigest()
+    if found == known.sha256:
+        return data, None
+    if known.repacked_sha1 and known.repacked_sha1 == hashlib.sha1(data).hexdigest():
+        return data, None
+    return None, (
+        f'{path} is not the published file: expected {known.size:,} bytes with SHA-256 '
+        f'{known.sha256[:16]}..., found {len(data):,} bytes with SHA-256 {found[:16]}...'
+    )

@@ -1,0 +1,212 @@
+"""Fashion-MNIST, MNIST and, without them, scikit-learn's digits; in batches; NumPy only.
+
+Where the data come from, in this order:
+
+1. the four files in ``$MXNET_HOME/datasets/fashion-mnist`` (or ``mnist``; ``MXNET_HOME`` is
+   ``~/.mxnet`` unless set), if they are there and their checksums are right;
+2. a verified download into that folder from the first mirror that answers
+   (``MGPU_DATA_MIRRORS`` names your own mirrors; see `mgpu_helpers.fetch`);
+3. with one visible `OfflineDataWarning`, scikit-learn's handwritten digits brought to the same
+   shape and number, so that every lesson still runs.
+
+`dataset` gives the whole set as arrays, `load_arrays` gives batches of it, and `Batches` cuts
+any array of images into batches.
+
+Examples
+--------
+>>> from mgpu_helpers import data
+>>> train, test = data.load_arrays('fashion-mnist', batch_size=256, seed=0)
+>>> len(train), train.num_examples, test.num_examples
+(235, 60000, 10000)
+>>> X, y = next(iter(train))
+>>> X.shape, X.dtype, y.shape
+((256, 1, 28, 28), dtype('float32'), (256,))
+"""
+
+import gzip
+import threading
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from . import checks, fetch
+from .batches import Batches, check_dtype, check_last_batch, check_seed
+from .catalogue import DIGIT_NAMES, FILES, LABEL_NAMES, folder_of
+from .digits import digits
+from .fetch import CacheWarning
+
+__all__ = ['Batches', 'CacheWarning', 'Dataset', 'OfflineDataWarning', 'dataset', 'load_arrays']
+
+NUM_TRAIN = 60_000
+
+
+class OfflineDataWarning(UserWarning):
+    """The real data are not to be had; scikit-learn's digits stand in for them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A whole data set in memory; its arrays are read-only.
+
+    Attributes
+    ----------
+    name : str
+        The set that was asked for, 'fashion-mnist' or 'mnist'.
+    train_images, test_images : numpy.ndarray
+        uint8, shape (60000, 28, 28) and (10000, 28, 28); 0 is the background, 255 the ink.
+    train_labels, test_labels : numpy.ndarray
+        uint8, shape (60000,) and (10000,); the class of each image, 0 to 9.
+    label_names : tuple of str
+        The name of each class.
+    source : {'files', 'digits'}
+        'files' for the real set, 'digits' if the offline digits stand in for it.
+    """
+
+    name: str
+    train_images: np.ndarray = field(repr=False)
+    train_labels: np.ndarray = field(repr=False)
+    test_images: np.ndarray = field(repr=False)
+    test_labels: np.ndarray = field(repr=False)
+    label_names: tuple
+    source: str
+
+
+_kept = {}
+_lock = threading.RLock()
+
+
+def dataset(name):
+    """A whole data set, decoded once per process and kept.
+
+    Parameters
+    ----------
+    name : {'fashion-mnist', 'mnist'}
+
+    Returns
+    -------
+    Dataset
+        The same object on every call, as long as ``MXNET_HOME`` does not change.
+
+    Raises
+    ------
+    ValueError
+        If there is no such set.
+
+    Warns
+    -----
+    OfflineDataWarning
+        Once per process and set, if the digits stand in for it; no second try is made.
+    CacheWarning
+        If a bad file was replaced, or the folder cannot be written.
+
+    Notes
+    -----
+    Same files and folders as `mxnet.gluon.data.vision.FashionMNIST` and ``MNIST``, whose own
+    repacked copies of Fashion-MNIST count as good, too.
+
+    Examples
+    --------
+    >>> from mgpu_helpers import data
+    >>> fashion = data.dataset('fashion-mnist')
+    >>> fashion.train_images.shape, fashion.train_images.dtype
+    ((60000, 28, 28), dtype('uint8'))
+    """
+    _check_name(name)
+    key = name, folder_of(name)
+    with _lock:
+        if key not in _kept:
+            try:
+                files = fetch.read(name)
+            except fetch.Unavailable as trouble:
+                # Before the set is kept: where warnings are errors, no later call is silent.
+                fetch.warn(_offline_notice(name, trouble.reasons), OfflineDataWarning)
+                _kept[key] = Dataset(name, *digits(), DIGIT_NAMES, 'digits')
+            else:
+                arrays = (_decode(files[filename]) for filename in FILES[name])
+                _kept[key] = Dataset(name, *arrays, LABEL_NAMES[name], 'files')
+        return _kept[key]
+
+
+def _offline_notice(name, reasons):
+    """What the reader must know when the digits stand in, and how to get the real data."""
+    return '\n'.join(
+        [
+            f"{name} is not to be had: scikit-learn's handwritten digits stand in for it. "
+            'The lessons run, but their pictures and accuracies are those of the digits.',
+            'Why:',
+            *(f'  - {reason}' for reason in reasons),
+            'To get the real data, connect this machine to the internet, or put the four files '
+            f'({", ".join(FILES[name])}) into {folder_of(name)}, or set MXNET_HOME '
+            f'to a folder that has them in datasets/{name}, or set MGPU_DATA_MIRRORS to the '
+            'address of a server that has them; then restart Python (the kernel).',
+        ]
+    )
+
+
+def _decode(content):
+    """The array in a gzipped IDX file (read-only: it looks straight into the bytes)."""
+    raw = gzip.decompress(content)
+    # Two zero bytes, the code of the type (8: uint8), the number of axes; then their lengths.
+    axes = raw[3]
+    shape = np.frombuffer(raw, '>u4', count=axes, offset=4)
+    return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape.astype(int))
+
+
+def load_arrays(name, batch_size, num_examples=None, seed=None, dtype='float32', last_batch='keep'):
+    """Batches of the training set and of the test set.
+
+    Parameters
+    ----------
+    name : {'fashion-mnist', 'mnist'}
+    batch_size : int
+        Examples per batch, at least 1.
+    num_examples : int, optional
+        Only the first so many training examples; the test set is always whole.
+    seed, dtype, last_batch
+        As in `Batches`; the test set is never shuffled and keeps its last batch.
+
+    Returns
+    -------
+    train_batches, test_batches : Batches
+        Each ``iter()`` is one epoch of ``X`` (batch, 1, 28, 28) in [0, 1] and ``y`` (batch,).
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is not as described; before the data are looked for.
+
+    Examples
+    --------
+    >>> from mgpu_helpers import data
+    >>> train, test = data.load_arrays('fashion-mnist', batch_size=100, num_examples=250)
+    >>> [len(y) for X, y in train]
+    [100, 100, 50]
+    """
+    _check_name(name)
+    checks.positive_int('batch_size', batch_size)
+    if num_examples is not None:
+        checks.positive_int('num_examples', num_examples)
+        if num_examples > NUM_TRAIN:
+            raise ValueError(
+                f'num_examples must be at most {NUM_TRAIN}, the size of the training set, '
+                f'not {num_examples}'
+            )
+    check_seed(seed)
+    check_dtype(dtype)
+    check_last_batch(last_batch)
+    data = dataset(name)
+    train = Batches(
+        data.train_images[:num_examples],
+        data.train_labels[:num_examples],
+        batch_size,
+        seed,
+        dtype,
+        last_batch,
+    )
+    test = Batches(data.test_images, data.test_labels, batch_size, dtype=dtype, shuffle=False)
+    return train, test
+
+
+def _check_name(name):
+    if not isinstance(name, str) or name not in LABEL_NAMES:
+        raise ValueError(f"name must be 'fashion-mnist' or 'mnist', got {name!r}")

@@ -1,0 +1,217 @@
+"""The sets as a reader gets them: the real ones, and the digits that stand in for them."""
+
+# ruff: noqa: F811 (a fixture that is imported, and asked for by its name)
+
+import doctest
+import hashlib
+import importlib.util
+import re
+import threading
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from serving import CALLERS, finish, home, real_files, start  # noqa: F401
+
+from mgpu_helpers import batches, catalogue, data
+
+# What is known about the real sets: the first ten training labels, how often each class is
+# there, and the mean pixel that so many programs subtract.
+FACTS = {
+    'fashion-mnist': ([9, 0, 0, 3, 0, 2, 7, 2, 5, 5], [6000] * 10, 0.2860),
+    'mnist': (
+        [5, 0, 4, 1, 9, 2, 1, 3, 1, 4],
+        [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949],
+        0.1307,
+    ),
+}
+# Zalando Research's own list, in the order of our table.
+PUBLISHED_MD5 = [
+    '8d4fb7e6c68d591d4c3dfef9ec88bf0d',
+    '25c81989df183df01b3e8a0aad5dffbe',
+    'bef4ecab320f06d8554ea6380940ec79',
+    'bb300cfdad3c16e7a12a480ee83cd310',
+]
+
+
+@pytest.fixture(scope='module')
+def digits():
+    return data.Dataset('mnist', *data.digits(), catalogue.DIGIT_NAMES, 'digits')
+
+
+def fingerprint(found):
+    arrays = found.train_images, found.train_labels, found.test_images, found.test_labels
+    return hashlib.sha256(b''.join(a.tobytes() for a in arrays)).hexdigest()
+
+
+def check_form(found):
+    for images, labels, count in (
+        (found.train_images, found.train_labels, 60_000),
+        (found.test_images, found.test_labels, 10_000),
+    ):
+        assert images.shape == (count, 28, 28) and images.dtype == np.uint8
+        assert labels.shape == (count,) and labels.dtype == np.uint8
+        assert images.max() == 255 and set(labels.tolist()) == set(range(10))
+        with pytest.raises(ValueError, match='read-only'):
+            images[0, 0, 0] = 1
+        with pytest.raises(ValueError, match='read-only'):
+            labels[0] = 1
+    assert len(found.label_names) == 10
+
+
+@pytest.mark.parametrize('name', FACTS)
+def test_real_set(name, recwarn):
+    real_files(name)
+    found = data.dataset(name)
+    check_form(found)
+    first, counts, mean = FACTS[name]
+    assert found.source == 'files' and found.name == name
+    assert found.train_labels[:10].tolist() == first
+    assert np.bincount(found.train_labels).tolist() == counts
+    assert found.train_images.mean() / 255 == pytest.approx(mean, abs=5e-5)
+    assert found.label_names[first[0]] == ('ankle boot' if name == 'fashion-mnist' else '5')
+    assert data.dataset(name) is found
+    assert not recwarn.list
+
+
+def test_table_names_the_published_files():
+    content = real_files('fashion-mnist')
+    assert [hashlib.md5(c).hexdigest() for c in content.values()] == PUBLISHED_MD5
+    for filename, known in catalogue.FILES['fashion-mnist'].items():
+        assert len(content[filename]) == known.size
+
+
+def test_table_agrees_with_mxnet():
+    """Read from MXNet's source, so that this needs no import of MXNet."""
+    spec = importlib.util.find_spec('mxnet')
+    if spec is None:
+        pytest.skip('MXNet is not installed')
+    source = Path(spec.origin).parent / 'gluon' / 'data' / 'vision' / 'datasets.py'
+    pairs = re.findall(r"\('(\S+-ubyte\.gz)',\s*'([0-9a-f]{40})'\)", source.read_text())
+    mnist, fashion = dict(pairs[:4]), dict(pairs[4:])
+    assert fashion == {f: k.repacked_sha1 for f, k in catalogue.FILES['fashion-mnist'].items()}
+    content = real_files('mnist')
+    assert mnist == {f: hashlib.sha1(c).hexdigest() for f, c in content.items()}
+
+
+def test_threads_share_one_set(home):
+    found = []
+
+    def ask():
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore')
+            found.append(data.dataset('mnist'))
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4 and len({id(each) for each in found}) == 1
+
+
+@pytest.mark.parametrize('name', ['cifar10', '', 'Fashion-MNIST', None, 3, ['mnist']])
+def test_no_such_set(name):
+    with pytest.raises(ValueError, match=re.escape(f"'fashion-mnist' or 'mnist', got {name!r}")):
+        data.dataset(name)
+
+
+def test_digits_have_the_form_of_the_real_sets(digits):
+    check_form(digits)
+    for images, labels in (
+        (digits.train_images, digits.train_labels),
+        (digits.test_images, digits.test_labels),
+    ):
+        share = np.bincount(labels) / len(labels)
+        assert share.min() > 0.09 and share.max() < 0.11
+        assert (images.max(axis=(1, 2)) == 255).all()
+        # Mixed: any stretch of the set has every class.
+        assert all(len(set(labels[i : i + 250].tolist())) == 10 for i in range(0, 10_000, 250))
+        assert len({image.tobytes() for image in images}) == len(images)
+
+
+def test_digits_for_testing_come_from_other_originals(digits):
+    """Moved back into the corner, the variants of one original are the same image again."""
+
+    def originals(images):
+        rows, columns = images.any(axis=2).argmax(axis=1), images.any(axis=1).argmax(axis=1)
+        down = (np.arange(28) + rows[:, None]) % 28
+        right = (np.arange(28) + columns[:, None]) % 28
+        images = np.take_along_axis(images, down[:, :, None], axis=1)
+        images = np.take_along_axis(images, right[:, None, :], axis=2)
+        return {image.tobytes() for image in images}
+
+    train, test = originals(digits.train_images), originals(digits.test_images)
+    assert not train & test
+    # 1,797 digits in five sizes each.
+    assert len(train) + len(test) == 5 * 1797
+
+
+def test_digits_can_be_learned(digits):
+    """Even the nearest mean image of a class, the simplest classifier there is, knows most."""
+    X, y = digits.train_images.reshape(-1, 784), digits.train_labels
+    means = np.stack([X[y == label].mean(axis=0) for label in range(10)])
+    images = digits.test_images.reshape(-1, 784).astype(float)
+    nearest = ((means**2).sum(axis=1) - 2 * images @ means.T).argmin(axis=1)
+    assert (nearest == digits.test_labels).mean() > 0.8
+
+
+def test_digits_are_announced_once_and_always_the_same(home):
+    code = (
+        'import hashlib; from mgpu_helpers import data\n'
+        'for name in ["fashion-mnist", "fashion-mnist", "mnist", "fashion-mnist"]:\n'
+        '    d = data.dataset(name)\n'
+        '    print(name, d.source, hashlib.sha256(d.train_images.tobytes()'
+        ' + d.train_labels.tobytes() + d.test_images.tobytes()'
+        ' + d.test_labels.tobytes()).hexdigest())\n'
+    )
+    processes = [start(code) for _ in range(2)]
+    for out, err in map(finish, processes):
+        expected = hashlib.sha256(b''.join(a.tobytes() for a in data.digits())).hexdigest()
+        assert [line.split()[1:] for line in out.splitlines()] == [['digits', expected]] * 4
+        assert err.count('OfflineDataWarning: fashion-mnist is not to be had') == 1
+        assert err.count('OfflineDataWarning: mnist is not to be had') == 1
+        # It points at the reader's line, says why, and how to get the real data.
+        assert err.startswith('<string>:3: OfflineDataWarning')
+        assert 'http://127.0.0.1' in err and 'cannot be reached' in err
+        assert str(home / 'datasets' / 'fashion-mnist') in err and 'MXNET_HOME' in err
+
+
+def test_warning_as_error_is_never_followed_by_silent_digits(home):
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        for _ in range(2):
+            with pytest.raises(data.OfflineDataWarning):
+                data.dataset('mnist')
+
+
+def test_import_costs_only_numpy():
+    code = (
+        'import sys; import mgpu_helpers.data\n'
+        'heavy = {"mxnet", "torch", "d2l", "pooch", "requests", "sklearn", "scipy", "tqdm",'
+        ' "matplotlib", "pandas"}\n'
+        'print(sorted(heavy & set(sys.modules)))'
+    )
+    assert finish(start(code))[0].strip() == '[]'
+
+
+def test_home_is_found_as_mxnet_finds_it(monkeypatch, tmp_path):
+    monkeypatch.setenv('HOME', str(tmp_path))
+    for value in (None, '', '~/.mxnet'):
+        monkeypatch.delenv('MXNET_HOME', raising=False)
+        if value is not None:
+            monkeypatch.setenv('MXNET_HOME', value)
+        assert catalogue.folder_of('mnist') == tmp_path / '.mxnet' / 'datasets' / 'mnist'
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv('MXNET_HOME', 'here')
+    assert catalogue.folder_of('mnist') == tmp_path / 'here' / 'datasets' / 'mnist'
+
+
+@pytest.mark.filterwarnings('ignore::mgpu_helpers.data.OfflineDataWarning')
+@pytest.mark.parametrize('module', [data, batches])
+def test_examples_in_the_docstrings(module, request):
+    if module is data and not CALLERS['fashion-mnist'].is_dir():
+        request.getfixturevalue('home')  # without the data, do not try the internet
+    result = doctest.testmod(module)
+    assert result.attempted and not result.failed
