@@ -140,7 +140,8 @@ fetch_uv() {
     rm -rf .uv/new
 }
 
-last_line() { sed -n '/[^[:space:]]/p' "$log" | tail -n 1 | sed 's/^[[:space:]]*//' | cut -c 1-300; }
+# The last line of the log that says something (uv closes with hints, which do not say what happened).
+last_line() { grep -v '^ *hint: ' "$log" | sed -n '/[^[:space:]]/p' | tail -n 1 | sed 's/^ *//' | cut -c 1-300; }
 
 uv=$(command -v uv || :)
 if [ -z "$uv" ] || ! uv_works "$uv"; then
