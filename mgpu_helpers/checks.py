@@ -7,24 +7,34 @@ look only at ``shape`` and ``dtype``, so they serve the arrays of every framewor
 import numbers
 
 
-def positive_int(name, value):
-    """Raise unless ``value`` is an integer of at least 1.
+def whole_number(name, value, least=0):
+    """Raise unless ``value`` is an integer of at least ``least``.
 
     Raises
     ------
     TypeError
         If it is not an integer (``True`` is not one either).
     ValueError
-        If it is 0 or negative.
+        If it is too small.
+
+    Examples
+    --------
+    >>> whole_number('i', 0)
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f'{name} must be an integer of at least {least}, not {value!r}')
+    if value < least:
+        raise ValueError(f'{name} must be at least {least}, not {value}')
+
+
+def positive_int(name, value):
+    """Raise unless ``value`` is an integer of at least 1; see ``whole_number``.
 
     Examples
     --------
     >>> positive_int('num_gpus', 2)
     """
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f'{name} must be an integer of at least 1, not {value!r}')
-    if value < 1:
-        raise ValueError(f'{name} must be at least 1, not {value}')
+    whole_number(name, value, least=1)
 
 
 def positive_number(name, value):

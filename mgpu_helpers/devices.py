@@ -266,12 +266,8 @@ def try_gpu(i=0):
     >>> try_gpu(99)
     cpu(0)
     """
-    checks.positive_int('i + 1 of try_gpu(i)', i if isinstance(i, bool) else _plus_one(i))
+    checks.whole_number('the number of the GPU', i)
     return mx.gpu(i) if mx.gpu(i) in usable_gpus() else mx.cpu()
-
-
-def _plus_one(i):
-    return i + 1 if isinstance(i, int) else i
 
 
 def try_all_gpus():

@@ -5,6 +5,8 @@ import subprocess
 
 import pytest
 
+import mgpu_helpers  # noqa: F401  before any test imports MXNet: its settings must come first
+
 
 @pytest.fixture
 def compile_c(tmp_path):
@@ -17,7 +19,17 @@ def compile_c(tmp_path):
         source = tmp_path / f'{library.name}.c'
         source.write_text(text)
         subprocess.run(
-            [compiler, '-shared', '-fPIC', str(source), '-o', str(library), *options], check=True
+            [
+                compiler,
+                '-shared',
+                '-fPIC',
+                f'-Wl,-soname,{library.name}',
+                str(source),
+                '-o',
+                str(library),
+                *options,
+            ],
+            check=True,
         )
         return library
 

@@ -95,11 +95,12 @@ def test_stand_ins_are_said_once(stub_driver):
     assert '99 stand-ins share' in lines[1]
 
 
-def test_stand_ins_compute_as_devices_of_their_own():
-    first, second = (mx.nd.ones(3, ctx=mx.cpu(i)) for i in range(2))
-    assert (first.context, second.context) == (mx.cpu(0), mx.cpu(1))
-    with pytest.raises(mx.MXNetError):
-        (first + second).wait_to_read()
+def test_stand_ins_hold_arrays_of_their_own():
+    first = mx.nd.ones(3, ctx=mx.cpu(0))
+    second = first.as_in_context(mx.cpu(1))
+    first[:] = 7
+    assert second.context == mx.cpu(1)
+    assert (second.asnumpy() == 1).all()
 
 
 @pytest.mark.skipif(mgpu.num_gpus() > 0, reason='there are real GPUs here')

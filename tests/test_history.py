@@ -5,6 +5,7 @@ import os
 import pty
 import subprocess
 import sys
+import termios
 import textwrap
 
 import pytest
@@ -66,6 +67,7 @@ LOOP = """
 
 def test_progress_bar_on_a_terminal_is_gone_when_done():
     ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))  # a terminal without columns has no room for a bar
     process = subprocess.Popen(
         [sys.executable, '-c', textwrap.dedent(LOOP)], stdout=theirs, stderr=theirs
     )

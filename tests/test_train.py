@@ -102,12 +102,20 @@ def test_train_refuses_before_it_begins(change, error, words, capsys):
 def test_interrupted_epoch_leaves_a_usable_process():
     """Ctrl-C (SIGINT, as Jupyter sends it) in the middle of an epoch; then train again."""
     script = textwrap.dedent("""
-        import mgpu_helpers as mgpu, os, signal, threading
-        threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        import os, signal
+        import mgpu_helpers as mgpu
+
+        batches = []
+        def interrupted_at_the_fifth(grads):
+            mgpu.sync_gradients(grads)
+            batches.append(len(grads))
+            if len(batches) == 5:
+                os.kill(os.getpid(), signal.SIGINT)
+
         try:
-            mgpu.train(2, 64, 0.2, num_epochs=100, num_examples=20000, seed=0)
+            mgpu.train(2, 64, 0.2, num_examples=6400, seed=0, sync=interrupted_at_the_fifth)
         except KeyboardInterrupt:
-            print('interrupted')
+            print('interrupted in batch', len(batches))
         history = mgpu.train(2, 64, 0.2, num_epochs=1, num_examples=640, seed=0)
         print('trained again:', len(history.seconds))
     """)
@@ -116,6 +124,4 @@ def test_interrupted_epoch_leaves_a_usable_process():
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == 'trained again: 1'
-    assert 'interrupted' in done.stdout
-
-
+    assert 'interrupted in batch 5' in done.stdout
