@@ -35,14 +35,13 @@ PUBLISHED_MD5 = [
 ]
 
 
+# Of all bytes of the digits; found with NumPy 1.23 and 2.4, scikit-learn 1.7 and 1.9.
+DIGITS_SHA256 = '161f1b782f63486e354db1609c3bde674eda791b3b086920af6677446e063972'
+
+
 @pytest.fixture(scope='module')
 def digits():
     return data.Dataset('mnist', *data.digits(), catalogue.DIGIT_NAMES, 'digits')
-
-
-def fingerprint(found):
-    arrays = found.train_images, found.train_labels, found.test_images, found.test_labels
-    return hashlib.sha256(b''.join(a.tobytes() for a in arrays)).hexdigest()
 
 
 def check_form(found):
@@ -84,7 +83,10 @@ def test_table_names_the_published_files():
 
 def test_table_agrees_with_mxnet():
     """Read from MXNet's source, so that this needs no import of MXNet."""
-    spec = importlib.util.find_spec('mxnet')
+    try:
+        spec = importlib.util.find_spec('mxnet')
+    except ModuleNotFoundError:  # our own message of what to install
+        spec = None
     if spec is None:
         pytest.skip('MXNet is not installed')
     source = Path(spec.origin).parent / 'gluon' / 'data' / 'vision' / 'datasets.py'
@@ -168,8 +170,7 @@ def test_digits_are_announced_once_and_always_the_same(home):
     )
     processes = [start(code) for _ in range(2)]
     for out, err in map(finish, processes):
-        expected = hashlib.sha256(b''.join(a.tobytes() for a in data.digits())).hexdigest()
-        assert [line.split()[1:] for line in out.splitlines()] == [['digits', expected]] * 4
+        assert [line.split()[1:] for line in out.splitlines()] == [['digits', DIGITS_SHA256]] * 4
         assert err.count('OfflineDataWarning: fashion-mnist is not to be had') == 1
         assert err.count('OfflineDataWarning: mnist is not to be had') == 1
         # It points at the reader's line, says why, and how to get the real data.

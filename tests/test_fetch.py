@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import os
 import re
+import socket
 import time
 
 import pytest
@@ -24,7 +25,7 @@ from serving import (  # noqa: F401
     start,
 )
 
-from mgpu_helpers import catalogue, data
+from mgpu_helpers import catalogue, data, fetch
 
 LOAD = 'from mgpu_helpers import data; print(data.dataset("mnist").source)'
 
@@ -119,6 +120,18 @@ def test_second_mirror_answers(home, mnist_files, monkeypatch, recwarn):
         monkeypatch.setenv('MGPU_DATA_MIRRORS', f'{dead} {address}')
         assert data.dataset('mnist').source == 'files'
     assert len(asked) == 4 and not recwarn.list
+
+
+def test_mirror_that_never_answers(home, mnist_files, monkeypatch):
+    monkeypatch.setattr(fetch, 'PATIENCE', 0.3)  # as in the package, but sooner
+    with socket.create_server(('127.0.0.1', 0)) as deaf, mirror(mnist_files) as (address, _):
+        silent = f'http://127.0.0.1:{deaf.getsockname()[1]}/'
+        monkeypatch.setenv('MGPU_DATA_MIRRORS', silent)
+        with pytest.warns(data.OfflineDataWarning, match=f'{silent} did not answer'):
+            assert data.dataset('mnist').source == 'digits'
+        monkeypatch.setattr(data, '_kept', {})
+        monkeypatch.setenv('MGPU_DATA_MIRRORS', f'{silent} {address}')
+        assert data.dataset('mnist').source == 'files'
 
 
 @pytest.mark.parametrize('kind', ['truncated', 'corrupt', 'wrong', 'missing'])
