@@ -42,6 +42,10 @@ def digits():
 
 def _expand(images, labels, count, order):
     """`count` different 28x28 variants of 8x8 images, in mixed order, with their labels."""
+    # Chapter 1's LeNet starts from weights so small that it first has to find a direction: bright
+    # images with small shifts help. Test accuracy after 4 epochs (batch 256, lr 0.2): 0.96 and 0.97
+    # (seeds 0, 1; both are past 0.6 in the third). With sizes 20 and 22 and shifts of up to two
+    # pixels: 0.94, and the nearest mean image of a class tells 0.67 of them, here 0.84.
     sizes, shifts = range(22, 27), range(-1, 2)
     variants = list(itertools.product(sizes, shifts, shifts))
     enlarged = {size: _enlarge(images, size) for size in sizes}
