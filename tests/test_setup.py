@@ -1,5 +1,6 @@
 """`make setup` and what stands around it: run for real, in copies of this checkout."""
 
+import ctypes.util
 import hashlib
 import os
 import re
@@ -169,6 +170,16 @@ def test_no_python_and_no_network_for_one_is_said(checkout, tmp_path, with_uv):
 
 def test_wrong_gpu_value_is_named(checkout):
     refused(setup(checkout, GPU='yes'), "GPU is 'yes'", 'expected 1')
+
+
+def test_gpu_packages_without_a_driver_are_not_fetched(checkout, tmp_path, with_uv):
+    if ctypes.util.find_library('cuda'):
+        pytest.skip("NVIDIA's driver is here")
+    cache = tmp_path / 'cache'
+    done = setup(checkout, GPU=1, PATH=with_uv, UV_CACHE_DIR=cache, LD_LIBRARY_PATH=None)
+    refused(done, "NVIDIA's driver", 'make setup GPU=0')
+    # The choice is remembered until it is taken back.
+    refused(setup(checkout, PATH=with_uv, UV_CACHE_DIR=cache, LD_LIBRARY_PATH=None), 'GPU=0')
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason='root may write everywhere')

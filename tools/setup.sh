@@ -215,6 +215,12 @@ else
     say "Python: $("$python" -c 'import platform; print(platform.python_version())') in .venv"
 fi
 
+# Asked before 2.5 GB are fetched for nothing.
+if [ "$kind" = cu112 ] && ! "$python" -c 'import ctypes; ctypes.CDLL("libcuda.so.1")' 2>>"$log"; then
+    fail "MXNet for GPUs needs NVIDIA's driver (libcuda.so.1), which is not here." \
+        'What to do: install the driver, or take the CPU course: make setup GPU=0'
+fi
+
 # --- Packages -----------------------------------------------------------------------------------
 sync() { # sync OPTIONS: exactly what the locks say, nothing compiled here, every file's checksum checked
     # shellcheck disable=SC2086
@@ -261,10 +267,6 @@ if ! env -u PYTHONDONTWRITEBYTECODE "$python" -W ignore -c 'import mgpu_helpers,
             fail 'MXNet needs the system library libstdc++.so.6, which is not here.' \
                 'What to do: sudo apt-get install libstdc++6 (Debian, Ubuntu), sudo dnf install libstdc++ (Fedora);' \
                 'then the same command again.'
-            ;;
-        libcuda.so.1)
-            fail "MXNet for GPUs needs NVIDIA's driver (libcuda.so.1), which is not here." \
-                'What to do: install the driver, or take the CPU course: make setup GPU=0'
             ;;
         *) fail 'MXNet was installed but cannot be loaded.' "The last message was: $(last_line)" "All of it: $log" ;;
     esac
