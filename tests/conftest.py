@@ -10,7 +10,7 @@ import mgpu_helpers  # noqa: F401  before any test imports MXNet: its settings m
 
 @pytest.fixture
 def compile_c(tmp_path):
-    """Compile C text into a shared library with the machine's compiler; skip where there is none."""
+    """Compile C text into a shared library; skip where the machine has no compiler."""
     compiler = shutil.which('cc') or shutil.which('gcc')
     if compiler is None:
         pytest.skip('no C compiler here')

@@ -49,7 +49,8 @@ def test_one_gpu_and_two_devices_gives_two_stand_ins(stub_driver):
 
 
 def test_try_gpu_as_in_the_sources(stub_driver):
-    done = python('print(mgpu.try_gpu(), mgpu.try_gpu(1), mgpu.try_all_gpus())', stub_driver([A100]))
+    script = 'print(mgpu.try_gpu(), mgpu.try_gpu(1), mgpu.try_all_gpus())'
+    done = python(script, stub_driver([A100]))
     assert done.stdout == 'gpu(0) cpu(0) [gpu(0)]\n'
 
 
@@ -109,7 +110,8 @@ def test_try_all_gpus_gives_a_stand_in_per_core():
 
 
 @pytest.mark.parametrize(
-    'k,error', [(0, ValueError), (-1, ValueError), (2.0, TypeError), ('2', TypeError), (None, TypeError)]
+    'k,error',
+    [(0, ValueError), (-1, ValueError), (2.0, TypeError), ('2', TypeError), (None, TypeError)],
 )
 def test_devices_refuses_a_number_that_is_none(k, error):
     with pytest.raises(error, match=str(k)):

@@ -34,7 +34,8 @@ def distribution(folder, name, version='1.9.1'):
 def test_import_loads_nothing_heavy():
     done = python("""
         import sys, mgpu_helpers
-        print([name for name in ('mxnet', 'numpy', 'matplotlib', 'd2l', 'tqdm') if name in sys.modules])
+        heavy = ('mxnet', 'numpy', 'matplotlib', 'd2l', 'tqdm')
+        print([name for name in heavy if name in sys.modules])
     """)
     assert (done.stdout.strip(), done.stderr) == ('[]', '')
 
