@@ -34,8 +34,8 @@ def difference(ours, theirs):
 def joint_difference(ours, theirs):
     """The same with all parameters in one vector.
 
-    In float32, ``difference`` is governed by b1, whose gradient is a sum of 173,056 terms an
-    image batch that nearly cancel: up to 7e-5 from the small start, where the vector has 3e-9.
+    In float32, ``difference`` is governed by b1, whose gradient sums 173,056 terms of a
+    batch that nearly cancel: up to 7e-5 from the small start, where the vector has 3e-9.
     """
     a, b = (np.concatenate([p.ravel() for p in params]) for params in (ours, theirs))
     return np.linalg.norm(a - b) / np.linalg.norm(b)
