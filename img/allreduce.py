@@ -27,8 +27,12 @@ for k in range(2):
     figure.device(MARGIN, TOP + k * (LANE_H + GAP), WIDTH - 2 * MARGIN, LANE_H, k)
 for x in BORDERS:
     figure.line((x, 26), (x, TOP + 2 * LANE_H + GAP + 8), color=DATA_EDGE, width=1, dash='2 4')
-heads = ((BEFORE, 'Before', ''), (ADD, 'Step 1', 'copy to device 0, add'),
-         ((BORDERS[1] + BORDERS[2]) / 2, 'Step 2', 'copy the sum back'), (AFTER, 'After', ''))
+heads = (
+    (BEFORE, 'Before', ''),
+    (ADD, 'Step 1', 'copy to device 0, add'),
+    ((BORDERS[1] + BORDERS[2]) / 2, 'Step 2', 'copy the sum back'),
+    (AFTER, 'After', ''),
+)
 for x, name, what in heads:
     figure.label(x, 36, name, size=LARGE, bold=True)
     if what:

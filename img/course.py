@@ -51,13 +51,24 @@ for k in range(4):
     figure.gradient(PANEL + 394, centre, f'g_{k}', k, r=15)
     figure.arrow((PANEL + 409, centre), (SUM, centre), both=True)
 figure.rect(SUM, TOP, RIGHT - SUM, BOTTOM - TOP, LINE, None, r=14)
-figure.label((SUM + RIGHT) / 2, (TOP + BOTTOM) / 2, 'allreduce:', 'every device', 'gets the sum',
-             fill=WHITE, bold=True)
+figure.label(
+    (SUM + RIGHT) / 2,
+    (TOP + BOTTOM) / 2,
+    'allreduce:',
+    'every device',
+    'gets the sum',
+    fill=WHITE,
+    bold=True,
+)
 
 # --- the chapters, over the places where they run
-STOPS = ((83, 'by hand,', 'from scratch'), (200, 'the same', 'with Gluon'),
-         (318, 'what makes', 'it fast'), (435, 'more than', 'one machine'),
-         (622, 'the same', 'in PyTorch'))
+STOPS = (
+    (83, 'by hand,', 'from scratch'),
+    (200, 'the same', 'with Gluon'),
+    (318, 'what makes', 'it fast'),
+    (435, 'more than', 'one machine'),
+    (622, 'the same', 'in PyTorch'),
+)
 LINE_Y, PLACES_Y, PLACES_H = 290, 404, 98
 figure.line((STOPS[0][0], LINE_Y), (STOPS[-1][0], LINE_Y), color=DATA_EDGE, width=4)
 for n, (x, *name) in enumerate(STOPS, 1):
@@ -69,9 +80,11 @@ for left, right, name in ((24, 494, 'chapters 1 to 4 run here'), (508, 736, 'cha
     y = PLACES_Y - 8
     figure.line((left, y), (left, y - 10), (right, y - 10), (right, y), color=DATA_EDGE)
     figure.label((left + right) / 2, y - 22, name, size=SMALL, fill=MUTED)
-PLACES = (('Laptop', 'stand-in devices', 'cpu(0), cpu(1), …'),
-          ('Multi-GPU server', 'one device per GPU', 'gpu(0), gpu(1), …'),
-          ('PyTorch', 'on a laptop,', 'and on the newest GPUs'))
+PLACES = (
+    ('Laptop', 'stand-in devices', 'cpu(0), cpu(1), …'),
+    ('Multi-GPU server', 'one device per GPU', 'gpu(0), gpu(1), …'),
+    ('PyTorch', 'on a laptop,', 'and on the newest GPUs'),
+)
 for x, (name, what, which) in zip((24, 266, 508), PLACES, strict=True):
     figure.rect(x, PLACES_Y, 228, PLACES_H, WHITE, DATA_EDGE, r=9)
     figure.label(x + 114, PLACES_Y + 24, name, size=15, bold=True)

@@ -62,25 +62,52 @@ class Figure:
     # --- shapes ---------------------------------------------------------------------------
 
     def rect(self, x, y, w, h, fill=WHITE, edge=LINE, r=5.0, width=1.5, dash=None):
-        self.add('rect', x=x, y=y, width=w, height=h, rx=r or None, fill=fill, stroke=edge,
-                 stroke_width=width if edge else None, stroke_dasharray=dash)
+        self.add(
+            'rect',
+            x=x,
+            y=y,
+            width=w,
+            height=h,
+            rx=r or None,
+            fill=fill,
+            stroke=edge,
+            stroke_width=width if edge else None,
+            stroke_dasharray=dash,
+        )
 
     def circle(self, cx, cy, r, fill=WHITE, edge=LINE, width=1.5):
-        self.add('circle', cx=cx, cy=cy, r=r, fill=fill, stroke=edge,
-                 stroke_width=width if edge else None)
+        self.add(
+            'circle',
+            cx=cx,
+            cy=cy,
+            r=r,
+            fill=fill,
+            stroke=edge,
+            stroke_width=width if edge else None,
+        )
 
     def text(self, x, y, content, size=NORMAL, anchor='start', fill=INK, bold=False, mono=False):
         """Set one line of text on the baseline `y`. ``g_0`` becomes a g with the index 0."""
         content = escape(content)
         if not mono:
-            index = (rf'<tspan dy="{number(size * 0.22)}" font-size="{max(SMALL, size - 4)}">\1'
-                     rf'</tspan><tspan dy="{number(-size * 0.22)}">\2</tspan>')
+            index = (
+                rf'<tspan dy="{number(size * 0.22)}" font-size="{max(SMALL, size - 4)}">\1'
+                rf'</tspan><tspan dy="{number(-size * 0.22)}">\2</tspan>'
+            )
             content = re.sub(r'_(\w)([^_<]*)', index, content).replace(
-                f'<tspan dy="{number(-size * 0.22)}"></tspan>', '')
-        self.add('text', content, x=x, y=y, font_size=size, fill=fill,
-                 text_anchor=None if anchor == 'start' else anchor,
-                 font_weight='700' if bold else None,
-                 font_family=escape(MONO, {'"': '&quot;'}) if mono else None)
+                f'<tspan dy="{number(-size * 0.22)}"></tspan>', ''
+            )
+        self.add(
+            'text',
+            content,
+            x=x,
+            y=y,
+            font_size=size,
+            fill=fill,
+            text_anchor=None if anchor == 'start' else anchor,
+            font_weight='700' if bold else None,
+            font_family=escape(MONO, {'"': '&quot;'}) if mono else None,
+        )
 
     def label(self, cx, cy, *lines, size=NORMAL, leading=1.3, **style):
         """Set lines of text, the block of them centred on (`cx`, `cy`)."""
@@ -88,8 +115,9 @@ class Figure:
         # of the font, which browsers measure differently.
         top = cy + 0.36 * size - (len(lines) - 1) * size * leading / 2
         for i, line in enumerate(lines):
-            self.text(cx, top + i * size * leading, line, size=size,
-                      **{'anchor': 'middle', **style})
+            self.text(
+                cx, top + i * size * leading, line, size=size, **{'anchor': 'middle', **style}
+            )
 
     def line(self, *points, color=LINE, width=1.5, dash=None, r=8.0):
         """Draw a line through the points, its corners rounded."""
@@ -100,8 +128,9 @@ class Figure:
             into, out = towards(corner, before, radius), towards(corner, after, radius)
             path += f'L{" ".join(map(number, into))}Q{" ".join(map(number, (*corner, *out)))}'
         path += 'L' + ' '.join(map(number, points[-1]))
-        self.add('path', d=path, fill='none', stroke=color, stroke_width=width,
-                 stroke_dasharray=dash)
+        self.add(
+            'path', d=path, fill='none', stroke=color, stroke_width=width, stroke_dasharray=dash
+        )
 
     def arrow(self, *points, color=LINE, width=1.5, dash=None, both=False, r=8.0):
         """Draw a line that ends in an arrow head whose tip is the last point."""
@@ -117,8 +146,11 @@ class Figure:
                 (tip[0] + 9.5 * math.cos(angle + side), tip[1] + 9.5 * math.sin(angle + side))
                 for side in (0.42, -0.42)
             ]
-            self.add('path', d='M' + 'L'.join(' '.join(map(number, p)) for p in corners) + 'Z',
-                     fill=color)
+            self.add(
+                'path',
+                d='M' + 'L'.join(' '.join(map(number, p)) for p in corners) + 'Z',
+                fill=color,
+            )
 
     def curve(self, start, end, color=LINE, dash=None):
         """Draw an arrow that leaves and arrives level, in an S where the heights differ."""
@@ -126,8 +158,14 @@ class Figure:
         self.arrow((x1 - 8, y1), end, color=color)
         middle = (x0 + x1 - 7) / 2
         points = (middle, y0, middle, y1, x1 - 7, y1)
-        self.add('path', d=f'M{number(x0)} {number(y0)}C{" ".join(map(number, points))}',
-                 fill='none', stroke=color, stroke_width=1.5, stroke_dasharray=dash)
+        self.add(
+            'path',
+            d=f'M{number(x0)} {number(y0)}C{" ".join(map(number, points))}',
+            fill='none',
+            stroke=color,
+            stroke_width=1.5,
+            stroke_dasharray=dash,
+        )
 
     # --- things of the course -------------------------------------------------------------
 
@@ -149,8 +187,16 @@ class Figure:
 
     def parameters(self, cx, cy, name='W', k=None, side=30):
         """Draw parameters: a square."""
-        self.rect(cx - side / 2, cy - side / 2, side, side, WHITE, INK if k is None else SOLID[k],
-                  r=0, width=2)
+        self.rect(
+            cx - side / 2,
+            cy - side / 2,
+            side,
+            side,
+            WHITE,
+            INK if k is None else SOLID[k],
+            r=0,
+            width=2,
+        )
         self.label(cx, cy, name, size=15, bold=True)
 
     def gradient(self, cx, cy, name, k=None, r=18):
@@ -162,11 +208,20 @@ class Figure:
         """Draw a table of numbers with cells of `w` times `h`; grey, or device `k`'s."""
         for i, row in enumerate(rows):
             for j, value in enumerate(row):
-                self.rect(x + j * w, y + i * h, w, h, DATA if k is None else WHITE,
-                          DATA_EDGE if k is None else SOLID[k], r=0, width=1)
+                self.rect(
+                    x + j * w,
+                    y + i * h,
+                    w,
+                    h,
+                    DATA if k is None else WHITE,
+                    DATA_EDGE if k is None else SOLID[k],
+                    r=0,
+                    width=1,
+                )
                 self.label(x + (j + 0.5) * w, y + (i + 0.5) * h, str(value), size=NORMAL)
-        self.rect(x, y, w * len(rows[0]), h * len(rows), 'none',
-                  DATA_EDGE if k is None else SOLID[k], r=0)
+        self.rect(
+            x, y, w * len(rows[0]), h * len(rows), 'none', DATA_EDGE if k is None else SOLID[k], r=0
+        )
 
     def caption(self, *lines):
         """Set lines of explanation along the bottom of the card."""
@@ -177,11 +232,18 @@ class Figure:
 
     def save(self, script):
         """Write the figure beside the `script` that drew it, under the script's name."""
-        head = (f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{self.height}" '
-                f'viewBox="0 0 {WIDTH} {self.height}" role="img" aria-labelledby="title desc" '
-                f'font-family="{escape(SANS, {chr(34): "&quot;"})}">')
-        lines = [head, f'<title id="title">{escape(self.title)}</title>',
-                 f'<desc id="desc">{escape(self.desc)}</desc>', *self.shapes, '</svg>']
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{self.height}" '
+            f'viewBox="0 0 {WIDTH} {self.height}" role="img" aria-labelledby="title desc" '
+            f'font-family="{escape(SANS, {chr(34): "&quot;"})}">'
+        )
+        lines = [
+            head,
+            f'<title id="title">{escape(self.title)}</title>',
+            f'<desc id="desc">{escape(self.desc)}</desc>',
+            *self.shapes,
+            '</svg>',
+        ]
         path = Path(script).resolve().with_suffix('.svg')
         path.write_bytes(('\n'.join(lines) + '\n').encode())
         print(f'{path.name}: {path.stat().st_size / 1024:.1f} KiB')

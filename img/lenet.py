@@ -6,8 +6,14 @@ from math import prod
 from draw import DATA, DATA_EDGE, INK, LARGE, MARGIN, MUTED, SMALL, WHITE, Figure
 
 PARAMETERS = {
-    'W1': (20, 1, 3, 3), 'b1': (20,), 'W2': (50, 20, 5, 5), 'b2': (50,),
-    'W3': (800, 128), 'b3': (128,), 'W4': (128, 10), 'b4': (10,),
+    'W1': (20, 1, 3, 3),
+    'b1': (20,),
+    'W2': (50, 20, 5, 5),
+    'b2': (50,),
+    'W3': (800, 128),
+    'b3': (128,),
+    'W4': (128, 10),
+    'b4': (10,),
 }
 COUNT = {name: prod(shape) for name, shape in PARAMETERS.items()}
 TOTAL = sum(COUNT.values())
@@ -19,16 +25,29 @@ figure = Figure(
     'Input 1x28x28; convolution 3x3 with 20 channels gives 20x26x26; relu and average pooling 2 '
     'gives 20x13x13; convolution 5x5 with 50 channels gives 50x9x9; relu and average pooling 2 '
     'gives 50x4x4; flattened to 800; dense 128 with relu; dense 10. Values per parameter array: '
-    + ', '.join(f'{name} {count:,}' for name, count in COUNT.items()) + f'; {TOTAL:,} in total.',
+    + ', '.join(f'{name} {count:,}' for name, count in COUNT.items())
+    + f'; {TOTAL:,} in total.',
 )
 
 MID = 144  # the height that everything is centred on
 # Centre of the drawing, side in pixels (2 per image pixel), number of sheets, shape.
-VOLUMES = ((56, 56, 1, '1×28×28'), (168, 52, 4, '20×26×26'), (270, 26, 4, '20×13×13'),
-           (368, 18, 6, '50×9×9'), (458, 9, 6, '50×4×4'))
+VOLUMES = (
+    (56, 56, 1, '1×28×28'),
+    (168, 52, 4, '20×26×26'),
+    (270, 26, 4, '20×13×13'),
+    (368, 18, 6, '50×9×9'),
+    (458, 9, 6, '50×4×4'),
+)
 VECTORS = ((544, 100, '800'), (632, 60, '128'), (716, 24, '10'))
-OPERATIONS = (('conv 3×3,', '20 channels'), ('relu,', 'avg pool 2'), ('conv 5×5,', '50 channels'),
-              ('relu,', 'avg pool 2'), ('flatten',), ('dense 128,', 'relu'), ('dense 10',))
+OPERATIONS = (
+    ('conv 3×3,', '20 channels'),
+    ('relu,', 'avg pool 2'),
+    ('conv 5×5,', '50 channels'),
+    ('relu,', 'avg pool 2'),
+    ('flatten',),
+    ('dense 128,', 'relu'),
+    ('dense 10',),
+)
 HOLDS = {0: ('W1', 'b1'), 2: ('W2', 'b2'), 5: ('W3', 'b3'), 6: ('W4', 'b4')}
 
 edges = []

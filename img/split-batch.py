@@ -29,14 +29,27 @@ def split(top, rows, sizes):
             figure.line((LEFT - 12, cut), (LEFT + 4 * CELL_W + 12, cut), width=2, dash='6 4')
         panel = size * CELL_H + 2 * PAD
         figure.rect(PANEL, y, WIDTH - MARGIN - PANEL, panel, TINT[k], SOLID[k], r=9)
-        figure.curve((LEFT + 4 * CELL_W + 4, batch_top + (done + size / 2) * CELL_H),
-                     (PANEL, y + panel / 2))
-        figure.label(PANEL + 20, y + panel / 2 - 10, f'device {k}', fill=SHADE[k], bold=True,
-                     anchor='start')
-        figure.label(PANEL + 20, y + panel / 2 + 10, f'rows {done} to {done + size - 1}',
-                     size=SMALL, anchor='start')
-        figure.matrix(WIDTH - MARGIN - PAD - 4 * CELL_W - 4, y + PAD, values[done:done + size],
-                      CELL_W, CELL_H, k)
+        figure.curve(
+            (LEFT + 4 * CELL_W + 4, batch_top + (done + size / 2) * CELL_H), (PANEL, y + panel / 2)
+        )
+        figure.label(
+            PANEL + 20, y + panel / 2 - 10, f'device {k}', fill=SHADE[k], bold=True, anchor='start'
+        )
+        figure.label(
+            PANEL + 20,
+            y + panel / 2 + 10,
+            f'rows {done} to {done + size - 1}',
+            size=SMALL,
+            anchor='start',
+        )
+        figure.matrix(
+            WIDTH - MARGIN - PAD - 4 * CELL_W - 4,
+            y + PAD,
+            values[done : done + size],
+            CELL_W,
+            CELL_H,
+            k,
+        )
         done, y = done + size, y + panel + GAP
 
 

@@ -12,8 +12,9 @@ figure = Figure(
 )
 
 TOP = 62
-figure.text(MARGIN, 42, 'Data parallelism: each device holds the whole network', size=LARGE,
-            bold=True)
+figure.text(
+    MARGIN, 42, 'Data parallelism: each device holds the whole network', size=LARGE, bold=True
+)
 rows = lanes(figure, TOP)
 middle = TOP + LANE_H + GAP / 2
 for k in range(2):
@@ -33,6 +34,8 @@ figure.circle(END, middle, 14, LINE, None)
 figure.label(END, middle, '+', size=18, fill='#FFFFFF', bold=True)
 figure.text(END - 26, middle + 5, 'gradients are summed, once per step', anchor='end')
 
-figure.caption('The batch is cut in two shards. Replicas that start equal and apply the same sum',
-               'stay equal, and the devices wait for each other only once per step.')
+figure.caption(
+    'The batch is cut in two shards. Replicas that start equal and apply the same sum',
+    'stay equal, and the devices wait for each other only once per step.',
+)
 figure.save(__file__)

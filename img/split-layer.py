@@ -12,8 +12,13 @@ figure = Figure(
 )
 
 TOP = 106
-figure.text(MARGIN, 42, 'Layer parallelism: each device computes a part of every layer',
-            size=LARGE, bold=True)
+figure.text(
+    MARGIN,
+    42,
+    'Layer parallelism: each device computes a part of every layer',
+    size=LARGE,
+    bold=True,
+)
 rows = lanes(figure, TOP)
 middle = TOP + LANE_H + GAP / 2
 figure.data(MARGIN, middle - 29, BATCH_W, 58, 'whole', 'batch')
@@ -21,10 +26,12 @@ for k in range(2):
     y = middle + (k - 0.5) * 36
     figure.arrow((MARGIN + BATCH_W, y), (107, y), (107, rows[k]), (X[0], rows[k]))
 
-parts = (('layer 1', '20 channels', '0 to 9', '10 to 19'),
-         ('layer 2', '50 channels', '0 to 24', '25 to 49'),
-         ('layer 3', '128 outputs', '0 to 63', '64 to 127'),
-         ('layer 4', '10 outputs', '0 to 4', '5 to 9'))
+parts = (
+    ('layer 1', '20 channels', '0 to 9', '10 to 19'),
+    ('layer 2', '50 channels', '0 to 24', '25 to 49'),
+    ('layer 3', '128 outputs', '0 to 63', '64 to 127'),
+    ('layer 4', '10 outputs', '0 to 4', '5 to 9'),
+)
 for i, (name, size, first, second) in enumerate(parts):
     figure.label(X[i] + W / 2, TOP - 36, name, bold=True)
     figure.label(X[i] + W / 2, TOP - 17, size, size=SMALL, fill=MUTED)
@@ -44,7 +51,8 @@ for i in range(4):
     figure.line((centre, rows[1] + H / 2), (centre, bottom + 20))
     figure.label(centre, bottom + 32, 'exchange', size=SMALL)
 
-figure.caption('The next layer needs all channels, so both devices stop after every layer and send '
-               'each', 'other their half: four exchanges on the way forward, and more on the way '
-               'back.')
+figure.caption(
+    'The next layer needs all channels, so both devices stop after every layer and send each',
+    'other their half: four exchanges on the way forward, and more on the way back.',
+)
 figure.save(__file__)

@@ -26,8 +26,9 @@ figure = Figure(
 )
 
 TOP = 62
-figure.text(MARGIN, 42, 'Network parallelism: each device holds some of the layers', size=LARGE,
-            bold=True)
+figure.text(
+    MARGIN, 42, 'Network parallelism: each device holds some of the layers', size=LARGE, bold=True
+)
 rows = lanes(figure, TOP)
 figure.data(MARGIN, rows[0] - 29, BATCH_W, 58, 'batch')
 figure.arrow((MARGIN + BATCH_W, rows[0]), (X[0], rows[0]))
@@ -43,10 +44,16 @@ for i, k in ((0, 0), (2, 1)):
 figure.arrow((X[3] + W, rows[1] - 9), (END - 18, rows[1] - 9))
 figure.arrow((END - 18, rows[1] + 9), (X[3] + W, rows[1] + 9), dash='5 4')
 right, left = X[2] - 14, X[2] - 32
-figure.arrow((X[1] + W, rows[0] - 9), (right, rows[0] - 9), (right, rows[1] - 9),
-             (X[2], rows[1] - 9))
-figure.arrow((X[2], rows[1] + 9), (left, rows[1] + 9), (left, rows[0] + 9),
-             (X[1] + W, rows[0] + 9), dash='5 4')
+figure.arrow(
+    (X[1] + W, rows[0] - 9), (right, rows[0] - 9), (right, rows[1] - 9), (X[2], rows[1] - 9)
+)
+figure.arrow(
+    (X[2], rows[1] + 9),
+    (left, rows[1] + 9),
+    (left, rows[0] + 9),
+    (X[1] + W, rows[0] + 9),
+    dash='5 4',
+)
 middle = TOP + LANE_H + GAP / 2
 figure.text(right + 14, middle + 5, 'activations cross')
 figure.text(left - 14, middle + 5, 'gradients come back', anchor='end')
@@ -63,16 +70,28 @@ for k in range(2):
     y = top + k * 44
     figure.text(MARGIN, y + 22, f'device {k}', fill=SHADE[k], bold=True)
     for start, end in idle[k]:
-        figure.rect(LANE_X + start * unit, y, (end - start) * unit, height, CARD, DATA_EDGE, r=0,
-                    width=1, dash='4 4')
-        figure.label(LANE_X + (start + end) / 2 * unit, y + height / 2, 'idle', size=SMALL,
-                     fill=MUTED)
+        figure.rect(
+            LANE_X + start * unit,
+            y,
+            (end - start) * unit,
+            height,
+            CARD,
+            DATA_EDGE,
+            r=0,
+            width=1,
+            dash='4 4',
+        )
+        figure.label(
+            LANE_X + (start + end) / 2 * unit, y + height / 2, 'idle', size=SMALL, fill=MUTED
+        )
     for start, end, name in busy[k]:
         figure.rect(LANE_X + start * unit, y, (end - start) * unit, height, TINT[k], SOLID[k], r=0)
         figure.label(LANE_X + (start + end) / 2 * unit, y + height / 2, name, size=SMALL)
 figure.arrow((LANE_X, top + 92), (WIDTH - MARGIN, top + 92), color=LINE)
 figure.text(LANE_X - 12, top + 97, 'time', fill=MUTED, anchor='end')
 
-figure.caption('One device waits while the other works. Sending the batch through in pieces, one',
-               'behind the other (a pipeline), fills a part of the gaps.')
+figure.caption(
+    'One device waits while the other works. Sending the batch through in pieces, one',
+    'behind the other (a pipeline), fills a part of the gaps.',
+)
 figure.save(__file__)

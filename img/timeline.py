@@ -34,8 +34,9 @@ def lane(k, y, *parts):
     x = START
     for width, name in parts:
         if name != 'allreduce':
-            figure.rect(x, y, width, HEIGHT, SOLID[k] if name == 'update' else TINT[k], SOLID[k],
-                        r=0)
+            figure.rect(
+                x, y, width, HEIGHT, SOLID[k] if name == 'update' else TINT[k], SOLID[k], r=0
+            )
             if name != 'update':
                 figure.label(x + width / 2, y + HEIGHT / 2, name)
         x += width
@@ -45,8 +46,9 @@ def lane(k, y, *parts):
 def note(x, y, name, anchor='middle'):
     """Name a part that is too narrow for its name, above it: the part's top is at `y`."""
     figure.line((x, y), (x, y - 9))
-    figure.text(x + {'start': -6, 'middle': 0, 'end': 6}[anchor], y - 15, name, size=SMALL,
-                anchor=anchor)
+    figure.text(
+        x + {'start': -6, 'middle': 0, 'end': 6}[anchor], y - 15, name, size=SMALL, anchor=anchor
+    )
 
 
 figure.text(MARGIN, 42, 'One device, 256 examples', size=LARGE, bold=True)
@@ -58,12 +60,19 @@ figure.text(MARGIN, 178, 'Two devices, 128 examples each', size=LARGE, bold=True
 TWO, STEP = 220, HEIGHT + 10
 BOTTOM = TWO + STEP + HEIGHT
 for k in range(2):
-    end_two = lane(k, TWO + k * STEP, (FORWARD / 2, 'forward'), (BACKWARD / 2, 'backward'),
-                   (ALLREDUCE, 'allreduce'), (UPDATE, 'update'))
+    end_two = lane(
+        k,
+        TWO + k * STEP,
+        (FORWARD / 2, 'forward'),
+        (BACKWARD / 2, 'backward'),
+        (ALLREDUCE, 'allreduce'),
+        (UPDATE, 'update'),
+    )
 x = end_two - UPDATE - ALLREDUCE
 figure.rect(x, TWO, ALLREDUCE, STEP + HEIGHT, LINE, None, r=0)
-figure.arrow((x + ALLREDUCE / 2, TWO + 14), (x + ALLREDUCE / 2, BOTTOM - 14), both=True,
-             color=WHITE)
+figure.arrow(
+    (x + ALLREDUCE / 2, TWO + 14), (x + ALLREDUCE / 2, BOTTOM - 14), both=True, color=WHITE
+)
 note(x + ALLREDUCE / 2, TWO, 'allreduce', 'end')
 note(end_two - UPDATE / 2, TWO, 'update', 'start')
 
@@ -74,7 +83,8 @@ figure.arrow((end_two + 4, (TWO + BOTTOM) / 2), (end_one - 4, (TWO + BOTTOM) / 2
 figure.label((end_two + end_one) / 2, (TWO + BOTTOM) / 2 - 16, 'time saved', bold=True)
 figure.arrow((START, BOTTOM + 28), (WIDTH - MARGIN, BOTTOM + 28))
 figure.label(START - 12, BOTTOM + 28, 'time', fill=MUTED, anchor='end')
-figure.caption('Schematic, not to scale. Half the examples take half the time. The allreduce is '
-               'extra,', 'and the update stays as long as it was: almost twice as fast, not '
-               'quite.')
+figure.caption(
+    'Schematic, not to scale. Half the examples take half the time. The allreduce is extra,',
+    'and the update stays as long as it was: almost twice as fast, not quite.',
+)
 figure.save(__file__)

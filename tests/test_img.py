@@ -29,9 +29,14 @@ def copy(tmp_path):
 
 def draw(script):
     # Another hash seed and locale than ours: neither may change a byte.
-    subprocess.run([sys.executable, script], check=True, capture_output=True, timeout=60,
-                   cwd=script.parent.parent,
-                   env={**os.environ, 'PYTHONHASHSEED': '7', 'LC_ALL': 'C'})
+    subprocess.run(
+        [sys.executable, script],
+        check=True,
+        capture_output=True,
+        timeout=60,
+        cwd=script.parent.parent,
+        env={**os.environ, 'PYTHONHASHSEED': '7', 'LC_ALL': 'C'},
+    )
 
 
 def test_every_figure_has_its_script_and_every_script_its_figure():
@@ -90,8 +95,11 @@ def text_box(element):
     for words, shift, run_size in runs:
         y += shift
         if words:
-            font = FontProperties(family='DejaVu Sans Mono' if mono else 'DejaVu Sans',
-                                  weight=element.get('font-weight', 'normal'), size=run_size)
+            font = FontProperties(
+                family='DejaVu Sans Mono' if mono else 'DejaVu Sans',
+                weight=element.get('font-weight', 'normal'),
+                size=run_size,
+            )
             extent = TextPath((0, 0), words, prop=font, usetex=False).get_extents()
             top, bottom = min(top, y - extent.y1), max(bottom, y - extent.y0)
             x += text_to_path.get_text_width_height_descent(words, font, False)[0]
@@ -155,8 +163,9 @@ def test_text_is_readable_and_nothing_runs_into_it(name):
                 if inside(box, shape_box(shape)) and shape.get('fill') != 'none':
                     break
                 assert not overlap(box, shape_box(shape)) or shape.get('fill') == 'none', (
-                    f'{name_of!r} runs over the edge of its box')
-        for shape in shapes[i + 1:]:
+                    f'{name_of!r} runs over the edge of its box'
+                )
+        for shape in shapes[i + 1 :]:
             if shape.tag == f'{SVG}path':
                 assert not any(crosses(s, box) for s in segments(shape)), f'a line in {name_of!r}'
             elif shape.tag != f'{SVG}text' and shape.get('fill') != 'none':

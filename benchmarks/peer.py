@@ -1,0 +1,87 @@
+"""What a reader had before: source 000's training step, fed by Gluon's DataLoader.
+
+The algorithm is source 000's: the same operators, an even split, allreduce per parameter, an update
+in three operators, a wait for every batch. MXNet keeps its own settings, so nothing of
+``mgpu_helpers`` may be imported before it here; only the arrays of the data come from us, because
+MXNet's own dataset class refuses the published files.
+"""
+
+import time
+
+import mxnet as mx
+from mxnet import autograd, gluon, nd
+
+BATCH_SIZE, LR, NUM_WORKERS = 256, 0.2, 4
+
+
+def loader(images, labels):
+    """Gluon's pipeline as d2l sets it up: a transform per example, worker processes."""
+    dataset = gluon.data.ArrayDataset(nd.array(images[..., None], dtype='uint8'), labels)
+    to_tensor = gluon.data.vision.transforms.ToTensor()
+    return gluon.data.DataLoader(
+        dataset.transform_first(to_tensor), BATCH_SIZE, shuffle=True, num_workers=NUM_WORKERS
+    )
+
+
+def start_params():
+    def weight(*shape):
+        return nd.random.normal(scale=0.01, shape=shape)
+
+    weights = weight(20, 1, 3, 3), weight(50, 20, 5, 5), weight(800, 128), weight(128, 10)
+    biases = [nd.zeros(n) for n in (20, 50, 128, 10)]
+    return [array for pair in zip(weights, biases) for array in pair]
+
+
+def network(X, p):
+    h = nd.Convolution(data=X, weight=p[0], bias=p[1], kernel=(3, 3), num_filter=20)
+    h = nd.Pooling(data=nd.relu(h), pool_type='avg', kernel=(2, 2), stride=(2, 2))
+    h = nd.Convolution(data=h, weight=p[2], bias=p[3], kernel=(5, 5), num_filter=50)
+    h = nd.Pooling(data=nd.relu(h), pool_type='avg', kernel=(2, 2), stride=(2, 2))
+    h = nd.relu(nd.dot(nd.flatten(h), p[4]) + p[5])
+    return nd.dot(h, p[6]) + p[7]
+
+
+def shards(array, devices):
+    m = array.shape[0] // len(devices)
+    return [array[i * m : (i + 1) * m].as_in_context(d) for i, d in enumerate(devices)]
+
+
+def summed(arrays):
+    for other in arrays[1:]:
+        arrays[0][:] += other.copyto(arrays[0].context)
+    for other in arrays[1:]:
+        arrays[0].copyto(other)
+
+
+def step(X, y, replicas, devices, loss):
+    with autograd.record():
+        losses = [
+            loss(network(X_d, p), y_d)
+            for X_d, y_d, p in zip(shards(X, devices), shards(y, devices), replicas)
+        ]
+    for one in losses:
+        one.backward()
+    for i in range(len(replicas[0])):
+        summed([p[i].grad for p in replicas])
+    for params in replicas:
+        for p in params:
+            p[:] = p - LR * p.grad / X.shape[0]
+
+
+def train(images, labels, num_gpus, num_epochs):
+    """Train on ``num_gpus`` stand-ins; give the seconds of each epoch."""
+    devices = [mx.cpu(i) for i in range(num_gpus)]
+    start = start_params()
+    replicas = [[p.copyto(d) for p in start] for d in devices]
+    for params in replicas:
+        for p in params:
+            p.attach_grad()
+    batches, loss = loader(images, labels), gluon.loss.SoftmaxCrossEntropyLoss()
+    seconds = []
+    for _ in range(num_epochs):
+        begin = time.time()
+        for X, y in batches:
+            step(X, y, replicas, devices, loss)
+            nd.waitall()
+        seconds.append(time.time() - begin)
+    return seconds

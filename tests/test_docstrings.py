@@ -1,0 +1,47 @@
+"""Every public function is documented, and every example in the documentation runs."""
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+
+import mxnet as mx
+import pytest
+
+import mgpu_helpers
+
+MODULES = [m.name for m in pkgutil.iter_modules(mgpu_helpers.__path__, 'mgpu_helpers.')]
+# What data.py is made of; readers call data.py, where the examples are.
+INNER = {f'mgpu_helpers.{name}' for name in ('batches', 'catalogue', 'digits', 'fetch')}
+
+
+@pytest.mark.filterwarnings('ignore::mgpu_helpers.data.OfflineDataWarning')
+@pytest.mark.parametrize('name', MODULES)
+def test_examples_run(name, capsys):
+    module = importlib.import_module(name)
+    mgpu_helpers.devices(
+        len(name) + 99
+    )  # the notices are said now, not in the middle of an example
+    capsys.readouterr()
+    failed, tried = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert not failed, capsys.readouterr().out
+    assert tried or name in INNER
+
+
+@pytest.mark.parametrize('name', MODULES)
+def test_public_functions_say_what_they_do(name):
+    module = importlib.import_module(name)
+    for label, thing in vars(module).items():
+        if label.startswith('_') or getattr(thing, '__module__', None) != name:
+            continue
+        if inspect.isfunction(thing) or inspect.isclass(thing):
+            assert thing.__doc__, label
+            if inspect.isfunction(thing) and name not in INNER:
+                assert '>>>' in thing.__doc__, f'{name}.{label} shows no example'
+
+
+def test_public_face_is_complete():
+    for name in mgpu_helpers.__all__:
+        assert getattr(mgpu_helpers, name) is not None
+    assert mgpu_helpers.devices(1)[0].device_type in ('cpu', 'gpu')
+    assert mgpu_helpers.try_gpu(99) == mx.cpu()
