@@ -19,7 +19,7 @@ def wait_for_the_others():
 def ours(num_gpus, num_examples):
     import mgpu_helpers as mgpu
 
-    mgpu.train(num_gpus, 256, 0.2, num_epochs=1, num_examples=WARM_UP, seed=0)
+    mgpu.train(num_gpus, 256, 0.2, num_epochs=1, num_examples=min(WARM_UP, num_examples), seed=0)
     wait_for_the_others()
     history = mgpu.train(num_gpus, 256, 0.2, num_epochs=1, num_examples=num_examples, seed=0)
     return history.seconds[0]

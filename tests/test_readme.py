@@ -1,0 +1,84 @@
+"""What the README tells a reader to type is typed here, on less work where it would take long."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / 'README.md').read_text(encoding='utf8')
+if not (ROOT / '.venv/bin/python').exists():
+    pytest.skip("needs the environment of 'make setup'", allow_module_level=True)
+
+
+def make(*words):
+    return subprocess.run(['make', *words], cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+def test_run_executes_a_chapter(tmp_path):
+    notebooks, build = tmp_path / 'notebooks', tmp_path / 'build'
+    notebooks.mkdir()
+    cells = [new_code_cell('import mgpu_helpers as mgpu\nlen(mgpu.devices(2))')]
+    for chapter in ('01-one', '02-two'):
+        nbformat.write(new_notebook(cells=cells), notebooks / f'{chapter}.ipynb')
+    done = make('run', 'CHAPTER=1', f"RUN_ARGS=--notebooks '{notebooks}' --build '{build}'")
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in build.iterdir()) == ['01-one.html', '01-one.ipynb']
+
+
+def test_bench_prints_its_table():
+    done = make('bench', 'BENCH_ARGS=--rounds 1 --examples 1280')
+    assert done.returncode == 0, done.stderr
+    rows = [line for line in done.stdout.splitlines() if re.search(r' \d+\.\d+ ', line)]
+    for what in ('2 processes at once', '1 device ', 'source 000', 'import', 'peak memory'):
+        assert any(what in row for row in rows), done.stdout
+
+
+def test_lab_opens_on_the_first_chapter():
+    with socket.socket() as free:
+        free.bind(('127.0.0.1', 0))
+        port = free.getsockname()[1]
+    arguments = f'--no-browser --port={port} --IdentityProvider.token=t'
+    lab = subprocess.Popen(
+        ['make', 'lab', f'LAB_ARGS={arguments}'],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        started = time.time()
+        for line in lab.stdout:
+            if f':{port}/lab' in line:
+                break
+            assert time.time() - started < 120
+        assert '/lab/tree/notebooks/01-multiple-gpus-scratch.ipynb' in line
+        while True:  # it says its address a moment before it listens
+            try:
+                address = f'http://localhost:{port}/api/contents/notebooks?token=t'
+                with urllib.request.urlopen(address, timeout=60) as answer:
+                    assert b'01-multiple-gpus-scratch.ipynb' in answer.read()
+                break
+            except urllib.error.URLError:
+                assert time.time() - started < 120
+                time.sleep(0.1)
+        processes = psutil.Process(lab.pid).children(recursive=True)
+    finally:
+        os.killpg(lab.pid, signal.SIGTERM)
+        lab.communicate(timeout=60)
+    assert not psutil.wait_procs(processes, timeout=30)[1]
+
+
+@pytest.mark.parametrize('block', re.findall(r'```python\n(.*?)```', README, re.DOTALL))
+def test_python_in_the_readme_runs(block, tmp_path):
+    subprocess.run([sys.executable, '-c', block], cwd=tmp_path, check=True, timeout=300)
+    assert [path.suffix for path in tmp_path.iterdir()] == ['.png']
