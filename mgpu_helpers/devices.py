@@ -190,8 +190,11 @@ def _say_stand_ins(k):
     """Print, once for each thing that there is to say, that CPU cores stand in for GPUs."""
     crowded = k > usable_cores()
     if 'stand-ins' not in _said:
-        have = f'{num_gpus()} usable GPU' + 's' * (num_gpus() != 1)
-        print(f'{have} here, so CPU cores stand in: cpu(0), cpu(1), ... ({usable_cores()} usable)')
+        have = f'{num_gpus() or "No"} usable GPU' + 's' * (num_gpus() > 1)
+        print(
+            f'{have} here, so CPU cores stand in: cpu(0), cpu(1), ... '
+            f'({usable_cores()} cores usable)'
+        )
     if crowded and 'crowded' not in _said:
         print(f'{k} stand-ins share {usable_cores()} core(s): the same results, but no more speed.')
     _said.update({'stand-ins', 'crowded'} if crowded else {'stand-ins'})

@@ -3,7 +3,9 @@
 Both work in a terminal and in a notebook, and leave in a notebook only what nbval can compare.
 """
 
+import contextlib
 import io
+import re
 import sys
 
 from tabulate import tabulate
@@ -32,10 +34,22 @@ class Table:
         self.rows, self.headers = [list(row) for row in rows], list(headers)
 
     def __repr__(self):
-        return tabulate(self.rows, self.headers, disable_numparse=True)
+        return tabulate(self.rows, self.headers, colalign=self._align(), disable_numparse=True)
 
     def _repr_html_(self):
-        return tabulate(self.rows, self.headers, tablefmt='html', disable_numparse=True)
+        page = tabulate(
+            self.rows, self.headers, 'html', colalign=self._align(), disable_numparse=True
+        )
+        # tabulate writes no style for columns on the left, and JupyterLab's own is on the right.
+        return re.sub('<(t[hd])>', r'<\1 style="text-align: left;">', page)
+
+    def _align(self):
+        """Numbers to the right, words to the left."""
+        columns = zip(*self.rows)
+        return [
+            'right' if all(str(cell)[:1].isdigit() for cell in cells) else 'left'
+            for cells in columns
+        ]
 
 
 class NotebookBar(tqdm):
@@ -47,15 +61,14 @@ class NotebookBar(tqdm):
 
     def __init__(self, *args, **kwargs):
         self.handle = None
-        super().__init__(*args, file=io.StringIO(), mininterval=0.2, **kwargs)
+        super().__init__(*args, file=io.StringIO(), ascii=False, mininterval=0.2, **kwargs)
 
     def display(self, msg=None, pos=None):
         from IPython.display import display
 
         if self.handle is None:
             self.handle = display({'text/plain': ''}, raw=True, display_id=True)
-        else:
-            self.handle.update({'text/plain': str(self) if msg is None else msg}, raw=True)
+        self.handle.update({'text/plain': str(self) if msg is None else msg}, raw=True)
 
 
 def in_notebook():
@@ -75,11 +88,12 @@ def in_notebook():
     return shell is not None and hasattr(shell, 'kernel')
 
 
+@contextlib.contextmanager
 def progress(iterable, label, unit='batch'):
-    """Yield from ``iterable`` and show how far it is, how fast and how long it will take.
+    """Show how far a loop over ``iterable`` is, how fast, and how long it will take.
 
-    A bar in a notebook and on a terminal, nothing where output goes into a file; gone when done,
-    also after an error or Ctrl-C.
+    A bar in a notebook and on a terminal, nothing where output goes into a file. It is gone when
+    the ``with`` block ends, also by an error or Ctrl-C.
 
     Parameters
     ----------
@@ -90,12 +104,25 @@ def progress(iterable, label, unit='batch'):
     unit : str
         What one item is called.
 
+    Yields
+    ------
+    iterator
+        Over the items of ``iterable``.
+
     Examples
     --------
-    >>> sum(progress([1, 2, 3], 'adding'))
+    >>> with progress([1, 2, 3], 'adding') as numbers:
+    ...     print(sum(numbers))
     6
     """
     bar = NotebookBar if in_notebook() else tqdm
     options = {} if bar is NotebookBar else {'disable': None}  # None: off unless a terminal
-    with bar(iterable, desc=label, unit=unit, leave=False, dynamic_ncols=True, **options) as items:
-        yield from items
+    total = len(iterable) if hasattr(iterable, '__len__') else None
+    with bar(total=total, desc=label, unit=unit, leave=False, dynamic_ncols=True, **options) as bar:
+
+        def counted():
+            for item in iterable:
+                yield item
+                bar.update()
+
+        yield counted()

@@ -109,7 +109,8 @@ class History:
             raise ValueError(f'{empty[0]!r} has no epoch to plot yet: train for one epoch or more')
         import matplotlib.pyplot as plt
 
-        figure, panels = plt.subplots(1, 2, figsize=(8, 3), layout='constrained')
+        look = {'facecolor': '#fbfaf7', 'layout': 'constrained'}  # the card of the drawn figures
+        figure, panels = plt.subplots(1, 2, figsize=(8, 3), **look)
         plt.close(figure)  # it is shown once, as the value, and not a second time as an open figure
         titles = {'train_loss': 'training loss', 'test_acc': 'test accuracy'}
         for axes, (name, title) in zip(panels, titles.items(), strict=True):
@@ -120,7 +121,7 @@ class History:
             axes.locator_params(axis='x', integer=True)
             axes.grid(alpha=0.3)
         axes.set_ylim(0, 1)
-        axes.legend(fontsize='small')
+        axes.legend(loc='lower right', fontsize='small')
         return figure
 
 

@@ -303,7 +303,7 @@ def sync_gradients(grads):
     [3.0, 3.0]
     """
     for grads_of_one_param in zip(*grads):
-        allreduce(grads_of_one_param)
+        allreduce(list(grads_of_one_param))
 
 
 def train_batch(X, y, device_params, devices, lr, sync=sync_gradients):
@@ -638,9 +638,9 @@ def train(
     history = History(f'devices: {num_gpus}, batch: {batch_size}', train_iter.num_examples)
     print('running on:', devices)
     for epoch in range(1, num_epochs + 1):
-        batches = progress(train_iter, f'epoch {epoch}/{num_epochs}')
         start = time.time()
-        train_loss = train_epoch(batches, device_params, devices, lr, sync)
+        with progress(train_iter, f'epoch {epoch}/{num_epochs}') as batches:
+            train_loss = train_epoch(batches, device_params, devices, lr, sync)
         seconds = time.time() - start
         test_acc = evaluate_accuracy(lambda X: lenet(X, device_params[0]), test_iter, devices[0])
         history.add(seconds, train_loss, test_acc)

@@ -60,7 +60,8 @@ def test_table_escapes_html():
 LOOP = """
     import time
     from mgpu_helpers.display import progress
-    for _ in progress(range(3), 'epoch 1/1'): time.sleep(0.15)
+    with progress(range(3), 'epoch 1/1') as numbers:
+        for _ in numbers: time.sleep(0.15)
     print('done')
 """
 
