@@ -13,7 +13,7 @@ runtime.prepare()
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=['checks', 'data', 'display', 'history', 'runtime', 'scratch'],
+    submodules=['checks', 'data', 'display', 'driver', 'history', 'runtime', 'scratch'],
     submod_attrs={
         'devices': [
             'describe_devices',

@@ -5,75 +5,38 @@ with a worker thread and arrays of its own, so splitting, copying and summing ar
 stand-in computes on one core (see ``runtime``).
 """
 
-import ctypes
 import functools
 import warnings
-from dataclasses import dataclass
 
 import mxnet as mx
 
 from . import checks
 from .display import Table
+from .driver import driver_gpus
 
 # mxnet-cu112 1.9.1 carries machine code for compute capability 5.0, 6.0, 7.0, 8.0 and 8.6 and no
 # PTX: code runs on its own major version only, so Ada (8.9) is the last that works.
 CAPABILITIES = ((5, 0), (9, 0))
 
 
-@dataclass(frozen=True)
-class GPU:
-    """A GPU as the driver describes it: its number, name, memory in bytes, compute capability."""
+def has_code(gpu):
+    """Tell whether this MXNet's machine code runs on a GPU.
 
-    index: int
-    name: str
-    memory: int
-    capability: tuple
-
-    @property
-    def has_code(self):
-        """bool: whether this MXNet's machine code runs on it."""
-        return CAPABILITIES[0] <= self.capability < CAPABILITIES[1]
-
-    def __str__(self):
-        major, minor = self.capability
-        return f'GPU {self.index} ({self.name}, compute capability {major}.{minor})'
-
-
-@functools.cache
-def driver_gpus():
-    """Ask the NVIDIA driver which GPUs there are, usable or not.
+    Parameters
+    ----------
+    gpu : mgpu_helpers.driver.GPU
 
     Returns
     -------
-    tuple of GPU
-        In the order of MXNet's ``gpu(i)``; empty without a driver. ``CUDA_VISIBLE_DEVICES`` holds.
+    bool
 
     Examples
     --------
-    >>> isinstance(driver_gpus(), tuple)
-    True
+    >>> from mgpu_helpers.driver import GPU
+    >>> has_code(GPU(0, 'NVIDIA H200', 141 * 2**30, (9, 0)))
+    False
     """
-    try:
-        cuda = ctypes.CDLL('libcuda.so.1')
-    except OSError:
-        return ()
-    count = ctypes.c_int()
-    if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
-        return ()  # a driver without a device, or one that this container may not use
-    return tuple(_describe_gpu(cuda, i) for i in range(count.value))
-
-
-def _describe_gpu(cuda, index):
-    device, memory = ctypes.c_int(), ctypes.c_size_t()
-    name, number = ctypes.create_string_buffer(128), ctypes.c_int()
-    cuda.cuDeviceGet(ctypes.byref(device), index)
-    cuda.cuDeviceGetName(name, len(name), device)
-    cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
-    capability = []
-    for attribute in (75, 76):  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
-        cuda.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
-        capability.append(number.value)
-    return GPU(index, name.value.decode(errors='replace'), memory.value, tuple(capability))
+    return CAPABILITIES[0] <= gpu.capability < CAPABILITIES[1]
 
 
 @functools.cache
@@ -96,14 +59,14 @@ def usable_gpus():
     """
     if not mx.runtime.Features().is_enabled('CUDA'):
         return ()
-    too_new = [str(gpu) for gpu in driver_gpus() if not gpu.has_code]
+    too_new = [str(gpu) for gpu in driver_gpus() if not has_code(gpu)]
     if too_new:
         warnings.warn(
             f'{"; ".join(too_new)}: counted as absent, because MXNet 1.9.1 has machine code for '
             'compute capability 5.0 to 8.9 only. The chapter in PyTorch is for such a GPU.',
             stacklevel=2,
         )
-    return tuple(mx.gpu(gpu.index) for gpu in driver_gpus() if gpu.has_code)
+    return tuple(mx.gpu(gpu.index) for gpu in driver_gpus() if has_code(gpu))
 
 
 def num_gpus():
@@ -327,7 +290,7 @@ def describe_devices(listed=None):
 
 def _gpu_row(device, gpu):
     usable = device in usable_gpus()
-    reason = 'the CPU build of MXNet' if gpu.has_code else 'no machine code for it in this MXNet'
+    reason = 'the CPU build of MXNet' if has_code(gpu) else 'no machine code for it in this MXNet'
     what = gpu.name if usable else f'{gpu.name}, not used: {reason}'
     return device, what, f'{gpu.memory / 2**30:.0f} GiB', '{}.{}'.format(*gpu.capability)
 

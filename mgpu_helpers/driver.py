@@ -1,0 +1,59 @@
+"""What NVIDIA's driver says of this machine: which GPUs there are, usable by anybody or not.
+
+Asked through ``libcuda.so.1`` itself, which comes with the driver: no toolkit, no framework.
+"""
+
+import ctypes
+import functools
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class GPU:
+    """A GPU as the driver describes it: its number, name, memory in bytes, compute capability."""
+
+    index: int
+    name: str
+    memory: int
+    capability: tuple
+
+    def __str__(self):
+        major, minor = self.capability
+        return f'GPU {self.index} ({self.name}, compute capability {major}.{minor})'
+
+
+@functools.cache
+def driver_gpus():
+    """Ask the NVIDIA driver which GPUs there are, usable or not.
+
+    Returns
+    -------
+    tuple of GPU
+        In the order of MXNet's ``gpu(i)``; empty without a driver. ``CUDA_VISIBLE_DEVICES`` holds.
+
+    Examples
+    --------
+    >>> isinstance(driver_gpus(), tuple)
+    True
+    """
+    try:
+        cuda = ctypes.CDLL('libcuda.so.1')
+    except OSError:
+        return ()
+    count = ctypes.c_int()
+    if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
+        return ()  # a driver without a device, or one that this container may not use
+    return tuple(_describe_gpu(cuda, i) for i in range(count.value))
+
+
+def _describe_gpu(cuda, index):
+    device, memory = ctypes.c_int(), ctypes.c_size_t()
+    name, number = ctypes.create_string_buffer(128), ctypes.c_int()
+    cuda.cuDeviceGet(ctypes.byref(device), index)
+    cuda.cuDeviceGetName(name, len(name), device)
+    cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+    capability = []
+    for attribute in (75, 76):  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
+        cuda.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
+        capability.append(number.value)
+    return GPU(index, name.value.decode(errors='replace'), memory.value, tuple(capability))
