@@ -63,24 +63,33 @@ def import_seconds(module='mgpu_helpers'):
     )
 
 
-def measure(rounds, num_examples):
+KINDS = {
+    'two devices': lambda n: run([('ours', 2)], n),
+    'two processes': lambda n: run([('ours', 1), ('ours', 1)], n),
+    'one device': lambda n: run([('ours', 1)], n),
+    'one device, two threads': lambda n: run([('ours', 1)], n, OMP_NUM_THREADS='2'),
+    'source 000': lambda n: run([('peer', 2)], n),
+}
+# What stands in the table: a title, the two kinds whose ratio it is, and what we want it to be.
+RATIOS = [
+    ('2 devices / 2 processes at once', 'two devices', 'two processes', '≥ 0.93'),
+    ('2 devices / 1 device', 'two devices', 'one device', '≥ 1.7'),
+    ('2 devices / 1 device on 2 threads', 'two devices', 'one device, two threads', ''),
+    ('2 devices / source 000 on 2 devices', 'two devices', 'source 000', '≥ 2.0'),
+]
+
+
+def measure(kinds, rounds, num_examples):
     """Give a list of dictionaries, one per round, from the kind of run to what it measured."""
-    kinds = {
-        'two devices': lambda: run([('ours', 2)], num_examples),
-        'two processes': lambda: run([('ours', 1), ('ours', 1)], num_examples),
-        'one device': lambda: run([('ours', 1)], num_examples),
-        'one device, two threads': lambda: run([('ours', 1)], num_examples, OMP_NUM_THREADS='2'),
-        'source 000': lambda: run([('peer', 2)], num_examples),
-    }
-    steps = [(i, name) for i in range(rounds) for name in kinds]
     result = [{} for _ in range(rounds)]
-    for i, name in tqdm(steps, unit='run', disable=None):
-        result[i][name] = kinds[name]()
+    steps = [(one, name) for one in result for name in kinds]
+    for one, name in tqdm(steps, unit='run', disable=None):
+        one[name] = KINDS[name](num_examples)
     return result
 
 
-def ratio_row(what, aim, rounds, upper, lower):
-    values = [rate(one[upper]) / rate(one[lower]) for one in rounds]
+def row(what, values, aim):
+    """Median and range of repeated measurements, beside what we want."""
     spread = f'{min(values):.3f} to {max(values):.3f}'
     return [what, f'{statistics.median(values):.3f}', spread, aim]
 
@@ -90,34 +99,31 @@ def main():
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--examples', type=int, default=60_000, help='per run')
     parser.add_argument('--quick', action='store_true', help='2 rounds of 10,000 examples')
+    parser.add_argument('--only', nargs='+', choices=KINDS, default=list(KINDS), help='some runs')
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.examples = 2, 10_000
     begin = time.time()
     imports = [import_seconds() for _ in range(7)]
-    rounds = measure(options.rounds, options.examples)
-    two = 'two devices'
-    memory = max(one[two][0]['peak_mb'] for one in rounds)
+    rounds = measure(options.only, options.rounds, options.examples)
     rows = [
-        ratio_row('2 devices / 2 processes at once', '≥ 0.93', rounds, two, 'two processes'),
-        ratio_row('2 devices / 1 device', '≥ 1.7', rounds, two, 'one device'),
-        ratio_row('2 devices / 1 device on 2 threads', '', rounds, two, 'one device, two threads'),
-        ratio_row('2 devices / source 000 on 2 devices', '≥ 2.0', rounds, two, 'source 000'),
-        [
-            'import mgpu_helpers (seconds)',
-            f'{statistics.median(imports):.3f}',
-            f'{min(imports):.3f} to {max(imports):.3f}',
-            '≤ 0.1',
-        ],
-        ['peak memory of the 2-device run (GB)', f'{memory / 1e3:.2f}', '', '≤ 1.5'],
+        row(what, [rate(one[upper]) / rate(one[lower]) for one in rounds], aim)
+        for what, upper, lower, aim in RATIOS
+        if {upper, lower} <= set(options.only)
     ]
+    rows.append(row('import mgpu_helpers (seconds)', imports, '≤ 0.1'))
+    if 'two devices' in options.only:
+        memory = [one['two devices'][0]['peak_mb'] / 1e3 for one in rounds]
+        rows.append(row('peak memory of the 2-device run (GB)', memory, '≤ 1.5'))
     print(
         f'{usable_cores()} cores, batch 256, {options.examples:,} examples a run, '
         f'{options.rounds} rounds in {time.time() - begin:.0f} s; examples per second, as ratios'
     )
     print(Table(rows, ['what', 'median', 'range', 'aim']))
-    names = list(rounds[0])
-    rates = [[name, f'{statistics.median(rate(r[name]) for r in rounds):,.0f}'] for name in names]
+    rates = [
+        [name, f'{statistics.median(rate(one[name]) for one in rounds):,.0f}']
+        for name in options.only
+    ]
     print()
     print(Table(rates, ['run', 'examples per second']))
 
