@@ -5,6 +5,7 @@ test holds the two equal. Sources 000 and 001 are the originals; where ours diff
 """
 
 import time
+from functools import partial
 
 import mxnet as mx
 import numpy as np
@@ -524,15 +525,15 @@ def total_loss(losses):
     return nd.concat(*here, dim=0).astype('float64').sum().asscalar()
 
 
-def train_epoch(train_iter, device_params, devices, lr, sync=sync_gradients, ahead=16):
+def train_epoch(train_iter, step, ahead=16):
     """Train on every batch once.
 
     Parameters
     ----------
     train_iter : iterable
         Yields ``(X, y)``.
-    device_params, devices, lr, sync
-        As ``train_batch`` takes them.
+    step : callable
+        ``step(X, y)`` trains on one batch and gives its losses back, as ``train_batch`` does.
     ahead : int
         Python runs this many to twice as many batches ahead of the devices.
 
@@ -544,7 +545,7 @@ def train_epoch(train_iter, device_params, devices, lr, sync=sync_gradients, ahe
     Raises
     ------
     TypeError, ValueError
-        As ``train_batch``; if there is no batch, or ``ahead`` is not an integer of at least 1.
+        If there is no batch, or ``ahead`` is not an integer of at least 1; else as ``step``.
 
     Notes
     -----
@@ -557,13 +558,14 @@ def train_epoch(train_iter, device_params, devices, lr, sync=sync_gradients, ahe
     --------
     >>> replica = get_params(init_params(seed=0), mx.cpu(0))
     >>> batch = nd.zeros((5, 1, 28, 28)), nd.zeros(5)
-    >>> round(train_epoch([batch], [replica], [mx.cpu(0)], lr=0.1), 4)
+    >>> step = lambda X, y: train_batch(X, y, [replica], [mx.cpu(0)], lr=0.1)
+    >>> round(train_epoch([batch], step), 4)
     2.3026
     """
     checks.positive_int('ahead', ahead)
     total, seen, pending = 0, 0, []
     for X, y in train_iter:
-        pending.append(train_batch(X, y, device_params, devices, lr, sync))
+        pending.append(step(X, y))
         seen += len(X)
         if len(pending) == 2 * ahead:
             total += total_loss(pending[:ahead])
@@ -636,11 +638,12 @@ def train(
     params = init_params(seed=seed, dtype=dtype)
     device_params = [get_params(params, d) for d in devices]
     history = History(f'devices: {num_gpus}, batch: {batch_size}', train_iter.num_examples)
+    step = partial(train_batch, device_params=device_params, devices=devices, lr=lr, sync=sync)
     print('running on:', devices)
     for epoch in range(1, num_epochs + 1):
         start = time.time()
         with progress(train_iter, f'epoch {epoch}/{num_epochs}') as batches:
-            train_loss = train_epoch(batches, device_params, devices, lr, sync)
+            train_loss = train_epoch(batches, step)
         seconds = time.time() - start
         test_acc = evaluate_accuracy(lambda X: lenet(X, device_params[0]), test_iter, devices[0])
         history.add(seconds, train_loss, test_acc)
