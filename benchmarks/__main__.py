@@ -17,21 +17,24 @@ from tqdm import tqdm
 from mgpu_helpers.devices import usable_cores
 from mgpu_helpers.display import Table
 
+from .kinds import KINDS, MEMORY, RATIOS
+
 SETTINGS = ('OMP_NUM_THREADS', 'MXNET_CPU_TEMP_COPY')
 
 
-def run(kinds, num_examples, **environment):
-    """Run one or several processes at the same time; give the list of what they measured."""
+def run(kind, num_examples):
+    """Run the processes of a kind at the same time; give the list of what they measured."""
+    num_examples = round(num_examples * kind.share)
     clean = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     processes = [
         subprocess.Popen(
-            [sys.executable, '-m', 'benchmarks.run', what, str(num_gpus), str(num_examples)],
+            [sys.executable, '-m', 'benchmarks.run', *map(str, (*one, num_examples))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=clean | environment,
+            env=clean | kind.settings,
         )
-        for what, num_gpus in kinds
+        for one in kind.runs
     ]
     try:
         for process in processes:
@@ -63,28 +66,12 @@ def import_seconds(module='mgpu_helpers'):
     )
 
 
-KINDS = {
-    'two devices': lambda n: run([('ours', 2)], n),
-    'two processes': lambda n: run([('ours', 1), ('ours', 1)], n),
-    'one device': lambda n: run([('ours', 1)], n),
-    'one device, two threads': lambda n: run([('ours', 1)], n, OMP_NUM_THREADS='2'),
-    'source 000': lambda n: run([('peer', 2)], n),
-}
-# What stands in the table: a title, the two kinds whose ratio it is, and what we want it to be.
-RATIOS = [
-    ('2 devices / 2 processes at once', 'two devices', 'two processes', '≥ 0.93'),
-    ('2 devices / 1 device', 'two devices', 'one device', '≥ 1.7'),
-    ('2 devices / 1 device on 2 threads', 'two devices', 'one device, two threads', ''),
-    ('2 devices / source 000 on 2 devices', 'two devices', 'source 000', '≥ 2.0'),
-]
-
-
 def measure(kinds, rounds, num_examples):
     """Give a list of dictionaries, one per round, from the kind of run to what it measured."""
     result = [{} for _ in range(rounds)]
     steps = [(one, name) for one in result for name in kinds]
     for one, name in tqdm(steps, unit='run', disable=None):
-        one[name] = KINDS[name](num_examples)
+        one[name] = run(KINDS[name], num_examples)
     return result
 
 
@@ -99,30 +86,34 @@ def main():
     parser.add_argument('--rounds', type=int, default=3)
     parser.add_argument('--examples', type=int, default=60_000, help='per run')
     parser.add_argument('--quick', action='store_true', help='2 rounds of 10,000 examples')
-    parser.add_argument('--only', nargs='+', choices=KINDS, default=list(KINDS), help='some runs')
+    parser.add_argument(
+        '--only', nargs='+', default=[''], metavar='WORD', help='runs with one of these in the name'
+    )
     options = parser.parse_args()
+    chosen = [name for name in KINDS if any(word in name for word in options.only)]
+    if not chosen:
+        parser.error(f'no run has {options.only} in its name; there are: ' + '; '.join(KINDS))
     if options.quick:
         options.rounds, options.examples = 2, 10_000
     begin = time.time()
     imports = [import_seconds() for _ in range(7)]
-    rounds = measure(options.only, options.rounds, options.examples)
+    rounds = measure(chosen, options.rounds, options.examples)
     rows = [
-        row(what, [rate(one[upper]) / rate(one[lower]) for one in rounds], aim)
-        for what, upper, lower, aim in RATIOS
-        if {upper, lower} <= set(options.only)
+        row(f'{upper} / {lower}', [rate(one[upper]) / rate(one[lower]) for one in rounds], aim)
+        for upper, lower, aim in RATIOS
+        if {upper, lower} <= set(chosen)
     ]
     rows.append(row('import mgpu_helpers (seconds)', imports, '≤ 0.1'))
-    if 'two devices' in options.only:
-        memory = [one['two devices'][0]['peak_mb'] / 1e3 for one in rounds]
-        rows.append(row('peak memory of the 2-device run (GB)', memory, '≤ 1.5'))
+    if MEMORY in chosen:
+        memory = [one[MEMORY][0]['peak_mb'] / 1e3 for one in rounds]
+        rows.append(row(f'{MEMORY}: peak memory (GB)', memory, '≤ 1.5'))
     print(
-        f'{usable_cores()} cores, batch 256, {options.examples:,} examples a run, '
+        f'{usable_cores()} cores, {options.examples:,} examples a run (ResNet-18: fewer), '
         f'{options.rounds} rounds in {time.time() - begin:.0f} s; examples per second, as ratios'
     )
     print(Table(rows, ['what', 'median', 'range', 'aim']))
     rates = [
-        [name, f'{statistics.median(rate(one[name]) for one in rounds):,.0f}']
-        for name in options.only
+        [name, f'{statistics.median(rate(one[name]) for one in rounds):,.0f}'] for name in chosen
     ]
     print()
     print(Table(rates, ['run', 'examples per second']))

@@ -11,15 +11,15 @@ import time
 import mxnet as mx
 from mxnet import autograd, gluon, nd
 
-BATCH_SIZE, LR, NUM_WORKERS = 256, 0.2, 4
+LR, NUM_WORKERS = 0.2, 4
 
 
-def loader(images, labels):
+def loader(images, labels, batch_size):
     """Gluon's pipeline as d2l sets it up: a transform per example, worker processes."""
     dataset = gluon.data.ArrayDataset(nd.array(images[..., None], dtype='uint8'), labels)
     to_tensor = gluon.data.vision.transforms.ToTensor()
     return gluon.data.DataLoader(
-        dataset.transform_first(to_tensor), BATCH_SIZE, shuffle=True, num_workers=NUM_WORKERS
+        dataset.transform_first(to_tensor), batch_size, shuffle=True, num_workers=NUM_WORKERS
     )
 
 
@@ -68,7 +68,7 @@ def step(X, y, replicas, devices, loss):
             p[:] = p - LR * p.grad / X.shape[0]
 
 
-def train(images, labels, num_gpus, num_epochs):
+def train(images, labels, num_gpus, batch_size, num_epochs):
     """Train on ``num_gpus`` stand-ins; give the seconds of each epoch."""
     devices = [mx.cpu(i) for i in range(num_gpus)]
     start = start_params()
@@ -76,7 +76,7 @@ def train(images, labels, num_gpus, num_epochs):
     for params in replicas:
         for p in params:
             p.attach_grad()
-    batches, loss = loader(images, labels), gluon.loss.SoftmaxCrossEntropyLoss()
+    batches, loss = loader(images, labels, batch_size), gluon.loss.SoftmaxCrossEntropyLoss()
     seconds = []
     for _ in range(num_epochs):
         begin = time.time()

@@ -1,4 +1,4 @@
-"""One measured run in a process of its own: ``python -m benchmarks.run ours|peer GPUS EXAMPLES``.
+"""One measured run in a process of its own: ``python -m benchmarks.run WHAT GPUS BATCH EXAMPLES``.
 
 Prints ``ready`` when everything is loaded and warm, waits for a line on standard input (so that two
 runs can begin together), and prints one line of JSON.
@@ -7,6 +7,7 @@ runs can begin together), and prints one line of JSON.
 import json
 import resource
 import sys
+import time
 
 WARM_UP = 2560  # ten batches: first allocations, oneDNN's kernels, the CPU's clock
 
@@ -16,24 +17,102 @@ def wait_for_the_others():
     sys.stdin.readline()
 
 
-def ours(num_gpus, num_examples):
+def scratch(num_gpus, batch_size, num_examples):
+    """Chapter 1's ``train``."""
     import mgpu_helpers as mgpu
 
-    mgpu.train(num_gpus, 256, 0.2, num_epochs=1, num_examples=min(WARM_UP, num_examples), seed=0)
+    def train(n):
+        return mgpu.train(num_gpus, batch_size, 0.2, num_epochs=1, num_examples=n, seed=0)
+
+    train(min(WARM_UP, num_examples))
     wait_for_the_others()
-    history = mgpu.train(num_gpus, 256, 0.2, num_epochs=1, num_examples=num_examples, seed=0)
-    return history.seconds[0]
+    return train(num_examples).seconds[0]
 
 
-def peer(num_gpus, num_examples):
+def gluon(make_net, num_gpus, batch_size, num_examples):
+    """Chapter 2's ``train``."""
+    import mgpu_helpers as mgpu
+
+    net = make_net(mgpu.gluon)
+
+    def train(n):
+        return mgpu.gluon.train(net, num_gpus, batch_size, 0.05, 1, num_examples=n, seed=0)
+
+    train(min(WARM_UP, num_examples // 2))
+    wait_for_the_others()
+    return train(num_examples).seconds[0]
+
+
+def resnet(chapter):
+    return chapter.resnet18_28(10)
+
+
+def lenet(chapter):
+    return chapter.lenet()
+
+
+def lenet_of_chapter_1(chapter):
+    """Chapter 1's network, average pooling, in Gluon's layers: the same operators."""
+    from mxnet.gluon import nn
+
+    net = nn.HybridSequential()
+    for layer in chapter.lenet():
+        net.add(nn.AvgPool2D(2, 2) if isinstance(layer, nn.MaxPool2D) else layer)
+    return net
+
+
+def trainer_defaults(num_gpus, batch_size, num_examples):
+    """ResNet-18 as ``gluon`` trains it, but with a ``Trainer`` that keeps its defaults."""
+    from functools import partial
+
+    from mxnet import gluon, init
+
+    import mgpu_helpers as mgpu
+
+    devices, net = mgpu.devices(num_gpus), mgpu.gluon.resnet18_28(10)
+    net.initialize(init.Xavier(), ctx=devices)
+    net.hybridize(static_alloc=True, static_shape=True)
+    trainer = gluon.Trainer(net.collect_params(), 'sgd', {'learning_rate': 0.05})
+    step = partial(mgpu.gluon.train_batch, net=net, devices=devices, trainer=trainer)
+
+    def train(n):
+        start = time.time()
+        batches, _ = mgpu.load_data_fashion_mnist(batch_size, num_examples=n, seed=0)
+        mgpu.train_epoch(batches, step, ahead=2)
+        return time.time() - start
+
+    train(min(WARM_UP, num_examples // 2))
+    wait_for_the_others()
+    return train(num_examples)
+
+
+def evaluate(make_net, num_gpus, batch_size, num_examples):
+    """Chapter 2's evaluation on all devices, the test set again and again."""
+    import mgpu_helpers as mgpu
+
+    net, devices = make_net(mgpu.gluon), mgpu.devices(num_gpus)
+    net.initialize(ctx=devices)
+    net.hybridize(static_alloc=True, static_shape=True)
+    # Training batches stand in for test batches: their number can be chosen.
+    few, _ = mgpu.load_data_fashion_mnist(batch_size, num_examples=min(WARM_UP, num_examples))
+    many, _ = mgpu.load_data_fashion_mnist(batch_size, num_examples=num_examples)
+    mgpu.gluon.evaluate_accuracy_gpus(net, few)
+    wait_for_the_others()
+    start = time.time()
+    mgpu.gluon.evaluate_accuracy_gpus(net, many)
+    return time.time() - start
+
+
+def peer(num_gpus, batch_size, num_examples):
+    """Source 000's code, with MXNet's own settings."""
     import mxnet  # noqa: F401  first, so that MXNet's own defaults are in force
 
     from . import peer as source
 
     images, labels = arrays(num_examples)
-    source.train(images[:WARM_UP], labels[:WARM_UP], num_gpus, num_epochs=1)
+    source.train(images[:WARM_UP], labels[:WARM_UP], num_gpus, batch_size, num_epochs=1)
     wait_for_the_others()
-    return source.train(images, labels, num_gpus, num_epochs=1)[0]
+    return source.train(images, labels, num_gpus, batch_size, num_epochs=1)[0]
 
 
 def arrays(num_examples):
@@ -56,9 +135,21 @@ def arrays(num_examples):
     return loaded['X'], loaded['y'].astype('int32')
 
 
+RUNS = {
+    'scratch': scratch,
+    'peer': peer,
+    'gluon lenet': lambda *args: gluon(lenet, *args),
+    'gluon lenet of chapter 1': lambda *args: gluon(lenet_of_chapter_1, *args),
+    'gluon resnet': lambda *args: gluon(resnet, *args),
+    'trainer defaults': trainer_defaults,
+    'evaluate lenet': lambda *args: evaluate(lenet, *args),
+    'evaluate resnet': lambda *args: evaluate(resnet, *args),
+}
+
+
 def main():
-    what, num_gpus, num_examples = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    seconds = {'ours': ours, 'peer': peer}[what](num_gpus, num_examples)
+    what, num_gpus, batch_size, num_examples = sys.argv[1], *map(int, sys.argv[2:5])
+    seconds = RUNS[what](num_gpus, batch_size, num_examples)
     print(
         json.dumps(
             {

@@ -13,7 +13,17 @@ runtime.prepare()
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=['checks', 'data', 'display', 'driver', 'history', 'runtime', 'scratch'],
+    submodules=[
+        'checks',
+        'data',
+        'display',
+        'driver',
+        'gluon',
+        'history',
+        'replicas',
+        'runtime',
+        'scratch',
+    ],
     submod_attrs={
         'devices': [
             'describe_devices',

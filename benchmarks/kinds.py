@@ -1,0 +1,61 @@
+"""What is measured, and which two kinds of run are compared."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Processes that run at the same time.
+
+    Parameters
+    ----------
+    runs : list of tuple
+        For each process: a name in ``run.RUNS``, how many devices, the batch size.
+    share : float
+        Which part of the examples: ResNet-18 takes ten times as long as LeNet.
+    settings : dict
+        Environment variables for these processes.
+    """
+
+    runs: list
+    share: float = 1
+    settings: dict = field(default_factory=dict)
+
+
+KINDS = {
+    'from scratch, 2 devices': Kind([('scratch', 2, 256)]),
+    'from scratch, 2 processes': Kind([('scratch', 1, 256)] * 2),
+    'from scratch, 1 device': Kind([('scratch', 1, 256)]),
+    'from scratch, 1 device, 2 threads': Kind(
+        [('scratch', 1, 256)], settings={'OMP_NUM_THREADS': '2'}
+    ),
+    'source 000, 2 devices': Kind([('peer', 2, 256)]),
+    'Gluon, chapter 1 network, 2 devices': Kind([('gluon lenet of chapter 1', 2, 256)]),
+    'Gluon LeNet, 2 devices': Kind([('gluon lenet', 2, 256)]),
+    'Gluon LeNet, 2 processes': Kind([('gluon lenet', 1, 256)] * 2),
+    'Gluon LeNet, 1 device': Kind([('gluon lenet', 1, 256)]),
+    'ResNet-18, 2 devices': Kind([('gluon resnet', 2, 256)], share=0.1),
+    'ResNet-18, 2 processes': Kind([('gluon resnet', 1, 128)] * 2, share=0.1),
+    'ResNet-18, 1 device': Kind([('gluon resnet', 1, 128)], share=0.1),
+    'ResNet-18, 2 devices, Trainer defaults': Kind([('trainer defaults', 2, 256)], share=0.1),
+    'evaluate LeNet, 2 devices': Kind([('evaluate lenet', 2, 256)]),
+    'evaluate LeNet, 1 device': Kind([('evaluate lenet', 1, 256)]),
+    'evaluate ResNet-18, 2 devices': Kind([('evaluate resnet', 2, 256)], share=0.2),
+    'evaluate ResNet-18, 1 device': Kind([('evaluate resnet', 1, 256)], share=0.2),
+}
+# What stands in the table: two kinds whose ratio it is, and what we want it to be.
+RATIOS = [
+    ('from scratch, 2 devices', 'from scratch, 2 processes', '≥ 0.93'),
+    ('from scratch, 2 devices', 'from scratch, 1 device', '≥ 1.7'),
+    ('from scratch, 2 devices', 'from scratch, 1 device, 2 threads', ''),
+    ('from scratch, 2 devices', 'source 000, 2 devices', '≥ 2.0'),
+    ('from scratch, 2 devices', 'Gluon, chapter 1 network, 2 devices', '≥ 0.9'),
+    ('Gluon LeNet, 2 devices', 'Gluon LeNet, 2 processes', '≥ 0.93'),
+    ('Gluon LeNet, 2 devices', 'Gluon LeNet, 1 device', '≥ 1.75'),
+    ('ResNet-18, 2 devices', 'ResNet-18, 2 processes', '≥ 0.93'),
+    ('ResNet-18, 2 devices', 'ResNet-18, 1 device', '≥ 1.85'),
+    ('ResNet-18, 2 devices', 'ResNet-18, 2 devices, Trainer defaults', ''),
+    ('evaluate LeNet, 2 devices', 'evaluate LeNet, 1 device', '≥ 1.7'),
+    ('evaluate ResNet-18, 2 devices', 'evaluate ResNet-18, 1 device', '≥ 1.7'),
+]
+MEMORY = 'from scratch, 2 devices'
