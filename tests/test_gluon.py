@@ -1,0 +1,311 @@
+"""Chapter 2's networks and steps: k devices equal one, uneven batches, what is refused."""
+
+from functools import partial
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import gluon, init, nd
+from mxnet.gluon import nn
+from mxnet.gluon.utils import split_and_load
+
+import mgpu_helpers as mgpu
+from mgpu_helpers.gluon import (
+    average_running_stats,
+    evaluate_accuracy_gpus,
+    forward_backward,
+    lenet,
+    make_trainer,
+    prepare,
+    resnet18_28,
+    train_batch,
+)
+
+DEVICES = [mx.cpu(i) for i in range(5)]
+FIXED = partial(nn.BatchNorm, use_global_stats=True)
+
+
+@pytest.fixture(scope='module')
+def batch():
+    """50 examples: neither 3 nor 4 divides it."""
+    train_iter, _ = mgpu.load_data_fashion_mnist(50, num_examples=50, seed=3, dtype='float64')
+    return next(iter(train_iter))
+
+
+def started(net, devices, dtype='float64', seed=1):
+    """Initialize a network in another type, the same start for every list of devices."""
+    mx.random.seed(seed)
+    net.cast(dtype)
+    net.initialize(init.Xavier(), ctx=devices)
+    return net
+
+
+def trained(net):
+    return [p for p in net.collect_params().values() if p.grad_req != 'null']
+
+
+def summed_gradient(net):
+    return np.concatenate([sum(g.asnumpy() for g in p.list_grad()).ravel() for p in trained(net)])
+
+
+def values(net, device):
+    return np.concatenate([p.data(device).asnumpy().ravel() for p in trained(net)])
+
+
+def relative(a, b):
+    return np.linalg.norm(a - b) / np.linalg.norm(b)
+
+
+def test_lenet_is_source_003s():
+    net = started(lenet(), DEVICES[:1], 'float32')
+    assert net(nd.zeros((2, 1, 28, 28))).shape == (2, 10)
+    shapes = {name: p.shape for name, p in net.collect_params().items()}
+    assert shapes == {
+        'cnn_conv0_weight': (20, 1, 3, 3), 'cnn_conv0_bias': (20,),
+        'cnn_conv1_weight': (50, 20, 5, 5), 'cnn_conv1_bias': (50,),
+        'cnn_dense0_weight': (128, 800), 'cnn_dense0_bias': (128,),
+        'cnn_dense1_weight': (10, 128), 'cnn_dense1_bias': (10,),
+    }  # fmt: skip
+
+
+def test_resnet_has_its_shapes_and_counts():
+    net = started(resnet18_28(10), DEVICES[:1], 'float32')
+    X, shapes = nd.zeros((2, 1, 28, 28)), []
+    for layer in net:
+        X = layer(X)
+        shapes.append(X.shape[1:])
+    assert shapes == [
+        (1, 28, 28), (64, 26, 26), (64, 12, 12), (64, 12, 12), (64, 12, 12), (128, 6, 6),
+        (128, 6, 6), (256, 3, 3), (256, 3, 3), (256, 1, 1), (10,),
+    ]  # fmt: skip
+    params = net.collect_params().values()
+    sizes = {
+        req: [int(np.prod(p.shape)) for p in params if p.grad_req == req]
+        for req in ('write', 'null')
+    }
+    assert (len(sizes['write']), sum(sizes['write'])) == (58, 2_777_868)
+    assert (len(sizes['null']), sum(sizes['null'])) == (26, 3_586)
+    kernels = [p.shape for name, p in net.collect_params('.*conv.*weight').items()]
+    assert sorted(k[2] for k in kernels) == [1, 1] + [3] * 13
+
+
+def test_resnet_has_as_many_scores_as_asked():
+    net = started(resnet18_28(7), DEVICES[:1], 'float32')
+    assert net(nd.zeros((3, 1, 28, 28))).shape == (3, 7)
+
+
+@pytest.mark.parametrize('hybridize', [False, True])
+@pytest.mark.parametrize('make_net', [lenet, partial(resnet18_28, 10, FIXED)], ids=['lenet', 'res'])
+def test_four_devices_equal_one_with_batch_statistics_fixed(make_net, hybridize, batch):
+    losses, gradients = [], []
+    for k in (1, 4):
+        net = started(make_net(), DEVICES[:k])
+        net.hybridize(hybridize, static_alloc=True, static_shape=True)
+        data, label = (split_and_load(a, DEVICES[:k], even_split=False) for a in batch)
+        shards = forward_backward(net, data, label)
+        losses.append(np.concatenate([l.asnumpy() for l in shards]))
+        gradients.append(summed_gradient(net))
+    assert len(shards) == 4
+    assert relative(*losses) < 1e-10
+    assert relative(*gradients) < 1e-10
+
+
+def test_with_batch_statistics_of_the_shard_they_differ(batch):
+    gradients = []
+    for k in (1, 2):
+        net = started(resnet18_28(10), DEVICES[:k])
+        forward_backward(net, *(split_and_load(a, DEVICES[:k]) for a in batch))
+        gradients.append(summed_gradient(net))
+    assert relative(*gradients) > 0.01
+
+
+@pytest.mark.parametrize('make_net', [lenet, partial(resnet18_28, 10)], ids=['lenet', 'res'])
+def test_hybridizing_changes_nothing(make_net):
+    """Uneven batches, evaluation in between, running statistics included; bit for bit."""
+    train_iter, test_iter = mgpu.load_data_fashion_mnist(40, num_examples=100, seed=0)
+    batches, some = list(train_iter), [next(iter(test_iter))]
+    left = []
+    for hybridize in (False, True):
+        net = make_net()
+        prepare(net, DEVICES[:2], seed=0)
+        net.hybridize(hybridize, static_alloc=True, static_shape=True)
+        trainer = make_trainer(net, lr=0.02)
+        for X, y in [*batches, *batches]:
+            train_batch(X, y, net, DEVICES[:2], trainer)
+            if len(X) < 40:
+                evaluate_accuracy_gpus(net, some)
+        nd.waitall()
+        left.append([v.asnumpy() for p in net.collect_params().values() for v in p.list_data()])
+    assert all(np.array_equal(a, b) for a, b in zip(*left, strict=True))
+
+
+@pytest.mark.parametrize('update_on_kvstore', [True, False])
+@pytest.mark.parametrize('k', [2, 3, 4])
+def test_trainer_does_what_chapter_1_does_by_hand(k, update_on_kvstore, batch):
+    nets = [lenet(), lenet()]
+    for net in nets:
+        started(net, DEVICES[:k])
+        forward_backward(net, *(split_and_load(a, DEVICES[:k], even_split=False) for a in batch))
+    for param in nets[0].collect_params().values():
+        mgpu.allreduce(param.list_grad())
+        for value, grad in zip(param.list_data(), param.list_grad()):
+            value -= 0.1 / 50 * grad
+    gluon.Trainer(
+        nets[1].collect_params(), 'sgd', {'learning_rate': 0.1}, update_on_kvstore=update_on_kvstore
+    ).step(50)
+    for device in DEVICES[:k]:
+        # MXNet's update rounds the learning rate to float32.
+        assert relative(values(nets[1], device), values(nets[0], device)) < 1e-8
+
+
+@pytest.mark.parametrize('k', [2, 3, 4])
+def test_k_devices_train_as_one(k, batch):
+    ends = []
+    for number in (1, k):
+        net = started(lenet(), DEVICES[:number])
+        trainer = make_trainer(net, lr=0.1)
+        for _ in range(5):
+            train_batch(*batch, net, DEVICES[:number], trainer)
+        ends.append([values(net, d) for d in DEVICES[:number]])
+    (one,), several = ends
+    assert relative(several[0], one) < 1e-10
+    assert all(np.array_equal(several[0], other) for other in several)
+
+
+def test_losses_come_back_for_every_shard(batch):
+    net = started(lenet(), DEVICES[:3])
+    losses = train_batch(*batch, net, DEVICES[:3], make_trainer(net, lr=0.1))
+    assert [l.shape for l in losses] == [(17,), (17,), (16,)]
+    assert [l.context for l in losses] == DEVICES[:3]
+
+
+def test_another_loss(batch):
+    X, _ = batch
+    net = started(nn.HybridSequential(), DEVICES[:2])
+    net.add(nn.Flatten(), nn.Dense(1))
+    started(net, DEVICES[:2])
+    losses = train_batch(
+        X, X.mean(axis=(1, 2, 3)), net, DEVICES[:2], make_trainer(net, 0.01), gluon.loss.L2Loss()
+    )
+    assert [l.shape for l in losses] == [(25,), (25,)]
+
+
+def test_trainer_leaves_running_statistics_alone(batch):
+    """Its first step would copy device 0's to all, with every parameter in its hands."""
+    net = started(resnet18_28(10), DEVICES[:2])
+    train_batch(*batch, net, DEVICES[:2], make_trainer(net, lr=0.1))
+    for param in net.collect_params('.*running_mean').values():
+        first, second = (v.asnumpy() for v in param.list_data())
+        assert not np.array_equal(first, second)
+
+
+def test_average_of_running_statistics(batch):
+    net = started(resnet18_28(10), DEVICES[:3])
+    train_batch(*batch, net, DEVICES[:3], make_trainer(net, lr=0.1))
+    running = net.collect_params('.*running_(mean|var)').values()
+    before = [np.mean([v.asnumpy() for v in p.list_data()], axis=0) for p in running]
+    weights = values(net, DEVICES[1])
+    average_running_stats(net)
+    for param, mean in zip(running, before, strict=True):
+        for value in param.list_data():
+            np.testing.assert_allclose(value.asnumpy(), mean, rtol=1e-12)
+    assert np.array_equal(values(net, DEVICES[1]), weights)
+
+
+@pytest.mark.parametrize('k', [1, 2, 3])
+def test_accuracy_on_all_devices_counts_each_example_once(k):
+    """100 = 3 × 33 + 1: the last batch has one example for three devices."""
+    train_iter, _ = mgpu.load_data_fashion_mnist(33, num_examples=100, seed=0)
+    batches = list(train_iter)
+    net = lenet()
+    prepare(net, DEVICES[:k], seed=0)
+    right = sum((net(X).argmax(axis=1) == y).sum().asscalar() for X, y in batches)
+    assert evaluate_accuracy_gpus(net, batches) == pytest.approx(right / 100)
+
+
+def test_accuracy_of_nothing_is_refused():
+    with pytest.raises(ValueError, match='no examples'):
+        evaluate_accuracy_gpus(started(lenet(), DEVICES[:1]), [])
+
+
+def step_arguments():
+    net = started(lenet(), DEVICES[:2], 'float32')
+    X, y = nd.ones((4, 1, 28, 28)), nd.zeros(4)
+    net(X)
+    return dict(X=X, y=y, net=net, devices=DEVICES[:2], trainer=make_trainer(net, 0.1))
+
+
+def test_a_step_refuses_and_changes_nothing():
+    unready = lenet()
+    cases = [
+        ({'net': unready}, ValueError, 'cnn_conv0_weight is not initialized'),
+        ({'devices': DEVICES[:3]}, ValueError, r'initialized on \[cpu\(0\), cpu\(1\)\], not on'),
+        ({'devices': DEVICES[:1]}, ValueError, 'initialized on'),
+        ({'devices': [mx.cpu(0)] * 2}, ValueError, 'more than once'),
+        ({'devices': mx.cpu(0)}, TypeError, 'list of devices'),
+        ({'y': nd.zeros(3)}, ValueError, 'X has 4 examples and y has 3'),
+        ({'X': nd.ones((1, 1, 28, 28)), 'y': nd.zeros(1)}, ValueError, '1 example over 2 devices'),
+    ]
+    for change, error, words in cases:
+        arguments = step_arguments()
+        before = values(arguments['net'], DEVICES[0])
+        with pytest.raises(error, match=words):
+            train_batch(**(arguments | change))
+        assert np.array_equal(values(arguments['net'], DEVICES[0]), before)
+        assert not summed_gradient(arguments['net']).any()
+
+
+@pytest.mark.parametrize(
+    'data,label,error,words',
+    [
+        ([nd.ones((2, 1, 28, 28))], [], ValueError, '1 shards of data and 0 of labels'),
+        ([], [], ValueError, '0 shards'),
+        (nd.ones((2, 1, 28, 28)), nd.zeros(2), TypeError, 'data must be a list of shards'),
+        ([nd.ones((2, 1, 28, 28))], [nd.zeros(3)], ValueError, 'X has 2 examples and y has 3'),
+        (
+            [nd.ones((2, 1, 28, 28), ctx=mx.cpu(3))], [nd.zeros(2, ctx=mx.cpu(3))],
+            ValueError, r'on cpu\(3\).*initialized on \[cpu\(0\), cpu\(1\)\]',
+        ),
+        (
+            [nd.ones((2, 1, 28, 28))], [nd.zeros(2, ctx=mx.cpu(1))],
+            ValueError, r'on cpu\(0\) and its labels are on cpu\(1\)',
+        ),
+    ],
+)  # fmt: skip
+def test_forward_backward_refuses_shards_that_do_not_fit(data, label, error, words):
+    net = started(lenet(), DEVICES[:2], 'float32')
+    with pytest.raises(error, match=words):
+        forward_backward(net, data, label)
+
+
+def test_network_on_different_devices_is_refused():
+    net = lenet()
+    net[:4].initialize(ctx=DEVICES[:2])
+    net[4:].initialize(ctx=DEVICES[:1])
+    with pytest.raises(ValueError, match='initialize the whole network on one list'):
+        evaluate_accuracy_gpus(net, [])
+
+
+def test_network_without_parameters_is_refused():
+    with pytest.raises(ValueError, match='Flatten has no parameters'):
+        evaluate_accuracy_gpus(nn.Flatten(), [])
+
+
+@pytest.mark.parametrize('bad', [0, -1, 2.0, True])
+def test_resnet_refuses_a_bad_number_of_classes(bad):
+    with pytest.raises((TypeError, ValueError), match='num_classes'):
+        resnet18_28(bad)
+
+
+@pytest.mark.parametrize('lr', [0, -0.1, 'fast', float('inf')])
+def test_trainer_refuses_a_bad_learning_rate(lr):
+    with pytest.raises((TypeError, ValueError), match='lr'):
+        make_trainer(started(lenet(), DEVICES[:1]), lr)
+
+
+def test_prepare_refuses_a_repeated_device_and_leaves_the_network():
+    net = lenet()
+    with pytest.raises(ValueError, match='more than once'):
+        prepare(net, [mx.cpu(0), mx.cpu(0)])
+    with pytest.raises(ValueError, match='not initialized'):
+        make_trainer(net, 0.1)
