@@ -468,15 +468,13 @@ def train(
     train_iter, test_iter = load_data(batch_size, num_examples=num_examples, seed=seed)
     check_last_batch(train_iter, batch_size, devices)
     prepare(net, devices, seed, initializer)
-    trainer = make_trainer(net, lr)
     history = History(f'devices: {num_gpus}, batch: {batch_size}', train_iter.num_examples)
-    step = partial(train_batch, net=net, devices=devices, trainer=trainer, loss=loss)
-    ahead = min(16, 2 + len(train_iter) // 16)
+    step = partial(train_batch, net=net, devices=devices, trainer=make_trainer(net, lr), loss=loss)
     print('running on:', devices)
     for epoch in range(1, num_epochs + 1):
         start = time.time()
         with progress(train_iter, f'epoch {epoch}/{num_epochs}') as batches:
-            train_loss = train_epoch(batches, step, ahead)
+            train_loss = train_epoch(batches, step, ahead=min(16, 2 + len(train_iter) // 16))
         seconds = time.time() - start
         average_running_stats(net)
         test_acc = evaluate_accuracy_gpus(net, test_iter)
