@@ -16,10 +16,9 @@ from tqdm import tqdm
 
 from mgpu_helpers.devices import usable_cores
 from mgpu_helpers.display import Table
+from mgpu_helpers.runtime import SETTINGS
 
 from .kinds import KINDS, MEMORY, RATIOS
-
-SETTINGS = ('OMP_NUM_THREADS', 'MXNET_CPU_TEMP_COPY')
 
 
 def run(kind, num_examples):

@@ -7,7 +7,7 @@ figure = Figure(
     'Batch normalization on two devices: BatchNorm and SyncBatchNorm',
     "Above, BatchNorm: each device computes its own shard's mean and variance and normalizes the "
     'shard with them; nothing is exchanged. Below, SyncBatchNorm: the devices exchange their '
-    "sums, so both compute the whole batch's mean and variance and normalize their shards with "
+    "means, so both compute the whole batch's mean and variance and normalize their shards with "
     'them, which is exact if the shards are equally large.',
 )
 
@@ -60,25 +60,25 @@ figure.label(
     fill=MUTED,
 )
 
-# --- below: the sums go both ways, and give the same mean and variance on both
+# --- below: the means go both ways, and give the same mean and variance on both
 TOP = 380
 rows = lanes(
     TOP,
     'B',
     'SyncBatchNorm',
-    "the devices exchange their sums, so all use the whole batch's mean and variance",
+    "the devices exchange their means, so all use the whole batch's mean and variance",
 )
 for k, y in enumerate(rows):
     row(k, y)
-    figure.box(FIRST, y - H / 2, STATISTICS_W, H, 'sums of', 'x and x²', k=k, size=SMALL)
+    figure.box(FIRST, y - H / 2, STATISTICS_W, H, 'means of', 'x and x²', k=k, size=SMALL)
     figure.arrow((FIRST + STATISTICS_W, y), (SECOND, y))
     figure.box(SECOND, y - H / 2, STATISTICS_W, H, 'mean and var', 'of the batch', k=k, size=SMALL)
 centre = FIRST + STATISTICS_W / 2
 figure.arrow((centre - 14, rows[0] + H / 2), (centre - 14, rows[1] - H / 2), width=2)
 figure.arrow((centre + 14, rows[1] - H / 2), (centre + 14, rows[0] + H / 2), width=2)
 middle = TOP + LANE_H + GAP / 2
-figure.label(centre - 26, middle, 'sums of shard 0', size=SMALL, anchor='end')
-figure.label(centre + 26, middle, 'sums of shard 1', size=SMALL, anchor='start')
+figure.label(centre - 26, middle, 'means of shard 0', size=SMALL, anchor='end')
+figure.label(centre + 26, middle, 'means of shard 1', size=SMALL, anchor='start')
 
 figure.caption(
     # MXNet's SyncBatchNorm gives every device's mean the same weight, whatever its shard's size.

@@ -7,6 +7,18 @@ look only at ``shape`` and ``dtype``, so they serve the arrays of every framewor
 import numbers
 
 
+def shown(value):
+    """Give a value as an error message shows it: in a few words, whatever it is.
+
+    Examples
+    --------
+    >>> shown('two'), shown(list(range(1000)))
+    ("'two'", 'a list')
+    """
+    text = repr(value)
+    return text if len(text) <= 60 and '\n' not in text else f'a {type(value).__name__}'
+
+
 def whole_number(name, value, least=0):
     """Raise unless ``value`` is an integer of at least ``least``.
 
@@ -22,7 +34,7 @@ def whole_number(name, value, least=0):
     >>> whole_number('i', 0)
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f'{name} must be an integer of at least {least}, not {value!r}')
+        raise TypeError(f'{name} must be an integer of at least {least}, not {shown(value)}')
     if value < least:
         raise ValueError(f'{name} must be at least {least}, not {value}')
 
@@ -52,7 +64,7 @@ def positive_number(name, value):
     >>> positive_number('lr', 0.2)
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f'{name} must be a number above 0, not {value!r}')
+        raise TypeError(f'{name} must be a number above 0, not {shown(value)}')
     if not 0 < value < float('inf'):
         raise ValueError(f'{name} must be a number above 0, not {value}')
 
@@ -72,7 +84,9 @@ def device_list(devices):
     >>> device_list(['cpu(0)', 'cpu(1)'])
     """
     if not isinstance(devices, (list, tuple)):
-        raise TypeError(f'devices must be a list of devices, such as devices(2), not {devices!r}')
+        raise TypeError(
+            f'devices must be a list of devices, such as devices(2), not {shown(devices)}'
+        )
     if not devices:
         raise ValueError('devices is an empty list: name at least one device, such as devices(1)')
     twice = [d for i, d in enumerate(devices) if d in devices[:i]]

@@ -88,6 +88,27 @@ def in_notebook():
     return shell is not None and hasattr(shell, 'kernel')
 
 
+def show_figures():
+    """Let this kernel show matplotlib's figures as pictures, from the first one on.
+
+    Matplotlib's inline backend registers itself only when the cell that loads it has ended, so the
+    first figure would come out as ``<Figure size ...>``. Formats that are registered stay.
+
+    Examples
+    --------
+    >>> show_figures()
+    """
+    if not in_notebook():
+        return
+    from IPython import get_ipython
+    from IPython.core.pylabtools import select_figure_formats
+    from matplotlib.figure import Figure
+
+    formatters = get_ipython().display_formatter.formatters.values()
+    if not any(Figure in formatter.type_printers for formatter in formatters):
+        select_figure_formats(get_ipython(), {'png'})
+
+
 @contextlib.contextmanager
 def progress(iterable, label, unit='batch'):
     """Show how far a loop over ``iterable`` is, how fast, and how long it will take.

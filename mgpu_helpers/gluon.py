@@ -16,7 +16,7 @@ from . import checks
 from .devices import choose_devices
 from .display import progress
 from .history import History
-from .replicas import check_last_batch, check_shards, check_step, devices_of
+from .replicas import check_last_batch, check_network, check_shards, check_step, devices_of
 from .scratch import allreduce, load_data_fashion_mnist, loss, train_epoch
 
 
@@ -102,8 +102,7 @@ def resnet18_28(num_classes, norm=nn.BatchNorm):
         Scores per image.
     norm : callable
         Makes a normalization layer: ``nn.BatchNorm``, or one with options, such as
-        ``partial(nn.BatchNorm, use_global_stats=True)`` or
-        ``partial(gluon.contrib.nn.SyncBatchNorm, num_devices=2)``.
+        ``partial(nn.BatchNorm, use_global_stats=True)``. (Not ``SyncBatchNorm``; see ``prepare``.)
 
     Returns
     -------
@@ -212,7 +211,8 @@ def train_batch(X, y, net, devices, trainer, loss=loss):
     ------
     TypeError, ValueError
         If the batch has fewer examples than there are devices, lengths differ, a device appears
-        twice, or the network is not initialized on these devices; nothing is changed then.
+        twice, the network is not initialized on these devices, or the trainer is another
+        network's or was made for other devices; nothing is changed then.
 
     Notes
     -----
@@ -228,7 +228,7 @@ def train_batch(X, y, net, devices, trainer, loss=loss):
     >>> [l.shape for l in losses]
     [(3,), (2,)]
     """
-    check_step(net, X, y, devices)
+    check_step(net, X, y, devices, trainer)
     data = split_and_load(X, devices, even_split=False)
     label = split_and_load(y, devices, even_split=False)
     losses = forward_backward(net, data, label, loss)
@@ -307,7 +307,7 @@ def average_running_stats(net):
     >>> average_running_stats(net)
     """
     devices = devices_of(net)
-    nd.waitall()  # a hybridized backward pass writes statistics without telling MXNet's engine
+    nd.waitall()  # a compiled backward pass may still be writing statistics, and MXNet not know it
     for param in net.collect_params('.*running_(mean|var)').values():
         if 0 not in param.shape:  # else deferred, and all replicas will start equal
             stats = param.list_data()
@@ -332,13 +332,20 @@ def prepare(net, devices, seed=None, initializer=None):
 
     Raises
     ------
-    TypeError, ValueError
-        If ``devices`` is no list, or a device appears twice; nothing is changed then.
+    TypeError
+        If ``net`` is no Gluon network or ``devices`` no list.
+    ValueError
+        If a device appears twice, or if the network contains a ``SyncBatchNorm`` and there are
+        several devices; nothing is changed then.
 
     Notes
     -----
     The first lines of source 002's ``train`` and of 003's ``run``, and ``hybridize``. ResNet-18,
     128 examples on one stand-in, takes 221 ms a step like this, 266 without ``static_shape``.
+
+    Networks with ``SyncBatchNorm`` on two stand-ins hung within a few steps in MXNet 1.9.1, also
+    without ``hybridize``, and Ctrl-C did not help: each device blocks its only thread in its own
+    next layer and waits for the other device, which waits in another layer.
 
     Examples
     --------
@@ -348,6 +355,7 @@ def prepare(net, devices, seed=None, initializer=None):
     [cpu(0), cpu(1)]
     """
     checks.device_list(devices)
+    check_network(net, devices)
     if seed is not None:
         mx.random.seed(seed)
     net.initialize(initializer or init.Xavier(), ctx=devices, force_reinit=True)
@@ -374,7 +382,8 @@ def make_trainer(net, lr):
     Raises
     ------
     TypeError, ValueError
-        If ``lr`` is not a number above 0, or the network is not initialized.
+        If ``lr`` is not a number above 0, the network is not initialized, or none of its
+        parameters has a gradient.
 
     Notes
     -----
@@ -391,8 +400,10 @@ def make_trainer(net, lr):
     0.1
     """
     checks.positive_number('lr', lr)
-    devices_of(net)
+    devices_of(net)  # an error if the network is not initialized
     trained = [p for p in net.collect_params().values() if p.grad_req != 'null']
+    if not trained:
+        raise ValueError("no parameter has a gradient to train it by: all have grad_req 'null'")
     return gluon.Trainer(trained, 'sgd', {'learning_rate': lr}, update_on_kvstore=False)
 
 

@@ -4,7 +4,7 @@ import html
 import itertools
 from dataclasses import dataclass, field
 
-from .display import Table
+from .display import Table, show_figures
 
 
 @dataclass
@@ -109,6 +109,7 @@ class History:
             raise ValueError(f'{empty[0]!r} has no epoch to plot yet: train for one epoch or more')
         import matplotlib.pyplot as plt
 
+        show_figures()
         look = {'facecolor': '#fbfaf7', 'layout': 'constrained'}  # the card of the drawn figures
         figure, panels = plt.subplots(1, 2, figsize=(8, 3), **look)
         plt.close(figure)  # it is shown once, as the value, and not a second time as an open figure

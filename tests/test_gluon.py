@@ -243,6 +243,7 @@ def test_a_step_refuses_and_changes_nothing():
         ({'devices': DEVICES[:1]}, ValueError, 'initialized on'),
         ({'devices': [mx.cpu(0)] * 2}, ValueError, 'more than once'),
         ({'devices': mx.cpu(0)}, TypeError, 'list of devices'),
+        ({'trainer': make_trainer(started(lenet(), DEVICES[:2]), 0.1)}, ValueError, 'another netw'),
         ({'y': nd.zeros(3)}, ValueError, 'X has 4 examples and y has 3'),
         ({'X': nd.ones((1, 1, 28, 28)), 'y': nd.zeros(1)}, ValueError, '1 example over 2 devices'),
     ]
@@ -260,7 +261,8 @@ def test_a_step_refuses_and_changes_nothing():
     [
         ([nd.ones((2, 1, 28, 28))], [], ValueError, '1 shards of data and 0 of labels'),
         ([], [], ValueError, '0 shards'),
-        (nd.ones((2, 1, 28, 28)), nd.zeros(2), TypeError, 'data must be a list of shards'),
+        (nd.ones((2, 1, 28, 28)), nd.zeros(2), TypeError, 'data must be a list of NDArrays'),
+        ([np.ones((2, 1, 28, 28))], [nd.zeros(2)], TypeError, 'data .* not of ndarray'),
         ([nd.ones((2, 1, 28, 28))], [nd.zeros(3)], ValueError, 'X has 2 examples and y has 3'),
         (
             [nd.ones((2, 1, 28, 28), ctx=mx.cpu(3))], [nd.zeros(2, ctx=mx.cpu(3))],
@@ -309,3 +311,52 @@ def test_prepare_refuses_a_repeated_device_and_leaves_the_network():
         prepare(net, [mx.cpu(0), mx.cpu(0)])
     with pytest.raises(ValueError, match='not initialized'):
         make_trainer(net, 0.1)
+
+
+def test_trainer_from_before_the_network_moved_is_refused():
+    """MXNet itself ends the process here, by a segmentation fault."""
+    net, (X, y) = lenet(), (nd.ones((6, 1, 28, 28)), nd.zeros(6))
+    prepare(net, DEVICES[:2])
+    trainer = make_trainer(net, lr=0.1)
+    train_batch(X, y, net, DEVICES[:2], trainer)
+    prepare(net, DEVICES[:3])
+    with pytest.raises(ValueError, match='make a new one, make_trainer'):
+        train_batch(X, y, net, DEVICES[:3], trainer)
+    train_batch(X, y, net, DEVICES[:3], make_trainer(net, lr=0.1))
+
+
+def test_sync_batch_norm_is_refused_on_several_devices():
+    norm = partial(gluon.contrib.nn.SyncBatchNorm, num_devices=2)
+    with pytest.raises(ValueError, match='SyncBatchNorm hangs'):
+        prepare(resnet18_28(10, norm), DEVICES[:2])
+    prepare(resnet18_28(10, norm), DEVICES[:1])
+
+
+@pytest.mark.parametrize('bad', [lenet, nn.Dense, None, 'lenet'])
+def test_prepare_refuses_what_is_no_network(bad):
+    with pytest.raises(TypeError, match='net must be a Gluon network'):
+        prepare(bad, DEVICES[:1])
+
+
+def test_trainer_for_nothing_is_refused():
+    net = started(lenet(), DEVICES[:1])
+    for param in net.collect_params().values():
+        param.grad_req = 'null'
+    with pytest.raises(ValueError, match='no parameter has a gradient'):
+        make_trainer(net, lr=0.1)
+
+
+def test_only_the_last_layer_is_trained_if_the_others_are_frozen(batch):
+    net = started(lenet(), DEVICES[:2])
+    net(batch[0].as_in_context(DEVICES[0]))
+    for param in list(net.collect_params().values())[:-2]:
+        param.grad_req = 'null'
+    before = [p.data(DEVICES[1]).asnumpy() for p in net.collect_params().values()]
+    train_batch(*batch, net, DEVICES[:2], make_trainer(net, lr=0.1))
+    after = [p.data(DEVICES[1]).asnumpy() for p in net.collect_params().values()]
+    assert [np.array_equal(a, b) for a, b in zip(before, after)] == [True] * 6 + [False] * 2
+
+
+def test_a_network_in_the_place_of_a_number_is_not_printed_as_a_whole():
+    with pytest.raises(TypeError, match='not a HybridSequential$'):
+        mgpu.train(lenet(), 2, 0.1)

@@ -115,3 +115,23 @@ def test_progress_bar_in_a_notebook_moves_and_leaves_an_empty_output():
     assert any('epoch 1/1' in text and '%' in text for _, text in sent[1:-1])
     assert sent[-1] == ('update_display_data', '')
     assert not [m for m in messages if m['content'].get('name') == 'stderr']
+
+
+def test_first_plot_of_a_kernel_is_a_picture():
+    """Nothing has drawn before: matplotlib's own backend would come one cell too late."""
+    from jupyter_client.manager import start_new_kernel
+
+    manager, client = start_new_kernel(kernel_name='python3')
+    try:
+        messages = []
+        client.execute_interactive(
+            "from mgpu_helpers import History; run = History('run', 1); run.add(1.0, 1.0, 0.5)\n"
+            'run.plot()',
+            output_hook=messages.append,
+            timeout=60,
+        )
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+    shown = [m['content']['data'] for m in messages if 'data' in m['content']]
+    assert [sorted(data) for data in shown] == [['image/png', 'text/plain']]

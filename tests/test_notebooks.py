@@ -86,6 +86,9 @@ def test_stored_from_one_clean_run(path):
         for output in cell.outputs:
             assert output.output_type != 'error', cell.source
             assert output.get('name') != 'stderr', output.text
+            data = output.get('data', {})
+            if '<Figure' in data.get('text/plain', ''):
+                assert 'image/png' in data, cell.source
 
 
 @pytest.mark.parametrize('path', CHAPTERS, ids=lambda p: p.name)

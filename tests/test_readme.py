@@ -38,7 +38,9 @@ def test_run_executes_a_chapter(tmp_path):
 
 
 def test_bench_prints_its_table():
-    done = make('bench', "BENCH_ARGS=--rounds 1 --examples 1280 --only 'from scratch, 2 dev' 'source 000'")
+    done = make(
+        'bench', "BENCH_ARGS=--rounds 1 --examples 1280 --only 'from scratch, 2 dev' 'source 000'"
+    )
     assert done.returncode == 0, done.stderr
     rows = [line for line in done.stdout.splitlines() if re.search(r' \d+\.\d+ ', line)]
     for what in ('from scratch, 2 devices / source 000', 'import', 'peak memory'):
