@@ -65,20 +65,19 @@ def trainer_defaults(num_gpus, batch_size, num_examples):
     """ResNet-18 as ``gluon`` trains it, but with a ``Trainer`` that keeps its defaults."""
     from functools import partial
 
-    from mxnet import gluon, init
+    import mgpu_helpers as mgpu  # and MXNet only after it, which ruff would sort before
 
-    import mgpu_helpers as mgpu
-
-    devices, net = mgpu.devices(num_gpus), mgpu.gluon.resnet18_28(10)
-    net.initialize(init.Xavier(), ctx=devices)
-    net.hybridize(static_alloc=True, static_shape=True)
-    trainer = gluon.Trainer(net.collect_params(), 'sgd', {'learning_rate': 0.05})
-    step = partial(mgpu.gluon.train_batch, net=net, devices=devices, trainer=trainer)
+    chapter, devices = mgpu.gluon, mgpu.devices(num_gpus)
+    net = chapter.resnet18_28(10)
+    chapter.prepare(net, devices)
+    sgd = {'learning_rate': 0.05}
+    trainer = chapter.gluon.Trainer(net.collect_params(), 'sgd', sgd)
+    step = partial(chapter.train_batch, net=net, devices=devices, trainer=trainer)
 
     def train(n):
         start = time.time()
         batches, _ = mgpu.load_data_fashion_mnist(batch_size, num_examples=n, seed=0)
-        mgpu.train_epoch(batches, step, ahead=2)
+        mgpu.train_epoch(batches, step, ahead=min(16, 2 + len(batches) // 16))
         return time.time() - start
 
     train(min(WARM_UP, num_examples // 2))
