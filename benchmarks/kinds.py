@@ -37,7 +37,7 @@ KINDS = {
     'ResNet-18, 2 devices': Kind([('gluon resnet', 2, 256)], share=0.2),
     'ResNet-18, 2 processes': Kind([('gluon resnet', 1, 128)] * 2, share=0.2),
     'ResNet-18, 1 device': Kind([('gluon resnet', 1, 128)], share=0.2),
-    'ResNet-18, 2 devices, Trainer defaults': Kind([('trainer defaults', 2, 256)], share=0.2),
+    'ResNet-18, 2 devices, each updates': Kind([('each device updates', 2, 256)], share=0.2),
     'evaluate LeNet, 2 devices': Kind([('evaluate lenet', 2, 256)]),
     'evaluate LeNet, 1 device': Kind([('evaluate lenet', 1, 256)]),
     'evaluate ResNet-18, 2 devices': Kind([('evaluate resnet', 2, 256)], share=0.2),
@@ -54,7 +54,7 @@ RATIOS = [
     ('Gluon LeNet, 2 devices', 'Gluon LeNet, 1 device', '≥ 1.75'),
     ('ResNet-18, 2 devices', 'ResNet-18, 2 processes', '≥ 0.93'),
     ('ResNet-18, 2 devices', 'ResNet-18, 1 device', '≥ 1.85'),
-    ('ResNet-18, 2 devices', 'ResNet-18, 2 devices, Trainer defaults', ''),
+    ('ResNet-18, 2 devices', 'ResNet-18, 2 devices, each updates', ''),
     ('evaluate LeNet, 2 devices', 'evaluate LeNet, 1 device', '≥ 1.7'),
     ('evaluate ResNet-18, 2 devices', 'evaluate ResNet-18, 1 device', '≥ 1.7'),
 ]

@@ -7,7 +7,7 @@ figure = Figure(
     'Trainer.step on two devices: the store updates the weights, or every device does',
     'Left, update_on_kvstore=True, the default: both devices push their gradients to the store; '
     "the store adds them, its optimizer updates the store's copy of the weights once, and both "
-    'devices pull the weights. Right, update_on_kvstore=False, ours: both push their gradients, '
+    'devices pull the weights. Right, update_on_kvstore=False: both push their gradients, '
     'the store adds them, both pull the sum, and every device updates its own weights. That is '
     "chapter 1's allreduce. Thin arrows carry gradients, thick arrows carry weights.",
 )
@@ -90,7 +90,7 @@ centres = panel(
     x,
     'B',
     'update_on_kvstore=False',
-    '(ours)',
+    '(chapter 1)',
     "chapter 1's allreduce, then each device updates",
     store_bottom,
 )

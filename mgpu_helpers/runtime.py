@@ -22,10 +22,6 @@ SETTINGS = {
     # All mx.cpu(i) share 4 temporary workspaces by default, and the engine makes operators that
     # share one wait for each other: the devices take turns. 64 leave each operator its own.
     'MXNET_CPU_TEMP_COPY': '64',
-    # An optimizer updates 4 arrays per call by default; ResNet-18 has 58, on each device. With 60,
-    # MXNet's largest, a step of 256 examples on two stand-ins takes 252 ms instead of 265 (LeNet,
-    # 8 arrays: no difference).
-    'MXNET_OPTIMIZER_AGGREGATION_SIZE': '60',
     # The course says that a run repeats bit for bit and that float32 is float32. So on GPUs: no
     # search for algorithms (it prints on stderr and may end differently in every run), none that
     # add in the order in which threads finish, and no TensorFloat-32 (10 bits of mantissa instead
