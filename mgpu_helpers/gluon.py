@@ -392,9 +392,9 @@ def make_trainer(net, lr):
 
     The trainer keeps its default, by which its key-value store updates one copy of the weights as
     soon as a gradient is summed. With ``update_on_kvstore=False`` every device updates its own
-    replica: on two stand-ins, of what two independent processes reach, 0.94 with the first and
-    0.93 with the second for ResNet-18 (medians of 8 runs; 0.955 if nothing is exchanged), 0.920
-    and 0.912 for LeNet.
+    replica. On two stand-ins neither was faster: of what two independent processes reach, for
+    ResNet-18, 0.94 and 0.93 in one measurement and 0.90 and 0.92 in another (0.955 if nothing is
+    exchanged).
 
     Examples
     --------
