@@ -116,3 +116,15 @@ def test_figures_and_links_lead_somewhere(path):
     assert targets
     for target in targets:
         assert (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize('path', CHAPTERS, ids=lambda p: p.name)
+def test_hidden_answers_are_hidden_in_html_too(path):
+    """A blank line would end the block for nbconvert, which closes it and shows the answer."""
+    text = '\n'.join(
+        c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == 'markdown'
+    )
+    answers = re.findall('<details>.*?</details>', text, re.DOTALL)
+    assert answers
+    for answer in answers:
+        assert '\n\n' not in answer, answer
