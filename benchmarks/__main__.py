@@ -14,7 +14,7 @@ import time
 
 from tqdm import tqdm
 
-from mgpu_helpers.devices import usable_cores
+from mgpu_helpers.cores import usable_cores
 from mgpu_helpers.display import Table
 from mgpu_helpers.runtime import SETTINGS
 

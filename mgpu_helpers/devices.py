@@ -11,6 +11,7 @@ import warnings
 import mxnet as mx
 
 from . import checks
+from .cores import usable_cores
 from .display import Table
 from .driver import driver_gpus
 
@@ -88,24 +89,6 @@ def num_gpus():
     True
     """
     return len(usable_gpus())
-
-
-@functools.cache
-def usable_cores():
-    """Count the CPU cores that this process may use (affinity and container limits included).
-
-    Returns
-    -------
-    int
-
-    Examples
-    --------
-    >>> usable_cores() >= 1
-    True
-    """
-    from joblib import cpu_count
-
-    return cpu_count()
 
 
 def devices(k):

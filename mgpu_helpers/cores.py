@@ -1,0 +1,21 @@
+"""How many CPU cores there are for us: one stand-in device is one core, in every framework."""
+
+import functools
+
+
+@functools.cache
+def usable_cores():
+    """Count the CPU cores that this process may use (affinity and container limits included).
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> usable_cores() >= 1
+    True
+    """
+    from joblib import cpu_count
+
+    return cpu_count()
