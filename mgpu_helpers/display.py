@@ -4,12 +4,15 @@ Both work in a terminal and in a notebook, and leave in a notebook only what nbv
 """
 
 import contextlib
+import functools
 import io
 import re
 import sys
 
 from tabulate import tabulate
 from tqdm.std import tqdm
+
+from . import worker
 
 
 class Table:
@@ -52,23 +55,55 @@ class Table:
         ]
 
 
+class Line:
+    """One line that changes: in a notebook and on a terminal; elsewhere nothing.
+
+    In a notebook it begins as an empty text. Left empty at the end, the stored output is the same
+    in every run.
+
+    Examples
+    --------
+    >>> Line().show('half of it')
+    """
+
+    def __init__(self):
+        self._handle = None
+        self._width = 0
+
+    def show(self, text):
+        """Put ``text`` in the place of what was shown before."""
+        if in_notebook():
+            from IPython.display import display
+
+            if self._handle is None:
+                self._handle = display({'text/plain': ''}, raw=True, display_id=True)
+            self._handle.update({'text/plain': text}, raw=True)
+        elif sys.stderr.isatty():
+            sys.stderr.write(f'\r{text:{self._width}}' + ('' if text else '\r'))
+            sys.stderr.flush()
+            self._width = len(text)
+
+
 class NotebookBar(tqdm):
     """tqdm's bar in one updated display.
 
     tqdm's own notebook bar is a widget: stored in a notebook, it comes back as an error message.
-    This one begins and ends as an empty text, so that the stored output is the same in every run.
     """
 
     def __init__(self, *args, **kwargs):
-        self.handle = None
+        self.show = Line().show
         super().__init__(*args, file=io.StringIO(), ascii=False, mininterval=0.2, **kwargs)
 
     def display(self, msg=None, pos=None):
-        from IPython.display import display
+        self.show(str(self) if msg is None else msg)
 
-        if self.handle is None:
-            self.handle = display({'text/plain': ''}, raw=True, display_id=True)
-        self.handle.update({'text/plain': str(self) if msg is None else msg}, raw=True)
+
+class WorkerBar(NotebookBar):
+    """tqdm's bar in a process that ``processes.run_workers`` started: its starter shows it."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.show = functools.partial(worker.send, 'bar')
 
 
 def in_notebook():
@@ -113,7 +148,8 @@ def show_figures():
 def progress(iterable, label, unit='batch'):
     """Show how far a loop over ``iterable`` is, how fast, and how long it will take.
 
-    A bar in a notebook and on a terminal, nothing where output goes into a file. It is gone when
+    A bar in a notebook and on a terminal, nothing where output goes into a file; a worker's bar is
+    sent to the process that started it, as a message ``'bar'`` with the text. It is gone when
     the ``with`` block ends, also by an error or Ctrl-C.
 
     Parameters
@@ -136,8 +172,8 @@ def progress(iterable, label, unit='batch'):
     ...     print(sum(numbers))
     6
     """
-    bar = NotebookBar if in_notebook() else tqdm
-    options = {} if bar is NotebookBar else {'disable': None}  # None: off unless a terminal
+    bar = NotebookBar if in_notebook() else WorkerBar if worker.started_as_worker() else tqdm
+    options = {'disable': None} if bar is tqdm else {}  # None: off unless a terminal
     total = len(iterable) if hasattr(iterable, '__len__') else None
     with bar(total=total, desc=label, unit=unit, leave=False, dynamic_ncols=True, **options) as bar:
 

@@ -1,0 +1,105 @@
+"""The inside of a worker process: gets a function, calls it, sends back what came out.
+
+``processes.run_workers`` is the other end. Three pipes connect the two. Standard input brings the
+call and then stays open: when it closes, the starter is gone, however it died, and so the worker
+ends. Standard output carries messages; what the function prints goes to standard error instead,
+which the starter reads line by line.
+"""
+
+import os
+import pickle
+import sys
+import threading
+import time
+import traceback
+
+_messages = None  # the pipe to the starter, where this process is a worker
+
+
+def started_as_worker():
+    """Tell whether this process was started by ``processes.run_workers``.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> started_as_worker()
+    False
+    """
+    return _messages is not None
+
+
+def send(kind, value):
+    """Send a message to the starter of this worker.
+
+    Parameters
+    ----------
+    kind : str
+        What it is, such as ``'bar'``.
+    value : object
+        Anything that can be pickled.
+
+    Raises
+    ------
+    RuntimeError
+        If this process is no worker.
+
+    Examples
+    --------
+    >>> send('bar', 'half of it')
+    Traceback (most recent call last):
+    RuntimeError: this process was not started as a worker: there is nobody to send to
+    """
+    if _messages is None:
+        raise RuntimeError('this process was not started as a worker: there is nobody to send to')
+    message = pickle.dumps((kind, value))  # as a whole, first: a value that cannot be sends nothing
+    _messages.write(message)
+    _messages.flush()
+
+
+def _end_with_the_starter(call):
+    """Wait in a thread until the starter's end of the pipe closes; then leave without a word."""
+    while os.read(call, 4096):
+        pass
+    os._exit(1)
+
+
+def _main():
+    """Be a worker: what ``processes.run_workers`` runs in the new process."""
+    global _messages
+    _messages = os.fdopen(os.dup(1), 'wb')
+    os.dup2(2, 1)
+    sys.stdout.reconfigure(line_buffering=True)
+    call = os.dup(0)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)  # `input()` in the function ends at once instead of eating our pipe
+    try:
+        size = int.from_bytes(_exactly(call, 8), 'big')
+        payload = _exactly(call, size)
+        threading.Thread(target=_end_with_the_starter, args=[call], daemon=True).start()
+        function, args, kwargs = pickle.loads(payload)
+        send('result', function(*args, **kwargs))
+        status = 0
+    except BaseException as error:
+        # The time tells cause from consequence: one worker's end is the other workers' next error.
+        summary = traceback.format_exception_only(error)[-1].strip()
+        send('error', (time.time(), summary, traceback.format_exc()))
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: threads of a process group that lost a member may never end by themselves.
+    os._exit(status)
+
+
+def _exactly(file, size):
+    """Read ``size`` bytes, or leave if the starter is gone before it has sent them."""
+    parts = []
+    while size:
+        part = os.read(file, min(size, 2**20))
+        if not part:
+            os._exit(1)
+        parts.append(part)
+        size -= len(part)
+    return b''.join(parts)

@@ -1,0 +1,202 @@
+"""Groups of processes: results come back, failures are named, nothing is left behind."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import psutil
+import pytest
+
+from mgpu_helpers.display import progress
+from mgpu_helpers.processes import Group, ProcessFailed, run_workers
+
+NAMES = ['worker 0', 'worker 1']
+
+
+def descendants():
+    return psutil.Process().children(recursive=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind():
+    yield
+    assert not psutil.wait_procs(descendants(), timeout=5)[1]
+
+
+def both(function, *args, **options):
+    return run_workers(function, [((i, *args), {}) for i in range(2)], NAMES, **options)
+
+
+def test_results_come_back_in_order_and_locals_travel():
+    factor = 10
+    assert both(lambda i: (i * factor, os.getpid()))[1][0] == 10
+    pids = {pid for _, pid in both(lambda i: (i, os.getpid()))}
+    assert len(pids) == 2 and os.getpid() not in pids
+
+
+def test_large_values_travel_both_ways():
+    blob = os.urandom(5_000_000)
+    assert all(back == blob for back in both(lambda i, data: data, blob))
+
+
+def test_what_a_worker_prints_arrives_line_by_line_with_its_name():
+    def speak(i):
+        print('hello from', i)
+        os.write(1, b'from below Python\n')
+        print('and on stderr', file=sys.stderr)
+
+    lines = []
+    both(speak, on_line=lambda name, line: lines.append((name, line)))
+    for i in range(2):
+        mine = [line for name, line in lines if name == f'worker {i}']
+        assert mine == [f'hello from {i}', 'from below Python', 'and on stderr']
+
+
+def test_a_workers_progress_bar_is_sent():
+    def count(i):
+        with progress(range(5), 'counting') as items:
+            for _ in items:
+                time.sleep(0.15)
+
+    seen = []
+    both(count, on_message=lambda name, kind, value: seen.append((kind, value)))
+    assert any(kind == 'bar' and 'counting' in value for kind, value in seen)
+    assert seen[-1] == ('bar', '')
+
+
+def test_environment_is_passed():
+    envs = [{'MGPU_TEST': 'a'}, {'MGPU_TEST': 'b'}]
+    assert both(lambda i: os.environ['MGPU_TEST'], envs=envs) == ['a', 'b']
+
+
+def test_input_of_a_worker_is_empty():
+    assert both(lambda i: sys.stdin.read()) == ['', '']
+
+
+def test_an_exception_names_the_worker_and_shows_its_traceback():
+    def fail(i):
+        if i == 1:
+            raise ValueError('seven is not a colour')
+        time.sleep(60)
+
+    started = time.time()
+    with pytest.raises(ProcessFailed) as caught:
+        both(fail)
+    assert time.time() - started < 20
+    assert caught.value.name == 'worker 1'
+    assert str(caught.value).startswith('worker 1 failed with ValueError: seven is not a colour')
+    assert 'in fail' in str(caught.value)
+
+
+def test_the_first_error_is_the_cause_whoever_is_heard_first():
+    def fail(i):
+        if i == 0:
+            time.sleep(0.3)
+            raise ConnectionError('the other one is gone')
+        raise KeyError('cause')
+
+    with pytest.raises(ProcessFailed, match="worker 1 failed with KeyError: 'cause'"):
+        both(fail)
+
+
+@pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGSEGV])
+def test_a_killed_worker_is_named_though_others_complain_too(number):
+    def die(i):
+        if i == 1:
+            os.kill(os.getpid(), number)
+        time.sleep(0.2)
+        raise ConnectionError('the other one is gone')
+
+    with pytest.raises(ProcessFailed, match=f'worker 1 was killed by signal {number}') as caught:
+        both(die)
+    assert caught.value.status == -number
+
+
+def test_leaving_without_an_answer_is_a_failure():
+    with pytest.raises(ProcessFailed, match='worker 1 ended before its function had returned'):
+        both(lambda i: os._exit(0) if i == 1 else None)
+
+
+def test_a_value_that_cannot_travel_is_an_error_of_that_worker():
+    with pytest.raises(ProcessFailed, match='worker 0 failed with TypeError: cannot pickle'):
+        both(lambda i: iter(lambda: 0, 1) if i else __import__('threading').Lock())
+
+
+def test_time_limit_names_who_is_late():
+    with pytest.raises(TimeoutError, match='worker 1 still at work after 4 seconds'):
+        both(lambda i: time.sleep(60 * i), timeout=4)
+
+
+def test_a_process_that_ignores_the_request_to_end_is_killed():
+    def stubborn(i):
+        if i == 0:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(60)
+        time.sleep(1.5)
+        raise ValueError('enough')
+
+    started = time.time()
+    with pytest.raises(ProcessFailed, match='worker 1 failed with ValueError'):
+        both(stubborn)
+    assert time.time() - started < 20
+
+
+def test_commands_last_words_and_status():
+    code = 'print("first"); print("last"); raise SystemExit(3)'
+    with pytest.raises(
+        ProcessFailed, match='(?s)server ended with status 3.*first\nlast'
+    ) as caught:
+        with Group() as group:
+            group.start('server', [sys.executable, '-c', code])
+            group.start('scheduler', ['sleep', '60'])
+            group.wait()
+    assert caught.value.status == 3
+
+
+def test_what_a_member_started_ends_with_it():
+    """A shell in the background of a member must not keep running, or keep our pipe open."""
+    started = time.time()
+    with Group() as group:
+        group.start('shell', ['sh', '-c', 'sleep 60 & echo done'])
+        group.wait()
+    assert time.time() - started < 20
+
+
+def test_a_program_that_is_not_there():
+    with pytest.raises(FileNotFoundError, match='no-such-program'), Group() as group:
+        group.start('other', ['sleep', '60'])
+        group.start('server', ['no-such-program'])
+
+
+STARTER = """
+    import os, sys, time
+    from mgpu_helpers.processes import run_workers
+
+    def work(i):
+        print(os.getpid())
+        time.sleep(60)
+
+    show = lambda name, line: print(line, flush=True)
+    run_workers(work, [((0,), {}), ((1,), {})], ['worker 0', 'worker 1'], on_line=show)
+"""
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_when_the_starter_does(number):
+    """Ctrl-C, a polite end, and one that leaves no time for anything."""
+    starter = subprocess.Popen(
+        [sys.executable, '-c', textwrap.dedent(STARTER)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with contextlib.closing(starter.stdout):
+        workers = [psutil.Process(int(starter.stdout.readline())) for _ in range(2)]
+        starter.send_signal(number)
+        assert not psutil.wait_procs(workers, timeout=10)[1]
+        assert starter.wait(timeout=10) != 0
+    if number == signal.SIGINT:
+        assert 'KeyboardInterrupt' in starter.stderr.read()
+    starter.stderr.close()
