@@ -1,10 +1,14 @@
 """What a training run leaves behind: times, losses and accuracies per epoch, as table and plot."""
 
+import base64
 import html
+import io
 import itertools
 from dataclasses import dataclass, field
 
-from .display import Table, show_figures
+from .display import Table, in_notebook, show_figures
+
+LOOK = {'facecolor': '#fbfaf7', 'layout': 'constrained'}  # the card of the drawn figures
 
 
 @dataclass
@@ -110,8 +114,7 @@ class History:
         import matplotlib.pyplot as plt
 
         show_figures()
-        look = {'facecolor': '#fbfaf7', 'layout': 'constrained'}  # the card of the drawn figures
-        figure, panels = plt.subplots(1, 2, figsize=(8, 3), **look)
+        figure, panels = plt.subplots(1, 2, figsize=(8, 3), **LOOK)
         plt.close(figure)  # it is shown once, as the value, and not a second time as an open figure
         titles = {'train_loss': 'training loss', 'test_acc': 'test accuracy'}
         for axes, (name, title) in zip(panels, titles.items(), strict=True):
@@ -124,6 +127,75 @@ class History:
         axes.set_ylim(0, 1)
         axes.legend(loc='lower right', fontsize='small')
         return figure
+
+    def live(self, num_epochs):
+        """Begin a curve of the test accuracy that grows while the run goes on, in a notebook.
+
+        Parameters
+        ----------
+        num_epochs : int
+            How many there will be: the length of the axis.
+
+        Returns
+        -------
+        LiveCurve
+
+        Examples
+        --------
+        >>> curve = History('1 device', num_examples=60000).live(num_epochs=4)
+        >>> curve.update()
+        """
+        return LiveCurve(self, num_epochs)
+
+
+class LiveCurve:
+    """A run's test accuracy per epoch, drawn again whenever ``update`` is called.
+
+    Shown in a notebook only. Its text is the same from beginning to end, so that the stored output
+    can be compared; the picture is what changes.
+
+    Parameters
+    ----------
+    history : History
+        The run.
+    num_epochs : int
+        Length of the axis.
+    """
+
+    def __init__(self, history, num_epochs):
+        self._history, self._num_epochs, self._handle = history, num_epochs, None
+        self.update()
+
+    def update(self):
+        """Draw what the history holds now."""
+        if not in_notebook():
+            return
+        from IPython.display import display
+
+        shown = {
+            'text/plain': f'test accuracy after each epoch, {self._history.label}',
+            'image/png': self._png(),
+        }
+        if self._handle is None:
+            self._handle = display(shown, raw=True, display_id=True)
+        else:
+            self._handle.update(shown, raw=True)
+
+    def _png(self):
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(5, 2.6), **LOOK)
+        axes = figure.subplots()
+        values = self._history.test_acc
+        axes.plot(range(1, len(values) + 1), values, marker='o')
+        # With one epoch, both ends of the axis would be the same.
+        axes.set(xlim=(0.8, max(self._num_epochs, 2) + 0.2), ylim=(0, 1))
+        axes.set(xlabel='epoch', title=f'test accuracy, {self._history.label}')
+        axes.locator_params(axis='x', integer=True)
+        axes.grid(alpha=0.3)
+        picture = io.BytesIO()
+        figure.savefig(picture, format='png', dpi=100)
+        return base64.b64encode(picture.getvalue()).decode()
 
 
 def _styles():
