@@ -24,6 +24,7 @@ Examples
 """
 
 import gzip
+import os
 import threading
 from dataclasses import dataclass, field
 
@@ -38,6 +39,7 @@ from .fetch import CacheWarning
 __all__ = ['Batches', 'CacheWarning', 'Dataset', 'OfflineDataWarning', 'dataset', 'load_arrays']
 
 NUM_TRAIN = 60_000
+STOOD_IN = 'MGPU_DIGITS_STAND_IN_FOR'  # folders; set for child processes only
 
 
 class OfflineDataWarning(UserWarning):
@@ -116,6 +118,9 @@ def dataset(name):
     with _lock:
         if key not in _kept:
             try:
+                if str(folder_of(name)) in os.environ.get(STOOD_IN, '').split(os.pathsep):
+                    _kept[key] = Dataset(name, *digits(), DIGIT_NAMES, 'digits')
+                    return _kept[key]
                 files = fetch.read(name)
             except fetch.Unavailable as trouble:
                 # Before the set is kept: where warnings are errors, no later call is silent.
@@ -125,6 +130,26 @@ def dataset(name):
                 arrays = (_decode(files[filename]) for filename in FILES[name])
                 _kept[key] = Dataset(name, *arrays, LABEL_NAMES[name], 'files')
         return _kept[key]
+
+
+def environment_for_children():
+    """Environment variables by which a process that this one starts finds the same data.
+
+    Where the digits stand in here and a warning has said so, a child takes them at once: it does
+    not look for the files once more, and does not warn once more.
+
+    Returns
+    -------
+    dict of str to str
+
+    Examples
+    --------
+    >>> from mgpu_helpers import data
+    >>> isinstance(data.environment_for_children(), dict)
+    True
+    """
+    folders = [str(folder) for (_, folder), kept in _kept.items() if kept.source == 'digits']
+    return {STOOD_IN: os.pathsep.join(folders)} if folders else {}
 
 
 def _offline_notice(name, reasons):
