@@ -15,23 +15,27 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
         'checks',
+        'cores',
         'data',
         'display',
         'driver',
         'gluon',
         'history',
+        'processes',
+        'pytorch',
         'replicas',
         'runtime',
         'scratch',
+        'worker',
     ],
     submod_attrs={
+        'cores': ['usable_cores'],
         'devices': [
             'describe_devices',
             'devices',
             'num_gpus',
             'try_all_gpus',
             'try_gpu',
-            'usable_cores',
         ],
         'history': ['History'],
         'scratch': [

@@ -1,0 +1,375 @@
+"""Devices in PyTorch: CUDA GPUs where there are enough of them, stand-ins where there are not.
+
+PyTorch has one CPU device (``torch.ones(1).to('cpu:1').device`` is ``cpu``), so a stand-in is made
+here: a number and a thread that computes what it is given, one thing after another, on one core.
+"""
+
+import functools
+import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+
+from .. import checks
+from ..cores import usable_cores
+from ..display import Table
+
+
+def _begin_thread():
+    """One core for each stand-in, unless the user set another number of threads.
+
+    With two threads inside each of two stand-ins on two cores, they wait for each other: 45 instead
+    of 33 ms a batch of 256.
+    """
+    wanted = os.environ.get('OMP_NUM_THREADS', '1').split(',')[0]
+    torch.set_num_threads(int(wanted) if wanted.isdecimal() and int(wanted) else 1)
+
+
+@functools.cache
+def _queue(index):
+    """Give the thread of a stand-in, always the same for one number."""
+    name = f'cpu:{index}'
+    return ThreadPoolExecutor(1, thread_name_prefix=name, initializer=_begin_thread)
+
+
+class StandIn:
+    """A CPU core in the place of a GPU: a number, and a thread with a queue of work.
+
+    Parameters
+    ----------
+    index : int
+        Its number, from 0. Stand-ins of the same number are the same device.
+
+    Examples
+    --------
+    >>> device = StandIn(1)
+    >>> device, device.submit(pow, 2, 3).result()
+    (cpu:1, 8)
+    """
+
+    def __init__(self, index):
+        checks.whole_number('the number of the stand-in', index)
+        self.index = int(index)
+
+    def __repr__(self):
+        return f'cpu:{self.index}'
+
+    def __eq__(self, other):
+        return isinstance(other, StandIn) and other.index == self.index
+
+    def __hash__(self):
+        return hash((StandIn, self.index))
+
+    def submit(self, function, *args):
+        """Put a call at the end of the queue; give its ``concurrent.futures.Future``."""
+        return _queue(self.index).submit(function, *args)
+
+
+def place(device):
+    """Tell where the tensors of a device are: itself for a GPU, main memory for a stand-in.
+
+    Parameters
+    ----------
+    device : torch.device or StandIn
+
+    Returns
+    -------
+    torch.device
+
+    Raises
+    ------
+    TypeError
+        If it is neither.
+
+    Examples
+    --------
+    >>> place(StandIn(1)), place(torch.device('cuda', 1))
+    (device(type='cpu'), device(type='cuda', index=1))
+    """
+    if isinstance(device, StandIn):
+        return torch.device('cpu')
+    if isinstance(device, torch.device):
+        return device
+    raise TypeError(
+        f'{checks.shown(device)} is no device; write one of devices(2), try_gpu(0), '
+        "torch.device('cuda', 0) or StandIn(0)"
+    )
+
+
+def on_each(devices, function, *lists):
+    """Call a function once for each device, all devices at the same time.
+
+    Parameters
+    ----------
+    devices : list of torch.device or StandIn
+        k devices.
+    function : callable
+        Takes one item of each list.
+    *lists : list
+        The i-th items belong to the i-th device; the shortest list decides how many calls.
+
+    Returns
+    -------
+    list
+        What the calls returned, in order. On stand-ins they have ended; on GPUs what they started
+        may still be running.
+
+    Raises
+    ------
+    Exception
+        What the first failing call raised, after all have ended.
+
+    Examples
+    --------
+    >>> on_each([StandIn(0), StandIn(1)], pow, [2, 3], [3, 2])
+    [8, 9]
+    """
+    if all(isinstance(d, StandIn) for d in devices):
+        calls = [d.submit(function, *args) for d, *args in zip(devices, *lists)]
+        for call in calls:
+            call.exception()  # waits: nobody may touch the parameters while another still computes
+        return [call.result() for call in calls]
+    # A call on a GPU only puts work into the GPU's own queue and comes back.
+    return [function(*args) for _, *args in zip(devices, *lists)]
+
+
+def synchronize(devices):
+    """Wait until these devices have done what they were given.
+
+    Parameters
+    ----------
+    devices : list of torch.device or StandIn
+
+    Examples
+    --------
+    >>> synchronize([StandIn(0)])
+    """
+    for device in devices:
+        if isinstance(device, StandIn):
+            device.submit(bool).result()
+        elif device.type == 'cuda':
+            torch.cuda.synchronize(device)
+
+
+@functools.cache
+def usable_gpus():
+    """List the GPUs that this PyTorch can compute on.
+
+    Returns
+    -------
+    tuple of torch.device
+
+    Warns
+    -----
+    UserWarning
+        Once, if a GPU counts as absent because this PyTorch has no machine code for it.
+
+    Examples
+    --------
+    >>> all(device.type == 'cuda' for device in usable_gpus())
+    True
+    """
+    if not torch.cuda.is_available():
+        return ()
+    oldest = min(int(arch.split('_')[1].rstrip('af')) for arch in torch.cuda.get_arch_list())
+    found = range(torch.cuda.device_count())
+    old = [i for i in found if _capability(i) < oldest]
+    if old:
+        names = ', '.join(f'{torch.cuda.get_device_name(i)} (cuda:{i})' for i in old)
+        warnings.warn(
+            f'{names}: counted as absent, because PyTorch {torch.__version__} has machine code for '
+            f'compute capability {oldest / 10} and up only. The chapters in MXNet are for such a '
+            'GPU.',
+            stacklevel=2,
+        )
+    return tuple(torch.device('cuda', i) for i in found if i not in old)
+
+
+def _capability(index):
+    major, minor = torch.cuda.get_device_capability(index)
+    return 10 * major + minor
+
+
+def num_gpus():
+    """Count the GPUs that this PyTorch can use.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> num_gpus() >= 0
+    True
+    """
+    return len(usable_gpus())
+
+
+def devices(k):
+    """Give ``k`` devices: GPUs if there are that many usable ones, otherwise stand-ins.
+
+    Parameters
+    ----------
+    k : int
+        How many, at least 1. With stand-ins it may exceed the number of cores; they then share
+        cores, and more of them train no faster.
+
+    Returns
+    -------
+    list of torch.device or list of StandIn
+        Never a mix.
+
+    Raises
+    ------
+    TypeError
+        If ``k`` is not an integer.
+    ValueError
+        If ``k`` is below 1.
+
+    Notes
+    -----
+    As ``mgpu_helpers.devices``. Apple's ``mps`` is one device and cannot be two; it is not used.
+
+    Examples
+    --------
+    >>> len(devices(2))
+    2
+    """
+    checks.positive_int('the number of devices', k)
+    if k <= num_gpus():
+        return list(usable_gpus()[:k])
+    return [StandIn(i) for i in range(k)]
+
+
+def choose_devices(num_gpus, given=None):
+    """Give the devices to train on: those that the user listed, or ``devices(num_gpus)``.
+
+    Parameters
+    ----------
+    num_gpus : int
+        How many devices, at least 1.
+    given : list of torch.device or StandIn, optional
+        The user's own choice, ``num_gpus`` different ones, all GPUs or all stand-ins.
+
+    Returns
+    -------
+    list of torch.device or list of StandIn
+
+    Raises
+    ------
+    TypeError
+        If ``num_gpus`` is not an integer or ``given`` no list of devices.
+    ValueError
+        If ``num_gpus`` is below 1, or ``given`` repeats a device, has another length, mixes
+        GPUs with stand-ins, or names PyTorch's one CPU, which cannot be several devices.
+
+    Examples
+    --------
+    >>> choose_devices(2, [StandIn(0), StandIn(3)])
+    [cpu:0, cpu:3]
+    """
+    checks.positive_int('num_gpus', num_gpus)
+    if given is None:
+        return devices(num_gpus)
+    checks.device_list(given)
+    for device in given:
+        if place(device).type == 'cpu' and not isinstance(device, StandIn):
+            raise ValueError(
+                f'{device!r} is the one CPU that PyTorch knows, and cannot be several devices: '
+                'take StandIn(0), StandIn(1), ...'
+            )
+    if len({place(device).type for device in given}) > 1:
+        raise ValueError(f'{list(given)} mixes GPUs with stand-ins: take one kind')
+    if len(given) != num_gpus:
+        raise ValueError(
+            f'num_gpus is {num_gpus}, but devices lists {len(given)}: {list(given)}; '
+            'make them agree'
+        )
+    return list(given)
+
+
+def try_gpu(i=0):
+    """Give GPU ``i`` if it is there and usable, otherwise a stand-in.
+
+    Parameters
+    ----------
+    i : int
+        The GPU's number, from 0.
+
+    Returns
+    -------
+    torch.device or StandIn
+        ``StandIn(0)`` where there is no such GPU.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``i`` is not an integer, or negative.
+
+    Notes
+    -----
+    Source 004's, from d2l, which gives ``torch.device('cpu')``.
+
+    Examples
+    --------
+    >>> try_gpu(99)
+    cpu:0
+    """
+    checks.whole_number('the number of the GPU', i)
+    return torch.device('cuda', i) if torch.device('cuda', i) in usable_gpus() else StandIn(0)
+
+
+def try_all_gpus():
+    """Give every usable GPU, or one stand-in for each usable CPU core.
+
+    Returns
+    -------
+    list of torch.device or list of StandIn
+        Never empty.
+
+    Examples
+    --------
+    >>> len(try_all_gpus()) >= 1
+    True
+    """
+    return list(usable_gpus()) or devices(usable_cores())
+
+
+def describe_devices(listed=None):
+    """Describe devices in a small table.
+
+    Parameters
+    ----------
+    listed : list of torch.device or StandIn, optional
+        Which; by default ``try_all_gpus()``.
+
+    Returns
+    -------
+    Table
+        Columns: device, what it is, memory, compute capability (of a GPU).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``listed`` is not a list of different devices.
+
+    Examples
+    --------
+    >>> describe_devices([StandIn(0)])
+    device    what it is              memory              compute capability
+    --------  ----------------------  ------------------  --------------------
+    cpu:0     stand-in: one CPU core  shares main memory  -
+    """
+    listed = try_all_gpus() if listed is None else listed
+    checks.device_list(listed)
+    headers = ['device', 'what it is', 'memory', 'compute capability']
+    return Table([_row(device) for device in listed], headers)
+
+
+def _row(device):
+    if place(device).type != 'cuda':
+        return device, 'stand-in: one CPU core', 'shares main memory', '-'
+    about = torch.cuda.get_device_properties(device)
+    memory = f'{about.total_memory / 2**30:.0f} GiB'
+    return device, about.name, memory, f'{about.major}.{about.minor}'
