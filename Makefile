@@ -5,7 +5,9 @@ SHELL := /bin/sh
 .PHONY: help setup lab test run bench figures lock clean
 
 PYTHON := . tools/env.sh && exec .venv/bin/python
-FIRST := notebooks/01-multiple-gpus-scratch.ipynb
+# Without MXNet only chapter 5 runs. Looked up when it is used, which is after `setup`.
+ONLY = $(filter only,$(shell cat .uv/torch 2>/dev/null))
+FIRST = notebooks/$(if $(ONLY),05-multiple-gpus-pytorch,01-multiple-gpus-scratch).ipynb
 # JupyterLab refuses to run as root unless told; in a container root is often all there is.
 ROOT_OK := $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 # A cell that runs for more seconds than this hangs; the longest honest one takes under two minutes.
@@ -14,8 +16,8 @@ CELL_TIMEOUT := 900
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
 
-setup: ## make the environment in .venv (GPU=1: for NVIDIA GPUs; GPU=0: back to CPU)
-	@GPU='$(GPU)' sh tools/setup.sh
+setup: ## make the environment in .venv (GPU=1: for NVIDIA GPUs; TORCH=1: PyTorch too; 0: without)
+	@GPU='$(GPU)' TORCH='$(TORCH)' sh tools/setup.sh
 
 # The server's root is this folder, not notebooks/: the chapters show figures from img/.
 lab: setup ## open JupyterLab at the first chapter (LAB_ARGS=--no-browser and the like)

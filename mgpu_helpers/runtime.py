@@ -81,6 +81,8 @@ def prepare():
 
 def _keep_freed_memory():
     """Tell glibc to keep freed blocks for the next operator, where there is a glibc."""
+    if sys.platform == 'win32':
+        return  # where ctypes.CDLL(None), the program itself, is an error
     mallopt = getattr(ctypes.CDLL(None), 'mallopt', None)
     if mallopt is None or 'GLIBC_TUNABLES' in os.environ:
         return

@@ -40,10 +40,11 @@ def compile_c(tmp_path):
 def stub_driver(tmp_path, compile_c):
     """Build a ``libcuda.so.1`` that reports the GPUs it is told; give back its folder.
 
-    Each GPU is ``(name, gibibytes, (major, minor))``.
+    Each GPU is ``(name, gibibytes, (major, minor))``; ``cuda`` is the version that the driver says
+    it knows, times a thousand.
     """
 
-    def build(gpus):
+    def build(gpus, cuda=13000):
         names = ', '.join(f'"{name}"' for name, _, _ in gpus) or '""'
         sizes = ', '.join(f'{gib}ul << 30' for _, gib, _ in gpus) or '0'
         capabilities = ', '.join(f'{{{a}, {b}}}' for _, _, (a, b) in gpus) or '{0, 0}'
@@ -55,6 +56,7 @@ def stub_driver(tmp_path, compile_c):
             static const char *names[] = {{{names}}};
             static const unsigned long sizes[] = {{{sizes}}};
             static const int capabilities[][2] = {{{capabilities}}};
+            int cuDriverGetVersion(int *v) {{ *v = {cuda}; return 0; }}
             int cuInit(unsigned flags) {{ return {0 if gpus else 100}; }}
             int cuDeviceGetCount(int *n) {{ *n = {len(gpus)}; return 0; }}
             int cuDeviceGet(int *d, int i) {{ *d = i; return 0; }}

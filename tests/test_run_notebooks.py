@@ -100,6 +100,21 @@ def test_unknown_chapter_lists_those_there_are(course, wanted):
     assert not course.build.exists()
 
 
+def test_a_chapter_without_its_framework_is_left_out_unless_asked_for(course):
+    course.write('01-one', 'pass')
+    course.write('05-five', 'import os\nfrom torch.nn import Linear')
+    code = (
+        'import importlib.util, runpy, sys; found = importlib.util.find_spec\n'
+        'importlib.util.find_spec = lambda name, *rest: None if name == "torch" else found(name)\n'
+        'runpy.run_path(sys.argv.pop(1), run_name="__main__")'
+    )
+    command = [sys.executable, '-c', code, *course.command()[1:]]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=ENV)
+    assert done.returncode == 0, done.stderr
+    assert '05-five  left out: no torch is installed here' in done.stdout
+    assert course.built() == ['01-one.html', '01-one.ipynb']
+
+
 def test_no_chapters_at_all_is_said(course):
     done = course.run()
     assert (done.returncode, done.stdout) == (2, '')

@@ -76,6 +76,12 @@ def test_memory_is_kept_unless_the_user_decided():
     assert kept < 100 < given_back
 
 
+def test_windows_is_not_asked_for_glibc(monkeypatch):
+    monkeypatch.setattr(runtime.sys, 'platform', 'win32')
+    monkeypatch.setattr(runtime.ctypes, 'CDLL', lambda name: name + '')  # a TypeError, as there
+    runtime.prepare()
+
+
 def test_mxnet_first_is_said_plainly():
     done = python('import mxnet, mgpu_helpers')
     assert done.returncode == 0

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -20,7 +21,18 @@ from serving import mirror
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
 EXTRAS = PROJECT['optional-dependencies']
-LOCKS = {'cpu': 'requirements.txt', 'cu112': 'requirements-cu112.txt'}
+LOCKS = {
+    'cpu': 'requirements.txt',
+    'cu112': 'requirements-cu112.txt',
+    'no-mxnet': 'requirements-no-mxnet.txt',
+}
+# Each of these is installed together with the first or the last of those.
+TORCH_LOCKS = {'torch': 'requirements-torch.txt', 'torch-cpu': 'requirements-torch-cpu.txt'}
+MACHINES = {
+    'linux': {'platform_machine': 'x86_64', 'sys_platform': 'linux', 'os_name': 'posix'},
+    'macos': {'platform_machine': 'arm64', 'sys_platform': 'darwin', 'os_name': 'posix'},
+    'windows': {'platform_machine': 'AMD64', 'sys_platform': 'win32', 'os_name': 'nt'},
+}
 # What setup.sh calls besides Python, uv and a downloader.
 TOOLS = (
     'sh awk cat chmod cp cut date df dirname env expand false flock grep head id ln ls mkdir mv '
@@ -60,7 +72,8 @@ def copy_to(folder):
 
 def environment(**changes):
     """Our environment without what a surrounding `make` put there; None takes a name away."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(('MAKE', 'MFLAGS', 'UV_'))}
+    ours = ('MAKE', 'MFLAGS', 'UV_', 'GPU', 'TORCH')
+    env = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     if cache := os.environ.get('UV_CACHE_DIR'):  # where HOME is of no use, this is where wheels are
         env['UV_CACHE_DIR'] = cache
     for name, value in changes.items():
@@ -119,11 +132,10 @@ def with_uv():
 
 
 def test_wrong_platform_is_named(checkout, tmp_path):
-    tools = folder_of_tools(tmp_path / 'bin')
-    (tools / 'uname').unlink()
-    (tools / 'uname').write_text('#!/bin/sh\n[ "$1" = -m ] && echo arm64 || echo Darwin\n')
-    (tools / 'uname').chmod(0o755)
-    refused(setup(checkout, PATH=tools), "'Darwin arm64'", 'Linux x86_64', 'chapter 5')
+    tools = another_system(tmp_path / 'bin', 'Darwin', 'x86_64')
+    for torch in (None, 1):
+        done = setup(checkout, PATH=tools, TORCH=torch)
+        refused(done, "'Darwin x86_64'", 'Linux x86_64', 'chapter 5')
     assert not (checkout / '.venv').exists() and not (checkout / '.uv').exists()
 
 
@@ -180,6 +192,92 @@ def test_gpu_packages_without_a_driver_are_not_fetched(checkout, tmp_path, with_
     refused(done, "NVIDIA's driver", 'make setup GPU=0')
     # The choice is remembered until it is taken back.
     refused(setup(checkout, PATH=with_uv, UV_CACHE_DIR=cache, LD_LIBRARY_PATH=None), 'GPU=0')
+
+
+def test_wrong_torch_value_is_named(checkout):
+    refused(setup(checkout, TORCH='yes'), "TORCH is 'yes'", 'expected 1', 'only')
+    assert not (checkout / '.uv').exists()
+
+
+@pytest.mark.parametrize(
+    ('remembered', 'given'),
+    [
+        ({}, {'GPU': 1, 'TORCH': 1}),
+        ({}, {'GPU': 1, 'TORCH': 'only'}),
+        ({'torch': '1'}, {'GPU': 1}),
+        ({'torch': 'only'}, {'GPU': 1}),
+        ({'kind': 'cu112'}, {'TORCH': 1}),
+    ],
+)
+def test_mxnet_for_gpus_and_pytorch_are_not_mixed(checkout, remembered, given):
+    for name, what in remembered.items():
+        (checkout / '.uv').mkdir()
+        (checkout / '.uv' / name).write_text(f'{what}\n')
+    before = {path: path.stat().st_mtime_ns for path in checkout.rglob('*')}
+    done = setup(checkout, **given)
+    refused(done, 'GPU=1 and TORCH=', 'GPU=1 TORCH=0', 'GPU=0 TORCH=1', 'libnccl.so.2', 'clone')
+    assert ('since last time' in done.stderr) == bool(remembered)
+    assert {path: path.stat().st_mtime_ns for path in checkout.rglob('*')} == before
+
+
+# A setup that ends where the first package would be fetched.
+NOTHING_TO_BE_HAD = {'HTTPS_PROXY': 'http://127.0.0.1:9', 'UV_HTTP_RETRIES': 0}
+
+
+@pytest.mark.parametrize(
+    ('gpus', 'cuda', 'chosen', 'why'),
+    [
+        ([], 13000, 'requirements-torch-cpu.txt', ''),
+        ([('H100', 80, (9, 0))], 13000, 'requirements-torch.txt', ''),
+        ([('P100', 16, (6, 0)), ('T4', 16, (7, 5))], 13010, 'requirements-torch.txt', ''),
+        ([('P100', 16, (6, 0))], 13000, 'requirements-torch-cpu.txt', 'capability 6.0'),
+        ([('H100', 80, (9, 0))], 12040, 'requirements-torch-cpu.txt', 'knows CUDA 12.4'),
+    ],
+)
+def test_driver_decides_which_pytorch(
+    checkout, tmp_path, with_uv, stub_driver, gpus, cuda, chosen, why
+):
+    done = setup(
+        checkout,
+        TORCH=1,
+        PATH=with_uv,
+        UV_CACHE_DIR=tmp_path / 'cache',
+        LD_LIBRARY_PATH=stub_driver(gpus, cuda),
+        **NOTHING_TO_BE_HAD,
+    )
+    refused(done, 'packages could not be reached', why)
+    assert f'the rest of requirements.txt {chosen}\n' in done.stdout
+    assert ('will not use a GPU' in done.stderr) == bool(why)
+
+
+def another_system(folder, system, machine, *more):
+    """A PATH as on macOS: uname says so, and GNU's own tools are not there."""
+    tools = folder_of_tools(folder, *more)
+    for name in ('uname', 'sha256sum', 'flock', 'stat'):
+        (tools / name).unlink(missing_ok=True)
+    sums, stat = shutil.which('sha256sum'), shutil.which('stat')
+    for name, text in {
+        'uname': f'[ "$1" = -m ] && echo {machine} || echo {system}',
+        'shasum': f'[ "$1 $2" = "-a 256" ] && exec {sums}',
+        'stat': f'[ "$1 $2" = "-f %d" ] && exec {stat} -c %d "$3"',
+    }.items():
+        (tools / name).write_text(f'#!/bin/sh\n{text}\n')
+        (tools / name).chmod(0o755)
+    return tools
+
+
+@pytest.mark.parametrize('system', ['Darwin arm64', 'Linux aarch64'])
+def test_where_mxnet_has_no_build_pytorch_alone_is_installed(checkout, tmp_path, with_uv, system):
+    tools = another_system(tmp_path / 'bin', *system.split())
+    for name in ('uv', 'python3.11'):
+        (tools / name).symlink_to(shutil.which(name, path=with_uv))
+    plain = {'PATH': tools, 'UV_CACHE_DIR': tmp_path / 'cache', **NOTHING_TO_BE_HAD}
+    refused(setup(checkout, **plain), f"'{system}'", 'make setup TORCH=1')
+    assert not (checkout / '.uv').exists()
+    for options in ({'TORCH': 1}, {}):  # what was chosen is remembered
+        done = setup(checkout, **plain, **options)
+        refused(done, 'packages could not be reached')
+        assert 'the rest of requirements-no-mxnet.txt requirements-torch.txt\n' in done.stdout
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason='root may write everywhere')
@@ -286,6 +384,76 @@ def test_two_setups_at_once_repair_a_half_made_environment(made, with_uv):
     assert done.returncode == 0, done.stderr
 
 
+# --- PyTorch --------------------------------------------------------------------------------------
+
+
+def python(folder, code):
+    return call(folder, folder / '.venv/bin/python', '-W', 'ignore', '-c', code, PYTHONPATH=None)
+
+
+@pytest.fixture(scope='module')
+def made_with_torch(tmp_path_factory, with_uv):
+    """A copy with MXNet and PyTorch, from uv's cache or pip's folder of wheels; no network."""
+    folder = copy_to(tmp_path_factory.mktemp('torch') / 'a course')
+    done = setup(folder, PATH=with_uv, TORCH=1, UV_OFFLINE=1, CUDA_VISIBLE_DEVICES='-1')
+    if 'could not be reached' in done.stderr:
+        pytest.skip('not every wheel of PyTorch is at hand, and the network is not used here')
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith('setup: ready (MXNet for CPUs and PyTorch in .venv)\n')
+    yield folder
+    shutil.rmtree(folder)  # 1.6 GB where files cannot be linked
+
+
+def test_pytorch_and_mxnet_share_an_environment(made_with_torch):
+    done = python(
+        made_with_torch,
+        'import mgpu_helpers, mxnet as mx, torch\n'
+        'print(torch.from_numpy(mx.nd.ones(3).asnumpy()).sum().item(), torch.__version__)',
+    )
+    assert done.stdout == '3.0 2.13.0+cpu\n', done.stderr
+
+
+def test_pytorch_is_kept_until_it_is_taken_away(made_with_torch, with_uv):
+    stamp = made_with_torch / '.venv/made-by-setup'
+    before = stamp.stat().st_mtime_ns
+    for command in (['setup'], ['setup', 'TORCH=1']):
+        done = call(made_with_torch, 'make', *command, PATH=with_uv, CUDA_VISIBLE_DEVICES='-1')
+        assert done.returncode == 0, done.stderr
+    assert stamp.stat().st_mtime_ns == before
+    refused(setup(made_with_torch, PATH=with_uv, GPU=1), '(TORCH=1 since last time)')
+    assert stamp.stat().st_mtime_ns == before
+
+    done = setup(made_with_torch, PATH=with_uv, TORCH=0, UV_OFFLINE=1)
+    assert done.stdout.endswith('setup: ready (MXNet for CPUs in .venv)\n'), done.stderr
+    assert "No module named 'torch'" in python(made_with_torch, 'import torch').stderr
+    assert python(made_with_torch, 'import mgpu_helpers, mxnet').returncode == 0
+    assert setup(made_with_torch, PATH=with_uv).stdout.count('\n') == 1
+
+
+@pytest.mark.slow  # the first time it downloads 70 MB
+def test_pytorch_alone(made_with_torch, with_uv):
+    done = setup(made_with_torch, PATH=with_uv, TORCH='only', CUDA_VISIBLE_DEVICES='-1')
+    if 'is there a network?' in done.stderr:
+        pytest.skip('no network, and not every wheel is in the cache')
+    assert done.stdout.endswith('setup: ready (PyTorch without MXNet in .venv)\n'), done.stderr
+    assert setup(made_with_torch, PATH=with_uv).stdout.count('\n') == 1
+
+    done = python(made_with_torch, 'import mgpu_helpers, numpy, torch; print(numpy.__version__)')
+    assert Version(done.stdout) >= Version('2')
+    done = python(made_with_torch, 'import mgpu_helpers, mxnet')
+    assert "MXNet is not installed in this Python. Run 'make setup'" in done.stderr
+
+    done = call(made_with_torch, 'make', '-n', 'lab', PATH=with_uv)
+    assert 'notebooks/05-multiple-gpus-pytorch.ipynb' in done.stdout
+    done = call(
+        made_with_torch,
+        *('.venv/bin/python', '-m', 'pytest', 'tests/test_history.py', 'tests/test_train.py'),
+        PYTHONPATH=None,
+    )
+    assert done.returncode == 0, done.stdout
+    assert 'tests/test_train.py: MXNet is not installed here' in done.stdout
+
+
 # --- make -----------------------------------------------------------------------------------------
 
 
@@ -347,23 +515,29 @@ def test_without_a_home_everything_stays_in_the_course(tmp_path, home):
 # --- What is needed, and which --------------------------------------------------------------------
 
 
-def lock(kind):
-    """The lock's lines without their continuation: {name: (version, hashes)}."""
-    text = (ROOT / LOCKS[kind]).read_text().replace('\\\n', ' ')
+def lock(kind, machine='linux', version='3.11'):
+    """What a lock installs on a machine: {name: (version, hashes)}."""
+    text = (ROOT / (LOCKS | TORCH_LOCKS)[kind]).read_text().replace('\\\n', ' ')
+    here = default_environment() | MACHINES[machine]
+    here |= {'python_version': version, 'python_full_version': f'{version}.9'}
     found = {}
     for line in text.splitlines():
         if not line.strip() or line.lstrip().startswith('#'):
             continue
         pin, *hashes = line.split('--hash=')
-        name, version = re.fullmatch(r'([a-z0-9-]+)==(\S+)', pin.strip()).groups()
-        found[name] = (Version(version), [one.strip() for one in hashes])
+        needed = Requirement(pin)
+        (only,) = needed.specifier
+        assert only.operator in ('==', '==='), line
+        if needed.marker is None or needed.marker.evaluate(here):
+            assert needed.name not in found, line
+            found[needed.name] = (Version(only.version), [one.strip() for one in hashes])
     return found
 
 
-@pytest.mark.parametrize('kind', LOCKS)
+@pytest.mark.parametrize('kind', LOCKS | TORCH_LOCKS)
 def test_lock_pins_every_package_with_its_checksums(kind):
     found = lock(kind)
-    assert len(found) > 100
+    assert len(found) > (100 if kind in LOCKS else 9)
     for name, (_, hashes) in found.items():
         assert hashes, name
         assert all(re.fullmatch(r'sha256:[0-9a-f]{64}', one) for one in hashes), name
@@ -372,7 +546,8 @@ def test_lock_pins_every_package_with_its_checksums(kind):
 @pytest.mark.parametrize('kind', LOCKS)
 def test_lock_satisfies_pyproject(kind):
     found = lock(kind)
-    for text in PROJECT['dependencies'] + EXTRAS[kind] + EXTRAS['notebooks'] + EXTRAS['dev']:
+    extras = EXTRAS.get(kind, []) + EXTRAS['notebooks'] + EXTRAS['dev']
+    for text in PROJECT['dependencies'] + extras:
         needed = Requirement(text)
         version, _ = found[canonicalize_name(needed.name)]
         assert version in needed.specifier, f'{text}: the lock has {version}'
@@ -384,6 +559,40 @@ def test_lock_satisfies_pyproject(kind):
 def test_a_lock_has_one_mxnet():
     assert {name for name in lock('cpu') if name.startswith(('mxnet', 'nvidia-'))} == {'mxnet'}
     assert {name for name in lock('cu112') if name.startswith('mxnet')} == {'mxnet-cu112'}
+    assert not {'mxnet', 'mxnet-cu112', 'd2l', 'torch'} & set(lock('no-mxnet'))
+
+
+@pytest.mark.parametrize('version', ['3.11', '3.12', '3.13'])
+@pytest.mark.parametrize('machine', MACHINES)
+def test_lock_without_mxnet_serves_every_system(machine, version):
+    others, torch = lock('no-mxnet', machine, version), lock('torch', machine, version)
+    assert others['numpy'][0] >= Version('2')
+    for text in EXTRAS['torch']:
+        assert torch[Requirement(text).name][0] in Requirement(text).specifier
+    has_cuda = any(name.startswith('nvidia-') for name in torch)
+    assert has_cuda == (machine == 'linux')
+
+
+@pytest.mark.parametrize('torch', TORCH_LOCKS)
+@pytest.mark.parametrize('kind', ['cpu', 'no-mxnet'])
+def test_locks_that_are_installed_together_agree(kind, torch):
+    one, other = lock(kind), lock(torch)
+    assert {'jinja2', 'typing-extensions'} <= set(one) & set(other)
+    for name in set(one) & set(other):
+        assert one[name] == other[name], name
+
+
+def test_torch_locks_name_one_build_each():
+    """Two equals signs would let 2.13.0+cpu pass for 2.13.0, and the environment keep it."""
+    (needed,) = (Requirement(text) for text in EXTRAS['torch'])
+    (pin,) = needed.specifier
+    text = (ROOT / TORCH_LOCKS['torch']).read_text()
+    assert re.search(rf'^torch==={re.escape(pin.version)} ', text, re.MULTILINE)
+    version, hashes = lock('torch-cpu')['torch']
+    assert str(version) == f'{pin.version}+cpu'
+    # What PyTorch publishes for Python 3.11, wherever the lock was made.
+    assert 'sha256:6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b' in hashes
+    assert not any(name.startswith('nvidia-') for name in lock('torch-cpu'))
 
 
 def test_core_needs_neither_mxnet_nor_its_numpy():

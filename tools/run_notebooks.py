@@ -1,16 +1,19 @@
 """Execute the course's notebooks without a browser.
 
-``make run`` calls this: every chapter (or ``--chapter 1``) is executed from top to bottom in
-``notebooks/``, with a line per cell, and left in ``build/`` as a notebook and as one HTML file that
-holds its figures. A cell that fails stops its chapter and the run; what was done until then is left
-as ``build/<chapter>.failed.ipynb`` and ``.html``. With ``--store`` the executed notebook also
-replaces the one in ``notebooks/``, in a form that differs from run to run only where results do.
+``make run`` calls this: every chapter whose framework is installed (or ``--chapter 1``, whatever is
+installed) is executed from top to bottom in ``notebooks/``, with a line per cell, and left in
+``build/`` as a notebook and as one HTML file that holds its figures. A cell that fails stops its
+chapter and the run; what was done until then is left as ``build/<chapter>.failed.ipynb`` and
+``.html``. With ``--store`` the executed notebook also replaces the one in ``notebooks/``, in a form
+that differs from run to run only where results do.
 """
 
 import argparse
 import asyncio
 import copy
+import importlib.util
 import os
+import re
 import signal
 import sys
 import time
@@ -32,6 +35,8 @@ LANGUAGE = {
     'name': 'python',
     'pygments_lexer': 'ipython3',
 }
+# An import of what not every environment has.
+FRAMEWORK = re.compile(r'^\s*(?:import|from) (mxnet|torch)\b', re.MULTILINE)
 WIDGET = 'application/vnd.jupyter.widget-view+json'
 
 
@@ -83,6 +88,31 @@ def find_chapters(folder, wanted=None):
             there = '\n'.join(f'  {number[path]}  {path.name}' for path in chapters)
             raise ChapterError(f"there is no chapter '{word}'; these there are:\n{there}")
     return [path for path in chapters if number[path] in asked]
+
+
+def framework_missing(path):
+    """Say which framework a chapter imports and this environment has not.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The chapter's notebook.
+
+    Returns
+    -------
+    str or None
+        ``'mxnet'`` or ``'torch'``; None where there is nothing in the way.
+
+    Examples
+    --------
+    >>> framework_missing(ROOT / 'notebooks' / '01-multiple-gpus-scratch.ipynb')
+    """
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == 'code':
+            for name in FRAMEWORK.findall(cell.source):
+                if importlib.util.find_spec(name) is None:
+                    return name
+    return None
 
 
 def label(cell):
@@ -324,6 +354,10 @@ def main(arguments=None):
     options.build.mkdir(parents=True, exist_ok=True)
     try:
         for path in chapters:
+            missing = None if options.chapter else framework_missing(path)
+            if missing:
+                print(f'{path.stem}  left out: no {missing} is installed here (make setup TORCH=1)')
+                continue
             run_chapter(path, options.build, options.timeout, options.store)
     except ChapterError as error:
         print(f'run_notebooks: {error}', file=sys.stderr)

@@ -2,7 +2,10 @@
 # Make the course's environment: .venv with Python 3.11, the packages of the lock, our own package,
 # and a Jupyter kernel. Usually called as `make setup`; `sh tools/setup.sh` does the same.
 #
-#   GPU=1   packages for NVIDIA GPUs (requirements-cu112.txt); remembered until GPU=0
+#   GPU=1       MXNet for NVIDIA GPUs (requirements-cu112.txt); remembered until GPU=0
+#   TORCH=1     PyTorch beside MXNet, for chapter 5 (requirements-torch*.txt); remembered until TORCH=0
+#   TORCH=only  PyTorch and no MXNet (requirements-no-mxnet.txt); what TORCH=1 means where MXNet has
+#               no build: macOS, Linux on Arm
 #
 # Nothing outside this folder is changed, except uv's cache of downloads in the user's home.
 # An environment that is up to date is recognised by its stamp, in a few hundredths of a second;
@@ -21,45 +24,133 @@ root=$(pwd -P)
 python=.venv/bin/python
 stamp=.venv/made-by-setup
 
-# --- Can this machine run MXNet at all? ---------------------------------------------------------
-system="$(uname -s) $(uname -m)"
-case $system in
-    'Linux x86_64' | 'Linux amd64') ;;
-    *)
-        fail "this machine is '$system', but MXNet 1.9.1 is installed here on Linux x86_64 only." \
-            'What to do: use a Linux x86_64 machine or container; on Windows, WSL 2.' \
-            'Other machines are what chapter 5 (PyTorch) is for.'
-        ;;
-esac
-if [ -e /lib/ld-musl-x86_64.so.1 ] && [ ! -e /lib64/ld-linux-x86-64.so.2 ]; then
-    fail 'this Linux is built on musl (Alpine), but MXNet needs glibc.' \
-        'What to do: use Debian, Ubuntu, Fedora or another glibc distribution.'
-fi
-
-# --- Which packages? ----------------------------------------------------------------------------
-[ -w . ] || [ -e "$stamp" ] || fail "cannot write in '$root'." \
-    'What to do: copy the course to a folder of your own and run the same command there.'
-. tools/env.sh
+# --- What is wanted? ----------------------------------------------------------------------------
+was() { cat ".uv/$1" 2>/dev/null || printf %s "$2"; } # was FILE DEFAULT: what was chosen last time
 case ${GPU:-} in
     1) kind=cu112 ;;
     0) kind=cpu ;;
-    '') kind=$(cat .uv/kind 2>/dev/null || printf cpu) ;;
+    '') kind=$(was kind cpu) ;;
     *) fail "GPU is '$GPU'; expected 1 (NVIDIA GPUs), 0 (CPU) or nothing (as last time)." ;;
 esac
-# One lock for one kind of machine: `mxnet` and `mxnet-cu112` are never in the same environment.
 case $kind in
-    cpu) locks=requirements.txt size='300 MB' room=2 what='MXNet for CPUs' ;;
-    cu112) locks=requirements-cu112.txt size='2.5 GB' room=8 what='MXNet for NVIDIA GPUs' ;;
+    cpu | cu112) ;;
     *) fail ".uv/kind says '$kind'; expected cpu or cu112. What to do: make clean, then again." ;;
 esac
+case ${TORCH:-} in
+    0 | 1 | only) torch=$TORCH ;;
+    '') torch=$(was torch 0) ;;
+    *) fail "TORCH is '$TORCH'; expected 1 (PyTorch too), only (PyTorch without MXNet), 0 (no PyTorch)" \
+        'or nothing (as last time).' ;;
+esac
+case $torch in
+    0 | 1 | only) ;;
+    *) fail ".uv/torch says '$torch'; expected 0, 1 or only. What to do: make clean, then again." ;;
+esac
+if [ "$kind" != cpu ] && [ "$torch" != 0 ]; then
+    last=''
+    [ -n "${GPU:-}" ] || last=' (GPU=1 since last time)'
+    [ -n "${TORCH:-}" ] || last=" (TORCH=$torch since last time)"
+    fail "GPU=1 and TORCH=$torch cannot share an environment$last: MXNet and PyTorch bring NVIDIA's libraries in" \
+        'other versions under the same names (both NCCLs are nvidia/nccl/lib/libnccl.so.2).' \
+        'What to do: make setup GPU=1 TORCH=0 for chapters 1 to 4, and make setup GPU=0 TORCH=1 for chapter 5;' \
+        "what was downloaded stays in uv's cache, so this is quick. Or use a second clone of the course for one of them."
+fi
+
+# --- Can this machine run it? -------------------------------------------------------------------
+system="$(uname -s) $(uname -m)"
+case $system in
+    'Linux x86_64' | 'Linux amd64') ;;
+    'Linux aarch64' | 'Linux arm64' | 'Darwin arm64')
+        [ "$torch" != 0 ] || fail "this machine is '$system', but MXNet 1.9.1 is installed here on Linux x86_64 only." \
+            'What to do: for chapter 5, which needs no MXNet: make setup TORCH=1' \
+            'For the others use a Linux x86_64 machine or container.'
+        torch=only
+        ;;
+    *)
+        fail "this machine is '$system', but MXNet 1.9.1 is installed here on Linux x86_64 only," \
+            "and PyTorch on that, on Linux on Arm and on Apple's own chips (Darwin arm64)." \
+            'What to do: use a Linux x86_64 machine or container. On Windows, WSL 2 is one; for chapter 5' \
+            'the README says how Windows itself serves.'
+        ;;
+esac
+if ls /lib/ld-musl-*.so.1 >/dev/null 2>&1 && [ ! -e /lib64/ld-linux-x86-64.so.2 ] &&
+    [ ! -e /lib/ld-linux-aarch64.so.1 ]; then
+    fail 'this Linux is built on musl (Alpine), but MXNet and PyTorch need glibc.' \
+        'What to do: use Debian, Ubuntu, Fedora or another glibc distribution.'
+fi
+[ -w . ] || [ -e "$stamp" ] || fail "cannot write in '$root'." \
+    'What to do: copy the course to a folder of your own and run the same command there.'
+. tools/env.sh
+
+# --- Which packages? ----------------------------------------------------------------------------
+stamped() { sed -n "$1p" "$stamp" 2>/dev/null || :; } # lines: the key; the folder; the build of PyTorch
+sha256() { if command -v sha256sum >/dev/null 2>&1; then sha256sum; else shasum -a 256; fi; } # macOS
+
+# Which build of PyTorch: the driver is asked (0.1 s, more where there is one) when TORCH is named;
+# every other command keeps what is there. On Linux x86_64 PyPI's, 2.7 GB, is for GPUs of compute
+# capability 7.5 and up and a driver that knows CUDA 13; for any other machine there is one without CUDA,
+# 190 MB. On other systems PyPI's is the only one that is locked.
+which_build() {
+    case $torch,${TORCH:-},$(stamped 3),$system in
+        0,*) echo none ;;
+        *,,cpu,* | *,,pypi,*) stamped 3 ;;
+        *x86_64 | *amd64)
+            "$python" - <<'END' || echo cpu
+import ctypes, runpy, sys
+gpus = runpy.run_path('mgpu_helpers/driver.py')['driver_gpus']()
+cuda = ctypes.c_int()
+if gpus:
+    ctypes.CDLL('libcuda.so.1').cuDriverGetVersion(ctypes.byref(cuda))
+why = ''
+if gpus and not any(gpu.capability >= (7, 5) for gpu in gpus):
+    best = '{}.{}'.format(*max(gpu.capability for gpu in gpus))
+    why = f'the best GPU is of compute capability {best}, and it needs 7.5'
+elif gpus and cuda.value < 13000:
+    knows = f'{cuda.value // 1000}.{cuda.value % 1000 // 10}'
+    why = f"NVIDIA's driver knows CUDA {knows}, and it needs CUDA 13 (driver 580 or newer)"
+if why:
+    print(f'setup: PyTorch will not use a GPU here: {why}', file=sys.stderr)
+print('cpu' if why or not gpus else 'pypi')
+END
+            ;;
+        *) echo pypi ;;
+    esac
+}
+
+# choose BUILD: which locks, what they hold, how much is downloaded at most, and the room that it takes.
+# One lock for one kind of machine: `mxnet` and `mxnet-cu112` are never in the same environment.
+choose() {
+    build=$1
+    case $kind,$torch,$build in
+        cu112,*) locks=requirements-cu112.txt size='2.5 GB' room=8 what='MXNet for NVIDIA GPUs' ;;
+        *,0,*) locks=requirements.txt size='300 MB' room=2 what='MXNet for CPUs' ;;
+        *,1,cpu) size='500 MB' room=4 what='MXNet for CPUs and PyTorch' ;;
+        *,1,*) size='3 GB' room=9 what='MXNet for CPUs and PyTorch with CUDA' ;;
+        *,only,cpu) size='300 MB' room=3 what='PyTorch without MXNet' ;;
+        *) size='3 GB' room=9 what='PyTorch with CUDA, without MXNet' ;;
+    esac
+    case $torch,$build,$system in
+        only,pypi,Darwin*) size='200 MB' room=2 what='PyTorch without MXNet' ;;
+    esac
+    case $torch in
+        1) locks=requirements.txt ;;
+        only) locks=requirements-no-mxnet.txt ;;
+    esac
+    case $build in
+        cpu) locks="$locks requirements-torch-cpu.txt" ;;
+        pypi) locks="$locks requirements-torch.txt" ;;
+    esac
+    # The folder is part of it: scripts and the kernel name their Python by its full path.
+    # shellcheck disable=SC2086
+    key=$({
+        printf '%s\n' "$kind $torch $build $root"
+        cat $locks pyproject.toml tools/setup.sh tools/uv-requirements.txt
+    } | sha256 | cut -d ' ' -f 1)
+}
 
 # --- Is it there already? -----------------------------------------------------------------------
-# The folder is part of it: scripts and the kernel name their Python by its full path.
-inputs="$locks pyproject.toml tools/setup.sh tools/uv-requirements.txt"
-# shellcheck disable=SC2086
-key=$({ printf '%s %s\n' "$kind" "$root" && cat $inputs; } | sha256sum | cut -d ' ' -f 1)
-stamped() { sed -n "$1p" "$stamp" 2>/dev/null || :; } # line 1: the key; line 2: the folder
-ready() { [ "$(stamped 1)" = "$key" ] && "$python" -c '' 2>/dev/null; }
+build=''
+ready() { "$python" -c '' 2>/dev/null && choose "$(which_build)" && [ "$(stamped 1)" = "$key" ]; }
 if ready; then
     say "ready ($what in .venv)"
     exit 0
@@ -79,14 +170,15 @@ log=.uv/setup.log
 : >"$log"
 trap 'printf "\nsetup: stopped; the same command starts over and keeps what was downloaded.\n" >&2; exit 130' INT TERM HUP
 printf '%s\n' "$kind" >.uv/kind
+printf '%s\n' "$torch" >.uv/torch
 
 # --- uv -----------------------------------------------------------------------------------------
 uv_version=$(sed -n 's/^uv==\([^ ]*\).*/\1/p' tools/uv-requirements.txt)
 
-# Old ones (before 0.5) do not know all the options and variables that are used below.
+# Old ones (before 0.7) do not know all the options and variables that are used below.
 uv_works() {
     case $("$1" --version 2>/dev/null) in
-        'uv 0.'[0-4].*) return 1 ;;
+        'uv 0.'[0-6].*) return 1 ;;
         'uv '*) return 0 ;;
         *) return 1 ;;
     esac
@@ -152,37 +244,7 @@ if [ -z "$uv" ] || ! uv_works "$uv"; then
     fi
 fi
 
-# What a user told pip, uv hears too: a mirror, a folder of wheels, a certificate, a proxy.
-# (Extra indexes are left out: everything in the locks is on the main one.)
-pip_settings=$(python3 -m pip config list 2>/dev/null || :)
-pip_setting() { # pip_setting NAME: from the environment, else from pip's files
-    name=$(printf 'PIP_%s' "$1" | tr 'a-z-' 'A-Z_')
-    value=$(printenv "$name" || :)
-    for section in install global; do
-        [ -n "$value" ] || value=$(printf '%s\n' "$pip_settings" |
-            sed -n "s/^$section\.$1=['\"]\(.*\)['\"]\$/\1/p" | sed 's/\\n/ /g' | tail -n 1)
-    done
-    printf '%s' "$value"
-}
-pass_on() { # pass_on UV_NAME VALUE: unless the user set uv's own variable, or there is nothing to say
-    [ -z "$2" ] || [ -n "$(printenv "$1" || :)" ] || export "$1=$2"
-}
-links=''
-for link in $(pip_setting find-links); do
-    case $link in
-        *://*) links="$links,$link" ;;
-        *) [ ! -e "$link" ] || links="$links,$link" ;; # pip passes over a missing folder, uv stops
-    esac
-done
-pass_on UV_FIND_LINKS "${links#,}"
-pass_on UV_DEFAULT_INDEX "$(pip_setting index-url)"
-pass_on UV_INSECURE_HOST "$(pip_setting trusted-host)"
-pass_on SSL_CERT_FILE "$(pip_setting cert)"
-pass_on HTTPS_PROXY "$(pip_setting proxy)"
-pass_on UV_HTTP_TIMEOUT "$(pip_setting timeout)"
-pass_on UV_HTTP_TIMEOUT 120 # seconds without a byte; MXNet's wheel is large
-# Settings for other projects that would change what a lock means, or which Python is written to.
-unset UV_SYSTEM_PYTHON UV_PYTHON UV_CONSTRAINT UV_OVERRIDE UV_EXCLUDE_NEWER UV_NO_BINARY UV_TARGET UV_PREFIX
+. tools/uv-settings.sh
 
 cache=${UV_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/uv}
 if ! { mkdir -p "$cache" && [ -w "$cache" ]; } 2>/dev/null; then
@@ -191,13 +253,14 @@ if ! { mkdir -p "$cache" && [ -w "$cache" ]; } 2>/dev/null; then
 fi
 export UV_CACHE_DIR="$cache"
 # Files are linked from the cache where that can be, and copied without a warning where it cannot.
-[ "$(stat -c %d "$cache")" = "$(stat -c %d .)" ] || export UV_LINK_MODE="${UV_LINK_MODE:-copy}"
+disk() { stat -c %d "$1" 2>/dev/null || stat -f %d "$1"; } # GNU's, or that of macOS
+[ "$(disk "$cache")" = "$(disk .)" ] || export UV_LINK_MODE="${UV_LINK_MODE:-copy}"
 
 # --- Python 3.11 --------------------------------------------------------------------------------
 # What a finished setup left is brought up to date; anything else is made anew.
 if [ "$(stamped 2)" = "$root" ] &&
     "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
-    say 'the course has changed since .venv was made; bringing it up to date'
+    say 'the course, or what is wanted of it, has changed since .venv was made; bringing it up to date'
     rm -f "$stamp"
 else
     [ ! -e .venv ] || say '.venv is not finished, or from another folder; making it anew'
@@ -215,6 +278,8 @@ else
     say "Python: $("$python" -c 'import platform; print(platform.python_version())') in .venv"
 fi
 
+[ -n "$build" ] || choose "$(which_build)"
+
 # Asked before 2.5 GB are fetched for nothing.
 if [ "$kind" = cu112 ] && ! "$python" -c 'import ctypes; ctypes.CDLL("libcuda.so.1")' 2>>"$log"; then
     fail "MXNet for GPUs needs NVIDIA's driver (libcuda.so.1), which is not here." \
@@ -226,17 +291,35 @@ sync() { # sync OPTIONS: exactly what the locks say, nothing compiled here, ever
     # shellcheck disable=SC2086
     "$uv" pip sync --python "$python" --require-hashes --only-binary :all: "$@" $locks
 }
+ask() { # ask FILE OPTIONS: can what it lists be had? Without a network, `sync` says so after a page of retries.
+    file=$1 && shift
+    "$uv" pip install --python "$python" --quiet --dry-run --no-deps --require-hashes "$@" --requirement "$file" \
+        >>"$log" 2>&1
+}
+# PyPI has no PyTorch without CUDA for Linux. A folder of wheels may (pip's find-links); else it comes from
+# PyTorch's own index, whose address uv knows. Its checksum is in the lock, wherever it comes from.
+own_index=''
+[ "$build" != cpu ] || own_index='--torch-backend=cpu'
 say "packages: $what, Jupyter and the rest of $locks"
-if ! sync --quiet --offline >>"$log" 2>&1; then
+if ! sync --quiet --offline >>"$log" 2>&1 &&
+    ! { [ -n "$own_index" ] && sync --quiet --offline $own_index >>"$log" 2>&1; }; then
     say "downloading what is not in the cache yet (up to $size)"
-    # One small question first: without a network, uv would say so only after a page of retries.
-    "$uv" pip install --python "$python" --quiet --dry-run --no-deps --require-hashes \
-        --requirement tools/uv-requirements.txt >>"$log" 2>&1 ||
+    ask tools/uv-requirements.txt ||
         fail 'the packages could not be reached: is there a network?' \
             "The last message was: $(last_line)" \
             'What to do: connect (behind a proxy, set HTTPS_PROXY; with a package mirror, pip config set global.index-url),' \
             'then the same command again.'
-    sync || {
+    if [ "$build" = cpu ] && ask requirements-torch-cpu.txt; then
+        own_index=''
+    elif [ "$build" = cpu ]; then
+        ask requirements-torch-cpu.txt $own_index ||
+            fail "PyTorch's build for CPUs could not be reached: it is not on PyPI, but in PyTorch's own index." \
+                "The last message was: $(last_line)" \
+                'What to do: connect; or, where only a package mirror can be reached, fetch the wheel elsewhere' \
+                "($(sed -n 's/^\(torch\)==\([^ ]*\).*/\1-\2/p' requirements-torch-cpu.txt)-cp311-cp311-manylinux_2_28_x86_64.whl)" \
+                'and put it into a folder FOLDER; then PIP_FIND_LINKS=FOLDER make setup TORCH=1'
+    fi
+    sync $own_index || {
         free=$(df -Pk . | awk 'NR == 2 { print int($4 / 1048576) }')
         [ "$free" -ge "$room" ] || fail "the disk is full: $free GB free in '$root', $room GB needed." \
             'What to do: make room, then the same command again.'
@@ -254,24 +337,28 @@ say 'kernel: Python 3 (multi-GPU course)'
 "$python" -m ipykernel install --sys-prefix --name python3 --display-name 'Python 3 (multi-GPU course)' >>"$log" 2>&1 ||
     fail 'the Jupyter kernel could not be registered.' "The last message was: $(last_line)" "All of it: $log"
 
+# breathe IMPORTS WHAT: does it load?
 # Even where PYTHONDONTWRITEBYTECODE is set: MXNet loads in 1.3 s with its bytecode on disk, else in 3.3 s.
-if ! env -u PYTHONDONTWRITEBYTECODE "$python" -W ignore -c 'import mgpu_helpers, mxnet, d2l.mxnet' >>"$log" 2>&1; then
+breathe() {
+    ! env -u PYTHONDONTWRITEBYTECODE "$python" -W ignore -c "import mgpu_helpers, $1" >>"$log" 2>&1 || return 0
     missing=$(sed -n 's/^.*[ :]\(lib[^ :]*\.so[^ :]*\): cannot open shared object.*$/\1/p' "$log" | tail -n 1)
     case $missing in
         libgomp.so.1)
-            fail 'MXNet needs the system library libgomp.so.1, which is not here.' \
+            fail "$2 needs the system library libgomp.so.1, which is not here." \
                 'What to do: sudo apt-get install libgomp1 (Debian, Ubuntu), sudo dnf install libgomp (Fedora);' \
                 'then the same command again.'
             ;;
         libstdc++.so.6)
-            fail 'MXNet needs the system library libstdc++.so.6, which is not here.' \
+            fail "$2 needs the system library libstdc++.so.6, which is not here." \
                 'What to do: sudo apt-get install libstdc++6 (Debian, Ubuntu), sudo dnf install libstdc++ (Fedora);' \
                 'then the same command again.'
             ;;
-        *) fail 'MXNet was installed but cannot be loaded.' "The last message was: $(last_line)" "All of it: $log" ;;
+        *) fail "$2 was installed but cannot be loaded." "The last message was: $(last_line)" "All of it: $log" ;;
     esac
-fi
+}
+[ "$torch" = only ] || breathe 'mxnet, d2l.mxnet' MXNet
+[ "$torch" = 0 ] || breathe 'torch; torch.ones(1).numpy()' PyTorch
 
-printf '%s\n' "$key" "$root" >"$stamp.new"
+printf '%s\n' "$key" "$root" "$build" >"$stamp.new"
 mv "$stamp.new" "$stamp"
 say "ready ($what in .venv)"
