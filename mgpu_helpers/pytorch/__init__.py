@@ -1,7 +1,8 @@
 """Chapter 5: the same course in PyTorch; never imports MXNet.
 
-``scratch`` has chapter 1's functions under chapter 1's names, ``ddp`` what PyTorch's own
-``DistributedDataParallel`` makes of them, ``devices`` the stand-ins, which PyTorch has not got.
+``scratch`` has chapter 1's functions under chapter 1's names, ``devices`` the stand-ins, which
+PyTorch has not got, ``ddp`` the same training with ``DistributedDataParallel``, ``group`` the
+processes that this takes.
 From the shell: ``torchrun --nproc-per-node=2 -m mgpu_helpers.pytorch``.
 """
 
@@ -23,10 +24,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             'build_lenet',
             'ddp_step',
             'evaluate_ddp',
-            'launch',
             'lenet_params',
-            'process_group',
-            'this_device',
             'train_ddp',
             'train_rank',
         ],
@@ -41,6 +39,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             'try_all_gpus',
             'try_gpu',
         ],
+        'group': ['agree_on', 'launch', 'load_in_turn', 'process_group', 'this_device'],
         'scratch': [
             'TensorIter',
             'allreduce',

@@ -7,8 +7,7 @@
 import argparse
 import os
 
-from . import train_ddp
-from .ddp import process_group, train_rank
+from . import process_group, train_ddp, train_rank
 
 
 def main():

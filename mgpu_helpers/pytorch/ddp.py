@@ -1,28 +1,22 @@
 """The concise version: ``DistributedDataParallel``, one process for each device.
 
-The same functions run in processes that ``launch`` starts, from a notebook or a script, and in
-those that ``torchrun`` starts: ``torchrun --nproc-per-node=2 -m mgpu_helpers.pytorch``.
+The same functions run in processes that ``launch`` starts, and in those of ``torchrun``:
+``torchrun --nproc-per-node=2 -m mgpu_helpers.pytorch``.
 """
 
 import contextlib
-import os
-import socket
-import tempfile
 import time
-import warnings
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from .. import checks
-from ..data import OfflineDataWarning, environment_for_children
-from ..display import Line, progress
+from ..display import progress
 from ..history import History
-from ..processes import run_workers
 from .devices import num_gpus as count_gpus
+from .group import agree_on, launch, load_in_turn, this_device
 from .scratch import init_params, load_data_fashion_mnist, loss
 
 
@@ -77,61 +71,6 @@ def lenet_params(net):
     """
     params = [p.detach().cpu() for p in net.parameters()]
     return [(p.T if p.dim() == 2 else p).clone() for p in params]
-
-
-def this_device():
-    """Tell the device of this process, one of those that ``launch`` or ``torchrun`` started.
-
-    Returns
-    -------
-    torch.device
-        ``cuda:i``, i being the process's number on its machine, if the machine has a usable GPU for
-        each of them; else ``cpu``: the process, on one core, is the stand-in.
-
-    Examples
-    --------
-    >>> this_device().type in ('cpu', 'cuda')
-    True
-    """
-    on_this_machine = int(os.environ.get('LOCAL_WORLD_SIZE', 1))
-    if count_gpus() >= on_this_machine:
-        return torch.device('cuda', int(os.environ.get('LOCAL_RANK', 0)))
-    return torch.device('cpu')
-
-
-@contextlib.contextmanager
-def process_group():
-    """Join the other processes of this run, for the length of a ``with`` block.
-
-    Rank and world size stand in the environment, where ``launch`` and ``torchrun`` put them;
-    collectives use NCCL between GPUs and gloo between CPUs.
-
-    Raises
-    ------
-    RuntimeError
-        If this process was started by neither.
-
-    Examples
-    --------
-    >>> with process_group():
-    ...     pass
-    Traceback (most recent call last):
-    RuntimeError: no rank: start this process with launch(...) or torchrun
-    """
-    if 'RANK' not in os.environ:
-        raise RuntimeError('no rank: start this process with launch(...) or torchrun')
-    rank, size = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])
-    # launch: a file through which the processes find each other, so that no port can be in use.
-    # torchrun: the address and the port that it chose, MASTER_ADDR and MASTER_PORT.
-    path = os.environ.get('MGPU_STORE')
-    store = dist.FileStore(path, size) if path else None
-    gpu = this_device().type == 'cuda'
-    if gpu:
-        torch.cuda.set_device(this_device())
-    dist.init_process_group('nccl' if gpu else 'gloo', store=store, rank=rank, world_size=size)
-    yield
-    # Not after an error: the others would hear that this rank is gone before it has said why.
-    dist.destroy_process_group()
 
 
 def ddp_step(X, y, net, optimizer):
@@ -236,8 +175,9 @@ def train_rank(batch_size, lr, num_epochs=4, num_examples=None, seed=None, dtype
     True
     """
     first, size = dist.get_rank() == 0, dist.get_world_size()
-    seed = _agree_on(seed)
-    train_iter, test_iter = _load_in_turn(batch_size, num_examples, seed, dtype)
+    seed = agree_on(seed)
+    load = load_data_fashion_mnist
+    train_iter, test_iter = load_in_turn(load, batch_size, num_examples, seed, dtype)
     net = build_lenet(init_params(seed=seed, dtype=dtype)).to(this_device())
     net = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(net.parameters(), lr)
@@ -249,118 +189,11 @@ def train_rank(batch_size, lr, num_epochs=4, num_examples=None, seed=None, dtype
             for X, y in batches:
                 total += ddp_step(X, y, net, optimizer).double().sum()
         dist.all_reduce(total)
-        seconds, train_loss = time.time() - start, total.item() / train_iter.num_examples
+        train_loss, seconds = total.item() / train_iter.num_examples, time.time() - start
         history.add(seconds, train_loss, evaluate_ddp(net, test_iter))
         if first:
-            acc = history.test_acc[-1]
-            print(f'epoch {epoch}, time: {seconds:.1f} sec, test acc: {acc:.2f}')
+            print(f'epoch {epoch}, time: {seconds:.1f} sec, test acc: {history.test_acc[-1]:.2f}')
     return history
-
-
-def _agree_on(seed):
-    """Give every rank the first one's seed, a new one if that is None."""
-    if seed is None:
-        seed = int(np.random.default_rng().integers(2**32))
-    agreed = [seed]
-    dist.broadcast_object_list(agreed, src=0)
-    return agreed[0]
-
-
-def _load_in_turn(*args):
-    """Load the data, the first rank before the others: if it must be fetched, then once."""
-    if dist.get_rank() > 0:
-        # What there is to say about the data, the first rank says.
-        warnings.filterwarnings('ignore', category=OfflineDataWarning)
-        dist.barrier()
-    loaded = load_data_fashion_mnist(*args)
-    if dist.get_rank() == 0:
-        dist.barrier()
-    return loaded
-
-
-def _as_member(function, args, kwargs):
-    with process_group():
-        return function(*args, **kwargs)
-
-
-def launch(function, num_gpus, *args, labels=True, timeout=None, **kwargs):
-    """Call a function in ``num_gpus`` new processes, one for each device, joined into a group.
-
-    Parameters
-    ----------
-    function : callable
-        Also one that was defined in a notebook: it travels by value. In it, ``torch.distributed``
-        is ready, and ``this_device()`` tells the device.
-    num_gpus : int
-        How many processes: the world size.
-    *args, **kwargs
-        For the function, the same in every process.
-    labels : bool
-        Whether lines that the processes print begin with ``[rank i]``.
-    timeout : float, optional
-        Seconds after which all are stopped.
-
-    Returns
-    -------
-    list
-        What the function returned, in order of rank.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``num_gpus`` is not an integer of at least 1.
-    ProcessFailed
-        If a process raised or died; the others have been stopped. The message has its traceback.
-    TimeoutError
-        See ``timeout``.
-
-    Notes
-    -----
-    What ``torchrun`` does on one machine. In addition, no process outlives this one, however it
-    ends, and errors and results come back.
-
-    Examples
-    --------
-    >>> launch(pow, 2, 2, 3)
-    [8, 8]
-    """
-    checks.positive_int('num_gpus', num_gpus)
-    if not callable(function):
-        raise TypeError(f'function must be something to call, not {checks.shown(function)}')
-    line = Line()
-
-    def on_line(name, text):
-        line.show('')
-        print(f'[{name}] {text}' if labels else text)
-
-    def on_message(name, kind, value):
-        line.show(value)
-
-    with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
-        shared = {
-            'WORLD_SIZE': str(num_gpus),
-            'LOCAL_WORLD_SIZE': str(num_gpus),
-            'MGPU_STORE': os.path.join(folder, 'store'),
-        }
-        shared |= environment_for_children() | _loopback()
-        ranks = [str(rank) for rank in range(num_gpus)]
-        return run_workers(
-            _as_member,
-            [((function, args, kwargs), {})] * num_gpus,
-            [f'rank {rank}' for rank in ranks],
-            [shared | {'RANK': rank, 'LOCAL_RANK': rank} for rank in ranks],
-            on_line,
-            on_message,
-            timeout,
-        )
-
-
-def _loopback():
-    """Keep gloo inside this machine: it would look up the machine's name, which may be unknown."""
-    if 'GLOO_SOCKET_IFNAME' in os.environ or not hasattr(socket, 'if_nameindex'):
-        return {}
-    names = {name for _, name in socket.if_nameindex()}
-    return next(({'GLOO_SOCKET_IFNAME': name} for name in ('lo', 'lo0') if name in names), {})
 
 
 def train_ddp(
