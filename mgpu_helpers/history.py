@@ -44,6 +44,7 @@ class History:
     seconds: list = field(default_factory=list)
     train_loss: list = field(default_factory=list)
     test_acc: list = field(default_factory=list)
+    _curve: object = field(default=None, init=False, repr=False, compare=False)
 
     def add(self, seconds, train_loss, test_acc):
         """Append one epoch.
@@ -56,6 +57,8 @@ class History:
         self.seconds.append(seconds)
         self.train_loss.append(train_loss)
         self.test_acc.append(test_acc)
+        if self._curve:
+            self._curve.draw()
 
     @property
     def examples_per_second(self):
@@ -129,30 +132,28 @@ class History:
         return figure
 
     def live(self, num_epochs):
-        """Begin a curve of the test accuracy that grows while the run goes on, in a notebook.
+        """In a notebook, show a curve of the test accuracy that grows with every ``add``.
 
         Parameters
         ----------
         num_epochs : int
             How many there will be: the length of the axis.
 
-        Returns
-        -------
-        LiveCurve
-
         Examples
         --------
-        >>> curve = History('1 device', num_examples=60000).live(num_epochs=4)
-        >>> curve.update()
+        >>> run = History('1 device', num_examples=60000)
+        >>> run.live(num_epochs=4)
+        >>> run.add(seconds=20.0, train_loss=2.30, test_acc=0.125)
         """
-        return LiveCurve(self, num_epochs)
+        if in_notebook():
+            self._curve = LiveCurve(self, num_epochs)
 
 
 class LiveCurve:
-    """A run's test accuracy per epoch, drawn again whenever ``update`` is called.
+    """A run's test accuracy per epoch in a notebook, drawn again whenever ``draw`` is called.
 
-    Shown in a notebook only. Its text is the same from beginning to end, so that the stored output
-    can be compared; the picture is what changes.
+    Its text is the same from beginning to end, so that the stored output can be compared; the
+    picture is what changes.
 
     Parameters
     ----------
@@ -164,12 +165,10 @@ class LiveCurve:
 
     def __init__(self, history, num_epochs):
         self._history, self._num_epochs, self._handle = history, num_epochs, None
-        self.update()
+        self.draw()
 
-    def update(self):
-        """Draw what the history holds now."""
-        if not in_notebook():
-            return
+    def draw(self):
+        """Show what the history holds now."""
         from IPython.display import display
 
         shown = {

@@ -531,7 +531,7 @@ def total_loss(losses):
     return torch.cat([l.cpu() for ls in losses for l in ls]).double().sum().item()
 
 
-def train_epoch(train_iter, step):
+def train_epoch(train_iter, step, devices=()):
     """Train on every batch once.
 
     Parameters
@@ -540,6 +540,8 @@ def train_epoch(train_iter, step):
         Yields ``(X, y)``.
     step : callable
         ``step(X, y)`` trains on one batch and gives its losses back, as ``train_batch`` does.
+    devices : list of torch.device or StandIn
+        Waited for at the end, so that a clock stopped afterwards has measured all the work.
 
     Returns
     -------
@@ -554,7 +556,7 @@ def train_epoch(train_iter, step):
     Notes
     -----
     The inner loop of source 004's ``train``, which waits for its GPUs after every batch. Here the
-    losses stay where they are until the end, so GPUs never wait for Python.
+    losses stay where they are until the end; what waits is the copy in ``scatter``.
 
     Examples
     --------
@@ -567,6 +569,7 @@ def train_epoch(train_iter, step):
     """
     losses = [step(X, y) for X, y in train_iter]
     total = total_loss(losses)
+    synchronize(devices)
     return total / sum(len(l) for ls in losses for l in ls)
 
 
@@ -636,15 +639,13 @@ def train(
     step = partial(train_batch, device_params=device_params, devices=devices, lr=lr, sync=sync)
     history = History(f'devices: {num_gpus}, batch: {batch_size}', train_iter.num_examples)
     print('running on:', *devices)
-    curve = history.live(num_epochs)
+    history.live(num_epochs)
     for epoch in range(1, num_epochs + 1):
         start = time.time()
         with progress(train_iter, f'epoch {epoch}/{num_epochs}') as batches:
-            train_loss = train_epoch(batches, step)
-        synchronize(devices)
+            train_loss = train_epoch(batches, step, devices)
         seconds = time.time() - start
         test_acc = evaluate_accuracy(lambda X: lenet(X, device_params[0]), test_iter, devices[0])
         history.add(seconds, train_loss, test_acc)
-        curve.update()
         print(f'epoch {epoch}, time: {seconds:.1f} sec, test acc: {test_acc:.2f}')
     return history
