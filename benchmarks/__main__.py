@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 
 from tqdm import tqdm
 
@@ -18,7 +19,7 @@ from mgpu_helpers.cores import usable_cores
 from mgpu_helpers.display import Table
 from mgpu_helpers.runtime import SETTINGS
 
-from .kinds import KINDS, MEMORY, RATIOS
+from .kinds import ACCURACIES, KINDS, MEMORY, RATIOS
 
 
 def run(kind, num_examples):
@@ -68,7 +69,12 @@ def import_seconds(module='mgpu_helpers'):
 def measure(kinds, rounds, num_examples):
     """Give a list of dictionaries, one per round, from the kind of run to what it measured."""
     result = [{} for _ in range(rounds)]
-    steps = [(one, name) for one in result for name in kinds]
+    steps = [
+        (one, name)
+        for i, one in enumerate(result)
+        for name in kinds
+        if i == 0 or not KINDS[name].once
+    ]
     for one, name in tqdm(steps, unit='run', disable=None):
         one[name] = run(KINDS[name], num_examples)
     return result
@@ -90,6 +96,12 @@ def main():
     )
     options = parser.parse_args()
     chosen = [name for name in KINDS if any(word in name for word in options.only)]
+    absent = {KINDS[name].needs for name in chosen if find_spec(KINDS[name].needs) is None}
+    if absent:
+        print(f'left out: what needs {", ".join(absent)}, which is not installed here')
+        chosen = [name for name in chosen if KINDS[name].needs not in absent]
+    if options.quick:
+        chosen = [name for name in chosen if not KINDS[name].once]
     if not chosen:
         parser.error(f'no run has {options.only} in its name; there are: ' + '; '.join(KINDS))
     if options.quick:
@@ -106,13 +118,18 @@ def main():
     if MEMORY in chosen:
         memory = [one[MEMORY][0]['peak_mb'] / 1e3 for one in rounds]
         rows.append(row(f'{MEMORY}: peak memory (GB)', memory, '≤ 1.5'))
+    for name in ACCURACIES:
+        if name in chosen:
+            best = [rounds[0][name][0]['best_test_acc']]
+            rows.append(row(f'{name}: best test accuracy', best, '≥ 0.80'))
     print(
         f'{usable_cores()} cores, {options.examples:,} examples a run (ResNet-18: fewer), '
         f'{options.rounds} rounds in {time.time() - begin:.0f} s; examples per second, as ratios'
     )
     print(Table(rows, ['what', 'median', 'range', 'aim']))
     rates = [
-        [name, f'{statistics.median(rate(one[name]) for one in rounds):,.0f}'] for name in chosen
+        [name, f'{statistics.median(rate(one[name]) for one in rounds if name in one):,.0f}']
+        for name in chosen
     ]
     print()
     print(Table(rates, ['run', 'examples per second']))

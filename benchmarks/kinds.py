@@ -15,11 +15,30 @@ class Kind:
         Which part of the examples: ResNet-18 takes ten times as long as LeNet.
     settings : dict
         Environment variables for these processes.
+    needs : str
+        The framework without which this kind is left out.
+    once : bool
+        Whether the first round is enough: a long run whose speed is not what counts.
     """
 
     runs: list
     share: float = 1
     settings: dict = field(default_factory=dict)
+    needs: str = 'mxnet'
+    once: bool = False
+
+
+def torch_kind(*runs, **options):
+    return Kind(list(runs), needs='torch', **options)
+
+
+# glibc's settings of runtime.py, for a process that does not import it: it keeps freed memory.
+KEEP_MEMORY = {
+    'MALLOC_TRIM_THRESHOLD_': '2147483647',
+    'MALLOC_TOP_PAD_': '67108864',
+    'MALLOC_MMAP_THRESHOLD_': '33554432',
+    'MALLOC_MMAP_MAX_': '0',
+}
 
 
 KINDS = {
@@ -42,6 +61,16 @@ KINDS = {
     'evaluate LeNet, 1 device': Kind([('evaluate lenet', 1, 256)]),
     'evaluate ResNet-18, 2 devices': Kind([('evaluate resnet', 2, 256)], share=0.2),
     'evaluate ResNet-18, 1 device': Kind([('evaluate resnet', 1, 256)], share=0.2),
+    'PyTorch from scratch, 2 devices': torch_kind(('torch scratch', 2, 256)),
+    'PyTorch from scratch, 1 device': torch_kind(('torch scratch', 1, 256)),
+    'PyTorch from scratch, 2 processes': torch_kind(*[('torch scratch', 1, 256)] * 2),
+    'train_ddp, 2 processes': torch_kind(('torch ddp', 2, 256)),
+    'bare DDP, 2 processes': torch_kind(('bare ddp', 2, 256)),
+    'bare DDP, 2 processes, our memory settings': torch_kind(
+        ('bare ddp', 2, 256), settings=KEEP_MEMORY
+    ),
+    'source 004, ten epochs, 1 device': torch_kind(('ten epochs', 1, 256), once=True),
+    'source 004, ten epochs, 2 devices': torch_kind(('ten epochs', 2, 256), once=True),
 }
 # What stands in the table: two kinds whose ratio it is, and what we want it to be.
 RATIOS = [
@@ -57,5 +86,13 @@ RATIOS = [
     ('ResNet-18, 2 devices', 'ResNet-18, 2 devices, each updates', ''),
     ('evaluate LeNet, 2 devices', 'evaluate LeNet, 1 device', '≥ 1.7'),
     ('evaluate ResNet-18, 2 devices', 'evaluate ResNet-18, 1 device', '≥ 1.7'),
+    ('PyTorch from scratch, 2 devices', 'PyTorch from scratch, 1 device', '≥ 1.8'),
+    ('PyTorch from scratch, 2 devices', 'PyTorch from scratch, 2 processes', ''),
+    ('PyTorch from scratch, 2 devices', 'bare DDP, 2 processes', ''),
+    ('train_ddp, 2 processes', 'bare DDP, 2 processes, our memory settings', '≥ 0.98'),
+    ('train_ddp, 2 processes', 'bare DDP, 2 processes', '≥ 0.98'),
+    ('Gluon, chapter 1 network, 2 devices', 'bare DDP, 2 processes', '≥ 0.95'),
+    ('from scratch, 2 devices', 'bare DDP, 2 processes', ''),
 ]
 MEMORY = 'from scratch, 2 devices'
+ACCURACIES = [name for name in KINDS if 'ten epochs' in name]
