@@ -1,8 +1,8 @@
 """What a reader would write without us: LeNet and ``DistributedDataParallel``, nothing else.
 
 PyTorch's own pieces, as its tutorials put them together: one process per device, gloo, an
-optimizer, a mean loss. The data lie in memory as one tensor, so that no loader costs time. Of ``mgpu_helpers``
-nothing may be imported here: PyTorch and glibc keep their own settings.
+optimizer, a mean loss. The data lie in memory as one tensor, so that no loader costs time. Of
+``mgpu_helpers`` nothing may be imported here: PyTorch and glibc keep their own settings.
 """
 
 import os

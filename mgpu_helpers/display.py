@@ -68,10 +68,13 @@ class Line:
 
     def __init__(self):
         self._handle = None
-        self._width = 0
+        self._shown = ''
 
     def show(self, text):
         """Put ``text`` in the place of what was shown before."""
+        if not text and not self._shown:
+            return
+        self._shown = text
         if in_notebook():
             from IPython.display import display
 
@@ -79,9 +82,8 @@ class Line:
                 self._handle = display({'text/plain': ''}, raw=True, display_id=True)
             self._handle.update({'text/plain': text}, raw=True)
         elif sys.stderr.isatty():
-            sys.stderr.write(f'\r{text:{self._width}}' + ('' if text else '\r'))
+            sys.stderr.write(f'\r\x1b[K{text}')  # to the line's beginning, clear it, write
             sys.stderr.flush()
-            self._width = len(text)
 
 
 class NotebookBar(tqdm):

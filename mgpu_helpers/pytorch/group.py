@@ -203,15 +203,18 @@ def launch(function, num_gpus, *args, labels=True, timeout=None, **kwargs):
         }
         shared |= environment_for_children() | _loopback()
         ranks = [str(rank) for rank in range(num_gpus)]
-        return run_workers(
-            _as_member,
-            [((function, args, kwargs), {})] * num_gpus,
-            [f'rank {rank}' for rank in ranks],
-            [shared | {'RANK': rank, 'LOCAL_RANK': rank} for rank in ranks],
-            on_line,
-            on_message,
-            timeout,
-        )
+        try:
+            return run_workers(
+                _as_member,
+                [((function, args, kwargs), {})] * num_gpus,
+                [f'rank {rank}' for rank in ranks],
+                [shared | {'RANK': rank, 'LOCAL_RANK': rank} for rank in ranks],
+                on_line,
+                on_message,
+                timeout,
+            )
+        finally:
+            line.show('')  # a bar that an error or Ctrl-C has stopped
 
 
 def _loopback():
