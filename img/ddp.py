@@ -30,7 +30,11 @@ PANEL, TOP, HEIGHT = 300, 62, 160
 DEVICE, DEVICE_H = TOP + 38, 110
 ROW = DEVICE + 66
 figure.text(
-    MARGIN, 42, 'Two processes: nothing is shared, only gradients travel', size=LARGE, bold=True
+    MARGIN,
+    42,
+    'Two processes share nothing; in a step, only gradients travel',
+    size=LARGE,
+    bold=True,
 )
 for k in range(2):
     x = (MARGIN, WIDTH - MARGIN - PANEL)[k]
@@ -107,6 +111,6 @@ figure.arrow((START, AXIS), (WIDTH - MARGIN, AXIS))
 figure.label(START - 12, AXIS, 'time', fill=MUTED, anchor='end')
 figure.caption(
     'Schematic, not to scale. Both ranks sum the same bucket at the same time.',
-    'Two buckets are drawn; the gradients of LeNet (0.5 MB) fit in one.',
+    'Two buckets are drawn; the gradients of LeNet (0.5 MB) fit in one. DDP then divides by 2.',
 )
 figure.save(__file__)

@@ -44,7 +44,8 @@ def ddp(steps, batch_size=256, lr=0.2, dtype='float32', num_examples=None, **sta
     train_iter, _ = pt.load_data_fashion_mnist(
         batch_size, num_examples=num_examples or steps * batch_size, seed=3, dtype=dtype
     )
-    net = DistributedDataParallel(pt.build_lenet(pt.init_params(dtype=dtype, seed=1, **start)))
+    net = pt.build_lenet(pt.init_params(dtype=dtype, seed=1, **start)).to(pt.this_device())
+    net = DistributedDataParallel(net)
     optimizer, losses = torch.optim.SGD(net.parameters(), lr), []
     for X, y in train_iter:
         loss = pt.ddp_step(X, y, net, optimizer).double().sum()

@@ -111,7 +111,9 @@ def first_fails():
 
     if dist.get_rank() == 1:
         raise ArithmeticError('rank 1 has had enough')
-    dist.all_reduce(torch.ones(1))  # waits for rank 1, or hears that it is gone
+    dist.all_reduce(
+        torch.ones(1, device=pt.this_device())
+    )  # waits for rank 1, or hears that it is gone
 
 
 def second_is_killed():
@@ -119,7 +121,7 @@ def second_is_killed():
 
     if dist.get_rank() == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    dist.all_reduce(torch.ones(1))
+    dist.all_reduce(torch.ones(1, device=pt.this_device()))
 
 
 @pytest.mark.parametrize(
@@ -255,7 +257,7 @@ def test_torchrun_runs_the_same_code():
         [sys.executable, '-m', 'mgpu_helpers.pytorch', '--num-gpus=2', *arguments],
         capture_output=True, text=True, timeout=120,
     )  # fmt: skip
-    assert alone.stdout.splitlines()[0] == 'running on: cpu:0 cpu:1'
+    assert alone.stdout.startswith('running on: ')
     assert alone.stdout.split('test acc')[1] == done.stdout.split('test acc')[1]
 
 
