@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from mgpu_helpers.cores import usable_cores
 from mgpu_helpers.display import Table
-from mgpu_helpers.runtime import SETTINGS
+from mgpu_helpers.runtime import SETTINGS, installed_builds
 
 from .kinds import ACCURACIES, KINDS, MEMORY, RATIOS
 
@@ -96,7 +96,8 @@ def main():
     )
     options = parser.parse_args()
     chosen = [name for name in KINDS if any(word in name for word in options.only)]
-    absent = {KINDS[name].needs for name in chosen if find_spec(KINDS[name].needs) is None}
+    here = {'mxnet': bool(installed_builds()), 'torch': find_spec('torch') is not None}
+    absent = {KINDS[name].needs for name in chosen if not here[KINDS[name].needs]}
     if absent:
         print(f'left out: what needs {", ".join(absent)}, which is not installed here')
         chosen = [name for name in chosen if KINDS[name].needs not in absent]

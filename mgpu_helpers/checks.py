@@ -120,10 +120,13 @@ def can_split(data, devices, even_split):
     >>> import numpy as np
     >>> can_split(np.zeros((6, 4)), ['cpu(0)', 'cpu(1)'], even_split=True)
     """
+    _array('the batch', data)
     device_list(devices)
     n, k = (data.shape[0] if data.shape else 0), len(devices)
     if n < 1:
-        raise ValueError(f'cannot split an empty batch (shape {data.shape}): it has no examples')
+        raise ValueError(
+            f'cannot split an empty batch (shape {tuple(data.shape)}): it has no examples'
+        )
     if n < k:
         raise ValueError(
             f'cannot split {n} example{"s" * (n > 1)} over {k} devices: some would get none; use a '
@@ -134,6 +137,11 @@ def can_split(data, devices, even_split):
             f'{n} examples cannot be split evenly over {k} devices; use a batch size that is a '
             f'multiple of {k}, or even_split=False'
         )
+
+
+def _array(name, value):
+    if not hasattr(value, 'shape'):
+        raise TypeError(f'{name} must be an array or a tensor, not {shown(value)}')
 
 
 def same_length(X, y):
@@ -149,6 +157,8 @@ def same_length(X, y):
     >>> import numpy as np
     >>> same_length(np.zeros((6, 4)), np.zeros(6))
     """
+    _array('X', X)
+    _array('y', y)
     if X.shape[:1] != y.shape[:1]:
         raise ValueError(
             f'X has {X.shape[0] if X.shape else 0} examples and y has '
@@ -203,6 +213,8 @@ def alike(data):
         raise TypeError(f'expected a list of arrays, one per device, not {type(data).__name__}')
     if not data:
         raise ValueError('nothing to sum: the list of arrays is empty; pass one array per device')
+    if len({id(x) for x in data}) < len(data):
+        raise ValueError('the same array stands in the list twice: pass one array per device')
     shapes = [tuple(x.shape) for x in data]
     if len(set(shapes)) > 1:
         raise ValueError(f'arrays of different shapes cannot be summed: {shapes}')

@@ -8,6 +8,8 @@ which the starter reads line by line.
 
 import os
 import pickle
+import select
+import subprocess
 import sys
 import threading
 import time
@@ -59,8 +61,22 @@ def send(kind, value):
     _messages.flush()
 
 
+# Waits for the other end of its standard input to close, then kills its process group.
+GUARD = 'import os, select; p = select.poll(); p.register(0, 0); p.poll(); os.killpg(0, 9)'
+
+
 def _end_with_the_starter(call):
-    """Wait in a thread until the starter's end of the pipe closes; then leave without a word."""
+    """See to it that this process, and all that it started, end when the starter does."""
+    if hasattr(select, 'poll') and os.getpgid(0) == os.getpid():
+        # Another process, because a function may hold the interpreter lock for ever, in C code,
+        # and then no thread of ours would run. It starts in 15 ms and is killed with the group.
+        quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL}
+        subprocess.Popen([sys.executable, '-I', '-S', '-c', GUARD], stdin=call, **quiet)
+    else:
+        threading.Thread(target=_wait_and_end, args=[call], daemon=True).start()
+
+
+def _wait_and_end(call):
     while os.read(call, 4096):
         pass
     os._exit(1)
@@ -78,7 +94,7 @@ def _main():
     try:
         size = int.from_bytes(_exactly(call, 8), 'big')
         payload = _exactly(call, size)
-        threading.Thread(target=_end_with_the_starter, args=[call], daemon=True).start()
+        _end_with_the_starter(call)
         function, args, kwargs = pickle.loads(payload)
         send('result', function(*args, **kwargs))
         status = 0

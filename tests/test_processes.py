@@ -178,6 +178,12 @@ STARTER = """
 
     def work(i):
         print(os.getpid())
+        if i == 0:  # what a worker starts ends, too
+            import subprocess
+            print(subprocess.Popen(['sleep', '60']).pid)
+        else:  # a worker whose C code never gives the interpreter lock back
+            import ctypes
+            ctypes.PyDLL(None).sleep(60)
         time.sleep(60)
 
     show = lambda name, line: print(line, flush=True)
@@ -193,7 +199,7 @@ def test_workers_end_when_the_starter_does(number):
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     with contextlib.closing(starter.stdout):
-        workers = [psutil.Process(int(starter.stdout.readline())) for _ in range(2)]
+        workers = [psutil.Process(int(starter.stdout.readline())) for _ in range(3)]
         starter.send_signal(number)
         assert not psutil.wait_procs(workers, timeout=10)[1]
         assert starter.wait(timeout=10) != 0

@@ -14,6 +14,7 @@ import mgpu_helpers as mgpu  # noqa: E402
 
 pt = mgpu.pytorch
 DEVICES = [pt.StandIn(i) for i in range(5)]
+ONES = torch.ones(2)
 
 
 def replicas(k, **start):
@@ -187,6 +188,7 @@ def test_source_004s_allreduce_loses_the_broadcast():
         (None, TypeError, 'list of arrays'),
         ([torch.ones(2), torch.ones(3)], ValueError, r'different shapes.*\(2,\).*\(3,\)'),
         ([torch.ones(2), torch.ones(2).double()], TypeError, 'float32.*float64'),
+        ([ONES, ONES], ValueError, 'the same array stands in the list twice'),
     ],
 )
 def test_allreduce_refuses(bad, error, words):
@@ -218,6 +220,7 @@ def test_scatter_loses_nothing_and_is_as_even_as_can_be(n, k, lengths):
         (torch.zeros(4, 5), [], ValueError, 'empty list'),
         (torch.zeros(4, 5), pt.StandIn(0), TypeError, 'list of devices'),
         (torch.zeros(4, 5), ['cpu'], TypeError, "'cpu' is no device"),
+        ([1, 2], DEVICES[:2], TypeError, r'the batch must be an array or a tensor, not \[1, 2\]'),
     ],
 )
 def test_scatter_refuses(data, devices, error, words):

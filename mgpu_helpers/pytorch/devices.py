@@ -279,6 +279,11 @@ def choose_devices(num_gpus, given=None):
                 f'{device!r} is the one CPU that PyTorch knows, and cannot be several devices: '
                 'take StandIn(0), StandIn(1), ...'
             )
+        if isinstance(device, torch.device) and device not in usable_gpus():
+            raise ValueError(
+                f'{device!r} is not there, or cannot be used: this PyTorch sees {num_gpus()} GPUs; '
+                'devices(k) gives what there is'
+            )
     if len({place(device).type for device in given}) > 1:
         raise ValueError(f'{list(given)} mixes GPUs with stand-ins: take one kind')
     if len(given) != num_gpus:
