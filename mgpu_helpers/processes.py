@@ -7,6 +7,8 @@ the one that failed first, with its own last words.
 
 import collections
 import contextlib
+import importlib
+import io
 import os
 import pickle
 import queue
@@ -15,6 +17,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 
 # After a first failure we listen this long for others: a process that lost its partner often
 # speaks first, and a moment later the partner's own end arrives (0.1 s seen).
@@ -252,6 +255,34 @@ def _signal_group(process, number):
             process.terminate()
 
 
+def _payloads(function, calls):
+    """Pickle a call for each process; one that stands in the list several times only once."""
+    import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):
+        def reducer_override(self, value):
+            # Modules travel by name. cloudpickle knows those of the very type ModuleType, and
+            # lazy_loader gives ours, such as `mgpu`, a type of its own.
+            if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value:
+                return importlib.import_module, (value.__name__,)
+            return super().reducer_override(value)
+
+    done = {}
+    for args, kwargs in calls:
+        key = id(args), id(kwargs)
+        if key not in done:
+            file = io.BytesIO()
+            try:
+                Pickler(file).dump((function, args, kwargs))
+            except (TypeError, AttributeError, pickle.PicklingError) as error:
+                raise TypeError(
+                    f'the function, or something that it uses, cannot be sent to another process: '
+                    f'{error}. Make or open it inside the function.'
+                ) from error
+            done[key] = file.getvalue()
+    return [done[id(args), id(kwargs)] for args, kwargs in calls]
+
+
 def run_workers(function, calls, names, envs=None, on_line=None, on_message=None, timeout=None):
     """Call a function in several new processes at the same time; give back what each returned.
 
@@ -286,9 +317,7 @@ def run_workers(function, calls, names, envs=None, on_line=None, on_message=None
     >>> run_workers(pow, [((2, 3), {}), ((3, 2), {})], ['worker 0', 'worker 1'])
     [8, 9]
     """
-    import cloudpickle
-
-    payloads = [cloudpickle.dumps((function, args, kwargs)) for args, kwargs in calls]
+    payloads = _payloads(function, calls)
     # The same search path as here, so that what can be imported here can be imported there.
     code = (
         f'import sys; sys.path[:] = {sys.path!r}; from mgpu_helpers import worker; worker._main()'

@@ -56,7 +56,9 @@ def send(kind, value):
     """
     if _messages is None:
         raise RuntimeError('this process was not started as a worker: there is nobody to send to')
-    message = pickle.dumps((kind, value))  # as a whole, first: a value that cannot be sends nothing
+    import cloudpickle  # for values of a notebook's own classes
+
+    message = cloudpickle.dumps((kind, value))  # first, as a whole: what cannot be sends nothing
     _messages.write(message)
     _messages.flush()
 

@@ -43,6 +43,35 @@ def test_large_values_travel_both_ways():
     assert all(back == blob for back in both(lambda i, data: data, blob))
 
 
+def test_our_own_modules_and_a_scripts_classes_travel(tmp_path):
+    """As in a notebook: `mgpu` is the first name there, and classes are made in its cells."""
+    script = tmp_path / 'script.py'
+    script.write_text(
+        textwrap.dedent("""
+            import mgpu_helpers as mgpu
+            from mgpu_helpers.processes import run_workers
+
+            class Answer:
+                pass
+
+            def work():
+                answer = Answer()
+                answer.cores = mgpu.usable_cores()
+                return answer
+
+            (answer,) = run_workers(work, [((), {})], ['worker'])
+            assert type(answer) is Answer and answer.cores == mgpu.usable_cores()
+        """)
+    )
+    subprocess.run([sys.executable, script], check=True)
+
+
+def test_what_cannot_travel_is_said_before_anything_starts():
+    lock = __import__('threading').Lock()
+    with pytest.raises(TypeError, match='cannot be sent to another process.*lock'):
+        both(lambda i: lock)
+
+
 def test_what_a_worker_prints_arrives_line_by_line_with_its_name():
     def speak(i):
         print('hello from', i)

@@ -101,6 +101,11 @@ def test_devices_that_cannot_be(devices, error, words):
         pt.train(2, 256, 0.2, devices=devices)
 
 
+def test_launch_refuses_a_time_limit_that_is_none():
+    with pytest.raises(ValueError, match='timeout must be a number above 0, not -1'):
+        pt.launch(print, 2, timeout=-1)
+
+
 def test_launch_refuses_what_it_cannot_call():
     with pytest.raises(TypeError, match="function must be something to call, not 'train'"):
         pt.launch('train', 2)
@@ -259,6 +264,15 @@ def test_torchrun_runs_the_same_code():
     )  # fmt: skip
     assert alone.stdout.startswith('running on: ')
     assert alone.stdout.split('test acc')[1] == done.stdout.split('test acc')[1]
+
+
+@pytest.mark.parametrize('bad', ['--num-epochs=0', '--lr=-1', '--num-gpus=0', '--batch-size=x'])
+def test_command_line_refuses(bad):
+    done = subprocess.run(
+        [sys.executable, '-m', 'mgpu_helpers.pytorch', bad], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert bad.split('=')[0] in done.stderr.splitlines()[-1]
 
 
 def test_offline_the_notice_comes_once(tmp_path):

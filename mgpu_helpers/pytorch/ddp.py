@@ -143,11 +143,13 @@ def evaluate_ddp(net, data_iter):
     """
     rank, size = dist.get_rank(), dist.get_world_size()
     counts = torch.zeros(2, dtype=torch.int64, device=this_device())  # right, seen
+    net.eval()
     with torch.no_grad():
         for X, y in data_iter:
             X_rank, y_rank = (torch.tensor_split(a, size)[rank].to(this_device()) for a in (X, y))
             counts[0] += (net.module(X_rank).argmax(dim=1) == y_rank).sum()
             counts[1] += len(y_rank)
+    net.train()
     dist.all_reduce(counts)
     right, seen = counts.tolist()
     return right / seen

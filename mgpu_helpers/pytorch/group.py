@@ -167,7 +167,8 @@ def launch(function, num_gpus, *args, labels=True, timeout=None, **kwargs):
     Raises
     ------
     TypeError, ValueError
-        If ``num_gpus`` is not an integer of at least 1.
+        If ``num_gpus`` is not an integer of at least 1, ``timeout`` no number above 0, or if the
+        function or something that it uses cannot be sent; no process has been started then.
     ProcessFailed
         If a process raised or died; the others have been stopped. The message has its traceback.
     TimeoutError
@@ -186,6 +187,8 @@ def launch(function, num_gpus, *args, labels=True, timeout=None, **kwargs):
     checks.positive_int('num_gpus', num_gpus)
     if not callable(function):
         raise TypeError(f'function must be something to call, not {checks.shown(function)}')
+    if timeout is not None:
+        checks.positive_number('timeout', timeout)
     line = Line()
 
     def on_line(name, text):
