@@ -281,8 +281,8 @@ def choose_devices(num_gpus, given=None):
             )
         if isinstance(device, torch.device) and device not in usable_gpus():
             raise ValueError(
-                f'{device!r} is not there, or cannot be used: this PyTorch sees {len(usable_gpus())}; '
-                'devices(k) gives what there is'
+                f'{device!r} is not there, or cannot be used: this PyTorch sees '
+                f'{len(usable_gpus())} GPUs; devices(k) gives what there is'
             )
     if len({place(device).type for device in given}) > 1:
         raise ValueError(f'{list(given)} mixes GPUs with stand-ins: take one kind')
