@@ -97,6 +97,25 @@ def device_list(devices):
         )
 
 
+def as_many_devices(num_gpus, devices):
+    """Raise unless ``devices`` lists ``num_gpus`` of them.
+
+    Raises
+    ------
+    ValueError
+        If it lists more or fewer.
+
+    Examples
+    --------
+    >>> as_many_devices(2, ['cpu(0)', 'cpu(1)'])
+    """
+    if len(devices) != num_gpus:
+        raise ValueError(
+            f'num_gpus is {num_gpus}, but devices lists {len(devices)}: {list(devices)}; '
+            'make them agree'
+        )
+
+
 def can_split(data, devices, even_split):
     """Raise unless ``data`` can be cut into one non-empty shard per device.
 

@@ -179,11 +179,7 @@ def choose_devices(num_gpus, given=None):
     strange = [d for d in given if not isinstance(d, mx.Context)]
     if strange:
         raise TypeError(f'{strange[0]!r} is no MXNet device; write mx.gpu(0) or mx.cpu(0)')
-    if len(given) != num_gpus:
-        raise ValueError(
-            f'num_gpus is {num_gpus}, but devices lists {len(given)}: {list(given)}; '
-            'make them agree'
-        )
+    checks.as_many_devices(num_gpus, given)
     return list(given)
 
 

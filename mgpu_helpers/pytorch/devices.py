@@ -286,11 +286,7 @@ def choose_devices(num_gpus, given=None):
             )
     if len({place(device).type for device in given}) > 1:
         raise ValueError(f'{list(given)} mixes GPUs with stand-ins: take one kind')
-    if len(given) != num_gpus:
-        raise ValueError(
-            f'num_gpus is {num_gpus}, but devices lists {len(given)}: {list(given)}; '
-            'make them agree'
-        )
+    checks.as_many_devices(num_gpus, given)
     return list(given)
 
 
