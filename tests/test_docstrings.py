@@ -16,8 +16,11 @@ MODULES = [
     for m in pkgutil.walk_packages(mgpu_helpers.__path__, 'mgpu_helpers.', onerror=lambda name: 0)
     if not m.name.endswith('__main__')
 ]
-# What data.py is made of, and a face: readers call what has the examples.
-INNER = {f'mgpu_helpers.{name}' for name in ('batches', 'catalogue', 'digits', 'fetch', 'pytorch')}
+# What data.py is made of, and faces of packages: readers call what has the examples.
+INNER = {
+    f'mgpu_helpers.{name}'
+    for name in ('batches', 'catalogue', 'collectives', 'digits', 'fetch', 'pytorch', 'scaling')
+}
 NO_TORCH = importlib.util.find_spec('torch') is None
 
 

@@ -1,0 +1,375 @@
+"""Six ways to sum arrays over devices, in place: chapter 3's answer to "make allreduce cheaper".
+
+Every function marked ``#@save`` in ``notebooks/03-faster-allreduce.ipynb`` stands here, and a test
+holds the two equal. Each takes one array per device, of any shape and length, and leaves the same
+sum, bit for bit, on all of them.
+
+They say first who sends what to whom, and only then who adds: MXNet's engine makes an operator wait
+for all that were pushed before it and touch the same *array*, also where they touch other parts of
+it. Sent and added message by message, a ring's step would be a chain around the ring.
+"""
+
+import functools
+
+import mxnet as mx
+
+from ..scratch import allreduce
+from . import checks
+
+
+def allreduce_naive(data):
+    """Sum on the first device and copy the sum to the others: chapter 1's ``allreduce``.
+
+    2 (k - 1) messages of the whole array for k devices, all of them through the first one's link.
+
+    Parameters
+    ----------
+    data : list of NDArray
+        One array per device, all of one shape and type. Changed in place.
+
+    Raises
+    ------
+    ValueError
+        If the list is empty, shapes differ, or two arrays are on one device; nothing is changed.
+    TypeError
+        If it is not a list of arrays, or the types differ; nothing is changed.
+
+    Notes
+    -----
+    Sources 000 and 001.
+
+    Examples
+    --------
+    >>> data = [mx.nd.ones(2, ctx=mx.cpu(i)) * (i + 1) for i in range(3)]
+    >>> allreduce_naive(data)
+    >>> data[2].asnumpy().tolist()
+    [6.0, 6.0]
+    """
+    checks.one_per_device(data)
+    allreduce(data)
+
+
+def allreduce_tree(data):
+    """Sum up a binary tree and send the sum back down it.
+
+    2 ⌈log₂ k⌉ steps; in each, whole arrays travel between pairs of devices at the same time.
+
+    Parameters
+    ----------
+    data : list of NDArray
+        As ``allreduce_naive``, changed in place.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As ``allreduce_naive``; nothing is changed.
+
+    Notes
+    -----
+    The reduction and broadcast trees of every MPI library.
+
+    Examples
+    --------
+    >>> data = [mx.nd.ones(2, ctx=mx.cpu(i)) * (i + 1) for i in range(3)]
+    >>> allreduce_tree(data)
+    >>> data[2].asnumpy().tolist()
+    [6.0, 6.0]
+    """
+    checks.one_per_device(data)
+    k = len(data)
+    distances = [2**i for i in range((k - 1).bit_length())]
+    for d in distances:
+        for target, source in zip(data[:: 2 * d], data[d :: 2 * d]):
+            target += source.copyto(target.context)
+    for d in reversed(distances):
+        for source, target in zip(data[:: 2 * d], data[d :: 2 * d]):
+            source.copyto(target)
+
+
+def allreduce_butterfly(data):
+    """Exchange sums with a partner whose distance doubles: recursive doubling.
+
+    log₂ k steps for a power of two: half of the tree's, and every device sends in each. Otherwise
+    the devices above the largest power of two hand theirs to a partner first and get the sum last.
+
+    Parameters
+    ----------
+    data : list of NDArray
+        As ``allreduce_naive``, changed in place.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As ``allreduce_naive``; nothing is changed.
+
+    Notes
+    -----
+    Both partners add the same two numbers, one as a + b, the other as b + a, which floating-point
+    arithmetic rounds alike: all devices hold the same bits.
+
+    Examples
+    --------
+    >>> data = [mx.nd.ones(2, ctx=mx.cpu(i)) * (i + 1) for i in range(3)]
+    >>> allreduce_butterfly(data)
+    >>> data[2].asnumpy().tolist()
+    [6.0, 6.0]
+    """
+    checks.one_per_device(data)
+    steps = len(data).bit_length() - 1
+    p = 2**steps  # the largest power of two that is at most k
+    for x, surplus in zip(data, data[p:]):
+        x += surplus.copyto(x.context)
+    for step in range(steps):
+        partners = [data[i ^ 2**step] for i in range(p)]
+        received = [partner.copyto(x.context) for x, partner in zip(data, partners)]
+        for x, r in zip(data, received):
+            x += r
+    for x, surplus in zip(data, data[p:]):
+        x.copyto(surplus)
+
+
+def slices(x, k):
+    """Cut an array into k views of nearly equal length; empty ones are left out as ``None``.
+
+    Parameters
+    ----------
+    x : NDArray
+        Any shape; what is written into a view is written into ``x``.
+    k : int
+        How many.
+
+    Returns
+    -------
+    list of (NDArray or None)
+        One-dimensional; ``None`` where there is nothing, as k may be larger than the array.
+
+    Examples
+    --------
+    >>> [part.size for part in slices(mx.nd.zeros((5, 2)), 4)]
+    [2, 3, 2, 3]
+    """
+    flat, n = x.reshape(-1), x.size
+    cuts = [i * n // k for i in range(k + 1)]
+    return [flat[a:b] if a < b else None for a, b in zip(cuts, cuts[1:])]
+
+
+def send(messages, add):
+    """Let all of these messages travel at the same time; then add each, or put it in place.
+
+    Parameters
+    ----------
+    messages : list of tuple
+        ``(source, target)``, views of arrays on two devices, or ``None`` for an empty slice.
+    add : bool
+        Whether what arrives is added to the target or takes its place.
+
+    Examples
+    --------
+    >>> a, b = mx.nd.ones(2, ctx=mx.cpu(0)), mx.nd.ones(2, ctx=mx.cpu(1))
+    >>> send([(a, b), (b, a)], add=True)
+    >>> a.asnumpy().tolist(), b.asnumpy().tolist()
+    ([2.0, 2.0], [2.0, 2.0])
+    """
+    messages = [(source, target) for source, target in messages if source is not None]
+    received = [source.copyto(target.context) for source, target in messages]
+    for (_, target), r in zip(messages, received):
+        if add:
+            target += r
+        else:
+            r.copyto(target)
+
+
+def allreduce_sharded(data):
+    """Let each device sum a slice of its own, which it then sends to all the others.
+
+    2 (k - 1) messages a device, but each only a k-th of the array: all links carry the same.
+
+    Parameters
+    ----------
+    data : list of NDArray
+        As ``allreduce_naive``, changed in place.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As ``allreduce_naive``; nothing is changed.
+
+    Notes
+    -----
+    The answer that Dive into Deep Learning gives to its own exercise in its chapter on parameter
+    servers. Every device sends to every other, so each pair needs a link or a switch.
+
+    Examples
+    --------
+    >>> data = [mx.nd.ones(2, ctx=mx.cpu(i)) * (i + 1) for i in range(3)]
+    >>> allreduce_sharded(data)
+    >>> data[2].asnumpy().tolist()
+    [6.0, 6.0]
+    """
+    checks.one_per_device(data)
+    k = len(data)
+    parts = [slices(x, k) for x in data]  # parts[i][j] is slice j on device i
+    pairs = [(i, (i + d) % k) for d in range(1, k) for i in range(k)]
+    send([(parts[i][j], parts[j][j]) for i, j in pairs], add=True)
+    send([(parts[i][i], parts[j][i]) for i, j in pairs], add=False)
+
+
+def reduce_scatter(data):
+    """Sum around a ring: afterwards device i holds the whole sum of slice i, and only of that.
+
+    k - 1 steps; in each, every device sends a k-th of its array to the next one, which adds it.
+
+    Parameters
+    ----------
+    data : list of NDArray
+        As ``allreduce_naive``, changed in place: outside of slice i, device i holds partial sums.
+
+    Returns
+    -------
+    list of (NDArray or None)
+        Slice i on device i: views of ``data``; ``None`` where the array has no slice for it.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As ``allreduce_naive``; nothing is changed.
+
+    Notes
+    -----
+    The first half of ``allreduce_ring``. Optimizers that keep a part of their state on each device
+    (ZeRO, FSDP) stop here, update their slice, and gather the parameters.
+
+    Examples
+    --------
+    >>> data = [mx.nd.array([1, 10], ctx=mx.cpu(i)) for i in range(2)]
+    >>> [part.asnumpy().tolist() for part in reduce_scatter(data)]
+    [[2.0], [20.0]]
+    """
+    checks.one_per_device(data)
+    k = len(data)
+    parts = [slices(x, k) for x in data]
+    for step in range(1, k):
+        around = [(i, (i + 1) % k, (i - step) % k) for i in range(k)]  # from, to, which slice
+        send([(parts[i][s], parts[j][s]) for i, j, s in around], add=True)
+    return [parts[i][i] for i in range(k)]
+
+
+def all_gather(data):
+    """Pass slices around a ring: slice i of device i arrives on all devices.
+
+    k - 1 steps; in each, every device sends a k-th of its array to the next one, which keeps it.
+
+    Parameters
+    ----------
+    data : list of NDArray
+        As ``allreduce_naive``, changed in place: slice i of device i replaces everybody's.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As ``allreduce_naive``; nothing is changed.
+
+    Notes
+    -----
+    The second half of ``allreduce_ring``.
+
+    Examples
+    --------
+    >>> data = [mx.nd.array([1, 10], ctx=mx.cpu(0)), mx.nd.array([2, 20], ctx=mx.cpu(1))]
+    >>> all_gather(data)
+    >>> [x.asnumpy().tolist() for x in data]
+    [[1.0, 20.0], [1.0, 20.0]]
+    """
+    checks.one_per_device(data)
+    k = len(data)
+    parts = [slices(x, k) for x in data]
+    for step in range(k - 1):
+        around = [(i, (i + 1) % k, (i - step) % k) for i in range(k)]
+        send([(parts[i][s], parts[j][s]) for i, j, s in around], add=False)
+
+
+def allreduce_ring(data):
+    """Sum around a ring: ``reduce_scatter``, then ``all_gather``.
+
+    2 (k - 1) steps with a k-th of the array each: a device sends less than two arrays, however many
+    devices there are, and only ever to its neighbour.
+
+    Parameters
+    ----------
+    data : list of NDArray
+        As ``allreduce_naive``, changed in place.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As ``allreduce_naive``; nothing is changed.
+
+    Notes
+    -----
+    What NCCL, Horovod and PyTorch use for large arrays; no algorithm can send fewer bytes over a
+    device's link (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+    workstations", 2009).
+
+    Examples
+    --------
+    >>> data = [mx.nd.ones(2, ctx=mx.cpu(i)) * (i + 1) for i in range(3)]
+    >>> allreduce_ring(data)
+    >>> data[2].asnumpy().tolist()
+    [6.0, 6.0]
+    """
+    reduce_scatter(data)
+    all_gather(data)
+
+
+def allreduce_kvstore(data):
+    """Sum with MXNet's own key-value store: NCCL's on GPUs where it is built in, else ``device``.
+
+    Parameters
+    ----------
+    data : list of NDArray
+        As ``allreduce_naive``, changed in place.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As ``allreduce_naive``; nothing is changed.
+
+    Notes
+    -----
+    The store is written in C++: one call from Python, whatever the number of devices. It keeps an
+    array of each shape that it has seen.
+
+    Examples
+    --------
+    >>> data = [mx.nd.ones(2, ctx=mx.cpu(i)) * (i + 1) for i in range(3)]
+    >>> allreduce_kvstore(data)
+    >>> data[2].asnumpy().tolist()
+    [6.0, 6.0]
+    """
+    checks.one_per_device(data)
+    store = _store(tuple(x.context for x in data))
+    key = f'{data[0].dtype.__name__}{data[0].shape}'
+    if key not in store.keys:
+        store.init(key, data[0])
+        store.keys.add(key)
+    store.pushpull(key, data, out=data)
+
+
+@functools.lru_cache(maxsize=16)
+def _store(devices):
+    """Make a store once for these devices: NCCL needs a while to find its way between them."""
+    on_gpus = all(d.device_type == 'gpu' for d in devices) and len(devices) > 1
+    nccl = on_gpus and mx.runtime.Features().is_enabled('NCCL')
+    store = mx.kv.create('nccl' if nccl else 'device')
+    store.keys = set()
+    return store
+
+
+ALGORITHMS = {
+    'naive': allreduce_naive,
+    'tree': allreduce_tree,
+    'butterfly': allreduce_butterfly,
+    'sharded': allreduce_sharded,
+    'ring': allreduce_ring,
+    'kvstore': allreduce_kvstore,
+}

@@ -1,0 +1,230 @@
+"""What an allreduce sends and adds, counted by running it on arrays that keep books."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from .. import checks
+from ..display import Table
+
+
+@dataclass
+class Count:
+    """What was sent between devices, and what was added.
+
+    Parameters
+    ----------
+    devices : int
+        How many there were.
+
+    Attributes
+    ----------
+    messages : int
+        Arrays or slices that went from one device to another.
+    links : dict
+        ``(source, target)`` of each link that was used to the bytes that went over it.
+    additions : dict
+        Each device that added, to how many numbers it added.
+
+    Examples
+    --------
+    >>> from mgpu_helpers.collectives import allreduce_naive
+    >>> count(allreduce_naive, devices=3, size=100)
+    Count(devices=3, messages=4, busiest=800 bytes, most_additions=200)
+    """
+
+    devices: int
+    messages: int = 0
+    links: dict = field(default_factory=dict)
+    additions: dict = field(default_factory=dict)
+
+    def sent(self, source, target, nbytes):
+        """Enter one message."""
+        self.messages += 1
+        self.links[source, target] = self.links.get((source, target), 0) + nbytes
+
+    def added(self, device, numbers):
+        """Enter one addition of arrays."""
+        self.additions[device] = self.additions.get(device, 0) + numbers
+
+    def port(self, device):
+        """Give the bytes that a device sent and those that it received.
+
+        Parameters
+        ----------
+        device : int
+            Its index.
+
+        Returns
+        -------
+        tuple of two int
+        """
+        out = sum(n for (source, _), n in self.links.items() if source == device)
+        into = sum(n for (_, target), n in self.links.items() if target == device)
+        return out, into
+
+    @property
+    def busiest(self):
+        """int: bytes in one direction at the device that sends or receives most."""
+        return max((n for i in range(self.devices) for n in self.port(i)), default=0)
+
+    @property
+    def total_bytes(self):
+        """int: bytes over all links together."""
+        return sum(self.links.values())
+
+    @property
+    def most_additions(self):
+        """int: numbers that the device which adds most has to add."""
+        return max(self.additions.values(), default=0)
+
+    def matrix(self):
+        """Lay the bytes out, one row per source, one column per target.
+
+        Returns
+        -------
+        numpy.ndarray, shape (devices, devices)
+        """
+        grid = np.zeros((self.devices, self.devices), dtype=int)
+        for link, nbytes in self.links.items():
+            grid[link] = nbytes
+        return grid
+
+    def __repr__(self):
+        return (
+            f'Count(devices={self.devices}, messages={self.messages}, busiest={self.busiest} bytes,'
+            f' most_additions={self.most_additions})'
+        )
+
+
+class Counted:
+    """An array that does what an ``allreduce`` asks of an NDArray, and has it written down.
+
+    Parameters
+    ----------
+    device : int
+        Where it is.
+    values : int or numpy.ndarray
+        How many numbers (float32, each 1), or the numbers, one-dimensional.
+    book : Count, optional
+        Where to write.
+
+    Examples
+    --------
+    >>> book = Count(devices=2)
+    >>> a, b = Counted(0, 4, book), Counted(1, 4, book)
+    >>> a += b.copyto(a.context)
+    >>> book
+    Count(devices=2, messages=1, busiest=16 bytes, most_additions=4)
+    """
+
+    def __init__(self, device, values, book=None):
+        values = np.ones(values, dtype='float32') if isinstance(values, int) else values
+        self.context, self.values, self.book = device, values, book
+        self.shape, self.size, self.dtype = values.shape, values.size, values.dtype
+
+    def reshape(self, shape):
+        """Give a view; it shares the numbers."""
+        return Counted(self.context, self.values.reshape(shape), self.book)
+
+    def __getitem__(self, key):
+        return Counted(self.context, self.values[key], self.book)
+
+    def copyto(self, target):
+        """Copy to a device, which gives a new array, or into another array."""
+        if not isinstance(target, Counted):
+            target = Counted(target, self.values.copy(), self.book)
+        else:
+            target.values[...] = self.values
+        if target.context != self.context:
+            self.book.sent(self.context, target.context, self.values.nbytes)
+        return target
+
+    def __iadd__(self, other):
+        if other.context != self.context:
+            raise ValueError(
+                f'device {self.context} cannot add what is on device {other.context}: copy it first'
+            )
+        self.values += other.values
+        self.book.added(self.context, other.size)
+        return self
+
+
+def count(algorithm, devices, size):
+    """Count what an allreduce of float32 arrays sends and adds, by letting it do it.
+
+    Parameters
+    ----------
+    algorithm : callable
+        One of ours, or your own: it may use ``copyto``, ``+=``, ``reshape`` and slices.
+    devices : int
+        How many.
+    size : int
+        Numbers in the array of each device; 4 bytes each.
+
+    Returns
+    -------
+    Count
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``devices`` or ``size`` is not an integer of at least 1; if what it left on the devices
+        is not the sum; or for ``allreduce_kvstore``, which sends in C++ where nobody can look.
+
+    Examples
+    --------
+    >>> from mgpu_helpers.collectives import allreduce_ring
+    >>> count(allreduce_ring, devices=4, size=1000)
+    Count(devices=4, messages=24, busiest=6000 bytes, most_additions=750)
+    """
+    checks.positive_int('devices', devices)
+    checks.positive_int('size', size)
+    if getattr(algorithm, '__name__', '') == 'allreduce_kvstore':
+        raise ValueError(
+            'allreduce_kvstore cannot be counted: its messages are sent inside MXNet; record a '
+            'timeline of it instead'
+        )
+    book = Count(devices)
+    data = [Counted(i, np.full(size, i + 1, dtype='float32'), book) for i in range(devices)]
+    algorithm(data)
+    total = devices * (devices + 1) / 2
+    wrong = [x.context for x in data if (x.values != total).any()]
+    if wrong:
+        raise ValueError(
+            f'{getattr(algorithm, "__name__", algorithm)} is no allreduce: afterwards devices '
+            f'{wrong} do not hold the sum'
+        )
+    return book
+
+
+def count_table(algorithms, devices, size):
+    """Lay the counts of several algorithms side by side.
+
+    Parameters
+    ----------
+    algorithms : dict
+        Name to function; see ``ALGORITHMS``.
+    devices, size : int
+        As in ``count``.
+
+    Returns
+    -------
+    Table
+
+    Examples
+    --------
+    >>> from mgpu_helpers.collectives import allreduce_naive, allreduce_ring
+    >>> count_table({'naive': allreduce_naive, 'ring': allreduce_ring}, devices=4, size=1000)
+    algorithm      messages    bytes over all links    bytes at the busiest device    its additions
+    -----------  ----------  ----------------------  -----------------------------  ---------------
+    naive                 6                  24,000                         12,000            3,000
+    ring                 24                  24,000                          6,000              750
+    """
+    rows = []
+    for name, algorithm in algorithms.items():
+        c = count(algorithm, devices, size)
+        numbers = (c.messages, c.total_bytes, c.busiest, c.most_additions)
+        rows.append([name, *(f'{n:,}' for n in numbers)])
+    heads = ['messages', 'bytes over all links', 'bytes at the busiest device', 'its additions']
+    return Table(rows, ['algorithm', *heads])

@@ -1,0 +1,259 @@
+"""Buckets, ``sync_with`` and accumulated gradients: the same training, in fewer messages."""
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import autograd, nd
+
+import mgpu_helpers as mgpu
+from mgpu_helpers.collectives import (
+    ALGORITHMS,
+    Bucket,
+    accumulate_batch,
+    adding_gradients,
+    allreduce_naive,
+    allreduce_ring,
+    allreduce_tree,
+    fill_buckets,
+    sync_with,
+)
+
+SHAPES = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
+
+
+def gradients(k, dtype='float32', shapes=SHAPES, seed=0):
+    rng = np.random.default_rng(seed)
+    return [
+        [nd.array(rng.integers(-9, 9, s), ctx=mx.cpu(c), dtype=dtype) for s in shapes]
+        for c in range(k)
+    ]
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'float16', 'float64'])
+def test_a_bucket_gives_back_what_was_put_in(dtype):
+    (arrays,) = gradients(1, dtype)
+    bucket = Bucket(arrays)
+    assert bucket.flat.shape == (129_068,) and bucket.flat.dtype == np.dtype(dtype).type
+    bucket.pack(arrays)
+    laid = np.concatenate([x.asnumpy().ravel() for x in arrays])
+    np.testing.assert_array_equal(bucket.flat.asnumpy(), laid)
+    bucket.flat *= 2
+    before = [x.asnumpy() for x in arrays]
+    bucket.unpack(arrays)
+    for x, b in zip(arrays, before, strict=True):
+        np.testing.assert_array_equal(x.asnumpy(), 2 * b)
+
+
+@pytest.mark.parametrize(
+    'arrays,error,words',
+    [
+        ([], ValueError, 'at least one array'),
+        (nd.ones(3), TypeError, 'takes a list of arrays'),
+        (
+            [nd.ones(2), nd.ones(2, dtype='float16')],
+            TypeError,
+            'of float16 and float32: make a bucket for each type',
+        ),
+        (
+            [nd.ones(2), nd.ones(2, ctx=mx.cpu(1))],
+            ValueError,
+            r'cpu\(0\), cpu\(1\): make one bucket per device',
+        ),
+    ],
+)
+def test_arrays_that_no_bucket_can_hold(arrays, error, words):
+    with pytest.raises(error, match=words):
+        Bucket(arrays)
+
+
+def test_a_bucket_is_for_the_shapes_that_it_was_made_for():
+    bucket = Bucket([nd.zeros(2), nd.zeros((3, 1))])
+    bucket.pack([nd.ones(2), nd.ones((3, 1))])
+    for move in (bucket.pack, bucket.unpack):
+        with pytest.raises(ValueError, match=r'shapes \[\(2,\), \(3, 1\)\], not \[\(2,\)\]'):
+            move([nd.zeros(2)])
+    assert bucket.flat.asnumpy().tolist() == [1] * 5
+
+
+def test_buckets_are_filled_from_the_last_layer():
+    sizes = [4 * int(np.prod(s)) for s in SHAPES]
+    assert fill_buckets(sizes, 10**6) == [[7, 6, 5, 4, 3, 2, 1, 0]]
+    assert fill_buckets(sizes, 1) == [[i] for i in reversed(range(8))]
+    for limit in (50, 5_000, 150_000, 500_000):
+        buckets = fill_buckets(sizes, limit)
+        assert sorted(i for b in buckets for i in b) == list(range(8))
+        assert all(len(b) == 1 or sum(sizes[i] for i in b) <= limit for b in buckets)
+        for early, late in zip(buckets, buckets[1:], strict=False):
+            assert min(early) == max(late) + 1
+            assert sum(sizes[i] for i in early) + sizes[late[0]] > limit
+    assert fill_buckets([], 10) == []
+    for limit, error in ((0, ValueError), (2.5, TypeError), (None, TypeError)):
+        with pytest.raises(error, match='bucket_bytes'):
+            fill_buckets(sizes, limit)
+
+
+@pytest.mark.parametrize('name', ALGORITHMS)
+@pytest.mark.parametrize('bucket_bytes', [None, 1, 150_000, 10**7])
+@pytest.mark.parametrize('dtype', ['float32', 'float16'])
+def test_every_way_to_sync_gives_the_same_sums(name, bucket_bytes, dtype):
+    wanted = gradients(3, dtype)
+    mgpu.sync_gradients(wanted)
+    found = gradients(3, dtype)
+    sync = sync_with(ALGORITHMS[name], bucket_bytes)
+    sync(found)
+    for of_one in found:
+        for g, w in zip(of_one, wanted[0], strict=True):
+            np.testing.assert_array_equal(g.asnumpy(), w.asnumpy())
+
+
+def test_one_sync_serves_networks_of_any_shapes_and_devices():
+    sync = sync_with(allreduce_tree, bucket_bytes=1000)
+    for k, shapes in ((2, SHAPES), (3, SHAPES), (2, [(5,), (700, 2)]), (2, SHAPES)):
+        grads, wanted = gradients(k, shapes=shapes), gradients(k, shapes=shapes)
+        mgpu.sync_gradients(wanted)
+        sync(grads)
+        for g, w in zip(grads[-1], wanted[0], strict=True):
+            np.testing.assert_array_equal(g.asnumpy(), w.asnumpy())
+
+
+def test_fewer_messages_with_a_bucket():
+    seen = []
+
+    def watched(data):
+        seen.append(data[0].size)
+        allreduce_naive(data)
+
+    sync_with(watched)(gradients(2))
+    assert seen == [int(np.prod(s)) for s in SHAPES]
+    del seen[:]
+    sync_with(watched, bucket_bytes=10**6)(gradients(2))
+    assert seen == [129_068]
+    del seen[:]
+    sync_with(watched, bucket_bytes=150_000)(gradients(2))
+    assert seen == [10 + 1280 + 128, 800 * 128, 50 + 25_000 + 20 + 180]
+
+
+@pytest.mark.parametrize(
+    'grads,error,words',
+    [
+        (nd.ones(2), TypeError, r'expected grads\[c\]\[i\]'),
+        ([nd.ones(2)], TypeError, r'expected grads\[c\]\[i\]'),
+        ([], ValueError, r'here they have \[\]'),
+        ([[], []], ValueError, r'\[0, 0\]'),
+        ([[nd.ones(2)], []], ValueError, r'\[1, 0\]'),
+        (
+            [[nd.ones(2), nd.ones(3)], [nd.ones(2, ctx=mx.cpu(1)), nd.ones(4, ctx=mx.cpu(1))]],
+            ValueError,
+            r'gradient 1 has different shapes on the devices, \[\(3,\), \(4,\)\]',
+        ),
+    ],
+)
+@pytest.mark.parametrize('bucket_bytes', [None, 100])
+def test_gradients_that_do_not_match_are_left_alone(grads, error, words, bucket_bytes):
+    with pytest.raises(error, match=words):
+        sync_with(allreduce_ring, bucket_bytes)(grads)
+    if isinstance(grads, list) and grads and isinstance(grads[0], list):
+        assert all((g.asnumpy() == 1).all() for of_one in grads for g in of_one)
+
+
+def test_sync_with_says_what_it_needs():
+    with pytest.raises(TypeError, match="such as allreduce_ring, not 'ring'"):
+        sync_with('ring')
+    with pytest.raises(ValueError, match='bucket_bytes must be at least 1, not 0'):
+        sync_with(allreduce_ring, 0)
+    with pytest.raises(TypeError, match='bucket_bytes must be an integer'):
+        sync_with(allreduce_ring, 1e6)
+
+
+def start(k, dtype='float64', scale=0.1):
+    devices = [mx.cpu(i) for i in range(k)]
+    params = mgpu.init_params(scale, seed=1, dtype=dtype)
+    return devices, [mgpu.get_params(params, d) for d in devices]
+
+
+@pytest.fixture(scope='module')
+def batches():
+    train_iter, _ = mgpu.load_data_fashion_mnist(60, num_examples=240, seed=0, dtype='float64')
+    return list(train_iter)
+
+
+@pytest.mark.parametrize('name', ALGORITHMS)
+def test_training_with_each_is_training_with_the_naive_one(name, batches):
+    ends = []
+    for sync in (mgpu.sync_gradients, sync_with(ALGORITHMS[name], 100_000)):
+        devices, replicas = start(3)
+        for X, y in batches:
+            mgpu.train_batch(X, y, replicas, devices, 0.1, sync=sync)
+        for replica in replicas[1:]:
+            for p, first in zip(replica, replicas[0], strict=True):
+                np.testing.assert_array_equal(p.asnumpy(), first.asnumpy())
+        ends.append([p.asnumpy() for p in replicas[0]])
+    for a, b in zip(*ends, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-14)
+
+
+def test_train_takes_any_of_them(capsys):
+    sync = sync_with(allreduce_ring, bucket_bytes=2**20)
+    history = mgpu.train(2, 64, 0.2, num_epochs=1, num_examples=256, seed=0, sync=sync)
+    assert len(history.test_acc) == 1
+    assert 'test acc' in capsys.readouterr().out
+
+
+def test_accumulated_gradients_are_those_of_the_joint_batch(batches):
+    X, y = (nd.concat(*arrays, dim=0) for arrays in zip(*batches, strict=True))
+    devices, joint = start(2)
+    mgpu.train_batch(X, y, joint, devices, 0.1)
+    calls = []
+
+    def counted(grads):
+        calls.append(len(grads))
+        mgpu.sync_gradients(grads)
+
+    devices, replicas = start(2)
+    parts = [
+        *batches[:3],
+        (batches[3][0][:1], batches[3][1][:1]),
+        (batches[3][0][1:], batches[3][1][1:]),
+    ]
+    losses = accumulate_batch(parts, replicas, devices, 0.1, sync=counted)
+    assert calls == [2]  # one allreduce, though one of the batches had too few examples to split
+    assert sum(len(l) for l in losses) == 240
+    for replica in replicas:
+        for p, wanted in zip(replica, joint[0], strict=True):
+            np.testing.assert_allclose(p.asnumpy(), wanted.asnumpy(), rtol=1e-10, atol=1e-14)
+
+
+def test_after_accumulating_a_backward_pass_replaces_gradients_again(batches):
+    devices, replicas = start(1)
+
+    def fails(grads):
+        raise RuntimeError('the network is down')
+
+    before = [p.asnumpy() for p in replicas[0]]
+    with pytest.raises(RuntimeError, match='the network is down'):
+        accumulate_batch(batches[:2], replicas, devices, 0.1, sync=fails)
+    for p, b in zip(replicas[0], before, strict=True):
+        np.testing.assert_array_equal(p.asnumpy(), b)
+    w = nd.ones(1)
+    with adding_gradients([[w]]):
+        pass
+    for _ in range(2):
+        with autograd.record():
+            y = 2 * w
+        y.backward()
+    assert w.grad.asscalar() == 2
+
+
+def test_accumulate_batch_refuses_before_it_changes_anything(batches):
+    devices, replicas = start(2)
+    X, y = batches[0]
+    for parts, error, words in (
+        ([], ValueError, 'no batch to train on'),
+        (X, TypeError, 'a list of batches'),
+        ([X], TypeError, 'a list of batches'),
+        ([(X, y), (X, y[:5])], ValueError, '60 examples and y has 5'),
+    ):
+        with pytest.raises(error, match=words):
+            accumulate_batch(parts, replicas, devices, 0.1)
+    with pytest.raises(ValueError, match='lr must be a number above 0'):
+        accumulate_batch([(X, y)], replicas, devices, 0)

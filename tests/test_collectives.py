@@ -1,0 +1,215 @@
+"""The allreduces of chapter 3: the right sums, the same bits everywhere, counted messages."""
+
+import math
+
+import mxnet as mx
+import numpy as np
+import pytest
+from mxnet import nd
+
+from mgpu_helpers.collectives import (
+    ALGORITHMS,
+    Counted,
+    all_gather,
+    allreduce_kvstore,
+    allreduce_naive,
+    allreduce_ring,
+    count,
+    count_table,
+    reduce_scatter,
+    slices,
+)
+
+OURS = [name for name in ALGORITHMS if name != 'kvstore']
+each_algorithm = pytest.mark.parametrize('name', ALGORITHMS)
+
+
+def on_devices(values, dtype='float32'):
+    return [nd.array(v, ctx=mx.cpu(i), dtype=dtype) for i, v in enumerate(values)]
+
+
+@each_algorithm
+@pytest.mark.parametrize('k', range(1, 10))
+@pytest.mark.parametrize('dtype,tolerance', [('float32', 1e-6), ('float16', 2e-2)])
+def test_sums_random_arrays_of_random_shapes(name, k, dtype, tolerance):
+    rng = np.random.default_rng([k, *name.encode()])
+    for _ in range(3):
+        shape = tuple(rng.integers(1, 7, size=rng.integers(1, 5)))
+        values = rng.normal(size=(k, *shape)).astype(dtype)
+        data = on_devices(values, dtype)
+        assert ALGORITHMS[name](data) is None
+        for x in data:
+            assert x.shape == shape and x.dtype == np.dtype(dtype).type
+            np.testing.assert_array_equal(x.asnumpy(), data[0].asnumpy())
+        wanted, scale = values.astype('float64').sum(0), np.abs(values).astype('float64').sum(0)
+        assert (np.abs(data[0].asnumpy() - wanted) <= tolerance * scale).all()
+
+
+@each_algorithm
+@pytest.mark.parametrize('length', [1, 2, 5, 100_003])
+def test_any_length_also_shorter_than_the_number_of_devices(name, length):
+    values = np.arange(6 * length).reshape(6, length) % 97  # whole numbers: exact in any order
+    data = on_devices(values)
+    ALGORITHMS[name](data)
+    for x in data:
+        np.testing.assert_array_equal(x.asnumpy(), values.sum(0))
+
+
+@each_algorithm
+def test_on_devices_in_any_order_and_twice_in_a_row(name):
+    devices = [mx.cpu(3), mx.cpu(0), mx.cpu(5)]
+    data = [nd.ones(7, ctx=d) for d in devices]
+    ALGORITHMS[name](data)
+    ALGORITHMS[name](data)
+    assert [x.context for x in data] == devices
+    assert all((x.asnumpy() == 9).all() for x in data)
+
+
+@each_algorithm
+def test_works_on_a_view(name):
+    whole = [nd.ones((4, 3), ctx=mx.cpu(i)) for i in range(2)]
+    ALGORITHMS[name]([x[1:3] for x in whole])
+    for x in whole:
+        assert x.asnumpy()[:, 0].tolist() == [1, 2, 2, 1]
+
+
+def test_the_two_halves_of_a_ring_can_be_used_alone():
+    values = np.arange(30.0).reshape(3, 10)
+    data = on_devices(values)
+    parts = reduce_scatter(data)
+    for i, (a, b) in enumerate([(0, 3), (3, 6), (6, 10)]):
+        assert parts[i].context == mx.cpu(i)
+        np.testing.assert_array_equal(parts[i].asnumpy(), values[:, a:b].sum(0))
+    for i, part in enumerate(parts):
+        part += i  # what an optimizer would do with its slice
+    all_gather(data)
+    wanted = values.sum(0) + [0, 0, 0, 1, 1, 1, 2, 2, 2, 2]
+    for x in data:
+        np.testing.assert_array_equal(x.asnumpy(), wanted)
+
+
+def test_slices_are_views_that_cover_the_array():
+    x = nd.zeros((5, 3))
+    for i, part in enumerate(slices(x, 4)):
+        part[:] = i
+    assert x.asnumpy().ravel().tolist() == [0] * 3 + [1] * 4 + [2] * 4 + [3] * 4
+    assert [part if part is None else part.size for part in slices(nd.zeros(2), 3)] == [None, 1, 1]
+
+
+@pytest.mark.parametrize('name', OURS)
+@pytest.mark.parametrize('k', range(1, 10))
+@pytest.mark.parametrize('n', [1, 5, 360, 1001])
+def test_counts_are_those_of_the_formulas(name, k, n):
+    log, p = math.ceil(math.log2(k)), 2 ** int(math.log2(k))
+    sizes = [(i + 1) * n // k - i * n // k for i in range(k)]
+    cut = sum(size > 0 for size in sizes)
+    after = [sizes[(i + 1) % k] for i in range(k)]
+    messages, port, added = {
+        'naive': (2 * (k - 1), (k - 1) * n, (k - 1) * n),
+        'tree': (2 * (k - 1), log * n, log * n),
+        'butterfly': (
+            p * int(math.log2(p)) + 2 * (k - p),
+            (int(math.log2(p)) + (k > p)) * n,
+            (int(math.log2(p)) + (k > p)) * n,
+        ),
+        # Slice i comes to device i from all others and goes back to them; they send it theirs.
+        'sharded': (
+            2 * (k - 1) * cut,
+            max(n + (k - 2) * size for size in sizes),
+            (k - 1) * max(sizes),
+        ),
+        # A device sends every slice but one in each half: not its own first, not its neighbour's.
+        'ring': (
+            2 * (k - 1) * cut,
+            2 * n - min(a + b for a, b in zip(sizes, after, strict=True)),
+            n - min(sizes),
+        ),
+    }[name]
+    counted = count(ALGORITHMS[name], k, n)
+    assert counted.messages == messages
+    assert counted.busiest == (4 * port if k > 1 else 0)
+    assert counted.most_additions == (added if k > 1 else 0)
+    assert counted.total_bytes == counted.matrix().sum()
+    if name != 'butterfly':  # in which all devices add, each for itself
+        assert sum(counted.additions.values()) == (k - 1) * n
+
+
+def test_what_the_formulas_promise_for_many_devices():
+    """With a k-th of the array a message, no device sends as much as two arrays."""
+    n = 64 * 1000
+    for name in ('sharded', 'ring'):
+        counted = count(ALGORITHMS[name], 64, n)
+        assert counted.port(17) == (2 * 63 * 4000, 2 * 63 * 4000)
+    neighbours = {((i, (i + 1) % 64)) for i in range(64)}
+    assert set(count(allreduce_ring, 64, n).links) == neighbours
+
+
+def test_a_wrong_allreduce_is_not_counted():
+    def forgets_to_send_it_back(data):
+        for x in data[1:]:
+            data[0] += x.copyto(data[0].context)
+
+    with pytest.raises(ValueError, match=r'forgets_to.*no allreduce.*\[1, 2\] do not hold the sum'):
+        count(forgets_to_send_it_back, 3, 10)
+
+    def adds_from_afar(data):
+        data[0] += data[1]
+
+    with pytest.raises(ValueError, match='device 0 cannot add what is on device 1: copy it first'):
+        count(adds_from_afar, 2, 10)
+
+
+@pytest.mark.parametrize(
+    'call,error,words',
+    [
+        (lambda: count(allreduce_ring, 0, 10), ValueError, 'devices must be at least 1, not 0'),
+        (lambda: count(allreduce_ring, 2, 2.5), TypeError, 'size must be an integer'),
+        (lambda: count(allreduce_kvstore, 2, 10), ValueError, 'inside MXNet; record a timeline'),
+    ],
+)
+def test_bad_questions_are_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
+
+
+def test_the_table_names_each_algorithm():
+    table = count_table({'naive': allreduce_naive, 'ring': allreduce_ring}, 8, 8000)
+    assert table.rows == [
+        ['naive', '14', '448,000', '224,000', '56,000'],
+        ['ring', '112', '448,000', '56,000', '7,000'],
+    ]
+
+
+@each_algorithm
+@pytest.mark.parametrize(
+    'data,error,words',
+    [
+        ([], ValueError, 'list of arrays is empty'),
+        ('xy', TypeError, 'expected a list of arrays'),
+        ([nd.ones(2), nd.ones(3, ctx=mx.cpu(1))], ValueError, r'different shapes.*\(2,\), \(3,\)'),
+        (
+            [nd.ones(2), nd.ones(2, ctx=mx.cpu(1), dtype='float16')],
+            TypeError,
+            'float32.*float16.*make them one type',
+        ),
+        (
+            [nd.ones(2), nd.ones(2, ctx=mx.cpu(1)), nd.ones(2)],
+            ValueError,
+            r'two arrays are on cpu\(0\)',
+        ),
+    ],
+)
+def test_bad_input_changes_nothing(name, data, error, words):
+    before = [x.asnumpy() for x in data if hasattr(x, 'asnumpy')]
+    with pytest.raises(error, match=words):
+        ALGORITHMS[name](data)
+    for x, b in zip(data, before, strict=False):
+        np.testing.assert_array_equal(x.asnumpy(), b)
+
+
+def test_counted_arrays_count_only_what_leaves_a_device():
+    class Book:
+        sent = added = staticmethod(lambda *args: pytest.fail(f'nothing was sent: {args}'))
+
+    x = Counted(0, 6, Book)
+    assert x[2:4].copyto(0).values.tolist() == [1, 1]
