@@ -19,7 +19,8 @@ from mgpu_helpers.cores import usable_cores
 from mgpu_helpers.display import Table
 from mgpu_helpers.runtime import SETTINGS, installed_builds
 
-from .kinds import ACCURACIES, KINDS, MEMORY, RATIOS
+from . import sync
+from .kinds import ACCURACIES, ALLREDUCES, KINDS, MEMORY, RATIOS
 
 
 def run(kind, num_examples):
@@ -131,7 +132,11 @@ def main():
     rates = [
         [name, f'{statistics.median(rate(one[name]) for one in rounds if name in one):,.0f}']
         for name in chosen
+        if name != ALLREDUCES
     ]
+    if ALLREDUCES in chosen:
+        print()
+        print(sync.table(rounds[0][ALLREDUCES][0]['allreduces']))
     print()
     print(Table(rates, ['run', 'examples per second']))
 

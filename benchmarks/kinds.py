@@ -48,6 +48,10 @@ KINDS = {
     'from scratch, 1 device, 2 threads': Kind(
         [('scratch', 1, 256)], settings={'OMP_NUM_THREADS': '2'}
     ),
+    'from scratch, 2 devices, buckets': Kind([('scratch in buckets', 2, 256)]),
+    'from scratch, 2 devices, batch 64': Kind([('scratch', 2, 64)], share=0.5),
+    'from scratch, 2 devices, batch 64, buckets': Kind([('scratch in buckets', 2, 64)], share=0.5),
+    'allreduces': Kind([('collectives', 4, 1)], once=True),
     'source 000, 2 devices': Kind([('peer', 2, 256)]),
     'Gluon, chapter 1 network, 2 devices': Kind([('gluon lenet of chapter 1', 2, 256)]),
     'Gluon LeNet, 2 devices': Kind([('gluon lenet', 2, 256)]),
@@ -78,6 +82,12 @@ RATIOS = [
     ('from scratch, 2 devices', 'from scratch, 1 device', '≥ 1.7'),
     ('from scratch, 2 devices', 'from scratch, 1 device, 2 threads', ''),
     ('from scratch, 2 devices', 'source 000, 2 devices', '≥ 2.0'),
+    ('from scratch, 2 devices, buckets', 'from scratch, 2 devices', '≥ 1.0'),
+    (
+        'from scratch, 2 devices, batch 64, buckets',
+        'from scratch, 2 devices, batch 64',
+        '≥ 1.0',
+    ),
     ('from scratch, 2 devices', 'Gluon, chapter 1 network, 2 devices', '≥ 0.9'),
     ('Gluon LeNet, 2 devices', 'Gluon LeNet, 2 processes', '≥ 0.93'),
     ('Gluon LeNet, 2 devices', 'Gluon LeNet, 1 device', '≥ 1.75'),
@@ -96,3 +106,4 @@ RATIOS = [
 ]
 MEMORY = 'from scratch, 2 devices'
 ACCURACIES = [name for name in KINDS if 'ten epochs' in name]
+ALLREDUCES = 'allreduces'  # its own table
