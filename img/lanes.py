@@ -38,7 +38,7 @@ def cell(figure, cx, cy, value, k, state=LIVE, w=CELL_W, h=CELL_H):
         LIVE: (WHITE, SOLID[k], 1.25, None, {}),
         NEXT: (WHITE, SHADE[k], 2.5, None, {'bold': True}),
         OLD: (TINT[k], DATA_EDGE, 1.25, '2 3', {'fill': MUTED}),
-        DONE: (SHADE[k], SHADE[k], 1.25, None, {'fill': WHITE, 'bold': True}),
+        DONE: (SHADE[k], TINT[k], 1.25, None, {'fill': WHITE, 'bold': True}),
     }[state]
     figure.rect(cx - w / 2, cy - h / 2, w, h, fill, edge, r=0, width=width, dash=dash)
     figure.label(cx, cy, str(value), size=NORMAL if len(str(value)) < 3 else SMALL, **ink)
