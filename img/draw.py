@@ -27,9 +27,9 @@ WHITE = '#FFFFFF'
 
 # Okabe and Ito's colours, told apart with any colour vision: solid, tint, and a dark shade that
 # is readable as text on the tint.
-SOLID = ('#0072B2', '#E69F00', '#009E73', '#CC79A7')
-TINT = ('#DDECF7', '#FCEED2', '#D8F0E8', '#F8E6F0')
-SHADE = ('#004F7C', '#704A00', '#00604A', '#83355F')
+SOLID = ('#0072B2', '#E69F00', '#009E73', '#CC79A7', '#D55E00', '#56B4E9')
+TINT = ('#DDECF7', '#FCEED2', '#D8F0E8', '#F8E6F0', '#FBE2D3', '#E2F3FD')
+SHADE = ('#004F7C', '#704A00', '#00604A', '#83355F', '#8A3C00', '#1D5F86')
 
 
 def number(value):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 IMG = Path(__file__).resolve().parents[1] / 'img'
-SHARED = {'all', 'draw', 'layers'}  # scripts that draw no figure of their own
+SHARED = {'all', 'draw', 'lanes', 'layers'}  # scripts that draw no figure of their own
 SCRIPTS = sorted(path.stem for path in IMG.glob('*.py') if path.stem not in SHARED)
 FIGURES = sorted(path.stem for path in IMG.glob('*.svg'))
 SVG = '{http://www.w3.org/2000/svg}'
