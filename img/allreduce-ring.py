@@ -8,10 +8,10 @@ figure = Figure(
     'Ring allreduce on four devices: three steps of reduce-scatter, three of all-gather',
     'Every array is cut in 4 slices. Device 0 holds 1 2 3 4, device 1 2 4 6 8, device 2 3 6 9 12, '
     'device 3 4 8 12 16. In steps 1 to 3 every device sends one slice to the next device in the '
-    'ring, 0 to 1 to 2 to 3 to 0, which adds it to its own. In step 1 device i sends slice i, '
+    'ring, 0 to 1 to 2 to 3 to 0, which adds it to its own. In step 1 device i sends slice i - 1, '
     'then always the one it has just added to. After three steps device 0 holds the sum of slice '
-    '1, 20; device 1 that of slice 2, 30; device 2 that of slice 3, 40; device 3 that of slice 0, '
-    '10. In steps 4 to 6 these sums are passed on round the ring until all hold 10 20 30 40.',
+    '0, 10; device 1 that of slice 1, 20; device 2 that of slice 2, 30; device 3 that of slice 3, '
+    '40. In steps 4 to 6 these sums are passed on round the ring until all hold 10 20 30 40.',
 )
 
 K = 4
@@ -50,7 +50,7 @@ states = [state]
 for step in range(2 * (K - 1)):
     state = [list(row) for row in state]
     for i in range(K):
-        j = (i - step) % K
+        j = (i - 1 - step) % K
         kept = states[-1][(i + 1) % K][j] if step < K - 1 else 0
         state[(i + 1) % K][j] = states[-1][i][j] + kept
     states.append(state)
@@ -58,13 +58,13 @@ assert state == [[10, 20, 30, 40]] * K
 
 
 def reducing(n, k, j):
-    """Tell what a number is: slice j starts on device j and is on device j + n after n steps."""
-    done = (k - j) % K
+    """Tell what a number is: slice j starts on device j + 1 and ends on device j."""
+    done = (k - j - 1) % K
     return OLD if done < n else DONE if n == K - 1 else NEXT if done == n else LIVE
 
 
 def gathering(n, k, j):
-    return DONE if (k - j + 1) % K <= n else OLD
+    return DONE if (k - j) % K <= n else OLD
 
 
 TOPS = (136, 532)
@@ -77,8 +77,8 @@ for row, (top, name) in enumerate(zip(TOPS, names)):
     for n in range(K):
         title = f'Step {n + 1 + row * (K - 1)}' if n < K - 1 else ('One sum each', 'After')[row]
         figure.label(LEFT + 1.5 * SLICE + n * GRID, top - 60, title, size=LARGE, bold=True)
-ring(TOPS[0], states[:K], reducing, lambda n, i: (i - n) % K)
-ring(TOPS[1], states[K - 1 :], gathering, lambda n, i: (i + 1 - n) % K)
+ring(TOPS[0], states[:K], reducing, lambda n, i: (i - 1 - n) % K)
+ring(TOPS[1], states[K - 1 :], gathering, lambda n, i: (i - n) % K)
 
 legend = (
     (9, LIVE, 'still to be added'),
