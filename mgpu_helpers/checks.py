@@ -69,6 +69,54 @@ def positive_number(name, value):
         raise ValueError(f'{name} must be a number above 0, not {value}')
 
 
+def message(devices, nbytes, link):
+    """Raise unless the cost of an allreduce can be worked out with these; see ``scaling.costs``.
+
+    Raises
+    ------
+    TypeError
+        If ``devices`` is no integer, ``nbytes`` no number, or ``link`` cannot say how many
+        ``seconds`` a message takes.
+    ValueError
+        If ``devices`` or ``nbytes`` is not above 0.
+
+    Examples
+    --------
+    >>> from mgpu_helpers.scaling import LINKS
+    >>> message(4, 160e6, LINKS['PCIe 3 x16'])
+    """
+    positive_int('devices', devices)
+    positive_number('nbytes', nbytes)
+    if not callable(getattr(link, 'seconds', None)):
+        raise TypeError(f"link must be a Link, such as LINKS['PCIe 3 x16'], not {shown(link)}")
+
+
+def levels(value):
+    """Raise unless ``value`` lists (devices, link), one for each level of a machine.
+
+    Raises
+    ------
+    TypeError
+        If it is not a list or tuple of pairs.
+    ValueError
+        If it is empty.
+
+    Examples
+    --------
+    >>> from mgpu_helpers.scaling import LINKS
+    >>> levels([(4, LINKS['PCIe 3 x16']), (128, LINKS['25 Gb RoCE'])])
+    """
+    if not isinstance(value, (list, tuple)) or not all(
+        isinstance(level, (list, tuple)) and len(level) == 2 for level in value
+    ):
+        raise TypeError(
+            'levels must be a list of (devices, link), innermost first, such as '
+            f"[(4, LINKS['PCIe 3 x16']), (128, LINKS['25 Gb RoCE'])], not {shown(value)}"
+        )
+    if not value:
+        raise ValueError('levels is an empty list: give at least one (devices, link)')
+
+
 def device_list(devices):
     """Raise unless ``devices`` is a list or tuple of at least one device, none of them twice.
 

@@ -1,0 +1,29 @@
+"""Chapter 3: what an allreduce costs, on machines that are not there; never imports MXNet.
+
+``links`` has the published speeds of links, ``costs`` a formula for each algorithm, ``models`` the
+sizes of networks, ``curves`` a training step's time and how it scales, ``published`` what others
+measured beside what this predicts.
+
+>>> from mgpu_helpers.scaling import LINKS, ring
+>>> f'{ring(8, 160e6, LINKS["100 Gb InfiniBand"]) * 1000:.1f} ms'
+'22.6 ms'
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(
+    __name__,
+    submod_attrs={
+        'costs': [
+            'ALGORITHMS',
+            'butterfly',
+            'hierarchical',
+            'naive',
+            'ring',
+            'sharded',
+            'through_host',
+            'tree',
+        ],
+        'links': ['LINKS', 'Link', 'links_table'],
+    },
+)
