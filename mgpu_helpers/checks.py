@@ -69,6 +69,26 @@ def positive_number(name, value):
         raise ValueError(f'{name} must be a number above 0, not {value}')
 
 
+def not_negative(name, value):
+    """Raise unless ``value`` is a finite real number of at least 0.
+
+    Raises
+    ------
+    TypeError
+        If it is not a real number.
+    ValueError
+        If it is negative, infinite or not a number.
+
+    Examples
+    --------
+    >>> not_negative('overhead', 0.0)
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f'{name} must be a number of at least 0, not {shown(value)}')
+    if not 0 <= value < float('inf'):
+        raise ValueError(f'{name} must be a number of at least 0, not {value}')
+
+
 def message(devices, nbytes, link):
     """Raise unless the cost of an allreduce can be worked out with these; see ``scaling.costs``.
 
