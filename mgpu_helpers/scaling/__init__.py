@@ -38,6 +38,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             'strong_scaling',
             'weak_scaling',
         ],
+        'drawings': ['plot_costs'],
         'links': ['LINKS', 'Link', 'links_table'],
         'machines': ['MACHINES', 'Machine', 'communication_seconds', 'sustained_flops'],
         'memory': ['Memory', 'memory_per_device'],

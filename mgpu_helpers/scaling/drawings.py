@@ -1,9 +1,11 @@
-"""The pictures and tables of ``curves`` and ``memory``."""
+"""The pictures and tables of ``costs``, ``curves`` and ``memory``."""
 
 import math
 
+from .. import checks
 from ..display import Table, show_figures
 from ..history import LOOK
+from .costs import ALGORITHMS
 from .models import short
 
 # Okabe and Ito's colours, told apart with any colour vision, as in the drawn figures.
@@ -20,6 +22,62 @@ PARTS = {
     'optimizer_state': PINK,
     'activations': GREEN,
 }
+
+
+def plot_costs(devices, link, sizes=tuple(4**i for i in range(5, 15))):
+    """Draw what an allreduce costs with each algorithm, from short messages to long ones.
+
+    ``sharded`` is left out: its curve is that of ``ring``.
+
+    Parameters
+    ----------
+    devices : int
+        How many there are.
+    link : Link
+        What each is connected with.
+    sizes : list of float
+        Bytes; by default 1 KiB to 256 MiB.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    TypeError, ValueError
+        As the algorithms, and if ``sizes`` is no list of integers.
+
+    Examples
+    --------
+    >>> from mgpu_helpers.scaling import LINKS
+    >>> len(plot_costs(8, LINKS['PCIe 3 x16']).axes)
+    1
+    """
+    from matplotlib.figure import Figure
+
+    checks.counts('sizes', sizes)
+    names = [name for name in ALGORITHMS if name != 'sharded']
+    costs = {name: [1000 * ALGORITHMS[name](devices, n, link) for n in sizes] for name in names}
+    show_figures()
+    figure = Figure(figsize=(8, 3.6), **LOOK)
+    axes = figure.subplots()
+    for style, (name, cost) in zip(STYLES, costs.items()):
+        axes.plot(sizes, cost, label=name, **style)
+    axes.set_xscale('log', base=4)
+    axes.set_xticks(sizes, [_binary(n) for n in sizes], fontsize=9)
+    axes.set(yscale='log', xlabel='gradient', ylabel='time in ms')
+    axes.set_title(f'{devices:,} devices, {link.name}')
+    axes.yaxis.set_major_formatter('{x:,g}')
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize='small')
+    return figure
+
+
+def _binary(nbytes):
+    for factor, unit in ((2**30, 'GiB'), (2**20, 'MiB'), (2**10, 'KiB')):
+        if nbytes >= factor:
+            return f'{nbytes / factor:.3g} {unit}'
+    return f'{nbytes} B'
 
 
 def milliseconds(seconds):
