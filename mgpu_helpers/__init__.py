@@ -26,6 +26,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         'pytorch',
         'replicas',
         'runtime',
+        'scaling',
         'scratch',
         'worker',
     ],

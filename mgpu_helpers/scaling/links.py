@@ -1,0 +1,104 @@
+"""Links between devices: how long a message takes, and the published speeds of common ones."""
+
+from dataclasses import dataclass
+
+from .. import checks
+
+
+@dataclass(frozen=True)
+class Link:
+    """A connection between two devices: a fixed time for each message, and a time for each byte.
+
+    Parameters
+    ----------
+    name : str
+        What it is called in a table.
+    latency : float
+        Seconds that every message takes, however short; the model's alpha. Above 0.
+    bandwidth : float
+        Bytes a second in one direction; 1 / the model's beta. Above 0.
+    source : str
+        Where the two figures come from.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If latency or bandwidth is not a finite number above 0.
+
+    Notes
+    -----
+    Hockney's model of a message (1994). 1 GB is 10**9 bytes, and a network's Gb are bits: 25 Gb/s
+    are 3.125 GB/s.
+
+    Examples
+    --------
+    >>> link = Link('PCIe 3 x16', latency=5.7e-6, bandwidth=16e9)
+    >>> f'{link.seconds(160e6) * 1000:.3f} ms'
+    '10.006 ms'
+    """
+
+    name: str
+    latency: float
+    bandwidth: float
+    source: str = ''
+
+    def __post_init__(self):
+        checks.speed(self.latency, self.bandwidth)
+
+    def seconds(self, nbytes):
+        """Give the time of one message: its latency, then its bytes one after the other.
+
+        Parameters
+        ----------
+        nbytes : float
+            Length of the message in bytes.
+
+        Returns
+        -------
+        float
+            Seconds.
+        """
+        return self.latency + nbytes / self.bandwidth
+
+
+# Bandwidths are the published ones, in one direction: of PCIe without its encoding (1.5 %), of
+# NVLink of all links of a GPU together. What arrives is less: NCCL's own model reckons with 12 GB/s
+# for PCIe 3 x16 and with 20 GB/s for one NVLink of 25 (src/graph/topo.h).
+# Latencies are typical values; other software on the same hardware has others. NCCL: what its model
+# charges a step of a ring between two GPUs, protocol Simple (hwLat in src/graph/tuning.cc).
+LINKS = {
+    link.name: link
+    for link in (
+        Link('PCIe 3 x16', 5.7e-6, 16e9, 'PCI-SIG: 16 lanes at 8 GT/s; NCCL'),
+        Link('PCIe 4 x16', 5.7e-6, 32e9, 'PCI-SIG: 16 lanes at 16 GT/s; NCCL'),
+        Link('PCIe 5 x16', 5.7e-6, 64e9, 'PCI-SIG: 16 lanes at 32 GT/s; NCCL'),
+        Link('NVLink 2', 3.4e-6, 6 * 25e9, 'NVIDIA: V100, 6 links of 25 GB/s; NCCL'),
+        Link('NVLink 3', 3.4e-6, 12 * 25e9, 'NVIDIA: A100, 12 links of 25 GB/s; NCCL'),
+        Link('NVLink 4', 3.4e-6, 18 * 25e9, 'NVIDIA: H100, 18 links of 25 GB/s; NCCL'),
+        Link('10 Gb Ethernet', 20e-6, 10e9 / 8, 'IEEE 802.3ae; TCP, Hurwitz and Feng 2003'),
+        Link('25 Gb RoCE', 14e-6, 25e9 / 8, 'IEEE 802.3by; NCCL'),
+        Link('100 Gb InfiniBand', 14e-6, 100e9 / 8, 'IBTA: EDR, 4 lanes; NCCL'),
+        Link('400 Gb InfiniBand', 14e-6, 400e9 / 8, 'IBTA: NDR, 4 lanes; NCCL'),
+    )
+}
+
+
+def links_table():
+    """Lay the published links out, one per row.
+
+    Returns
+    -------
+    mgpu_helpers.display.Table
+
+    Examples
+    --------
+    >>> links_table().rows[0][:3]
+    ['PCIe 3 x16', '5.7 µs', '16 GB/s']
+    """
+    from ..display import Table
+
+    rows = [
+        (x.name, f'{x.latency * 1e6:.3g} µs', f'{x.bandwidth / 1e9:.4g} GB/s', x.source)
+        for x in LINKS.values()
+    ]
+    return Table(rows, ['link', 'latency', 'bandwidth', 'source: bandwidth; latency'])
