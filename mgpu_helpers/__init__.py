@@ -27,6 +27,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         'replicas',
         'runtime',
         'scratch',
+        'timeline',
         'worker',
     ],
     submod_attrs={

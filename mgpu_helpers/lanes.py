@@ -133,13 +133,29 @@ class Timeline:
     """
 
     def __init__(self, spans=(), title='', lanes=()):
+        self.spans, self.lanes = [], []
+        self.add(spans, lanes)
+        self.title = title
+
+    def add(self, spans, lanes=()):
+        """Take in more of what happened.
+
+        Parameters
+        ----------
+        spans, lanes
+            See the parameters of the class.
+
+        Raises
+        ------
+        TypeError
+            If ``spans`` holds anything but spans; nothing is added then.
+        """
         spans = list(spans)
         strange = [s for s in spans if not isinstance(s, Span)]
         if strange:
             raise TypeError(f'a timeline is made of Spans, not of {checks.shown(strange[0])}')
-        self.spans = sorted(spans, key=lambda s: (s.start, s.end))
-        self.lanes = sorted({s.lane for s in spans} | set(lanes), key=_natural)
-        self.title = title
+        self.spans = sorted([*self.spans, *spans], key=lambda s: (s.start, s.end))
+        self.lanes = sorted({*self.lanes, *lanes, *(s.lane for s in spans)}, key=_natural)
 
     def __repr__(self):
         if not self.spans:
@@ -243,7 +259,7 @@ class Timeline:
         rows = [[lane, *(state(lane) for state in states)] for lane in self.lanes]
         together = [_shared(state(lane) for lane in self.lanes) for state in states]
         rows.append(['at least two at once', *together])
-        cells = [[name, *(f'{_length(t) / seconds:.0%}' for t in times)] for name, *times in rows]
+        cells = [[name, *(_percent(_length(t) / seconds) for t in times)] for name, *times in rows]
         return Table(cells, ['lane', 'busy', 'idle', *kinds])
 
     def operators(self, n=10):
@@ -272,7 +288,7 @@ class Timeline:
             calls[s.name, s.kind] += 1
             total[s.name, s.kind] += s.seconds
         rows = [
-            (*key, calls[key], f'{1e3 * t:.2f}', f'{t / total.total():.0%}')
+            (*key, calls[key], f'{1e3 * t:.2f}', _percent(t / total.total()))
             for key, t in total.most_common(n)
         ]
         return Table(rows, ['operator', 'kind', 'calls', 'total ms', 'share'])
@@ -289,8 +305,8 @@ class Timeline:
         -------
         matplotlib.figure.Figure
             As a cell's last value it shows itself; ``.savefig('run.png')`` keeps it. Each panel
-            starts with its own first span, at 0 ms. What would be narrower than half a pixel is
-            drawn half a pixel wide.
+            starts with its own first span, at 0 ms. What would be narrower than a
+            hundredth of an inch is drawn that wide.
 
         Raises
         ------
@@ -397,6 +413,11 @@ def _length(intervals):
     return math.fsum(end - start for start, end in intervals)
 
 
+def _percent(share):
+    """Write a share so that little does not look like nothing."""
+    return f'{share:.0%}' if not 0 < share < 0.095 else f'{share:.1%}'
+
+
 def _rows(spans):
     """Deal a lane's spans out to rows in which none overlaps another: one row if one will do.
 
@@ -422,14 +443,14 @@ def _deal(spans):
 
 def _draw(axes, timeline, longest):
     """Draw one timeline into its panel, whose time axis is ``longest`` seconds long."""
-    first, _ = timeline._ends()
+    first, last = timeline._ends()
     for y, lane in enumerate(timeline.lanes):
-        axes.broken_barh([(0, 1e3 * longest)], (y - 0.4, 0.8), color=_EMPTY, ec=_EDGE, lw=0.8)
+        axes.broken_barh([(0, 1e3 * (last - first))], (y - 0.4, 0.8), fc=_EMPTY, ec=_EDGE, lw=0.8)
         rows = _rows([s for s in timeline.spans if s.lane == lane])
         height = 0.8 / max(len(rows), 1)
         for i, row in enumerate(rows):
             _draw_row(axes, row, first, longest, y - 0.4 + i * height, height)
-    axes.set_xlim(0, 1e3 * longest)
+    axes.set_xlim(-2 * longest, 1005 * longest)
     axes.set_ylim(len(timeline.lanes) - 0.45, -0.55)  # the first lane on top
     axes.set_yticks(range(len(timeline.lanes)), timeline.lanes)
     axes.tick_params(axis='y', length=0)
@@ -442,13 +463,16 @@ def _draw_row(axes, row, first, longest, y, height):
     """Draw bars that do not overlap, and the names of those that have room for them."""
     inch = longest / (0.88 * _WIDTH)  # in seconds, on the time axis
     for kind in {s.kind for s in row}:
-        # Without edges, which would make all of a short operator an edge.
+        # Without edges, which would make all of a short operator an edge. What moves lies on top:
+        # it is short, and the next bar would hide it.
         bars = [s for s in row if s.kind == kind]
-        shape = [(1e3 * (s.start - first), 1e3 * max(s.seconds, inch / 200)) for s in bars]
-        axes.broken_barh(shape, (y, height), color=KINDS[kind], linewidth=0)
+        shape = [(1e3 * (s.start - first), 1e3 * max(s.seconds, inch / 100)) for s in bars]
+        z = 1.2 if kind in MOVING else 1.1
+        axes.broken_barh(shape, (y, height), color=KINDS[kind], linewidth=0, zorder=z)
     for s in row:
         if s.seconds > 0.06 * inch:  # wide enough to be told apart from the bar before it
-            axes.vlines(1e3 * (s.start - first), y, y + height, color=LOOK['facecolor'], lw=0.5)
+            line = {'color': _EMPTY, 'alpha': 0.4, 'lw': 0.5, 'zorder': 1.3}
+            axes.vlines(1e3 * (s.start - first), y, y + height, **line)
         if s.seconds > (_LETTER * len(s.name) + 0.08) * inch:
             middle = 1e3 * ((s.start + s.end) / 2 - first), y + height / 2
             ink = _EMPTY if s.kind in _DARK else _INK
