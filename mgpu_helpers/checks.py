@@ -4,6 +4,7 @@ Each raises before anything is changed, and names the value, what was expected a
 look only at ``shape`` and ``dtype``, so they serve the arrays of every framework.
 """
 
+import math
 import numbers
 
 
@@ -89,89 +90,6 @@ def not_negative(name, value):
         raise ValueError(f'{name} must be a number of at least 0, not {value}')
 
 
-def speed(latency, bandwidth):
-    """Raise unless both are finite numbers above 0; see ``scaling.Link``.
-
-    Examples
-    --------
-    >>> speed(latency=5.7e-6, bandwidth=16e9)
-    """
-    positive_number('latency in seconds', latency)
-    positive_number('bandwidth in bytes per second', bandwidth)
-
-
-def message(devices, nbytes, link):
-    """Raise unless the cost of an allreduce can be worked out with these; see ``scaling.costs``.
-
-    Raises
-    ------
-    TypeError
-        If ``devices`` is no integer, ``nbytes`` no number, or ``link`` cannot say how many
-        ``seconds`` a message takes.
-    ValueError
-        If ``devices`` or ``nbytes`` is not above 0.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.scaling import LINKS
-    >>> message(4, 160e6, LINKS['PCIe 3 x16'])
-    """
-    positive_int('devices', devices)
-    positive_number('nbytes', nbytes)
-    if not callable(getattr(link, 'seconds', None)):
-        raise TypeError(f"link must be a Link, such as LINKS['PCIe 3 x16'], not {shown(link)}")
-
-
-def levels(value):
-    """Raise unless ``value`` lists (devices, link), one for each level of a machine.
-
-    Raises
-    ------
-    TypeError
-        If it is not a list or tuple of pairs.
-    ValueError
-        If it is empty.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.scaling import LINKS
-    >>> levels([(4, LINKS['PCIe 3 x16']), (128, LINKS['25 Gb RoCE'])])
-    """
-    if not isinstance(value, (list, tuple)) or not all(
-        isinstance(level, (list, tuple)) and len(level) == 2 for level in value
-    ):
-        raise TypeError(
-            'levels must be a list of (devices, link), innermost first, such as '
-            f"[(4, LINKS['PCIe 3 x16']), (128, LINKS['25 Gb RoCE'])], not {shown(value)}"
-        )
-    if not value:
-        raise ValueError('levels is an empty list: give at least one (devices, link)')
-
-
-def counts(name, values):
-    """Raise unless ``values`` is a non-empty list of integers of at least 1.
-
-    Raises
-    ------
-    TypeError
-        If it is not a list or tuple, or holds something else.
-    ValueError
-        If it is empty or one is below 1.
-
-    Examples
-    --------
-    >>> counts('device_counts', [1, 2, 4])
-    """
-    if not isinstance(values, (list, tuple, range)):
-        raise TypeError(
-            f'{name} must be a list of integers, such as [1, 2, 4], not {shown(values)}'
-        )
-    if not values:
-        raise ValueError(f'{name} is empty: give at least one number, such as [1, 2, 4]')
-    for value in values:
-        positive_int(f'each of {name}', value)
-
-
 def one_of(name, value, choices):
     """Raise unless ``value`` is one of the names in ``choices``.
 
@@ -188,40 +106,24 @@ def one_of(name, value, choices):
         raise ValueError(f'{name} must be one of {", ".join(choices)}, not {shown(value)}')
 
 
-def model(value):
-    """Raise unless ``value`` is a network as the cost model sees it, with sizes.
+def finite_number(name, value):
+    """Raise unless ``value`` is a finite real number.
 
     Raises
     ------
     TypeError
-        If it has no ``nbytes``, ``flops`` and ``activations``.
+        If it is not a real number.
+    ValueError
+        If it is infinite or not a number.
 
     Examples
     --------
-    >>> from mgpu_helpers.scaling import MODELS
-    >>> model(MODELS['VGG-16'])
+    >>> finite_number('start', 0)
     """
-    if not all(hasattr(value, name) for name in ('nbytes', 'flops', 'activations', 'layers')):
-        raise TypeError(f"model must be a Model, such as MODELS['VGG-16'], not {shown(value)}")
-
-
-def machine(value):
-    """Raise unless ``value`` is a machine as the cost model sees it.
-
-    Raises
-    ------
-    TypeError
-        If it has no ``flops``, ``link`` and ``levels``.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.scaling import MACHINES
-    >>> machine(MACHINES['p3.16xlarge'])
-    """
-    if not all(hasattr(value, name) for name in ('flops', 'link', 'levels')):
-        raise TypeError(
-            f"machine must be a Machine, such as MACHINES['p3.16xlarge'], not {shown(value)}"
-        )
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f'{name} must be a number, not {shown(value)}')
+    if not math.isfinite(value):
+        raise ValueError(f'{name} must be a finite number, not {value}')
 
 
 def device_list(devices):

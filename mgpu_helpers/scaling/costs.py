@@ -7,7 +7,7 @@ two arrays takes a small part of what moving one of them takes.
 
 import math
 
-from .. import checks
+from .inputs import check_levels, check_message
 
 
 def naive(devices, nbytes, link):
@@ -39,7 +39,7 @@ def naive(devices, nbytes, link):
     >>> f'{naive(4, 160e6, LINKS["PCIe 3 x16"]) * 1000:.1f} ms'
     '60.0 ms'
     """
-    checks.message(devices, nbytes, link)
+    check_message(devices, nbytes, link)
     return 2 * (devices - 1) * link.seconds(nbytes)
 
 
@@ -54,7 +54,7 @@ def through_host(devices, nbytes, link):
     >>> f'{through_host(4, 160e6, LINKS["PCIe 3 x16"]) * 1000:.1f} ms'
     '80.0 ms'
     """
-    checks.message(devices, nbytes, link)
+    check_message(devices, nbytes, link)
     return 2 * devices * link.seconds(nbytes) if devices > 1 else 0.0
 
 
@@ -69,7 +69,7 @@ def tree(devices, nbytes, link):
     >>> f'{tree(4, 160e6, LINKS["PCIe 3 x16"]) * 1000:.1f} ms'
     '40.0 ms'
     """
-    checks.message(devices, nbytes, link)
+    check_message(devices, nbytes, link)
     rounds = math.ceil(math.log2(devices))
     return 2 * rounds * link.seconds(nbytes)
 
@@ -90,7 +90,7 @@ def butterfly(devices, nbytes, link):
     >>> f'{butterfly(4, 160e6, LINKS["PCIe 3 x16"]) * 1000:.1f} ms'
     '20.0 ms'
     """
-    checks.message(devices, nbytes, link)
+    check_message(devices, nbytes, link)
     rounds = math.floor(math.log2(devices))
     extra = 0 if devices == 2**rounds else 2  # the surplus devices hand in, and are told the sum
     return (rounds + extra) * link.seconds(nbytes)
@@ -107,7 +107,7 @@ def sharded(devices, nbytes, link):
     >>> f'{sharded(4, 160e6, LINKS["PCIe 3 x16"]) * 1000:.1f} ms'
     '15.0 ms'
     """
-    checks.message(devices, nbytes, link)
+    check_message(devices, nbytes, link)
     return 2 * (devices - 1) * link.seconds(nbytes / devices)
 
 
@@ -128,7 +128,7 @@ def ring(devices, nbytes, link):
     >>> f'{ring(8, 160e6, Link("three NVLinks", 3.4e-6, 3 * 18e9)) * 1000:.1f} ms'
     '5.2 ms'
     """
-    checks.message(devices, nbytes, link)
+    check_message(devices, nbytes, link)
     return 2 * (devices - 1) * link.seconds(nbytes / devices)
 
 
@@ -168,7 +168,7 @@ def hierarchical(nbytes, levels):
     >>> f'{hierarchical(160e6, levels) * 1000:.0f} ms'
     '120 ms'
     """
-    checks.levels(levels)
+    check_levels(levels)
     return sum(ring(devices, nbytes, link) for devices, link in levels)
 
 

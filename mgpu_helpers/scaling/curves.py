@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 
 from .. import checks
+from .inputs import check_counts, check_model
 from .machines import MACHINES, communication_seconds
 from .models import MODELS
 
@@ -85,7 +86,7 @@ def step(model, batch, devices, machine, algorithm='ring', overlap=True, message
     >>> f'{found.backward * 1000:.0f} ms backward, {found.communication * 1000:.0f} ms allreduce'
     '167 ms backward, 66 ms allreduce'
     """
-    checks.model(model)
+    check_model(model)
     checks.positive_int('batch', batch)
     communication = communication_seconds(devices, model.nbytes, machine, algorithm, messages)
     forward = batch * model.flops / machine.flops
@@ -145,7 +146,7 @@ def hiding_batch(model, devices, machine, algorithm='ring'):
     >>> hiding_batch(MODELS['ResNet-50'], 64, MACHINES['p3.16xlarge'])
     39
     """
-    checks.model(model)
+    check_model(model)
     communication = communication_seconds(devices, model.nbytes, machine, algorithm)
     backward_of_one = 2 * model.flops / machine.flops
     return max(1, math.ceil(communication / backward_of_one))
@@ -185,7 +186,7 @@ def plot_hiding(model, devices, machine, algorithm='ring', batches=POWERS):
     """
     from .drawings import draw_hiding
 
-    checks.counts('batches', batches)
+    check_counts('batches', batches)
     batch = hiding_batch(model, devices, machine, algorithm)
     shown = sorted({*batches, batch})  # with the corner of the curve
     steps = [step(model, b, devices, machine, algorithm) for b in shown]
@@ -305,7 +306,7 @@ def weak_scaling(model, batch_per_device, device_counts, machine, label=None, **
     >>> weak_scaling(MODELS['ResNet-50'], 32, [1, 8], MACHINES['p3.16xlarge']).examples
     [32, 256]
     """
-    checks.counts('device_counts', device_counts)
+    check_counts('device_counts', device_counts)
     checks.positive_int('batch_per_device', batch_per_device)
     label = label or f'{getattr(model, "name", "")}, {batch_per_device} per device'
     return _scaling(
@@ -354,7 +355,7 @@ def strong_scaling(model, global_batch, device_counts, machine, label=None, **op
     >>> [step.batch for step in strong.steps]
     [8192, 1024]
     """
-    checks.counts('device_counts', device_counts)
+    check_counts('device_counts', device_counts)
     checks.positive_int('global_batch', global_batch)
     if max(device_counts) > global_batch:
         raise ValueError(

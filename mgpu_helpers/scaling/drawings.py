@@ -2,10 +2,10 @@
 
 import math
 
-from .. import checks
 from ..display import Table, show_figures
 from ..history import LOOK
 from .costs import ALGORITHMS
+from .inputs import check_counts
 from .models import short
 
 # Okabe and Ito's colours, told apart with any colour vision, as in the drawn figures.
@@ -55,7 +55,7 @@ def plot_costs(devices, link, sizes=tuple(4**i for i in range(5, 15))):
     """
     from matplotlib.figure import Figure
 
-    checks.counts('sizes', sizes)
+    check_counts('sizes', sizes)
     names = [name for name in ALGORITHMS if name != 'sharded']
     costs = {name: [1000 * ALGORITHMS[name](devices, n, link) for n in sizes] for name in names}
     show_figures()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .. import checks
+from .inputs import check_speed
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Link:
     source: str = ''
 
     def __post_init__(self):
-        checks.speed(self.latency, self.bandwidth)
+        check_speed(self.latency, self.bandwidth)
 
     def seconds(self, nbytes):
         """Give the time of one message: its latency, then its bytes one after the other.

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from .. import checks
 from .costs import ALGORITHMS, hierarchical
+from .inputs import check_machine, check_message, check_model
 from .links import LINKS, Link
 from .models import MODELS
 
@@ -58,7 +59,7 @@ class Machine:
 
     def __post_init__(self):
         checks.positive_number('flops per second', self.flops)
-        checks.message(1, 1, self.link)
+        check_message(1, 1, self.link)
         if self.memory is not None:
             checks.positive_number('memory in bytes', self.memory)
         checks.not_negative('overhead in seconds', self.overhead)
@@ -68,7 +69,7 @@ class Machine:
                 'neither'
             )
         if self.network is not None:
-            checks.message(self.devices_per_server, 1, self.network)
+            check_message(self.devices_per_server, 1, self.network)
 
     def levels(self, devices):
         """Give the levels that so many devices make up, as ``hierarchical`` takes them.
@@ -114,7 +115,7 @@ def sustained_flops(model, examples_per_second):
     >>> f'{sustained_flops(MODELS["ResNet-50"], 384) / 1e12:.1f} TFLOP/s'
     '9.4 TFLOP/s'
     """
-    checks.model(model)
+    check_model(model)
     checks.positive_number('examples_per_second', examples_per_second)
     return 3 * model.flops * examples_per_second
 
@@ -156,8 +157,8 @@ def communication_seconds(devices, nbytes, machine, algorithm='ring', messages=1
     >>> f'{communication_seconds(64, 102e6, machine) * 1000:.0f} ms'
     '66 ms'
     """
-    checks.machine(machine)
-    checks.message(devices, nbytes, machine.link)
+    check_machine(machine)
+    check_message(devices, nbytes, machine.link)
     checks.positive_int('messages', messages)
     checks.one_of('algorithm', algorithm, (*ALGORITHMS, 'hierarchical'))
     several = devices > (machine.devices_per_server or devices)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from .. import checks
+from .inputs import check_model
 from .models import FLOAT32
 
 
@@ -94,7 +95,7 @@ def memory_per_device(model, batch, optimizer_state=0, label=None):
     >>> f'{memory.activations / 1e9:.1f} of {memory.total / 1e9:.1f} GB'
     '8.5 of 8.8 GB'
     """
-    checks.model(model)
+    check_model(model)
     checks.positive_int('batch', batch)
     checks.whole_number('optimizer_state', optimizer_state)
     return Memory(

@@ -1,0 +1,222 @@
+"""MXNet's profiler, made to work any number of times: switch on, switch off, read what it wrote.
+
+Its own way is one file for a whole process: a second ``dump()`` fails, and ``dump(False)`` leaves
+the JSON open for more. Here every recording dumps into a file of its own. Such a file is a piece
+of one long JSON array, which is cut out and closed.
+"""
+
+import ctypes
+import json
+import re
+import tempfile
+import time
+from dataclasses import dataclass
+
+import mxnet as mx
+from mxnet import nd, profiler
+from mxnet.base import MXNetError
+
+NOISE = ('DeleteVariable', 'WaitForVar')  # the engine's own book-keeping
+MARKER = '_eye'  # an operator that says which thread works for which device
+_places = {}  # the profiler's number of a device -> its name; written once in a process
+
+
+@dataclass(frozen=True)
+class Event:
+    """An operator that ran: on which device, called what, from when to when (seconds)."""
+
+    lane: str
+    name: str
+    start: float
+    end: float
+
+
+def lane_of(device_type, device_id):
+    """Name the lane on which a device's work is done, by MXNet's name and number of the device.
+
+    Examples
+    --------
+    >>> lane_of('gpu', 1), lane_of('cpu_pinned', 0)  # pinned memory is filled by the first CPU
+    ('gpu(1)', 'cpu(0)')
+    """
+    return f'{device_type}({device_id})' if device_type in ('cpu', 'gpu') else 'cpu(0)'
+
+
+class Profiler:
+    """MXNet's profiler for one recording.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        An empty one, for what it writes.
+
+    Raises
+    ------
+    RuntimeError
+        If somebody else has switched it on, or it cannot write.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> p = Profiler(pathlib.Path(folder.name))
+    >>> p.start()
+    >>> nd.ones(3).wait_to_read()
+    >>> [event.name for event in p.stop([mx.cpu(0)])]
+    ['_ones']
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, folder):
+        self._file = folder / 'recording.json'
+        before = folder / 'before.json'
+        _configure(before)
+        began = 1e6 * time.time()
+        nd.eye(1).wait_to_read()
+        records = _dump(before)
+        if any(e.get('ts', 0) >= began for e in records):
+            profiler.set_config(filename='profile.json')
+            raise RuntimeError(
+                "MXNet's own profiler is already on. Switch it off, with "
+                "mxnet.profiler.set_state('stop'), then record. What it had recorded so far is in "
+                f'{_keep(records)}'
+            )
+        _learn_places(before)
+
+    def start(self):
+        """Begin, when all devices are done with what they had to do before."""
+        nd.waitall()
+        _configure(self._file)
+        profiler.set_state('run')
+
+    def stop(self, devices):
+        """End, and give back the operators that ran.
+
+        Parameters
+        ----------
+        devices : iterable of mxnet.Context
+            Those that may have worked. All must be done.
+
+        Returns
+        -------
+        list of Event
+            By their start.
+        """
+        end = 1e6 * time.time()
+        devices = list(dict.fromkeys([mx.cpu(0), *devices]))
+        for device in devices:  # one after the other, so that their order tells which is which
+            nd.eye(1, ctx=device).wait_to_read()
+        nd.waitall()
+        profiler.set_state('stop')
+        found = sorted(_pairs(_dump(self._file)), key=lambda e: e['ts'])
+        profiler.set_config(filename='profile.json')  # MXNet's default, for the user's next own use
+        markers = [e for e in found if e['ts'] >= end and e['name'] == MARKER]
+        # The profiler numbers devices up to the machine's cores; what comes after is taken for
+        # other things. Threads are not mixed up.
+        threads = {e['tid']: str(device) for e, device in zip(markers, devices)}
+        return [
+            Event(
+                threads.get(e['tid']) or _place(e['pid']), e['name'], e['ts'] / 1e6, e['end'] / 1e6
+            )
+            for e in found
+            if e['ts'] < end
+        ]
+
+
+def check_known(device_type, number):
+    """Raise unless MXNet's profiler knows this device; an unknown one ends the process.
+
+    It has room for as many devices as there are cores and GPUs, and two more.
+
+    Raises
+    ------
+    ValueError
+        If it is a CPU device with a larger number.
+
+    Examples
+    --------
+    >>> check_known('cpu', 0)
+    """
+    room = len(_places or _guessed_places())
+    if device_type == 'cpu' and number >= room:
+        raise ValueError(
+            f"cpu({number}) cannot be recorded: MXNet's profiler would end this process. On this "
+            f'machine it knows cpu(0) to cpu({room - 1}); use at most {room} devices while '
+            'recording'
+        )
+
+
+def _configure(path):
+    options = ('profile_symbolic', 'profile_imperative')
+    nothing = ('profile_api', 'profile_memory', 'aggregate_stats')
+    try:
+        profiler.set_config(
+            filename=str(path), **dict.fromkeys(options, True), **dict.fromkeys(nothing, False)
+        )
+    except MXNetError:
+        # After a dump() that ended it "for good" it complains, and works all the same. Whether it
+        # does is seen when it has written.
+        pass
+
+
+def _dump(path):
+    """Let the profiler write, and read it: a list of its records; empty if it never ran."""
+    try:
+        profiler.dump(False)
+    except MXNetError:
+        return []  # it never ran
+    if not path.exists():
+        raise RuntimeError(
+            f"MXNet's profiler did not write {path.name}: it cannot be used any more in this "
+            'process; restart it (in a notebook: the kernel)'
+        )
+    text = path.read_text().strip()
+    inner = text[text.index('[') + 1 :] if text.startswith('{') else text
+    return json.loads(f'[{inner.strip(",")}]')
+
+
+def _keep(records):
+    """Write somebody else's records into a file that stays."""
+    file, name = tempfile.mkstemp(prefix='mxnet-profile-', suffix='.json')
+    with open(file, 'w') as out:
+        json.dump({'traceEvents': records}, out)
+    return name
+
+
+def _learn_places(path):
+    """Read which number means which device: the first thing that the profiler ever writes."""
+    if _places:
+        return
+    path.unlink(missing_ok=True)
+    profiler.set_state('run')
+    profiler.set_state('stop')
+    records = [e for e in _dump(path) if e['ph'] == 'M' and e['pid'] < 2**32]
+    _places.update({e['pid']: e['args']['name'] for e in records})
+    if not _places:  # somebody else's file has it
+        _places.update(_guessed_places())
+
+
+def _guessed_places():
+    """Number the devices as the profiler does."""
+    cores = ctypes.CDLL(None).get_nprocs()  # what C++ calls the hardware's concurrency
+    names = [f'cpu/{i}' for i in range(cores)] + [f'gpu/{i}' for i in range(mx.context.num_gpus())]
+    return dict(enumerate([*names, 'cpu pinned/', 'cpu shared/']))
+
+
+def _place(number):
+    """Name the lane of the device with this number."""
+    found = re.fullmatch(r'(cpu|gpu)/(\d+)', _places.get(number, ''))
+    return lane_of(*found.groups()) if found else 'cpu(0)'
+
+
+def _pairs(records):
+    """Yield the records of beginnings, each with its ``end`` (microseconds)."""
+    begun = {}
+    for e in records:
+        if e.get('cat') != 'operator' or e['ph'] not in 'BE' or e['name'] in NOISE:
+            continue
+        key = e['pid'], e['tid'], e['name']  # a thread does one thing at a time
+        if e['ph'] == 'B':
+            begun[key] = e
+        elif key in begun:
+            yield begun.pop(key) | {'end': e['ts']}

@@ -1,0 +1,86 @@
+"""Which phase of training each operator belongs to that ran: events and pushes brought together."""
+
+import bisect
+import collections
+
+from ..lanes import Span
+
+BACKWARD = '_backward_'
+BULK = 'ImperativeBulk'
+
+
+def spans(events, steps):
+    """Give each operator that ran the phase for which it was pushed.
+
+    Operators of one name run on one device in the order in which they were pushed. What MXNet
+    pushed on its own is not among the pushes: its place in that order is where the backward pass
+    or the key-value store was called.
+
+    Parameters
+    ----------
+    events : list of Event
+        By their start.
+    steps : list of Step
+        What was pushed, by the steps' starts.
+
+    Returns
+    -------
+    list of Span
+
+    Examples
+    --------
+    >>> from .events import Event
+    >>> from .pushes import Push, Step
+    >>> step = Step(0.0, [Push('cpu(0)', 'dot', 'dot', 'forward')], backward={'cpu(0)': 1})
+    >>> ran = [Event('cpu(0)', 'dot', 0.0, 0.1), Event('cpu(0)', '_backward_dot', 0.1, 0.3)]
+    >>> [(span.name, span.kind) for span in spans(ran, [step])]
+    [('dot', 'forward'), ('dot', 'backward')]
+    """
+    starts = [step.start for step in steps[1:]]
+    found = collections.defaultdict(list)
+    for event in events:
+        found[bisect.bisect_right(starts, event.start), event.lane, event.name].append(event)
+    result = []
+    for (i, lane, name), ran in found.items():
+        first_own = _first_loss(events, steps[i], lane)
+        for event, (label, kind) in zip(ran, _expected(steps[i], lane, name, len(ran))):
+            if name == BULK and event.start < first_own:
+                kind = 'forward'
+            result.append(Span(lane, kind, label, event.start, event.end))
+    return result
+
+
+def _expected(step, lane, name, count):
+    """List label and kind of each of ``count`` operators of one name that ran on a lane."""
+    if name.startswith(BACKWARD):
+        return [(name.removeprefix(BACKWARD), 'backward')] * count
+    if '_update' in name:
+        return [(name, 'update')] * count
+    pushed = [(i, p) for i, p in enumerate(step.pushes) if (p.lane, p.name) == (lane, name)]
+    place, kind = _own(step, lane, name)
+    cut = sum(i < place for i, _ in pushed)
+    known = [(p.label, p.kind) for _, p in pushed]
+    label = f'{BULK} (several operators)' if name == BULK else name
+    return known[:cut] + [(label, kind)] * (count - len(known)) + known[cut:]
+
+
+def _own(step, lane, name):
+    """Tell for what, and at which place, MXNet pushed operators of this name on its own."""
+    summed = name.startswith('KVStore') or name == 'ElementwiseSum'
+    if step.kvstore is not None and (summed or name.startswith('Copy')):
+        return step.kvstore, 'allreduce'
+    if step.backward:
+        return step.backward.get(lane, min(step.backward.values())), 'backward'
+    return len(step.pushes), 'copy' if name.startswith('Copy') else 'compute'
+
+
+def _first_loss(events, step, lane):
+    """Tell when the lane began the first forward operator that is not in a compiled network.
+
+    Where operators are handed out in bulk, what came before that is the network's forward pass.
+    """
+    compiled = {p.name for p in step.pushes if p.lane == lane and p.compiled}
+    loss = {p.name for p in step.pushes if p.lane == lane and p.kind == 'forward'} - compiled
+    if not compiled:
+        return 0.0
+    return min((e.start for e in events if e.lane == lane and e.name in loss), default=0.0)

@@ -1,0 +1,211 @@
+"""What Python hands to MXNet's engine, and for which phase of training: noted while recording.
+
+MXNet's engine runs operators later than Python asks for them, and the profiler knows nothing of
+why. So the functions of MXNet's library through which all of it goes are wrapped for the time of a
+recording, and each operator is noted with its phase.
+"""
+
+import contextlib
+import ctypes
+import functools
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+
+from mxnet import Context, autograd, gluon, nd
+from mxnet.base import _LIB, check_call, py_str
+
+from .. import scratch
+from .events import check_known, lane_of
+
+COPY = '_copyto'
+
+
+@dataclass(frozen=True)
+class Push:
+    """An operator that Python asked for: where it will run, under which names, for what."""
+
+    lane: str
+    name: str  # as the profiler will call it
+    label: str  # as we call it
+    kind: str
+    compiled: bool = False  # part of a hybridized network
+
+
+@dataclass
+class Step:
+    """A training step: what was pushed, and at which place in that list MXNet pushed on its own."""
+
+    start: float
+    pushes: list = field(default_factory=list)
+    backward: dict = field(default_factory=dict)  # lane -> place
+    kvstore: int | None = None  # place
+
+
+class Watch:
+    """Notes what is pushed, step by step, and for which phase.
+
+    Examples
+    --------
+    >>> watch = Watch()
+    >>> with watch.watching(), autograd.record():
+    ...     _ = nd.dot(nd.ones((2, 2)), nd.ones((2, 2)))
+    >>> [(push.name, push.kind) for push in watch.steps[0].pushes]
+    [('_ones', 'forward'), ('_ones', 'forward'), ('dot', 'forward')]
+    """
+
+    def __init__(self):
+        self.steps = [Step(time.time())]
+        self.devices = set()
+        self._phases = []
+        self._updated = False
+        self._graphs = {}  # handle of a compiled network -> names of its operators
+
+    @contextlib.contextmanager
+    def watching(self):
+        """Wrap MXNet's functions, and take the wrapping off again, whatever happens."""
+        with contextlib.ExitStack() as stack:
+            for owner, name, wrapper in self._wrappers():
+                original = getattr(owner, name)
+                stack.callback(setattr, owner, name, original)
+                setattr(owner, name, functools.wraps(original)(wrapper(original)))
+            yield self
+
+    def _wrappers(self):
+        yield _LIB, 'MXImperativeInvokeEx', self._before(self._note_operator)
+        yield _LIB, 'MXInvokeCachedOpEx', self._before(self._note_network)
+        yield _LIB, 'MXAutogradBackwardEx', self._before(self._note_backward)
+        for name in ('Broadcast', 'Push', 'PushPull', 'PullWithSparse'):
+            for ending in ('', 'Ex'):
+                yield _LIB, f'MXKVStore{name}{ending}', self._before(self._note_kvstore)
+        yield gluon.HybridBlock, '_call_cached_op', self._before(self._note_graph)
+        yield gluon.Trainer, '_allreduce_grads', self._within('allreduce')
+        yield gluon.Trainer, '_update', self._within('update')
+        yield scratch, 'sgd', self._within('update')
+        yield scratch, 'split_and_load', self._within('copy')
+        chapter_2 = sys.modules.get('mgpu_helpers.gluon')  # if it is in use; no need to load it
+        if chapter_2:
+            yield chapter_2, 'split_and_load', self._within('copy')
+
+    def _before(self, note):
+        """Make a wrapper that calls ``note`` with the arguments first."""
+
+        def wrapper(original):
+            def wrapped(*args):
+                note(*args)
+                return original(*args)
+
+            return wrapped
+
+        return wrapper
+
+    def _within(self, kind):
+        """Make a wrapper that calls a function inside a phase."""
+
+        def wrapper(original):
+            def wrapped(*args, **kwargs):
+                with self.phase(kind):
+                    return original(*args, **kwargs)
+
+            return wrapped
+
+        return wrapper
+
+    @contextlib.contextmanager
+    def phase(self, kind):
+        """Note what is pushed in this block as ``kind``."""
+        self._phases.append(kind)
+        try:
+            yield
+        finally:
+            self._phases.pop()
+
+    def _kind(self, name):
+        """Tell for what an operator is that is being pushed."""
+        if '_update' in name:  # of an optimizer, also when the key-value store calls it
+            return 'update'
+        if self._phases:
+            return self._phases[-1]
+        if autograd.is_recording():
+            return 'forward'
+        if self.steps[-1].backward and not self._updated:
+            return 'allreduce'
+        return 'copy' if name == COPY else 'compute'
+
+    def _add(self, name, devices, to=None, **more):
+        """Note a push; first wait, if with it a new step begins."""
+        kind = self._kind(name)
+        if self._updated and (kind == 'forward' or 'copy' in self._phases):
+            # Two steps at once, and operators of one name could no longer be told apart.
+            nd.waitall()
+            self.steps.append(Step(time.time()))
+            self._updated = False
+        self._updated = self._updated or kind == 'update'
+        for device_type, number in devices:
+            check_known(device_type, number)
+            self.devices.add(Context(device_type, number))
+        lane, label = lane_of(*devices[0]), name.removeprefix('_backward_')
+        if name == COPY and len(devices) > 1:
+            lane, name, label = _copied(*devices)
+        self.steps[-1].pushes.append(Push(lane, name, label, kind, **more))
+
+    def _note_operator(self, creator, n_in, inputs, n_out, outputs, n_options, keys, values, *_):
+        arrays = inputs[: _int(n_in)][:1]
+        if n_out._obj.value:
+            arrays = [*arrays, outputs._obj[0]]
+        devices = [_device(handle) for handle in arrays]
+        if not devices:  # it creates an array
+            options = dict(zip(keys[: _int(n_options)], values[: _int(n_options)]))
+            device_type, number = options.get(b'ctx', b'cpu(0)').decode().rstrip(')').split('(')
+            devices = [(device_type, int(number))]
+        name = _operator_name(creator.value)
+        self._add(name, devices if name == COPY else devices[:1])
+
+    def _note_graph(self, block, *_):
+        if block._cached_op is not None:
+            graph = json.loads(block._cached_graph[1].tojson())
+            names = [node['op'] for node in graph['nodes'] if node['op'] != 'null']
+            self._graphs[block._cached_op.handle.value] = names
+
+    def _note_network(self, network, n_in, inputs, *_):
+        devices = [_device(handle) for handle in inputs[: _int(n_in)][:1]]
+        for name in self._graphs.get(network.value, ()):
+            self._add(name, devices, compiled=True)
+
+    def _note_backward(self, n, heads, *_):
+        step = self.steps[-1]
+        for handle in heads[: _int(n)]:
+            step.backward.setdefault(lane_of(*_device(handle)), len(step.pushes))
+
+    def _note_kvstore(self, *_):
+        if self.steps[-1].kvstore is None:
+            self.steps[-1].kvstore = len(self.steps[-1].pushes)
+
+
+def _copied(source, target):
+    """Tell where a copy runs, what the profiler calls it, and what we call it."""
+    names = ['GPU' if device[0] == 'gpu' else 'CPU' for device in (source, target)]
+    runs_on = target if names == ['CPU', 'GPU'] else source
+    return lane_of(*runs_on), 'Copy{}2{}'.format(*names), f'copy to {lane_of(*target)}'
+
+
+def _int(value):
+    """Take a number that MXNet's Python passes as C's or as its own."""
+    return getattr(value, 'value', value)
+
+
+def _device(handle):
+    """Ask MXNet on which device an array is: type and number."""
+    kind, number = ctypes.c_int(), ctypes.c_int()
+    check_call(
+        _LIB.MXNDArrayGetContext(ctypes.c_void_p(handle), ctypes.byref(kind), ctypes.byref(number))
+    )
+    return Context.devtype2str[kind.value], number.value
+
+
+@functools.cache
+def _operator_name(creator):
+    name = ctypes.c_char_p()
+    check_call(_LIB.MXSymbolGetAtomicSymbolName(ctypes.c_void_p(creator), ctypes.byref(name)))
+    return py_str(name.value)
