@@ -21,6 +21,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         'driver',
         'gluon',
         'history',
+        'lanes',
         'processes',
         'pytorch',
         'replicas',

@@ -4,6 +4,7 @@ Each raises before anything is changed, and names the value, what was expected a
 look only at ``shape`` and ``dtype``, so they serve the arrays of every framework.
 """
 
+import math
 import numbers
 
 
@@ -67,6 +68,26 @@ def positive_number(name, value):
         raise TypeError(f'{name} must be a number above 0, not {shown(value)}')
     if not 0 < value < float('inf'):
         raise ValueError(f'{name} must be a number above 0, not {value}')
+
+
+def finite_number(name, value):
+    """Raise unless ``value`` is a finite real number.
+
+    Raises
+    ------
+    TypeError
+        If it is not a real number.
+    ValueError
+        If it is infinite or not a number.
+
+    Examples
+    --------
+    >>> finite_number('start', 0)
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f'{name} must be a number, not {shown(value)}')
+    if not math.isfinite(value):
+        raise ValueError(f'{name} must be a finite number, not {value}')
 
 
 def message(devices, nbytes, link):
