@@ -50,6 +50,26 @@ def positive_int(name, value):
     whole_number(name, value, least=1)
 
 
+def finite_number(name, value):
+    """Raise unless ``value`` is a finite real number.
+
+    Raises
+    ------
+    TypeError
+        If it is not a real number.
+    ValueError
+        If it is infinite or not a number.
+
+    Examples
+    --------
+    >>> finite_number('start', 0)
+    """
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f'{name} must be a number, not {shown(value)}')
+    if not math.isfinite(value):
+        raise ValueError(f'{name} must be a finite number, not {value}')
+
+
 def positive_number(name, value):
     """Raise unless ``value`` is a finite real number above 0.
 
@@ -70,24 +90,24 @@ def positive_number(name, value):
         raise ValueError(f'{name} must be a number above 0, not {value}')
 
 
-def finite_number(name, value):
-    """Raise unless ``value`` is a finite real number.
+def not_negative(name, value):
+    """Raise unless ``value`` is a finite real number of at least 0.
 
     Raises
     ------
     TypeError
         If it is not a real number.
     ValueError
-        If it is infinite or not a number.
+        If it is negative, infinite or not a number.
 
     Examples
     --------
-    >>> finite_number('start', 0)
+    >>> not_negative('overhead', 0.0)
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f'{name} must be a number, not {shown(value)}')
-    if not math.isfinite(value):
-        raise ValueError(f'{name} must be a finite number, not {value}')
+        raise TypeError(f'{name} must be a number of at least 0, not {shown(value)}')
+    if not 0 <= value < float('inf'):
+        raise ValueError(f'{name} must be a number of at least 0, not {value}')
 
 
 def message(devices, nbytes, link):

@@ -24,6 +24,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             'through_host',
             'tree',
         ],
+        'models': ['FLOAT32', 'MODELS', 'Layer', 'Model', 'models_table'],
         'links': ['LINKS', 'Link', 'links_table'],
     },
 )

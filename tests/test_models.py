@@ -1,0 +1,100 @@
+"""Sizes of networks: against MXNet's own networks, and against what was published."""
+
+import math
+
+import mxnet as mx
+import pytest
+from mxnet.gluon.model_zoo import vision
+
+from mgpu_helpers import gluon, scaling
+from mgpu_helpers.scaling import MODELS, Layer, Model
+from mgpu_helpers.scaling.models import short
+
+# name: (our network in MXNet, shape of an image)
+IN_MXNET = {
+    'LeNet': (gluon.lenet, (1, 28, 28)),
+    'ResNet-18 (28x28)': (lambda: gluon.resnet18_28(10), (1, 28, 28)),
+    'Inception V3': (vision.inception_v3, (3, 299, 299)),
+    'VGG-16': (vision.vgg16, (3, 224, 224)),
+}
+
+
+@pytest.mark.parametrize('name', IN_MXNET)
+def test_the_same_network_in_mxnet(name):
+    build, shape = IN_MXNET[name]
+    net, seen = build(), []
+
+    def look(block, inputs, output):
+        if isinstance(block, (mx.gluon.nn.Conv2D, mx.gluon.nn.Dense)):
+            pixels = math.prod(output.shape[2:])  # 1 where there are none
+            seen.append((2 * math.prod(block.weight.shape) * pixels, output.size))
+
+    net.initialize()
+    net.apply(lambda block: block.register_forward_hook(look))
+    net(mx.nd.zeros((1, *shape)))
+    model = MODELS[name]
+    trained = [p for p in net.collect_params().values() if p.grad_req != 'null']
+    assert model.parameters == sum(math.prod(p.shape) for p in trained)
+    assert model.flops == sum(flops for flops, _ in seen)
+    layers = [layer for layer in model.layers if layer.flops]
+    assert sorted(layer.flops for layer in layers) == sorted(flops for flops, _ in seen)
+    assert all(
+        layer.activations in (size, 2 * size)  # with its norm's output, where it has one
+        for layer, size in zip(
+            sorted(layers, key=lambda x: (x.flops, x.activations)),
+            [size for _, size in sorted(seen)],
+            strict=True,
+        )
+    )
+
+
+def test_published_sizes():
+    # torchvision's documentation: parameters and giga multiply-adds, two operations each
+    for name, parameters, multiply_adds in (
+        ('ResNet-50', 25_557_032, 4.09e9),
+        ('ResNet-101', 44_549_160, 7.80e9),
+        ('VGG-16', 138_357_544, 15.47e9),
+    ):
+        assert MODELS[name].parameters == parameters
+        assert MODELS[name].flops / 2 == pytest.approx(multiply_adds, abs=0.005e9)
+    assert MODELS['Inception V3'].flops / 2 == pytest.approx(5.71e9, abs=0.005e9)
+    # Radosavovic et al. 2020 (arXiv 2003.13678) count each convolution's output once, we also its
+    # normalization's.
+    for name, millions in (('ResNet-50', 11.1), ('ResNet-101', 16.2)):
+        assert MODELS[name].activations / 2e6 == pytest.approx(millions, abs=0.05)
+
+
+def test_a_gradient_has_four_bytes_per_parameter():
+    assert MODELS['LeNet'].nbytes == 4 * 129068
+    assert len(scaling.models_table().rows) == len(MODELS)
+
+
+def test_quantities_are_short():
+    assert [short(x) for x in (0, 12.3456, 1290, 999e3, 5e12)] == [
+        '0 ',
+        '12.3 ',
+        '1.29 k',
+        '999 k',
+        '5 T',
+    ]
+
+
+@pytest.mark.parametrize('bad', [-1, 1.5, '10', None, True, math.nan])
+def test_a_layer_needs_a_whole_number_of_parameters(bad):
+    with pytest.raises((TypeError, ValueError), match='parameters must be'):
+        Layer('fc', bad, 10)
+
+
+@pytest.mark.parametrize('bad', [-1, math.inf, math.nan, '1e9'])
+def test_a_layer_needs_a_number_of_operations(bad):
+    with pytest.raises((TypeError, ValueError), match='flops must be a number of at least 0'):
+        Layer('fc', 10, bad)
+
+
+def test_a_model_needs_layers_to_train():
+    with pytest.raises(TypeError, match="layers must be a list of Layer, not of 'fc'"):
+        Model('x', ['fc'])
+    with pytest.raises(ValueError, match="'x' has no parameters in its layers"):
+        Model('x', [])
+    with pytest.raises(ValueError, match="'x' has no flops in its layers"):
+        Model('x', [Layer('fc', 10, 0)])
