@@ -158,6 +158,82 @@ def levels(value):
         raise ValueError('levels is an empty list: give at least one (devices, link)')
 
 
+def counts(name, values):
+    """Raise unless ``values`` is a non-empty list of integers of at least 1.
+
+    Raises
+    ------
+    TypeError
+        If it is not a list or tuple, or holds something else.
+    ValueError
+        If it is empty or one is below 1.
+
+    Examples
+    --------
+    >>> counts('device_counts', [1, 2, 4])
+    """
+    if not isinstance(values, (list, tuple, range)):
+        raise TypeError(
+            f'{name} must be a list of integers, such as [1, 2, 4], not {shown(values)}'
+        )
+    if not values:
+        raise ValueError(f'{name} is empty: give at least one number, such as [1, 2, 4]')
+    for value in values:
+        positive_int(f'each of {name}', value)
+
+
+def one_of(name, value, choices):
+    """Raise unless ``value`` is one of the names in ``choices``.
+
+    Raises
+    ------
+    ValueError
+        If it is not; the message lists them.
+
+    Examples
+    --------
+    >>> one_of('algorithm', 'ring', ('ring', 'tree'))
+    """
+    if value not in choices:
+        raise ValueError(f'{name} must be one of {", ".join(choices)}, not {shown(value)}')
+
+
+def model(value):
+    """Raise unless ``value`` is a network as the cost model sees it, with sizes.
+
+    Raises
+    ------
+    TypeError
+        If it has no ``nbytes``, ``flops`` and ``activations``.
+
+    Examples
+    --------
+    >>> from mgpu_helpers.scaling import MODELS
+    >>> model(MODELS['VGG-16'])
+    """
+    if not all(hasattr(value, name) for name in ('nbytes', 'flops', 'activations', 'layers')):
+        raise TypeError(f"model must be a Model, such as MODELS['VGG-16'], not {shown(value)}")
+
+
+def machine(value):
+    """Raise unless ``value`` is a machine as the cost model sees it.
+
+    Raises
+    ------
+    TypeError
+        If it has no ``flops``, ``link`` and ``levels``.
+
+    Examples
+    --------
+    >>> from mgpu_helpers.scaling import MACHINES
+    >>> machine(MACHINES['p3.16xlarge'])
+    """
+    if not all(hasattr(value, name) for name in ('flops', 'link', 'levels')):
+        raise TypeError(
+            f"machine must be a Machine, such as MACHINES['p3.16xlarge'], not {shown(value)}"
+        )
+
+
 def device_list(devices):
     """Raise unless ``devices`` is a list or tuple of at least one device, none of them twice.
 
