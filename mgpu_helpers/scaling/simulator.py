@@ -15,7 +15,8 @@ import numpy as np
 from .. import checks
 from ..display import Table
 from ..lanes import Span, Timeline
-from .curves import Machine, communication_seconds
+from .drawings import milliseconds
+from .machines import Machine, communication_seconds
 from .messages import rounds, travel
 from .models import FLOAT32
 
@@ -102,8 +103,8 @@ class Simulation:
             (
                 s.title,
                 s.devices,
-                f'{s.seconds * 1e3:.1f} ms',
-                f'{s.exposed * 1e3:.1f} ms',
+                milliseconds(s.seconds),
+                milliseconds(s.exposed),
                 f'{s.waiting.mean():.0%}',
                 f'{s.throughput:,.0f}',
                 f'{s.efficiency:.0%}',
@@ -365,6 +366,8 @@ def _work(model, batch, machine):
             Work(layer.name, FLOAT32 * layer.parameters, t, 2 * t)
             for layer, t in zip(model.layers, seconds)
         ], machine.overhead
+    if not hasattr(model, '__iter__'):
+        raise TypeError(f'model must be a Model or a list of layers, not {checks.shown(model)}')
     work = [_one(layer) for layer in model]
     if not sum(layer.forward + layer.backward for layer in work):
         raise ValueError('no layer takes any time: give at least one with seconds above 0')
