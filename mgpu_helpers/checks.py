@@ -110,6 +110,17 @@ def not_negative(name, value):
         raise ValueError(f'{name} must be a number of at least 0, not {value}')
 
 
+def speed(latency, bandwidth):
+    """Raise unless both are finite numbers above 0; see ``scaling.Link``.
+
+    Examples
+    --------
+    >>> speed(latency=5.7e-6, bandwidth=16e9)
+    """
+    positive_number('latency in seconds', latency)
+    positive_number('bandwidth in bytes per second', bandwidth)
+
+
 def message(devices, nbytes, link):
     """Raise unless the cost of an allreduce can be worked out with these; see ``scaling.costs``.
 

@@ -159,6 +159,21 @@ def test_what_levels_refuse():
         hierarchical(0, [(4, link)])
 
 
+def test_picture_of_the_costs(tmp_path):
+    figure = scaling.plot_costs(8, LINKS['PCIe 3 x16'])
+    (axes,) = figure.axes
+    drawn = {line.get_label(): line.get_data() for line in axes.lines}
+    assert set(drawn) == set(ALGORITHMS) - {'sharded'}
+    for name, (sizes, ms) in drawn.items():
+        assert ms[3] == 1000 * ALGORITHMS[name](8, int(sizes[3]), LINKS['PCIe 3 x16'])
+    figure.savefig(tmp_path / 'costs.png')
+    assert (tmp_path / 'costs.png').stat().st_size > 10_000
+    with pytest.raises(ValueError, match='sizes is empty'):
+        scaling.plot_costs(8, LINKS['PCIe 3 x16'], sizes=[])
+    with pytest.raises(ValueError, match='devices must be at least 1'):
+        scaling.plot_costs(0, LINKS['PCIe 3 x16'])
+
+
 def test_no_framework_is_imported():
     import subprocess
     import sys

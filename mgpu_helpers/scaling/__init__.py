@@ -1,8 +1,9 @@
 """Chapter 3: what an allreduce costs, on machines that are not there; never imports MXNet.
 
 ``links`` has the published speeds of links, ``costs`` a formula for each algorithm, ``models`` the
-sizes of networks, ``curves`` a training step's time and how it scales, ``published`` what others
-measured beside what this predicts.
+sizes of networks, ``machines`` what devices compute and how they are joined, ``curves`` a training
+step's time and how it scales (``drawings`` its pictures), ``memory`` what a device has to keep,
+``published`` what others measured beside what this predicts.
 
 >>> from mgpu_helpers.scaling import LINKS, ring
 >>> f'{ring(8, 160e6, LINKS["100 Gb InfiniBand"]) * 1000:.1f} ms'
@@ -37,9 +38,17 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             'strong_scaling',
             'weak_scaling',
         ],
+        'drawings': ['plot_costs'],
         'links': ['LINKS', 'Link', 'links_table'],
         'machines': ['MACHINES', 'Machine', 'communication_seconds', 'sustained_flops'],
         'memory': ['Memory', 'memory_per_device'],
         'models': ['FLOAT32', 'MODELS', 'Layer', 'Model', 'models_table'],
+        'published': [
+            'Comparison',
+            'horovod_machine',
+            'published_scaling',
+            'published_table',
+            'published_times',
+        ],
     },
 )

@@ -92,8 +92,8 @@ def butterfly(devices, nbytes, link):
     """
     checks.message(devices, nbytes, link)
     rounds = math.floor(math.log2(devices))
-    surplus = devices - 2**rounds
-    return (rounds + (2 if surplus else 0)) * link.seconds(nbytes)
+    extra = 0 if devices == 2**rounds else 2  # the surplus devices hand in, and are told the sum
+    return (rounds + extra) * link.seconds(nbytes)
 
 
 def sharded(devices, nbytes, link):

@@ -186,9 +186,11 @@ def plot_hiding(model, devices, machine, algorithm='ring', batches=POWERS):
     from .drawings import draw_hiding
 
     checks.counts('batches', batches)
-    steps = [step(model, b, devices, machine, algorithm) for b in batches]
-    alone = [step(model, b, 1, machine) for b in batches]
-    return draw_hiding(steps, alone, hiding_batch(model, devices, machine, algorithm))
+    batch = hiding_batch(model, devices, machine, algorithm)
+    shown = sorted({*batches, batch})  # with the corner of the curve
+    steps = [step(model, b, devices, machine, algorithm) for b in shown]
+    alone = [step(model, b, 1, machine) for b in shown]
+    return draw_hiding(steps, alone, batch)
 
 
 @dataclass(frozen=True)
@@ -304,6 +306,7 @@ def weak_scaling(model, batch_per_device, device_counts, machine, label=None, **
     [32, 256]
     """
     checks.counts('device_counts', device_counts)
+    checks.positive_int('batch_per_device', batch_per_device)
     label = label or f'{getattr(model, "name", "")}, {batch_per_device} per device'
     return _scaling(
         label,

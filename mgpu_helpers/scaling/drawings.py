@@ -1,7 +1,12 @@
-"""The pictures and tables of ``curves`` and ``memory``."""
+"""The pictures and tables of ``costs``, ``curves`` and ``memory``."""
 
+import math
+
+from .. import checks
 from ..display import Table, show_figures
 from ..history import LOOK
+from .costs import ALGORITHMS
+from .models import short
 
 # Okabe and Ito's colours, told apart with any colour vision, as in the drawn figures.
 BLUE, ORANGE, GREEN, PINK = '#0072B2', '#E69F00', '#009E73', '#CC79A7'
@@ -10,12 +15,69 @@ STYLES = [
     for color, marker in zip((BLUE, ORANGE, GREEN, PINK, '#56B4E9', '#D55E00'), 'osD^vP')
 ]
 GREY = '#85837E'
+LIMIT = 'memory of the device'
 PARTS = {
     'parameters': BLUE,
     'gradients': ORANGE,
     'optimizer_state': PINK,
     'activations': GREEN,
 }
+
+
+def plot_costs(devices, link, sizes=tuple(4**i for i in range(5, 15))):
+    """Draw what an allreduce costs with each algorithm, from short messages to long ones.
+
+    ``sharded`` is left out: its curve is that of ``ring``.
+
+    Parameters
+    ----------
+    devices : int
+        How many there are.
+    link : Link
+        What each is connected with.
+    sizes : list of float
+        Bytes; by default 1 KiB to 256 MiB.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Raises
+    ------
+    TypeError, ValueError
+        As the algorithms, and if ``sizes`` is no list of integers.
+
+    Examples
+    --------
+    >>> from mgpu_helpers.scaling import LINKS
+    >>> len(plot_costs(8, LINKS['PCIe 3 x16']).axes)
+    1
+    """
+    from matplotlib.figure import Figure
+
+    checks.counts('sizes', sizes)
+    names = [name for name in ALGORITHMS if name != 'sharded']
+    costs = {name: [1000 * ALGORITHMS[name](devices, n, link) for n in sizes] for name in names}
+    show_figures()
+    figure = Figure(figsize=(8, 3.6), **LOOK)
+    axes = figure.subplots()
+    for style, (name, cost) in zip(STYLES, costs.items()):
+        axes.plot(sizes, cost, label=name, **style)
+    axes.set_xscale('log', base=4)
+    axes.set_xticks(sizes, [_binary(n) for n in sizes], fontsize=9)
+    axes.set(yscale='log', xlabel='gradient', ylabel='time in ms')
+    axes.set_title(f'{devices:,} devices, {link.name}')
+    axes.yaxis.set_major_formatter('{x:,g}')
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize='small')
+    return figure
+
+
+def _binary(nbytes):
+    for factor, unit in ((2**30, 'GiB'), (2**20, 'MiB'), (2**10, 'KiB')):
+        if nbytes >= factor:
+            return f'{nbytes / factor:.3g} {unit}'
+    return f'{nbytes} B'
 
 
 def milliseconds(seconds):
@@ -67,16 +129,17 @@ def draw_scaling(scalings):
     2
     """
     figure, (left, right) = _panels(height=3.4)
-    most = max(max(scaling.devices) for scaling in scalings)
-    left.plot([1, most], [1, most], '--', color=GREY, label='ideal')
+    devices = [k for scaling in scalings for k in (1, *scaling.devices)]
+    speedups = [x for scaling in scalings for x in scaling.speedup]
+    left.plot([1, max(devices)], [1, max(devices)], '--', color=GREY, label='ideal')
     right.axhline(1, linestyle='--', color=GREY)
     for style, scaling in zip(STYLES * len(scalings), scalings):
         left.plot(scaling.devices, scaling.speedup, label=scaling.label, **style)
         right.plot(scaling.devices, scaling.efficiency, **style)
     for axes in (left, right):
-        _powers_of_two(axes, 'x', most)
+        _powers_of_two(axes, 'x', devices)
         axes.set_xlabel('devices')
-    _powers_of_two(left, 'y', most)
+    _powers_of_two(left, 'y', devices + speedups)
     left.set_title('speed-up over one device')
     left.legend(fontsize='small')
     _shares(right, 'efficiency: speed-up per device')
@@ -117,10 +180,11 @@ def draw_hiding(steps, alone, batch):
     right.plot(batches, [a.seconds / s.seconds for a, s in zip(alone, steps)], **STYLES[2])
     _shares(right, 'efficiency')
     for axes in (left, right):
-        _powers_of_two(axes, 'x', max(batches))
+        _powers_of_two(axes, 'x', batches)
         axes.set_xlabel('batch on each device')
         axes.axvline(batch, linestyle='--', color=GREY)
-    right.annotate(f' hidden from {batch:,} on', (batch, 0.04))
+    side = 'left' if batch**2 <= min(batches) * max(batches) else 'right'
+    right.annotate(f' hidden from {batch:,} on ', (batch, 0.04), horizontalalignment=side)
     left.legend(fontsize='small')
     return figure
 
@@ -132,10 +196,10 @@ def memory_table(memories):
     --------
     >>> from mgpu_helpers.scaling import Memory
     >>> memory_table([Memory('small', 4e6, 4e6, 0, 12e6)]).rows
-    [['small', '4 MB', '4 MB', '0 MB', '12 MB', '20 MB']]
+    [['small', '4 MB', '4 MB', '0 B', '12 MB', '20 MB']]
     """
     rows = [
-        [memory.label, *(f'{getattr(memory, part) / 1e6:,.3g} MB' for part in (*PARTS, 'total'))]
+        [memory.label, *(short(getattr(memory, part)) + 'B' for part in (*PARTS, 'total'))]
         for memory in memories
     ]
     return Table(rows, ['training', *(part.replace('_', ' ') for part in PARTS), 'together'])
@@ -161,13 +225,16 @@ def draw_memory(memories, limit=None):
         axes.barh(range(len(labels)), sizes, left=start, color=color, label=part.replace('_', ' '))
         start = [a + b for a, b in zip(start, sizes)]
     if limit:
-        axes.axvline(limit / 1e9, linestyle='--', color=GREY, label='memory of the device')
+        axes.axvline(limit / 1e9, linestyle='--', color=GREY, label=LIMIT)
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()  # the first on top
     axes.set_xlabel('GB on each device')
     axes.grid(axis='x', alpha=0.3)
     axes.set_axisbelow(True)
-    figure.legend(loc='outside upper center', ncols=5, fontsize='small')
+    handles, names = axes.get_legend_handles_labels()
+    order = sorted(range(len(names)), key=lambda i: names[i] == LIMIT)  # the parts come first
+    shown = [handles[i] for i in order], [names[i] for i in order]
+    figure.legend(*shown, loc='outside upper center', ncols=5, fontsize='small')
     return figure
 
 
@@ -182,15 +249,16 @@ def _panels(height):
     return figure, panels
 
 
-def _powers_of_two(axes, which, most):
+def _powers_of_two(axes, which, values):
     """Count an axis in powers of two, written out: 1, 2, 4, ... 1,024."""
     from matplotlib.ticker import NullLocator
 
     getattr(axes, f'set_{which}scale')('log', base=2)
-    stride = 1 if most <= 64 else 2  # as many as there is room for
-    ticks = [2**i for i in range(0, int(most).bit_length(), stride)]
+    low, high = (math.floor(math.log2(f(values))) for f in (min, max))
+    ticks = [2.0**i for i in range(low, high + 1)]
+    ticks = ticks[:: math.ceil(len(ticks) / 14)]  # for as many there is room
     axis = getattr(axes, f'{which}axis')
-    axis.set_ticks(ticks, [f'{tick:,}' for tick in ticks])
+    axis.set_ticks(ticks, [f'{tick:,g}' for tick in ticks], fontsize=7 if len(ticks) > 7 else 9)
     axis.set_minor_locator(NullLocator())
 
 

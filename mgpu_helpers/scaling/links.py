@@ -43,8 +43,7 @@ class Link:
     source: str = ''
 
     def __post_init__(self):
-        checks.positive_number('latency in seconds', self.latency)
-        checks.positive_number('bandwidth in bytes per second', self.bandwidth)
+        checks.speed(self.latency, self.bandwidth)
 
     def seconds(self, nbytes):
         """Give the time of one message: its latency, then its bytes one after the other.
@@ -62,29 +61,24 @@ class Link:
         return self.latency + nbytes / self.bandwidth
 
 
-# Bandwidths are the published ones, in one direction. What arrives is less: NCCL's own model takes
-# 12 GB/s for PCIe 3 x16, 20 GB/s for each 25 GB/s NVLink (src/graph/topo.h).
-# Latencies are typical values, and the same hardware has others with other software. Except for
-# TCP they are those with which NCCL's model charges a step of a ring between two GPUs' memories,
-# protocol Simple (hwLat in src/graph/tuning.cc): 3.4, 5.7 and 14 microseconds.
-_PCI_SIG = 'PCI-SIG, {} GT/s on each of 16 lanes, encoding not taken off; latency: NCCL tuning.cc'
-_NVIDIA = 'NVIDIA, {} links of a GPU together, 25 GB/s each and direction; latency: NCCL tuning.cc'
-_NETWORK = 'line rate of {}; latency: NCCL tuning.cc'
-_TCP = 'line rate of IEEE 802.3ae; latency: Hurwitz and Feng 2003, TCP between two PCs'
-
+# Bandwidths are the published ones, in one direction: of PCIe without its encoding (1.5 %), of
+# NVLink of all links of a GPU together. What arrives is less: NCCL's own model reckons with 12 GB/s
+# for PCIe 3 x16 and with 20 GB/s for one NVLink of 25 (src/graph/topo.h).
+# Latencies are typical values; other software on the same hardware has others. NCCL: what its model
+# charges a step of a ring between two GPUs, protocol Simple (hwLat in src/graph/tuning.cc).
 LINKS = {
     link.name: link
     for link in (
-        Link('PCIe 3 x16', 5.7e-6, 16e9, _PCI_SIG.format(8)),
-        Link('PCIe 4 x16', 5.7e-6, 32e9, _PCI_SIG.format(16)),
-        Link('PCIe 5 x16', 5.7e-6, 64e9, _PCI_SIG.format(32)),
-        Link('NVLink 2', 3.4e-6, 6 * 25e9, _NVIDIA.format('V100: the 6')),
-        Link('NVLink 3', 3.4e-6, 12 * 25e9, _NVIDIA.format('A100: the 12')),
-        Link('NVLink 4', 3.4e-6, 18 * 25e9, _NVIDIA.format('H100: the 18')),
-        Link('10 Gb Ethernet', 20e-6, 10e9 / 8, _TCP),
-        Link('25 Gb RoCE', 14e-6, 25e9 / 8, _NETWORK.format('25 Gb Ethernet, IEEE 802.3by')),
-        Link('100 Gb InfiniBand', 14e-6, 100e9 / 8, _NETWORK.format('InfiniBand EDR x4')),
-        Link('400 Gb InfiniBand', 14e-6, 400e9 / 8, _NETWORK.format('InfiniBand NDR x4')),
+        Link('PCIe 3 x16', 5.7e-6, 16e9, 'PCI-SIG: 16 lanes at 8 GT/s; NCCL'),
+        Link('PCIe 4 x16', 5.7e-6, 32e9, 'PCI-SIG: 16 lanes at 16 GT/s; NCCL'),
+        Link('PCIe 5 x16', 5.7e-6, 64e9, 'PCI-SIG: 16 lanes at 32 GT/s; NCCL'),
+        Link('NVLink 2', 3.4e-6, 6 * 25e9, 'NVIDIA: V100, 6 links of 25 GB/s; NCCL'),
+        Link('NVLink 3', 3.4e-6, 12 * 25e9, 'NVIDIA: A100, 12 links of 25 GB/s; NCCL'),
+        Link('NVLink 4', 3.4e-6, 18 * 25e9, 'NVIDIA: H100, 18 links of 25 GB/s; NCCL'),
+        Link('10 Gb Ethernet', 20e-6, 10e9 / 8, 'IEEE 802.3ae; TCP, Hurwitz and Feng 2003'),
+        Link('25 Gb RoCE', 14e-6, 25e9 / 8, 'IEEE 802.3by; NCCL'),
+        Link('100 Gb InfiniBand', 14e-6, 100e9 / 8, 'IBTA: EDR, 4 lanes; NCCL'),
+        Link('400 Gb InfiniBand', 14e-6, 400e9 / 8, 'IBTA: NDR, 4 lanes; NCCL'),
     )
 }
 
@@ -107,4 +101,4 @@ def links_table():
         (x.name, f'{x.latency * 1e6:.3g} µs', f'{x.bandwidth / 1e9:.4g} GB/s', x.source)
         for x in LINKS.values()
     ]
-    return Table(rows, ['link', 'latency', 'bandwidth', 'source'])
+    return Table(rows, ['link', 'latency', 'bandwidth', 'source: bandwidth; latency'])

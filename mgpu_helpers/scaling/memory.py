@@ -35,7 +35,7 @@ class Memory:
         return self.parameters + self.gradients + self.optimizer_state + self.activations
 
     def table(self, *others):
-        """Lay the parts out in megabytes, one row for this and each of the others.
+        """Lay the parts out, one row for this and each of the others.
 
         Returns
         -------
