@@ -1,0 +1,326 @@
+"""Simulated training steps, and the messages of an allreduce one by one."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from mgpu_helpers.scaling import ALGORITHMS, LINKS, MACHINES, MODELS, Link, Machine, step
+from mgpu_helpers.scaling.messages import PLANS, message_seconds, plan, rounds, travel
+from mgpu_helpers.scaling.simulator import simulate
+
+# Two seconds for 100 bytes over a ring of two: 2 * (0.5 + 50 / 100). Four for 300 bytes.
+LINK = Link('example', latency=0.5, bandwidth=100.0)
+LAYERS = [('first', 100, 1.0, 2.0), ('second', 300, 1.0, 2.0)]
+
+
+# --- messages ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('algorithm', PLANS)
+@pytest.mark.parametrize('devices', [*range(1, 18), 31, 32, 33, 64])
+def test_every_device_ends_with_the_sum(algorithm, devices):
+    """Play the plan through on arrays, with what each device has at the start of a round."""
+    data = np.random.default_rng(devices).integers(100, size=(devices, 3 * devices + 1))
+    total, parts = data.sum(axis=0), np.array_split(np.arange(3 * devices + 1), devices)
+    for turn in plan(algorithm, devices):
+        before = data.copy()
+        for source, target, part, adds in turn:
+            what = slice(None) if part is None else parts[part]
+            data[target, what] = adds * data[target, what] + before[source, what]
+    assert (data == total).all()
+
+
+@pytest.mark.parametrize('algorithm', PLANS)
+@pytest.mark.parametrize('devices', range(1, 65))
+def test_messages_take_what_the_formula_says(algorithm, devices):
+    link = LINKS['25 Gb RoCE']
+    even = 1000 * devices
+    formula = ALGORITHMS[algorithm](devices, even, link)
+    assert message_seconds(algorithm, devices, even, link) == pytest.approx(formula, rel=1e-12)
+    # Slices that differ by a byte: the longest sets the time of each of 2 (k - 1) messages.
+    uneven = 1_000_003
+    more = message_seconds(algorithm, devices, uneven, link) - ALGORITHMS[algorithm](
+        devices, uneven, link
+    )
+    assert -1e-12 < more <= 2 * (devices - 1) / link.bandwidth + 1e-12
+
+
+@pytest.mark.parametrize('algorithm', PLANS)
+@pytest.mark.parametrize('devices', [2, 3, 6, 16])
+def test_ports_carry_one_message_at_a_time_and_only_what_has_arrived(algorithm, devices):
+    turns = rounds(algorithm, devices, 10_000)
+    found = travel(turns, devices, LINK)
+    assert [(m.source, m.target, m.nbytes) for m in found] == [m for turn in turns for m in turn]
+    for port in ('source', 'target'):
+        for device in range(devices):
+            times = sorted((m.start, m.end) for m in found if getattr(m, port) == device)
+            assert all(a[1] <= b[0] for a, b in itertools.pairwise(times))
+    turn_of = [i for i, turn in enumerate(turns) for _ in turn]
+    for (i, sent), (j, got) in itertools.product(enumerate(found), repeat=2):
+        if turn_of[j] < turn_of[i] and got.target == sent.source:
+            assert got.end <= sent.start
+
+
+def test_ring_and_shards_are_cut_as_numpy_cuts():
+    assert rounds('ring', 4, 10)[0] == [(0, 1, 3), (1, 2, 3), (2, 3, 2), (3, 0, 2)]
+    assert rounds('sharded', 4, 10)[0] == [(0, 1, 3), (1, 2, 2), (2, 3, 2), (3, 0, 3)]
+    for algorithm in ('ring', 'sharded'):
+        sent = sum(nbytes for turn in rounds(algorithm, 7, 1003) for _, _, nbytes in turn)
+        assert sent == 2 * 6 * 1003  # 2 (k - 1) / k of all bytes, from each of k devices
+
+
+def test_one_device_sends_nothing():
+    assert rounds('ring', 1, 100) == []
+    assert message_seconds('tree', 1, 100, LINK) == 0
+
+
+@pytest.mark.parametrize(
+    'arguments, kind, message',
+    [
+        (('gossip', 4, 100), ValueError, "no plan of messages for 'gossip': choose one of naive"),
+        (('ring', 0, 100), ValueError, 'devices must be at least 1, not 0'),
+        (('ring', 2.0, 100), TypeError, 'devices must be an integer'),
+        (('ring', 4, 0), ValueError, 'nbytes must be at least 1, not 0'),
+        (('ring', 4, 1.5), TypeError, 'nbytes must be an integer'),
+    ],
+)
+def test_rounds_refuse_bad_input(arguments, kind, message):
+    with pytest.raises(kind, match=message):
+        rounds(*arguments)
+
+
+# --- steps worked out by hand -----------------------------------------------------------------
+
+
+def test_buckets_travel_during_the_backward_pass():
+    """Forward until 2. The second layer's gradient is there at 4 and travels until 8, the first's
+    is there at 6, waits for the network, and travels from 8 to 10: 4 seconds after the backward
+    pass.
+    """
+    found = simulate(LAYERS, 10, 2, LINK, bucket_bytes=None)
+    assert found.seconds == pytest.approx(10)
+    assert found.exposed == pytest.approx(4)
+    assert found.alone == pytest.approx(6)
+    assert found.efficiency == pytest.approx(6 / 10)
+    assert found.throughput == pytest.approx(2 * 10 / 10)
+    assert found.waiting == pytest.approx([0.4, 0.4])
+    assert [(s.name, s.start, s.end) for s in found.timeline.spans if s.lane == 'network'] == [
+        ('bucket 1', 4.0, 8.0),
+        ('bucket 2', 8.0, 10.0),
+    ]
+    assert [s.name for s in found.timeline.spans if s.lane == 'device 1'] == [
+        'forward',
+        'second',
+        'first',
+    ]
+
+
+def test_without_overlap_all_travels_after_the_backward_pass():
+    """Backward until 6, then 4 and 2 seconds."""
+    found = simulate(LAYERS, 10, 2, LINK, bucket_bytes=None, overlap=False)
+    assert found.seconds == pytest.approx(12)
+    assert found.exposed == pytest.approx(6)
+
+
+def test_one_bucket_for_both_layers():
+    """400 bytes, complete at 6: 2 * (0.5 + 200 / 100) = 5 seconds."""
+    for bucket_bytes in (301, 400, 10**9):
+        found = simulate(LAYERS, 10, 2, LINK, bucket_bytes=bucket_bytes)
+        assert found.seconds == pytest.approx(11)
+    assert simulate(LAYERS, 10, 2, LINK, bucket_bytes=300).seconds == pytest.approx(10)
+
+
+def test_update_and_overhead_are_computing():
+    machine = Machine('example', flops=1.0, link=LINK, overhead=0.25)
+    found = simulate(LAYERS, 10, 2, machine, bucket_bytes=None, update=0.5)
+    assert found.seconds == pytest.approx(0.25 + 10 + 0.5)
+    assert found.alone == pytest.approx(0.25 + 6 + 0.5)
+    kinds = [s.kind for s in found.timeline.spans if s.lane == 'device 0']
+    assert kinds == ['compute', 'forward', 'backward', 'backward', 'update']
+
+
+def test_layers_without_parameters_send_nothing():
+    """The pooling in front prolongs the backward pass to 7, behind which one second more fits."""
+    found = simulate([('pool', 0, 0.0, 1.0), *LAYERS], 10, 2, LINK, bucket_bytes=None)
+    assert found.seconds == pytest.approx(10)
+    assert found.exposed == pytest.approx(3)
+    nothing = simulate([('pool', 0, 1.0, 1.0)], 10, 2, LINK)
+    assert (nothing.seconds, nothing.exposed) == (2.0, 0.0)
+
+
+def test_one_device_waits_for_nobody():
+    found = simulate(LAYERS, 10, 1, LINK)
+    assert found.seconds == found.alone == 6
+    assert (found.efficiency, found.exposed, found.waiting[0]) == (1.0, 0.0, 0.0)
+    assert found.timeline.lanes == ['device 0']
+
+
+# --- steps of networks ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('name', ['LeNet', 'VGG-16', 'ResNet-50'])
+@pytest.mark.parametrize('algorithm', ['ring', 'tree', 'naive', 'hierarchical'])
+@pytest.mark.parametrize('devices', [1, 8, 64])
+def test_without_overlap_it_is_the_closed_form(name, algorithm, devices):
+    machine = MACHINES['p3.16xlarge']
+    found = simulate(
+        MODELS[name], 32, devices, machine, algorithm, bucket_bytes=1e12, overlap=False
+    )
+    formula = step(MODELS[name], 32, devices, machine, algorithm, overlap=False)
+    assert found.seconds == pytest.approx(formula.seconds, rel=1e-9)
+    assert found.exposed == pytest.approx(formula.communication, rel=1e-9, abs=1e-15)
+
+
+@pytest.mark.parametrize('name', ['LeNet', 'VGG-16', 'ResNet-101'])
+def test_with_overlap_it_lies_between_the_ideal_and_none(name):
+    """The closed form lets every byte travel as soon as there is any time left: the best case."""
+    machine, quarter = MACHINES['p3.16xlarge'], MODELS[name].nbytes / 4
+    found = simulate(MODELS[name], 32, 64, machine, bucket_bytes=quarter).seconds
+    after = simulate(MODELS[name], 32, 64, machine, bucket_bytes=quarter, overlap=False).seconds
+    assert step(MODELS[name], 32, 64, machine).seconds <= found < after
+
+
+@pytest.mark.parametrize('algorithm', PLANS)
+@pytest.mark.parametrize('devices', [1, 2, 3, 8, 33, 64])
+@pytest.mark.parametrize('spread', [0.0, 0.3])
+def test_message_by_message_is_the_same(algorithm, devices, spread):
+    machine = Machine('flat', 5e12, LINKS['100 Gb InfiniBand'])
+    arguments = MODELS['ResNet-50'], 32, devices, machine, algorithm
+    one = simulate(*arguments, spread=spread)
+    many = simulate(*arguments, spread=spread, messages=True)
+    assert many.seconds == pytest.approx(one.seconds, rel=1e-5)
+    assert many.waiting == pytest.approx(one.waiting, abs=1e-5)
+
+
+def test_messages_have_a_lane_for_each_device_that_sends():
+    found = simulate(LAYERS, 10, 2, LINK, bucket_bytes=None, messages=True)
+    assert found.timeline.lanes == ['device 0', 'device 0 sends', 'device 1', 'device 1 sends']
+    sent = [(s.start, s.end) for s in found.timeline.spans if s.lane == 'device 1 sends']
+    assert sent == [(4.0, 6.0), (6.0, 8.0), (8.0, 9.0), (9.0, 10.0)]
+
+
+# --- stragglers -------------------------------------------------------------------------------
+
+
+def factors(found, forward):
+    """Read off a timeline by what each device's forward pass of each step was longer."""
+    by_lane = {lane: [] for lane in found.timeline.lanes if lane != 'network'}
+    for span in found.timeline.spans:
+        if span.kind == 'forward':
+            by_lane[span.lane].append(span.seconds / forward)
+    return np.array(list(by_lane.values()))
+
+
+def test_stragglers_keep_the_mean_and_have_the_spread():
+    found = simulate(LAYERS, 10, 16, LINK, spread=0.2, steps=500, seed=1)
+    drawn = factors(found, 2.0)
+    assert drawn.shape == (16, 500)
+    assert drawn.mean() == pytest.approx(1, abs=0.01)
+    assert drawn.std() == pytest.approx(0.2, abs=0.01)
+    assert drawn.min() > 0
+
+
+def test_everybody_waits_for_the_slowest():
+    """Without overlap a step is the slowest device's computing, then the network's."""
+    found = simulate(LAYERS, 10, 4, LINK, overlap=False, spread=0.3, steps=20, bucket_bytes=1e9)
+    drawn = factors(found, 2.0)
+    communication = ALGORITHMS['ring'](4, 400, LINK)
+    assert found.seconds == pytest.approx((6 * drawn.max(axis=0)).mean() + communication)
+    assert found.exposed == pytest.approx(communication)
+    assert found.waiting == pytest.approx(1 - 6 * drawn.sum(axis=1) / (20 * found.seconds))
+
+
+def test_who_has_updated_goes_on_at_once():
+    """With updates of different length, devices start their next step at different times."""
+    found = simulate(LAYERS, 10, 3, LINK, spread=0.3, update=5.0, steps=2)
+    spans = found.timeline.spans
+    for lane in ('device 0', 'device 1', 'device 2'):
+        own = [s for s in spans if s.lane == lane]
+        updated = next(s.end for s in own if s.kind == 'update')
+        assert [s.start for s in own if s.kind == 'forward'][1] == updated
+    assert len({s.end for s in spans if s.kind == 'update'}) == 6
+
+
+def test_more_devices_wait_longer_for_the_slowest():
+    steps = [
+        simulate(LAYERS, 10, k, LINKS['NVLink 4'], spread=0.1, steps=50).seconds
+        for k in (1, 8, 64, 512)
+    ]
+    assert steps == sorted(steps)
+    assert steps[0] == pytest.approx(6, rel=0.05)
+    assert steps[-1] > 6 * 1.2  # the largest of 512 lies about three spreads above the mean
+
+
+def test_the_seed_decides():
+    a, b, c = (simulate(LAYERS, 10, 4, LINK, spread=0.3, seed=seed).seconds for seed in (1, 1, 2))
+    assert a == b != c
+
+
+def test_no_device_does_two_things_at_once_and_the_network_neither():
+    found = simulate(MODELS['VGG-16'], 8, 8, MACHINES['p3.16xlarge'], spread=0.2, steps=5)
+    assert len(found.timeline.lanes) == 9
+    for lane in found.timeline.lanes:
+        spans = [s for s in found.timeline.spans if s.lane == lane]
+        assert all(a.end <= b.start for a, b in itertools.pairwise(spans))
+
+
+# --- large and impossible ---------------------------------------------------------------------
+
+
+def test_4096_devices():
+    found = simulate(MODELS['ResNet-101'], 64, 4096, MACHINES['p3.16xlarge'], spread=0.1)
+    assert found.waiting.shape == (4096,)
+    assert 0 < found.waiting.min() < found.waiting.max() < 1
+    assert 0 < found.efficiency < 1
+    with pytest.raises(ValueError, match='4096 devices are too many for a picture'):
+        found.timeline  # noqa: B018
+
+
+def test_more_devices_than_memory_allows():
+    with pytest.raises(
+        ValueError, match=r'1,000,000,000,000,000 simulated devices need .* GB'
+    ) as e:
+        simulate(LAYERS, 10, 10**15, LINK)
+    assert 'fit; simulate fewer devices' in str(e.value)
+    with pytest.raises(ValueError, match='simulate fewer devices or steps'):
+        simulate(LAYERS, 10, 2, LINK, steps=10**14)
+
+
+@pytest.mark.parametrize(
+    'changed, kind, message',
+    [
+        ({'devices': 0}, ValueError, 'devices must be at least 1, not 0'),
+        ({'devices': 2.5}, TypeError, 'devices must be an integer'),
+        ({'batch': 0}, ValueError, 'batch must be at least 1, not 0'),
+        ({'steps': 0}, ValueError, 'steps must be at least 1, not 0'),
+        ({'spread': -0.1}, ValueError, 'spread must be a number of at least 0, not -0.1'),
+        ({'spread': float('nan')}, ValueError, 'spread must be a number of at least 0, not nan'),
+        ({'update': -1}, ValueError, 'update in seconds must be a number of at least 0, not -1'),
+        ({'bucket_bytes': 0}, ValueError, 'bucket_bytes must be a number above 0, not 0'),
+        ({'algorithm': 'gossip'}, ValueError, "algorithm must be one of .*, not 'gossip'"),
+        ({'algorithm': 'hierarchical', 'messages': True}, ValueError, 'no plan of messages'),
+        ({'devices': 65, 'messages': True}, ValueError, '65 devices are too many to simulate mess'),
+        ({'machine': 12.5}, TypeError, 'not 12.5'),
+        ({'machine': LINK, 'model': MODELS['LeNet']}, TypeError, 'machine must be a Machine'),
+        ({'model': 'ResNet'}, TypeError, "a layer must be .*, not 'R'"),
+        ({'model': 7}, TypeError, 'model must be a Model or a list of layers, not 7'),
+        ({'model': []}, ValueError, 'no layer takes any time'),
+        ({'model': [('a', 1, 0, 0)]}, ValueError, 'no layer takes any time'),
+        ({'model': [('a', 1, 1)]}, TypeError, 'a layer must be'),
+        ({'model': [('a', -1, 1, 1)]}, ValueError, "gradient_bytes of layer 'a' must be"),
+        ({'model': [('a', 1, 1, float('inf'))]}, ValueError, "backward of layer 'a' must be"),
+    ],
+)
+def test_simulate_refuses_bad_input(changed, kind, message):
+    arguments = {'model': LAYERS, 'batch': 10, 'devices': 2, 'machine': LINK} | changed
+    with pytest.raises(kind, match=message):
+        simulate(**arguments)
+
+
+def test_table_has_a_row_for_each():
+    one = simulate(LAYERS, 10, 2, LINK, bucket_bytes=None)
+    other = simulate(LAYERS, 10, 2, LINK, overlap=False, title='one after the other')
+    rows = one.table(other).rows
+    assert rows[0] == ['layers, ring', 2, '10,000 ms', '4,000 ms', '40%', '2', '60%']
+    assert rows[1][0] == 'one after the other'
