@@ -456,7 +456,10 @@ def _draw(axes, timeline, longest):
     axes.tick_params(axis='y', length=0)
     axes.tick_params(axis='x', labelbottom=True)
     axes.spines[['top', 'left', 'right']].set_visible(False)
+    axes.set_facecolor(LOOK['facecolor'])  # white is for idle
     axes.set_title(timeline.title, loc='left', fontsize='medium')
+    together = f', two or more at work: {_percent(timeline.overlap)}' * (len(timeline.lanes) > 1)
+    axes.set_title(f'{1e3 * (last - first):.3g} ms{together}', loc='right', fontsize='small')
 
 
 def _draw_row(axes, row, first, longest, y, height):
