@@ -246,7 +246,7 @@ class Timeline:
         -------
         Table
             A row per lane: shares of ``seconds`` in which it is busy, idle, and at each kind of
-            work. The last row: shares in which at least two lanes are.
+            work. The last row, if there are several lanes: shares in which at least two are.
 
         Raises
         ------
@@ -257,8 +257,9 @@ class Timeline:
         states = [self._work, self._rest]
         states += [lambda lane, kind=kind: self._work(lane, kind) for kind in kinds]
         rows = [[lane, *(state(lane) for state in states)] for lane in self.lanes]
-        together = [_shared(state(lane) for lane in self.lanes) for state in states]
-        rows.append(['at least two at once', *together])
+        if len(rows) > 1:
+            together = [_shared(state(lane) for lane in self.lanes) for state in states]
+            rows.append(['at least two at once', *together])
         cells = [[name, *(_percent(_length(t) / seconds) for t in times)] for name, *times in rows]
         return Table(cells, ['lane', 'busy', 'idle', *kinds])
 
@@ -456,7 +457,10 @@ def _draw(axes, timeline, longest):
     axes.tick_params(axis='y', length=0)
     axes.tick_params(axis='x', labelbottom=True)
     axes.spines[['top', 'left', 'right']].set_visible(False)
+    axes.set_facecolor(LOOK['facecolor'])  # white is for idle
     axes.set_title(timeline.title, loc='left', fontsize='medium')
+    together = f', two or more at work: {_percent(timeline.overlap)}' * (len(timeline.lanes) > 1)
+    axes.set_title(f'{1e3 * (last - first):.3g} ms{together}', loc='right', fontsize='small')
 
 
 def _draw_row(axes, row, first, longest, y, height):

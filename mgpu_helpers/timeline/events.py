@@ -7,6 +7,7 @@ of one long JSON array, which is cut out and closed.
 
 import ctypes
 import json
+import os
 import re
 import tempfile
 import time
@@ -16,7 +17,8 @@ import mxnet as mx
 from mxnet import nd, profiler
 from mxnet.base import MXNetError
 
-NOISE = ('DeleteVariable', 'WaitForVar')  # the engine's own book-keeping
+# The engine's own book-keeping, and what some operators set up when they are used first.
+NOISE = ('DeleteVariable', 'WaitForVar', 'ResourceParallelRandomSetSeed')
 MARKER = '_eye'  # an operator that says which thread works for which device
 _places = {}  # the profiler's number of a device -> its name; written once in a process
 
@@ -75,7 +77,7 @@ class Profiler:
         nd.eye(1).wait_to_read()
         records = _dump(before)
         if any(e.get('ts', 0) >= began for e in records):
-            profiler.set_config(filename='profile.json')
+            _configure(os.devnull)
             raise RuntimeError(
                 "MXNet's own profiler is already on. Switch it off, with "
                 "mxnet.profiler.set_state('stop'), then record. What it had recorded so far is in "
@@ -109,7 +111,7 @@ class Profiler:
         nd.waitall()
         profiler.set_state('stop')
         found = sorted(_pairs(_dump(self._file)), key=lambda e: e['ts'])
-        profiler.set_config(filename='profile.json')  # MXNet's default, for the user's next own use
+        _configure(os.devnull)  # else the profiler leaves a file behind when the process ends
         markers = [e for e in found if e['ts'] >= end and e['name'] == MARKER]
         # The profiler numbers devices up to the machine's cores; what comes after is taken for
         # other things. Threads are not mixed up.

@@ -7,6 +7,7 @@ from ..lanes import Span
 
 BACKWARD = '_backward_'
 BULK = 'ImperativeBulk'
+SEVERAL = 'several operators'
 
 
 def spans(events, steps):
@@ -42,16 +43,18 @@ def spans(events, steps):
         found[bisect.bisect_right(starts, event.start), event.lane, event.name].append(event)
     result = []
     for (i, lane, name), ran in found.items():
-        first_own = _first_loss(events, steps[i], lane)
-        for event, (label, kind) in zip(ran, _expected(steps[i], lane, name, len(ran))):
-            if name == BULK and event.start < first_own:
-                kind = 'forward'
-            result.append(Span(lane, kind, label, event.start, event.end))
+        kinds = _expected(steps[i], lane, name, len(ran))
+        result += [
+            Span(lane, kind, label, event.start, event.end)
+            for event, (label, kind) in zip(ran, kinds)
+        ]
     return result
 
 
 def _expected(step, lane, name, count):
     """List label and kind of each of ``count`` operators of one name that ran on a lane."""
+    if ',' in name:  # a part of a compiled network, by the names of its operators
+        return [(SEVERAL, 'backward' if BACKWARD in name else 'forward')] * count
     if name.startswith(BACKWARD):
         return [(name.removeprefix(BACKWARD), 'backward')] * count
     if '_update' in name:
@@ -60,7 +63,7 @@ def _expected(step, lane, name, count):
     place, kind = _own(step, lane, name)
     cut = sum(i < place for i, _ in pushed)
     known = [(p.label, p.kind) for _, p in pushed]
-    label = f'{BULK} (several operators)' if name == BULK else name
+    label = SEVERAL if name == BULK else name
     return known[:cut] + [(label, kind)] * (count - len(known)) + known[cut:]
 
 
@@ -69,18 +72,8 @@ def _own(step, lane, name):
     summed = name.startswith('KVStore') or name == 'ElementwiseSum'
     if step.kvstore is not None and (summed or name.startswith('Copy')):
         return step.kvstore, 'allreduce'
+    if name == BULK and any(p.compiled for p in step.pushes):
+        return len(step.pushes), 'compute'  # of the forward or of the backward pass
     if step.backward:
         return step.backward.get(lane, min(step.backward.values())), 'backward'
     return len(step.pushes), 'copy' if name.startswith('Copy') else 'compute'
-
-
-def _first_loss(events, step, lane):
-    """Tell when the lane began the first forward operator that is not in a compiled network.
-
-    Where operators are handed out in bulk, what came before that is the network's forward pass.
-    """
-    compiled = {p.name for p in step.pushes if p.lane == lane and p.compiled}
-    loss = {p.name for p in step.pushes if p.lane == lane and p.kind == 'forward'} - compiled
-    if not compiled:
-        return 0.0
-    return min((e.start for e in events if e.lane == lane and e.name in loss), default=0.0)

@@ -144,7 +144,8 @@ class Watch:
         self._updated = self._updated or kind == 'update'
         for device_type, number in devices:
             check_known(device_type, number)
-            self.devices.add(Context(device_type, number))
+            if device_type in ('cpu', 'gpu'):  # not pinned memory
+                self.devices.add(Context(device_type, number))
         lane, label = lane_of(*devices[0]), name.removeprefix('_backward_')
         if name == COPY and len(devices) > 1:
             lane, name, label = _copied(*devices)

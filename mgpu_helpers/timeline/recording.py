@@ -81,6 +81,7 @@ def record(title='', devices=None):
         )
     if devices is not None:
         checks.device_list(devices)
+        choose_devices(len(devices), devices)
     timeline = Timeline(title=title)
     with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
         profiler = Profiler(Path(folder))
@@ -174,7 +175,7 @@ def one_batch(num_gpus=2, batch_size=256, title='', sync=sync_gradients, tries=5
     Examples
     --------
     >>> one_batch(num_gpus=1, batch_size=4, tries=1).kinds()
-    ['forward', 'backward', 'copy', 'update']
+    ['forward', 'backward', 'update']
     """
     devices = choose_devices(num_gpus)
     checks.positive_int('batch_size', batch_size)
