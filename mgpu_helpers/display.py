@@ -14,6 +14,8 @@ from tqdm.std import tqdm
 
 from . import worker
 
+NUMBER = re.compile(r'[-+−]?\d[\d,.]*(?:e[-+]?\d+)?(?: ?[^\W\d]\S{0,4}| ?%)?')
+
 
 class Table:
     """A small table that prints as text and shows as HTML in a notebook.
@@ -47,11 +49,10 @@ class Table:
         return re.sub('<(t[hd])>', r'<\1 style="text-align: left;">', page)
 
     def _align(self):
-        """Numbers to the right, words to the left."""
-        columns = zip(*self.rows)
+        """Numbers, also with a sign or a unit, to the right, words to the left."""
         return [
-            'right' if all(str(cell)[:1].isdigit() for cell in cells) else 'left'
-            for cells in columns
+            'right' if all(NUMBER.fullmatch(str(cell)) for cell in cells) else 'left'
+            for cells in zip(*self.rows)
         ]
 
 

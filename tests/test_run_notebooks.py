@@ -208,6 +208,23 @@ def test_store_writes_the_same_bytes_each_time(course):
     assert 'widget' not in json.dumps(nb)
 
 
+def test_a_widget_with_a_picture_is_kept_as_the_picture(course):
+    both = (
+        'from ipywidgets import IntSlider\n'
+        'class Both:\n'
+        '    def _repr_mimebundle_(self, **_):\n'
+        '        view = IntSlider()._repr_mimebundle_()\n'
+        "        return {**view, 'text/plain': 'slider', 'image/png': b'picture'}\n"
+        'Both()'
+    )
+    path = course.write('01-one', both)
+    assert course.run('--store').returncode == 0
+    (output,) = nbformat.read(path, as_version=4).cells[-1].outputs
+    assert set(output.data) == {'text/plain', 'image/png'}
+    page = (path.parent.parent / 'build' / '01-one.html').read_text()
+    assert 'data:image/png;base64,' in page and 'widget-view' not in page.split('<main')[-1]
+
+
 def test_store_refuses_what_wrote_to_stderr(course):
     path = course.write('01-one', 'pass', "import sys\nprint('careful', file=sys.stderr)")
     before = path.read_bytes()

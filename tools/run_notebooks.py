@@ -249,6 +249,15 @@ def execute(nb, folder, name, timeout):
         progress.bar.close()
 
 
+def prefer_pictures(nb):
+    """Take widgets away from outputs that have a picture as well: without a kernel it is shown."""
+    for cell in nb.cells:
+        for output in cell.get('outputs', []):
+            data = output.get('data', {})
+            if any(kind.startswith('image/') for kind in data):
+                data.pop(WIDGET, None)
+
+
 def normalise(nb):
     """Bring an executed notebook into the form it is stored in.
 
@@ -267,9 +276,12 @@ def normalise(nb):
             if output.get('name') == 'stderr' and output.text.strip():
                 first = output.text.strip().splitlines()[0]
                 raise ChapterError(f'cell {position} wrote to stderr ({first!r}): not stored')
-        cell.outputs = [o for o in cell.outputs if WIDGET not in o.get('data', {})]
         for output in cell.outputs:
             output.pop('transient', None)
+    prefer_pictures(nb)
+    for cell in nb.cells:
+        if cell.cell_type == 'code':
+            cell.outputs = [o for o in cell.outputs if WIDGET not in o.get('data', {})]
     for cell in nb.cells:
         tags = cell.metadata.get('tags')
         kept = {'tags': tags} if tags else {}
@@ -292,6 +304,7 @@ def save(nb, folder, build, name):
     write(build / f'{name}.ipynb', nbformat.writes(nb) + '\n')
     # nbconvert embeds no image from outside the folder it is told, so it is told the one above.
     page = copy.deepcopy(nb)
+    prefer_pictures(page)
     for cell in page.cells:
         if cell.cell_type == 'markdown':
             cell.source = cell.source.replace('../img/', 'img/')

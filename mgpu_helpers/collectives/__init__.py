@@ -21,6 +21,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             'reduce_scatter',
             'send',
             'slices',
+            'store_for',
         ],
         'bucket': ['Bucket', 'copy_all', 'fill_buckets'],
         'counting': ['Count', 'Counted', 'count', 'count_table'],

@@ -347,7 +347,7 @@ def allreduce_kvstore(data):
     [6.0, 6.0]
     """
     checks.one_per_device(data)
-    store = _store(tuple(x.context for x in data))
+    store = store_for(tuple(x.context for x in data))
     key = f'{data[0].dtype.__name__}{data[0].shape}'
     if key not in store.keys:
         store.init(key, data[0])
@@ -356,11 +356,27 @@ def allreduce_kvstore(data):
 
 
 @functools.lru_cache(maxsize=16)
-def _store(devices):
-    """Make a store once for these devices: NCCL needs a while to find its way between them."""
-    on_gpus = all(d.device_type == 'gpu' for d in devices) and len(devices) > 1
-    nccl = on_gpus and mx.runtime.Features().is_enabled('NCCL')
-    store = mx.kv.create('nccl' if nccl else 'device')
+def store_for(devices):
+    """Make a key-value store for these devices, or give the one that was made before.
+
+    Parameters
+    ----------
+    devices : tuple of mxnet.Context
+        Who will push and pull.
+
+    Returns
+    -------
+    mxnet.kv.KVStore
+        With a set ``keys``: those it has been initialized with.
+
+    Examples
+    --------
+    >>> store_for((mx.cpu(0), mx.cpu(1))).type
+    'device'
+    """
+    nccl = mx.runtime.Features().is_enabled('NCCL') and len(devices) > 1
+    on_gpus = all(d.device_type == 'gpu' for d in devices)
+    store = mx.kv.create('nccl' if nccl and on_gpus else 'device')
     store.keys = set()
     return store
 

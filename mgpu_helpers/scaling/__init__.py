@@ -39,9 +39,12 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             'weak_scaling',
         ],
         'drawings': ['plot_costs'],
+        'explore': ['Explorer', 'explore', 'picture'],
+        'fitting': ['SIZES', 'Fit', 'fit', 'measure'],
         'links': ['LINKS', 'Link', 'links_table'],
         'machines': ['MACHINES', 'Machine', 'communication_seconds', 'sustained_flops'],
         'memory': ['Memory', 'memory_per_device'],
+        'messages': ['message_seconds', 'rounds'],
         'models': ['FLOAT32', 'MODELS', 'Layer', 'Model', 'models_table'],
         'published': [
             'Comparison',
@@ -50,5 +53,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             'published_table',
             'published_times',
         ],
+        'simulator': ['Simulation', 'simulate'],
     },
 )
