@@ -3,7 +3,9 @@
 ``links`` has the published speeds of links, ``costs`` a formula for each algorithm, ``models`` the
 sizes of networks, ``machines`` what devices compute and how they are joined, ``curves`` a training
 step's time and how it scales (``drawings`` its pictures), ``memory`` what a device has to keep,
-``published`` what others measured beside what this predicts.
+``published`` what others measured beside what this predicts. ``fitting`` finds the latency and
+bandwidth of this machine, ``simulator`` plays training steps through, ``messages`` a single
+allreduce, ``explore`` has sliders.
 
 >>> from mgpu_helpers.scaling import LINKS, ring
 >>> f'{ring(8, 160e6, LINKS["100 Gb InfiniBand"]) * 1000:.1f} ms'
@@ -39,9 +41,12 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             'weak_scaling',
         ],
         'drawings': ['plot_costs'],
+        'explore': ['Explorer', 'explore', 'picture'],
+        'fitting': ['Fit', 'fit', 'measure'],
         'links': ['LINKS', 'Link', 'links_table'],
         'machines': ['MACHINES', 'Machine', 'communication_seconds', 'sustained_flops'],
         'memory': ['Memory', 'memory_per_device'],
+        'messages': ['message_seconds', 'rounds'],
         'models': ['FLOAT32', 'MODELS', 'Layer', 'Model', 'models_table'],
         'published': [
             'Comparison',
@@ -50,5 +55,6 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             'published_table',
             'published_times',
         ],
+        'simulator': ['Simulation', 'simulate'],
     },
 )
