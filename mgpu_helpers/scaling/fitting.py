@@ -405,7 +405,7 @@ def _draw(fits):
     times.yaxis.set_minor_formatter(NullFormatter())
     _explain(times, [one.label for one in fits])
     errors.axhspan(-0.2, 0.2, color='#85837E', alpha=0.15, lw=0, label='±20%')
-    errors.legend(fontsize='small', frameon=False, loc='lower left', borderpad=0)
+    errors.legend(fontsize='small', frameon=False, loc='lower right', borderpad=0)
     reach = 1.15 * max(0.4, *(one.worst_error for one in fits))
     errors.set(xlabel='bytes on each device', ylabel='error', ylim=(-reach, reach))
     errors.yaxis.set_major_formatter(PercentFormatter(1))
