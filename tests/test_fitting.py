@@ -135,8 +135,8 @@ def test_measurements_that_cannot_be_fitted(sizes, times, message):
 def test_table_and_text_show_prediction_and_errors():
     found = fit(SIZES, TRUE, 'ring')
     rows = found.table().rows
-    assert rows[0] == ['4 KiB', '20.5 µs', '20.5 µs', '+0%', 'cache']
-    assert rows[-1] == ['64 MiB', '16.8 ms', '16.8 ms', '+0%', 'memory']
+    assert rows[0] == ['4 kB', '20.5 µs', '20.5 µs', '+0%', 'cache']
+    assert rows[-1] == ['65.5 MB', '16.5 ms', '16.5 ms', '+0%', 'memory']
     assert repr(found).startswith('ring, cache: 20 µs + bytes / 8 GB/s, memory: 70 µs + bytes / 4')
 
 

@@ -3,7 +3,9 @@
 ``links`` has the published speeds of links, ``costs`` a formula for each algorithm, ``models`` the
 sizes of networks, ``machines`` what devices compute and how they are joined, ``curves`` a training
 step's time and how it scales (``drawings`` its pictures), ``memory`` what a device has to keep,
-``published`` what others measured beside what this predicts.
+``published`` what others measured beside what this predicts. ``fitting`` finds the latency and
+bandwidth of this machine, ``simulator`` plays training steps through, ``messages`` a single
+allreduce, ``explore`` has sliders.
 
 >>> from mgpu_helpers.scaling import LINKS, ring
 >>> f'{ring(8, 160e6, LINKS["100 Gb InfiniBand"]) * 1000:.1f} ms'
@@ -40,7 +42,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         ],
         'drawings': ['plot_costs'],
         'explore': ['Explorer', 'explore', 'picture'],
-        'fitting': ['SIZES', 'Fit', 'fit', 'measure'],
+        'fitting': ['Fit', 'fit', 'measure'],
         'links': ['LINKS', 'Link', 'links_table'],
         'machines': ['MACHINES', 'Machine', 'communication_seconds', 'sustained_flops'],
         'memory': ['Memory', 'memory_per_device'],

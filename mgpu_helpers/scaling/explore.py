@@ -2,6 +2,7 @@
 
 import base64
 import io
+import math
 
 from .. import checks
 from ..display import show_figures
@@ -81,6 +82,7 @@ def picture(
     checks.positive_int('devices', devices)
     if devices > MOST:
         raise ValueError(f'devices must be at most {MOST}, not {devices}: the curve ends there')
+    checks.positive_int('batch', batch)
     checks.positive_int('parameters', parameters)
     checks.one_of('algorithm', algorithm, ALGORITHMS)
     machine = Machine('chosen', flops, Link('chosen', latency, bandwidth))
@@ -171,6 +173,16 @@ class Explorer:
         }
 
 
+POWERS = {'devices': [2**i for i in range(13)], 'batch': [2**i for i in range(11)]}
+ENDS = {'bandwidth': (-1, 3, '.3g'), 'latency': (0, 3, '.3g'), 'parameters': (-1, 4, ',.4g')}
+STEP = 0.02  # of the exponents, that is 5 percent of the value
+TITLES = {
+    'devices': 'devices',
+    'bandwidth': 'bandwidth, GB/s',
+    'latency': 'latency, µs',
+    'batch': 'batch per device',
+    'parameters': 'parameters, millions',
+}
 SCALES = {'bandwidth': 1e9, 'latency': 1e-6, 'parameters': 1e6}  # of a slider, to that of picture
 
 
@@ -188,30 +200,19 @@ def _widgets():
 
 def _sliders(widgets, start):
     """One slider for each value; those over several powers of ten move in powers."""
-    look = {'style': {'description_width': '11em'}, 'layout': {'width': '640px'}}
-    powers = {'devices': [2**i for i in range(13)], 'batch': [2**i for i in range(11)]}
-    ends = {'bandwidth': (-1, 3, '.3g'), 'latency': (0, 3, '.3g'), 'parameters': (-1, 4, ',.4g')}
-    titles = {
-        'devices': 'devices',
-        'bandwidth': 'bandwidth, GB/s',
-        'latency': 'latency, µs',
-        'batch': 'batch per device',
-        'parameters': 'parameters, millions',
-    }
     sliders = {}
-    for name, title in titles.items():
-        value = start[name] / SCALES.get(name, 1)
-        if name in powers:
-            options = sorted({*powers[name], start[name]})
-            slider = widgets.SelectionSlider(
-                options=options, value=start[name], description=title, **look
-            )
+    for name, title in TITLES.items():
+        look = {'description': title, 'style': {'description_width': '11em'}}
+        look['layout'] = {'width': '100%', 'max_width': '640px'}
+        if name in POWERS:
+            options = sorted({*POWERS[name], start[name]})
+            slider = widgets.SelectionSlider(options=options, value=start[name], **look)
         else:
-            low, high, form = ends[name]
-            slider = widgets.FloatLogSlider(
-                value=value, min=low, max=high, step=0.02, description=title, **look
-            )
-            slider.readout_format = form
+            value, (low, high, shown) = start[name] / SCALES[name], ENDS[name]
+            # A browser moves a slider to its nearest step: let the start value be one.
+            low = math.log10(value) - STEP * math.floor((math.log10(value) - low) / STEP)
+            slider = widgets.FloatLogSlider(value=value, min=low, max=high, step=STEP, **look)
+            slider.readout_format = shown
         sliders[name] = slider
     return sliders
 
