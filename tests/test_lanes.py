@@ -1,0 +1,381 @@
+"""Timelines: shares of time, tables, pictures and traces, of spans that are made up here."""
+
+import io
+import itertools
+import json
+import math
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from matplotlib.colors import to_hex
+from PIL import Image
+
+from mgpu_helpers.lanes import KINDS, Span, Timeline
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def timeline():
+    """Ten seconds: cpu(0) works in 0-4 and 6-10, cpu(1) in 3-8, cpu(2) not at all."""
+    return Timeline(
+        [
+            Span('cpu(1)', 'backward', 'dot', 3.0, 8.0),
+            Span('cpu(0)', 'forward', 'dot', 0.0, 2.0),
+            Span('cpu(0)', 'forward', 'Pooling', 2.0, 4.0),
+            Span('cpu(0)', 'allreduce', 'copy to cpu(1)', 6.0, 10.0),
+            Span('cpu(0)', 'update', 'sgd', 10.0, 10.0),
+        ],
+        title='made up <i>',
+        lanes=['cpu(2)'],
+    )
+
+
+def cells(table):
+    return {row[0]: dict(zip(table.headers[1:], row[1:], strict=True)) for row in table.rows}
+
+
+def bars(axes):
+    """Colour, start, end, top and bottom of every bar of a panel, without the boxes of idle."""
+    found = []
+    for collection in axes.collections:
+        colours = itertools.cycle(collection.get_facecolor())
+        for path, colour in zip(collection.get_paths(), colours, strict=False):
+            low, high = path.vertices.min(axis=0), path.vertices.max(axis=0)
+            if to_hex(colour).upper() in KINDS.values() and low[0] < high[0]:
+                found.append((to_hex(colour).upper(), low[0], high[0], low[1], high[1]))
+    return found
+
+
+def test_shares_of_time(timeline):
+    assert timeline.lanes == ['cpu(0)', 'cpu(1)', 'cpu(2)']
+    assert timeline.seconds == 10
+    assert [timeline.busy(lane) for lane in timeline.lanes] == [0.8, 0.5, 0]
+    assert timeline.overlap == pytest.approx(0.3)  # 3 to 4 and 6 to 8
+
+
+def test_work_that_overlaps_on_one_lane_counts_once():
+    timeline = Timeline(
+        [
+            Span('a', 'backward', 'x', 0.0, 4.0),
+            Span('a', 'allreduce', 'y', 1.0, 2.0),
+            Span('a', 'allreduce', 'y', 3.0, 6.0),
+            Span('b', 'update', 'z', 9.0, 10.0),
+        ]
+    )
+    assert timeline.busy('a') == 0.6
+    assert timeline.overlap == 0
+
+
+def test_three_lanes_at_once_count_once():
+    spans = [Span(lane, 'compute', 'x', 0.0, 1.0) for lane in 'abc']
+    assert Timeline(spans).overlap == 1
+
+
+def test_lanes_that_take_turns_do_not_overlap():
+    turns = [Span('ab'[i % 2], 'compute', 'x', i / 10, (i + 1) / 10) for i in range(10)]
+    assert Timeline(turns).overlap == pytest.approx(0)
+
+
+def test_table(timeline):
+    rows = cells(timeline.table())
+    assert timeline.table().headers == [
+        'lane', 'busy', 'idle', 'forward', 'backward', 'allreduce', 'update'
+    ]  # fmt: skip
+    assert rows['cpu(0)'] == {
+        'busy': '80%', 'idle': '20%', 'forward': '40%', 'backward': '0%', 'allreduce': '40%',
+        'update': '0%',
+    }  # fmt: skip
+    assert (rows['cpu(2)']['busy'], rows['cpu(2)']['idle']) == ('0%', '100%')
+    # Idle: cpu(0) and cpu(2) in 4-6, cpu(1) and cpu(2) in 0-3 and 8-10.
+    assert (rows['at least two at once']['busy'], rows['at least two at once']['idle']) == (
+        '30%',
+        '70%',
+    )
+
+
+def test_a_single_lane_has_no_row_for_two():
+    assert len(Timeline([Span('a', 'compute', 'x', 0.0, 1.0)]).table().rows) == 1
+
+
+def test_little_does_not_look_like_nothing():
+    spans = [Span('a', 'compute', 'x', 0.0, 0.996), Span('a', 'update', 'y', 0.996, 1.0)]
+    assert cells(Timeline(spans).table())['a']['update'] == '0.4%'
+
+
+def test_most_expensive_operators_first(timeline):
+    table = timeline.operators(3)
+    assert [row[:3] for row in table.rows] == [
+        ['dot', 'backward', 1],
+        ['copy to cpu(1)', 'allreduce', 1],
+        ['dot', 'forward', 1],
+    ]
+    assert table.rows[0][3:] == ['5000.00', '38%']
+    assert len(timeline.operators().rows) == 5
+
+
+@pytest.mark.parametrize('n', [0, -1, 1.5, True, 'all'])
+def test_number_of_operators_is_checked(timeline, n):
+    with pytest.raises((TypeError, ValueError), match='n must be'):
+        timeline.operators(n)
+
+
+def test_lanes_sort_by_number():
+    spans = [Span(f'gpu({i})', 'compute', 'x', 0.0, 1.0) for i in (10, 2, 0)]
+    assert Timeline(spans).lanes == ['gpu(0)', 'gpu(2)', 'gpu(10)']
+
+
+def test_spans_can_come_later():
+    timeline = Timeline(title='grows')
+    timeline.add([Span('b', 'compute', 'x', 2.0, 3.0)])
+    timeline.add([Span('a', 'compute', 'x', 0.0, 1.0)], lanes=['c'])
+    assert [s.lane for s in timeline.spans] == ['a', 'b']
+    assert timeline.lanes == ['a', 'b', 'c']
+    assert timeline.seconds == 3
+
+
+def test_shows_itself_as_text_and_html(timeline):
+    assert repr(timeline).splitlines()[0] == 'made up <i>'
+    assert 'at least two at once' in repr(timeline)
+    assert 'made up &lt;i&gt;' in timeline._repr_html_()
+
+
+def test_survives_pickling(timeline):
+    copy = pickle.loads(pickle.dumps(timeline))
+    assert (copy.spans, copy.lanes, copy.title) == (
+        timeline.spans, timeline.lanes, timeline.title
+    )  # fmt: skip
+    assert repr(copy) == repr(timeline)
+
+
+# --- nothing recorded, bad input ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize('spans', [[], [Span('a', 'compute', 'x', 1.0, 1.0)]])
+def test_nothing_recorded_is_said(spans, tmp_path):
+    timeline = Timeline(spans, title='empty')
+    for use in (
+        lambda: timeline.seconds,
+        lambda: timeline.overlap,
+        lambda: timeline.busy('a'),
+        timeline.table,
+        timeline.operators,
+        timeline.plot,
+        lambda: timeline.save_trace(tmp_path / 'trace.json'),
+        lambda: timeline.save_picture(tmp_path / 'picture.png'),
+    ):
+        with pytest.raises(ValueError, match="nothing was recorded in 'empty'.*put the training"):
+            use()
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_timeline_can_be_looked_at():
+    assert 'nothing was recorded' in repr(Timeline(title='<b>'))
+    assert '&lt;b&gt;' not in repr(Timeline(title='<b>'))
+    assert '<b>' not in Timeline(title='<b>')._repr_html_()
+
+
+def test_unknown_lane(timeline):
+    with pytest.raises(ValueError, match=r"no lane 'gpu\(0\)' here, only cpu\(0\), cpu\(1\)"):
+        timeline.busy('gpu(0)')
+
+
+@pytest.mark.parametrize(
+    ('span', 'error', 'words'),
+    [
+        (('a', 'sleep', 'x', 0.0, 1.0), ValueError, "compute, .*update, not 'sleep'"),
+        (('a', 'compute', 'x', 1.0, 0.5), ValueError, 'ends at 0.5 s, before it starts at 1.0 s'),
+        (('a', 'compute', 'x', 0.0, math.inf), ValueError, 'end must be a finite number'),
+        (('a', 'compute', 'x', math.nan, 1.0), ValueError, 'start must be a finite number'),
+        (('a', 'compute', 'x', '0', 1.0), TypeError, "start must be a number, not '0'"),
+        ((0, 'compute', 'x', 0.0, 1.0), TypeError, 'lane must be a text, not 0'),
+        (('a', 'compute', None, 0.0, 1.0), TypeError, 'name must be a text, not None'),
+    ],
+)
+def test_a_span_is_checked(span, error, words):
+    with pytest.raises(error, match=words):
+        Span(*span)
+
+
+def test_only_spans_make_a_timeline():
+    with pytest.raises(TypeError, match='made of Spans, not of'):
+        Timeline([('a', 'compute', 'x', 0.0, 1.0)])
+
+
+def test_only_timelines_are_compared(timeline):
+    with pytest.raises(TypeError, match="compares with Timelines, not with 'other'"):
+        timeline.plot('other')
+    with pytest.raises(ValueError, match="nothing was recorded in 'empty'"):
+        timeline.plot(Timeline(title='empty'))
+
+
+# --- the picture --------------------------------------------------------------------------------
+
+
+def test_picture_has_a_row_per_lane_and_a_bar_per_span(timeline):
+    (axes,) = timeline.plot().axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == timeline.lanes
+    assert axes.get_xlabel() == 'time, ms'
+    drawn = sorted((colour, round(a), round(b)) for colour, a, b, *_ in bars(axes) if b - a > 100)
+    assert drawn == sorted(
+        (KINDS[s.kind].upper(), 1000 * s.start, 1000 * s.end) for s in timeline.spans if s.seconds
+    )
+    names = {text.get_text() for text in axes.texts}
+    assert {'dot', 'Pooling', 'copy to cpu(1)'} <= names
+
+
+def test_what_is_too_short_to_see_is_drawn_all_the_same(timeline):
+    (axes,) = timeline.plot().axes
+    (update,) = [bar for bar in bars(axes) if bar[0] == KINDS['update'].upper()]
+    assert update[2] > update[1]
+    assert 'sgd' not in {text.get_text() for text in axes.texts}
+
+
+def test_first_lane_is_on_top(timeline):
+    (axes,) = timeline.plot().axes
+    bottom, top = axes.get_ylim()
+    assert bottom > top
+
+
+def test_work_beside_other_work_is_drawn_below_it():
+    spans = [
+        Span('gpu(0)', 'allreduce', 'ring', 0.5, 1.5),
+        Span('gpu(0)', 'backward', 'layer 2', 0.0, 1.0),
+        Span('gpu(0)', 'backward', 'layer 1', 1.0, 2.0),
+        Span('gpu(1)', 'backward', 'layer 2', 0.0, 1.0),
+    ]
+    (axes,) = Timeline(spans).plot().axes
+    found = {(colour, round(a)): (low, high) for colour, a, _, low, high in bars(axes) if low < 0.5}
+    ring = found[KINDS['allreduce'].upper(), 500]
+    layers = [found[KINDS['backward'].upper(), start] for start in (0, 1000)]
+    assert layers[0] == layers[1]
+    assert ring[0] >= layers[0][1]  # the axis points down
+
+
+def test_panels_share_one_time_axis(timeline):
+    short = Timeline([Span('cpu(0)', 'forward', 'dot', 100.0, 101.0)], title='short')
+    panels = timeline.plot(short).axes
+    assert len(panels) == 2
+    assert panels[0].get_xlim() == panels[1].get_xlim()
+    assert [axes.get_title('left') for axes in panels] == ['made up <i>', 'short']
+    assert min(a for _, a, *_ in bars(panels[1])) == 0  # each begins with its own first span
+
+
+def test_legend_names_the_kinds_that_occur(timeline):
+    figure = timeline.plot()
+    (legend,) = figure.legends
+    words = [text.get_text() for text in legend.get_texts()]
+    assert words == ['forward', 'backward', 'allreduce', 'update', 'idle']
+    figure.canvas.draw()
+    below = figure.axes[0].get_window_extent().y1
+    assert legend.get_window_extent().y0 > below  # it covers no bar
+
+
+def test_colours_of_the_kinds_differ():
+    assert len(set(KINDS.values())) == len(KINDS)
+
+
+def test_picture_is_left_in_no_list_of_open_figures(timeline):
+    import matplotlib.pyplot as plt
+
+    before = plt.get_fignums()
+    timeline.plot()
+    assert plt.get_fignums() == before
+
+
+def test_picture_in_a_file(timeline, tmp_path):
+    timeline.save_picture(tmp_path / 'picture.png')
+    picture = Image.open(tmp_path / 'picture.png').convert('RGB')
+    colours = {'#{:02X}{:02X}{:02X}'.format(*colour) for _, colour in picture.getcolors(10**6)}
+    for kind in timeline.kinds():
+        assert KINDS[kind].upper() in colours, kind
+    assert picture.width == 1200
+
+
+@pytest.mark.parametrize('lanes', [1, 8])
+def test_picture_of_few_and_many_lanes(lanes):
+    spans = [Span(f'gpu({i})', 'compute', 'x', 0.0, 1.0 + i) for i in range(lanes)]
+    figure = Timeline(spans).plot()
+    picture = io.BytesIO()
+    figure.savefig(picture, format='png')
+    width, height = figure.get_size_inches()
+    assert width == 8
+    assert 0.5 * lanes < height < 1.1 * lanes + 1.5
+
+
+# --- the trace ----------------------------------------------------------------------------------
+
+
+def read_trace(timeline, folder):
+    timeline.save_trace(folder / 'trace.json')
+    return json.loads((folder / 'trace.json').read_text())
+
+
+def test_trace_has_a_named_process_per_lane_and_an_event_per_span(timeline, tmp_path):
+    """The structure that the Trace Event Format asks for, in its JSON object form."""
+    trace = read_trace(timeline, tmp_path)
+    events = trace['traceEvents']
+    assert trace['displayTimeUnit'] == 'ms'
+    names = {
+        e['pid']: e['args']['name'] for e in events if (e['ph'], e['name']) == ('M', 'process_name')
+    }
+    assert sorted(names.values()) == timeline.lanes
+    spans = [e for e in events if e['ph'] == 'X']
+    assert {e['ph'] for e in events} == {'M', 'X'}
+    for e in spans:
+        assert {'name', 'cat', 'ph', 'ts', 'dur', 'pid', 'tid', 'args', 'cname'} == set(e)
+        assert all(isinstance(e[key], int) for key in ('pid', 'tid'))
+        assert e['ts'] >= 0
+        assert e['dur'] >= 0
+    found = sorted((names[e['pid']], e['cat'], e['name'], e['ts'], e['dur']) for e in spans)
+    assert found == sorted(
+        (s.lane, s.kind, s.name, 1e6 * s.start, 1e6 * s.seconds) for s in timeline.spans
+    )
+    threads = {(e['pid'], e['tid']) for e in events if e['name'] == 'thread_name'}
+    assert {(e['pid'], e['tid']) for e in spans} <= threads
+
+
+def test_events_of_one_thread_do_not_overlap(tmp_path):
+    spans = [
+        Span('gpu(0)', 'allreduce', 'ring', 0.5, 1.5),
+        Span('gpu(0)', 'allreduce', 'ring', 1.2, 2.5),
+        Span('gpu(0)', 'backward', 'layer 2', 0.0, 1.0),
+        Span('gpu(0)', 'backward', 'layer 1', 1.0, 2.0),
+    ]
+    events = [e for e in read_trace(Timeline(spans), tmp_path)['traceEvents'] if e['ph'] == 'X']
+    by_thread = {}
+    for e in sorted(events, key=lambda e: e['ts']):
+        assert by_thread.get(e['tid'], 0) <= e['ts']
+        by_thread[e['tid']] = e['ts'] + e['dur']
+    assert len(by_thread) == 3
+
+
+def test_trace_starts_at_zero_whatever_the_clock(tmp_path):
+    now = 1.7e9
+    timeline = Timeline([Span('a', 'compute', 'x', now, now + 1e-3)])
+    (event,) = [e for e in read_trace(timeline, tmp_path)['traceEvents'] if e['ph'] == 'X']
+    assert event['ts'] == 0
+    assert event['dur'] == pytest.approx(1000, abs=1)
+
+
+def test_a_folder_that_is_not_there(timeline, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        timeline.save_trace(tmp_path / 'missing' / 'trace.json')
+    with pytest.raises(FileNotFoundError):
+        timeline.save_picture(tmp_path / 'missing' / 'picture.png')
+
+
+def test_neither_mxnet_nor_pyplot_is_needed():
+    code = (
+        'import sys\n'
+        'from mgpu_helpers.lanes import Span, Timeline\n'
+        'Timeline([Span("a", "compute", "x", 0.0, 1.0)]).table()\n'
+        'print([m for m in ("mxnet", "matplotlib.pyplot", "pandas") if m in sys.modules])'
+    )
+    done = subprocess.run(
+        [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == '[]'
