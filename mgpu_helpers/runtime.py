@@ -22,11 +22,11 @@ SETTINGS = {
     # All mx.cpu(i) share 4 temporary workspaces by default, and the engine makes operators that
     # share one wait for each other: the devices take turns. 64 leave each operator its own.
     'MXNET_CPU_TEMP_COPY': '64',
-    # Operator by operator instead of in groups of 15 that count as one. With groups, LeNet's whole
-    # backward pass is one, no gradient is there before all are, and no sum can start earlier. It
-    # costs nothing: chapter 1 and Gluon's LeNet take the same time within 2 %, ResNet-18 4.16
-    # instead of 4.28 s for 3,072 examples (two stand-ins; from the documentation for GPUs).
-    'MXNET_EXEC_BULK_EXEC_TRAIN': '0',
+    # By default up to 15 operators are handed out as one, in a backward pass or a compiled network.
+    # No gradient is there before all of these are, so none can travel while the rest is computed,
+    # and a profiler sees one bar. One by one is as fast: within the spread of three runs each for
+    # LeNet from scratch, LeNet and ResNet-18 in Gluon.
+    'MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN': '0',
     # The course says that a run repeats bit for bit and that float32 is float32. So on GPUs: no
     # search for algorithms (it prints on stderr and may end differently in every run), none that
     # add in the order in which threads finish, and no TensorFloat-32 (10 bits of mantissa instead

@@ -18,6 +18,8 @@ class Bucket:
     ----------
     flat : NDArray
         One-dimensional, on their device.
+    shapes : list of tuple
+        Those of the arrays.
     parts : list of NDArray
         Views of ``flat``, one for each array, in its shape.
 
@@ -43,6 +45,7 @@ class Bucket:
 
     def __init__(self, arrays):
         checks.bucket(arrays)
+        self.shapes = [x.shape for x in arrays]
         cuts = np.cumsum([0] + [x.size for x in arrays]).tolist()
         self.flat = nd.empty(cuts[-1], ctx=arrays[0].context, dtype=arrays[0].dtype)
         self.parts = [self.flat[a:b].reshape(x.shape) for a, b, x in zip(cuts, cuts[1:], arrays)]
@@ -60,7 +63,7 @@ class Bucket:
         ValueError
             If there are more, fewer or other ones; nothing is copied then.
         """
-        checks.same_layout(arrays, [part.shape for part in self.parts])
+        checks.same_layout(arrays, self.shapes)
         copy_all(arrays, self.parts)
 
     def unpack(self, arrays):
@@ -76,7 +79,7 @@ class Bucket:
         ValueError
             If there are more, fewer or other ones; nothing is copied then.
         """
-        checks.same_layout(arrays, [part.shape for part in self.parts])
+        checks.same_layout(arrays, self.shapes)
         copy_all(self.parts, arrays)
 
 

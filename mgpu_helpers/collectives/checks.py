@@ -77,10 +77,10 @@ def same_layout(arrays, shapes):
     >>> import numpy as np
     >>> same_layout([np.zeros((2, 3)), np.zeros(3)], [(2, 3), (3,)])
     """
-    found = [tuple(x.shape) for x in arrays]
-    if found != list(shapes):
+    found = [x.shape for x in arrays]
+    if found != shapes:
         raise ValueError(
-            f'this bucket was made for arrays of the shapes {list(shapes)}, not {found}: make a '
+            f'this bucket was made for arrays of the shapes {shapes}, not {found}: make a '
             'new one for them'
         )
 

@@ -183,8 +183,9 @@ def draw_hiding(steps, alone, batch):
         _powers_of_two(axes, 'x', batches)
         axes.set_xlabel('batch on each device')
         axes.axvline(batch, linestyle='--', color=GREY)
-    side = 'left' if batch**2 <= min(batches) * max(batches) else 'right'
-    right.annotate(f' hidden from {batch:,} on ', (batch, 0.04), horizontalalignment=side)
+    # Below the curve on the right of the line, above it on the left: where there is room.
+    side, height = ('left', 0.04) if 8 * batch <= max(batches) else ('right', 0.92)
+    right.annotate(f' hidden from {batch:,} on ', (batch, height), horizontalalignment=side)
     left.legend(fontsize='small')
     return figure
 
