@@ -1,100 +1,18 @@
-"""What ran when, on which lane: spans of time, their picture, tables and trace.
-
-A lane is whatever works on its own: a device, a link, a process. The times may have been measured
-(``mgpu_helpers.timeline``) or computed (``mgpu_helpers.scaling``); nothing here asks which.
-"""
+"""Timelines: what several lanes did, and how much of it at the same time."""
 
 import collections
+import html
 import itertools
 import json
 import math
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
-from . import checks
-from .display import Table, show_figures
-from .history import LOOK
-
-# Okabe and Ito's colours, told apart with any colour vision. Work is blue: `forward` and `backward`
-# where the two are known apart, else `compute`.
-KINDS = {
-    'compute': '#0072B2',
-    'forward': '#56B4E9',
-    'backward': '#004F7C',
-    'copy': '#009E73',
-    'allreduce': '#E69F00',
-    'update': '#CC79A7',
-}
-MOVING = ('copy', 'allreduce')  # what a device can do beside its computing
-
-# The nearest that Chrome's viewer has names for (Perfetto's picks its own colours by name).
-_CHROME = {
-    'compute': 'vsync_highlight_color',
-    'forward': 'rail_response',
-    'backward': 'light_memory_dump',
-    'copy': 'rail_load',
-    'allreduce': 'rail_idle',
-    'update': 'detailed_memory_dump',
-}
-_DARK = ('compute', 'backward', 'copy')  # white letters on these
-_EMPTY, _EDGE, _INK = '#FFFFFF', '#C9C7C1', '#1F1F1F'
-_LETTER = 0.056  # width of a letter of a bar's name, inches
-_WIDTH = 8  # of a picture, inches
-
-
-@dataclass(frozen=True)
-class Span:
-    """One piece of work on one lane.
-
-    Parameters
-    ----------
-    lane : str
-        Who worked, for example ``'cpu(0)'``.
-    kind : str
-        One of ``KINDS``.
-    name : str
-        What was done, for example ``'Convolution'``.
-    start, end : float
-        Seconds, from any moment that all spans of a timeline share.
-
-    Raises
-    ------
-    TypeError
-        If lane or name is no text, or a time no number.
-    ValueError
-        If the kind is unknown, a time is not finite, or the end lies before the start.
-
-    Examples
-    --------
-    >>> Span('cpu(0)', 'forward', 'Convolution', 0.25, 1.0).seconds
-    0.75
-    """
-
-    lane: str
-    kind: str
-    name: str
-    start: float
-    end: float
-
-    def __post_init__(self):
-        for what in ('lane', 'name'):
-            if not isinstance(getattr(self, what), str):
-                raise TypeError(f'{what} must be a text, not {checks.shown(getattr(self, what))}')
-        if self.kind not in KINDS:
-            raise ValueError(f'kind must be one of {", ".join(KINDS)}, not {self.kind!r}')
-        for what in ('start', 'end'):
-            checks.finite_number(what, getattr(self, what))
-        if self.end < self.start:
-            raise ValueError(
-                f'{self.name} on {self.lane} ends at {self.end} s, before it starts at '
-                f'{self.start} s: swap the two'
-            )
-
-    @property
-    def seconds(self):
-        """float: how long it took."""
-        return self.end - self.start
+from .. import checks
+from ..display import Table
+from .picture import draw, percent
+from .spans import KINDS, Span
+from .trace import chrome_trace
 
 
 class Timeline:
@@ -164,8 +82,6 @@ class Timeline:
         return f'{title}{self.table()!r}'
 
     def _repr_html_(self):
-        import html
-
         if not self.spans:
             return html.escape(repr(self))
         return f'<b>{html.escape(self.title)}</b>{self.table()._repr_html_()}'
@@ -173,10 +89,10 @@ class Timeline:
     @property
     def seconds(self):
         """float: from the first start to the last end."""
-        start, end = self._ends()
+        start, end = self.ends()
         return end - start
 
-    def _ends(self):
+    def ends(self):
         """When the first span starts and the last one ends; an error if there is nothing."""
         start = min((s.start for s in self.spans), default=0)
         end = max((s.end for s in self.spans), default=0)
@@ -224,7 +140,7 @@ class Timeline:
 
     def _rest(self, lane):
         """When a lane has nothing to do."""
-        start, end = self._ends()
+        start, end = self.ends()
         edges = [start, *itertools.chain.from_iterable(self._work(lane)), end]
         return [(a, b) for a, b in zip(edges[::2], edges[1::2]) if a < b]
 
@@ -260,7 +176,7 @@ class Timeline:
         if len(rows) > 1:
             together = [_shared(state(lane) for lane in self.lanes) for state in states]
             rows.append(['at least two at once', *together])
-        cells = [[name, *(_percent(_length(t) / seconds) for t in times)] for name, *times in rows]
+        cells = [[name, *(percent(_length(t) / seconds) for t in times)] for name, *times in rows]
         return Table(cells, ['lane', 'busy', 'idle', *kinds])
 
     def operators(self, n=10):
@@ -283,13 +199,13 @@ class Timeline:
             If ``n`` is not an integer of at least 1, or nothing was recorded.
         """
         checks.positive_int('n', n)
-        self._ends()
+        self.ends()
         calls, total = collections.Counter(), collections.Counter()
         for s in self.spans:
             calls[s.name, s.kind] += 1
             total[s.name, s.kind] += s.seconds
         rows = [
-            (*key, calls[key], f'{1e3 * t:.2f}', _percent(t / total.total()))
+            (*key, calls[key], f'{1e3 * t:.2f}', percent(t / total.total()))
             for key, t in total.most_common(n)
         ]
         return Table(rows, ['operator', 'kind', 'calls', 'total ms', 'share'])
@@ -319,25 +235,7 @@ class Timeline:
         for other in others:
             if not isinstance(other, Timeline):
                 raise TypeError(f'plot compares with Timelines, not with {checks.shown(other)}')
-        timelines = (self, *others)
-        longest = max(t.seconds for t in timelines)
-        from matplotlib.figure import Figure
-        from matplotlib.patches import Patch
-
-        show_figures()
-        heights = [0.75 * len(t.lanes) + 0.3 for t in timelines]
-        figure = Figure(figsize=(_WIDTH, sum(heights) + 0.85), **LOOK)
-        panels = figure.subplots(
-            len(timelines), sharex=True, squeeze=False, gridspec_kw={'height_ratios': heights}
-        )
-        for axes, timeline in zip(panels[:, 0], timelines, strict=True):
-            _draw(axes, timeline, longest)
-        panels[-1, 0].set_xlabel('time, ms')
-        shown = [kind for kind in KINDS if any(kind in t.kinds() for t in timelines)]
-        marks = [Patch(color=KINDS[kind], label=kind) for kind in shown]
-        marks.append(Patch(facecolor=_EMPTY, edgecolor=_EDGE, label='idle'))
-        figure.legend(handles=marks, loc='outside upper center', ncols=len(marks), frameon=False)
-        return figure
+        return draw((self, *others))
 
     def save_picture(self, path):
         """Write the picture of ``plot`` into a file.
@@ -376,12 +274,7 @@ class Timeline:
         The JSON object of Chrome's *Trace Event Format*: a process per lane, an event of phase
         ``X`` per span with its kind as category, times in microseconds.
         """
-        start, _ = self._ends()
-        trace = {
-            'traceEvents': list(_trace_events(self, start)),
-            'displayTimeUnit': 'ms',
-            'otherData': {'title': self.title},
-        }
+        trace = chrome_trace(self)
         Path(path).write_text(json.dumps(trace), encoding='utf-8')
 
 
@@ -412,99 +305,3 @@ def _shared(lanes):
 
 def _length(intervals):
     return math.fsum(end - start for start, end in intervals)
-
-
-def _percent(share):
-    """Write a share so that little does not look like nothing."""
-    return f'{share:.0%}' if not 0 < share < 0.095 else f'{share:.1%}'
-
-
-def _rows(spans):
-    """Deal a lane's spans out to rows in which none overlaps another: one row if one will do.
-
-    Else computing comes first and moving below it, so that what is hidden behind what is seen.
-    """
-    spans = sorted(spans, key=lambda s: (s.start, s.end))
-    rows = _deal(spans)
-    if len(rows) < 2:
-        return rows
-    moving = [s for s in spans if s.kind in MOVING]
-    return _deal([s for s in spans if s.kind not in MOVING]) + _deal(moving)
-
-
-def _deal(spans):
-    rows = []
-    for span in spans:
-        free = next((row for row in rows if row[-1].end <= span.start), None)
-        if free is None:
-            rows.append(free := [])
-        free.append(span)
-    return rows
-
-
-def _draw(axes, timeline, longest):
-    """Draw one timeline into its panel, whose time axis is ``longest`` seconds long."""
-    first, last = timeline._ends()
-    for y, lane in enumerate(timeline.lanes):
-        axes.broken_barh([(0, 1e3 * (last - first))], (y - 0.4, 0.8), fc=_EMPTY, ec=_EDGE, lw=0.8)
-        rows = _rows([s for s in timeline.spans if s.lane == lane])
-        height = 0.8 / max(len(rows), 1)
-        for i, row in enumerate(rows):
-            _draw_row(axes, row, first, longest, y - 0.4 + i * height, height)
-    axes.set_xlim(-2 * longest, 1005 * longest)
-    axes.set_ylim(len(timeline.lanes) - 0.45, -0.55)  # the first lane on top
-    axes.set_yticks(range(len(timeline.lanes)), timeline.lanes)
-    axes.tick_params(axis='y', length=0)
-    axes.tick_params(axis='x', labelbottom=True)
-    axes.spines[['top', 'left', 'right']].set_visible(False)
-    axes.set_facecolor(LOOK['facecolor'])  # white is for idle
-    axes.set_title(timeline.title, loc='left', fontsize='medium')
-    together = f', two or more at work: {_percent(timeline.overlap)}' * (len(timeline.lanes) > 1)
-    axes.set_title(f'{1e3 * (last - first):.3g} ms{together}', loc='right', fontsize='small')
-
-
-def _draw_row(axes, row, first, longest, y, height):
-    """Draw bars that do not overlap, and the names of those that have room for them."""
-    inch = longest / (0.88 * _WIDTH)  # in seconds, on the time axis
-    for kind in {s.kind for s in row}:
-        # Without edges, which would make all of a short operator an edge. What moves lies on top:
-        # it is short, and the next bar would hide it.
-        bars = [s for s in row if s.kind == kind]
-        shape = [(1e3 * (s.start - first), 1e3 * max(s.seconds, inch / 100)) for s in bars]
-        z = 1.2 if kind in MOVING else 1.1
-        axes.broken_barh(shape, (y, height), color=KINDS[kind], linewidth=0, zorder=z)
-    for s in row:
-        if s.seconds > 0.06 * inch:  # wide enough to be told apart from the bar before it
-            line = {'color': _EMPTY, 'alpha': 0.4, 'lw': 0.5, 'zorder': 1.3}
-            axes.vlines(1e3 * (s.start - first), y, y + height, **line)
-        if s.seconds > (_LETTER * len(s.name) + 0.08) * inch:
-            middle = 1e3 * ((s.start + s.end) / 2 - first), y + height / 2
-            ink = _EMPTY if s.kind in _DARK else _INK
-            axes.text(*middle, s.name, color=ink, fontsize=7, ha='center', va='center')
-
-
-def _trace_events(timeline, start):
-    """Yield the events of a trace: names of processes and threads, then the spans."""
-    for pid, lane in enumerate(timeline.lanes, 1):
-        yield _name(pid, 0, 'process_name', name=lane)
-        yield _name(pid, 0, 'process_sort_index', sort_index=pid)
-        rows = _rows([s for s in timeline.spans if s.lane == lane])
-        for tid, row in enumerate(rows, 1):
-            # Events of one thread must not overlap, unless one lies within the other.
-            yield _name(pid, tid, 'thread_name', name='operators')
-            for s in row:
-                yield {
-                    'ph': 'X',
-                    'name': s.name,
-                    'cat': s.kind,
-                    'pid': pid,
-                    'tid': tid,
-                    'ts': round(1e6 * (s.start - start), 3),
-                    'dur': round(1e6 * s.seconds, 3),
-                    'cname': _CHROME[s.kind],
-                    'args': {'kind': s.kind},
-                }
-
-
-def _name(pid, tid, what, **args):
-    return {'ph': 'M', 'name': what, 'pid': pid, 'tid': tid, 'args': args}
