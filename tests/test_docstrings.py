@@ -19,7 +19,7 @@ MODULES = [
 # What data.py is made of, and faces of packages: readers call what has the examples.
 INNER = {
     f'mgpu_helpers.{name}'
-    for name in ('batches', 'catalogue', 'collectives', 'digits', 'fetch', 'pytorch', 'scaling')
+    for name in ('batches', 'catalogue', 'collectives', 'digits', 'fetch', 'pytorch')
 }
 NO_TORCH = importlib.util.find_spec('torch') is None
 
