@@ -16,10 +16,18 @@ MODULES = [
     for m in pkgutil.walk_packages(mgpu_helpers.__path__, 'mgpu_helpers.', onerror=lambda name: 0)
     if not m.name.endswith('__main__')
 ]
-# What data.py is made of, and faces of packages: readers call what has the examples.
+# What data.py and the simulator are made of, and faces: readers call what has the examples.
 INNER = {
     f'mgpu_helpers.{name}'
-    for name in ('batches', 'catalogue', 'collectives', 'digits', 'fetch', 'pytorch')
+    for name in (
+        'batches',
+        'catalogue',
+        'collectives',
+        'digits',
+        'fetch',
+        'pytorch',
+        'scaling.events',
+    )
 }
 NO_TORCH = importlib.util.find_spec('torch') is None
 

@@ -4,9 +4,7 @@ The formulas of ``curves`` need every device to be as fast as any other. Here ea
 layer in its own time, gradients travel in buckets, and what happens next is whatever comes first.
 """
 
-import heapq
 import os
-from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -14,15 +12,12 @@ import numpy as np
 
 from .. import checks
 from ..display import Table
-from ..lanes import Span, Timeline
+from ..lanes import Timeline
 from .drawings import milliseconds
+from .events import DRAWN, Network, Run
 from .inputs import check_machine
-from .machines import Machine, communication_seconds
-from .messages import rounds, travel
 from .models import FLOAT32
 
-DRAWN = 16  # devices up to which a timeline is kept
-PLAYED = 64  # devices up to which messages can be simulated one by one
 BYTES, STEP_BYTES = 240, 48  # of a device: tracemalloc found 168 for one step, 456 for ten
 
 
@@ -194,161 +189,27 @@ def simulate(
     """
     work, overhead = _work(model, batch, machine)
     _check(devices, bucket_bytes, spread, steps, update)
-    network = _Network(machine, devices, algorithm, messages)
+    network = Network(machine, devices, algorithm, messages)
     _fits_in_memory(devices, steps)
-    run = _Run(*_phases(work, overhead, update, bucket_bytes), network, steps)
-    run.factors = _factors(spread, steps, devices, seed).tolist()
+    factors = _factors(spread, steps, devices, seed).tolist()
+    run = Run(*_phases(work, overhead, update, bucket_bytes), network, steps, factors)
     run.go(overlap)
-    return run.result(title or _title(model, algorithm, overlap), batch)
+    return _result(run, title or _title(model, algorithm, overlap), batch)
 
 
-class _Run:
-    """The event queue and what its events change.
-
-    An event is (time, device, phase): the device has finished that phase of its step. For the
-    network, device -1, the phase is the bucket that has been summed.
-    """
-
-    def __init__(self, phases, closes, sizes, network, steps):
-        self.phases, self.seconds = phases, [seconds for _, _, seconds in phases]
-        self.closes, self.sizes = closes, sizes
-        self.network, self.devices, self.steps = network, network.devices, steps
-        self.costs = [network.seconds(size) for size in sizes]
-        self.missing = [self.devices] * len(sizes)  # devices that have not filled a bucket yet
-        self.computing = self.devices  # whose backward pass is not done
-        self.waiting, self.travels, self.summed = deque(), False, 0
-        self.step = [0] * self.devices
-        self.queue, self.exposed, self.end = [], 0.0, 0.0
-        self.spans = [] if self.devices <= DRAWN else None
-
-    def go(self, overlap):
-        """Work the queue off: take the earliest event, do what it makes possible, until none is."""
-        self.overlap = overlap
-        for device in range(self.devices):
-            self.begin(0.0, device, 0, heapq.heappush)
-        last_backward = len(self.phases) - 2
-        while self.queue:
-            now, device, phase = self.queue[0]
-            if device < 0:
-                heapq.heappop(self.queue)
-                self.on_summed(now, phase)
-                continue
-            if phase < last_backward:
-                self.begin(now, device, phase + 1)
-            else:
-                heapq.heappop(self.queue)
-            if phase > last_backward:
-                self.on_updated(now, device)
-            elif phase in self.closes:
-                self.on_filled(now, self.closes[phase])
-            if phase == last_backward:
-                self.on_computed(now)
-
-    def begin(self, now, device, phase, queue=heapq.heapreplace):
-        """Let a device begin a phase; its end is an event, in place of the one at hand."""
-        end = now + self.seconds[phase] * self.factors[self.step[device]][device]
-        queue(self.queue, (end, device, phase))
-        if self.spans is not None and end > now:
-            kind, name, _ = self.phases[phase]
-            self.spans.append(Span(f'device {device}', kind, name, now, end))
-
-    def on_filled(self, now, bucket):
-        """A device has all gradients of a bucket; when the last one has, it may travel."""
-        self.missing[bucket] -= 1
-        if not self.missing[bucket]:
-            self.missing[bucket] = self.devices
-            self.waiting.append(bucket)
-            self.send(now)
-
-    def on_computed(self, now):
-        """A device's backward pass is done."""
-        self.computing -= 1
-        if not self.computing:
-            self.computed = now
-            self.send(now)
-            self.update(now)
-
-    def on_summed(self, now, bucket):
-        """The network has brought the sums of a bucket to all devices."""
-        self.travels = False
-        self.summed += 1
-        self.send(now)
-        self.update(now)
-
-    def on_updated(self, now, device):
-        """A device has finished a step."""
-        self.step[device] += 1
-        self.end = max(self.end, now)
-        if self.step[device] < self.steps:
-            self.begin(now, device, 0, heapq.heappush)
-
-    def send(self, now):
-        """Let the next bucket travel, if the network is free and it may."""
-        if self.waiting and not self.travels and (self.overlap or not self.computing):
-            self.travels = True
-            bucket = self.waiting.popleft()
-            end = now + self.costs[bucket]
-            heapq.heappush(self.queue, (end, -1, bucket))
-            if self.spans is not None and self.devices > 1:
-                name, size = f'bucket {bucket + 1}', self.sizes[bucket]
-                self.spans += self.network.spans(name, size, now, end)
-
-    def update(self, now):
-        """Let all devices update, if everything is computed and summed."""
-        if self.computing or self.summed < len(self.sizes):
-            return
-        self.exposed += now - self.computed
-        self.computing, self.summed = self.devices, 0
-        for device in range(self.devices):
-            self.begin(now, device, len(self.phases) - 1, heapq.heappush)
-
-    def result(self, title, batch):
-        alone = sum(self.seconds)
-        waiting = 1 - alone * np.sum(self.factors, axis=0) / self.end
-        return Simulation(
-            title,
-            self.devices,
-            batch,
-            self.end / self.steps,
-            alone,
-            self.exposed / self.steps,
-            waiting.clip(0),  # a device that never waits may miss 0 by a rounding
-            self.spans,
-        )
-
-
-class _Network:
-    """What a collective takes: one event, or all its messages."""
-
-    def __init__(self, machine, devices, algorithm, messages):
-        self.machine = machine if hasattr(machine, 'flops') else Machine('links', 1.0, machine)
-        self.devices, self.algorithm, self.messages = devices, algorithm, messages
-        if messages and devices > PLAYED:
-            raise ValueError(
-                f'{devices} devices are too many to simulate message by message: use at most '
-                f'{PLAYED}, or messages=False'
-            )
-        self.seconds(1)  # says so if this algorithm cannot run here
-
-    def seconds(self, nbytes):
-        if self.messages:
-            return max((m.end for m in self.travel(nbytes)), default=0.0)
-        return communication_seconds(self.devices, nbytes, self.machine, self.algorithm)
-
-    def travel(self, nbytes):
-        """Play one collective through, message by message."""
-        turns = rounds(self.algorithm, self.devices, round(nbytes))
-        within = self.devices <= (self.machine.devices_per_server or self.devices)
-        return travel(turns, self.devices, self.machine.link if within else self.machine.network)
-
-    def spans(self, name, nbytes, start, end):
-        """Draw a collective: a bar on a lane of its own, or one for each device that sends."""
-        if not self.messages:
-            return [Span('network', 'allreduce', name, start, end)]
-        return [
-            Span(f'device {m.source} sends', 'allreduce', name, start + m.start, start + m.end)
-            for m in self.travel(nbytes)
-        ]
+def _result(run, title, batch):
+    alone = sum(run.seconds)
+    waiting = 1 - alone * np.sum(run.factors, axis=0) / run.end
+    return Simulation(
+        title,
+        run.devices,
+        batch,
+        run.end / run.steps,
+        alone,
+        run.exposed / run.steps,
+        waiting.clip(0),  # a device that never waits may miss 0 by a rounding
+        run.spans,
+    )
 
 
 def _title(model, algorithm, overlap):
