@@ -47,6 +47,14 @@ def test_bench_prints_its_table():
         assert any(what in row for row in rows), done.stdout
 
 
+def test_bench_measures_the_allreduces_by_themselves():
+    done = make('bench', 'BENCH_ARGS=--rounds 1 --only allreduces')
+    assert done.returncode == 0, done.stderr
+    rows = re.findall(r'^(LeNet|ResNet-18), (8|58) gradients, (2|4) devices', done.stdout, re.M)
+    assert len(set(rows)) == 4, done.stdout
+    assert len(rows) == 4 * 8  # each of the six in buckets, two of them also one by one
+
+
 def test_lab_opens_on_the_first_chapter():
     with socket.socket() as free:
         free.bind(('127.0.0.1', 0))

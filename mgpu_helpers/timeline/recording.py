@@ -146,7 +146,7 @@ def _phase(kind):
         yield
 
 
-def one_batch(num_gpus=2, batch_size=256, title='', sync=sync_gradients, tries=5):
+def one_batch(num_gpus=2, batch_size=256, title='', sync=sync_gradients, tries=5, devices=None):
     """Record chapter 1's training step, on random images.
 
     Parameters
@@ -162,6 +162,8 @@ def one_batch(num_gpus=2, batch_size=256, title='', sync=sync_gradients, tries=5
     tries : int
         How many steps to record, after three that warm up. The fastest counts: one that something
         else on the machine held up says nothing about the devices.
+    devices : list of mxnet.Context, optional
+        Your own choice of ``num_gpus`` devices, such as stand-ins where there are GPUs.
 
     Returns
     -------
@@ -177,7 +179,7 @@ def one_batch(num_gpus=2, batch_size=256, title='', sync=sync_gradients, tries=5
     >>> one_batch(num_gpus=1, batch_size=4, tries=1).kinds()
     ['forward', 'backward', 'update']
     """
-    devices = choose_devices(num_gpus)
+    devices = choose_devices(num_gpus, devices)
     checks.positive_int('batch_size', batch_size)
     checks.positive_int('tries', tries)
     rng = np.random.default_rng(0)
