@@ -7,7 +7,7 @@ figure = Figure(
     'What one message costs: a fixed part and a part that grows with its bytes',
     'A plot of time against bytes for a link with a latency of 10 microseconds and a bandwidth of '
     '10 GB/s: a straight line that starts at 10 microseconds for 0 bytes and rises by 10 '
-    'microseconds for every 100 KB: 20 at 100 KB, 30 at 200 KB, 40 at 300 KB. Left of 100 KB most '
+    'microseconds for every 100 kB: 20 at 100 kB, 30 at 200 kB, 40 at 300 kB. Left of 100 kB most '
     'of the time is latency, paid per message; right of it most is paid per byte.',
 )
 
@@ -42,7 +42,7 @@ figure.line(at(0, ALPHA), at(MOST, ALPHA), color=DATA_EDGE, dash='5 4')
 figure.line(at(0, ALPHA), at(MOST, cost(MOST)), color=SHADE[0], width=2.5)
 for nbytes in (100e3, 200e3, 300e3):
     figure.line(at(nbytes, 0), (at(nbytes, 0)[0], BOTTOM + 6), color=MUTED)
-    figure.label(at(nbytes, 0)[0], BOTTOM + 18, f'{nbytes / 1e3:g} KB', size=SMALL)
+    figure.label(at(nbytes, 0)[0], BOTTOM + 18, f'{nbytes / 1e3:g} kB', size=SMALL)
     figure.circle(*at(nbytes, cost(nbytes)), 4, SHADE[0], None)
 for us in (10, 20, 30, 40):
     y = at(0, us * 1e-6)[1]
@@ -58,7 +58,7 @@ figure.label(x, low - 10, 'latency α', bold=True)
 figure.label(x, low + 10, 'the same for every message', size=SMALL)
 low = at(0, 19e-6)[1]
 figure.label(x, low - 10, 'n / B', bold=True)
-figure.label(x, low + 10, '10 µs more for every 100 KB', size=SMALL)
+figure.label(x, low + 10, '10 µs more for every 100 kB', size=SMALL)
 
 # --- the size at which both parts are equal
 x = at(HALF, 0)[0]
@@ -75,7 +75,7 @@ figure.label((LEFT + x - 44) / 2, y + 18, 'pay per message', bold=True)
 figure.label((x + 44 + WIDTH - MARGIN) / 2, y + 18, 'pay per byte', bold=True)
 
 figure.caption(
-    'At α · B = 10 µs · 10 GB/s = 100 KB both parts are equal. Left of it most of the time is',
+    'At α · B = 10 µs · 10 GB/s = 100 kB both parts are equal. Left of it most of the time is',
     'latency: send fewer messages. Right of it most goes into the bytes: send fewer bytes.',
 )
 figure.save(__file__)

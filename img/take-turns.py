@@ -5,10 +5,11 @@ from draw import DATA_EDGE, LARGE, MARGIN, MUTED, SHADE, SOLID, TINT, WIDTH, Fig
 figure = Figure(
     474,
     'Two devices that take turns, and two that work together',
-    'Schematic, not measured. Above: the operators of the two devices share a workspace, so that '
-    'they alternate: device 0 works while device 1 waits, then the other way round. Four operators '
-    'on each device take eight units of time. Below: every device has a workspace of its own. Both '
-    'work all the time, and the same eight operators take four units of time.',
+    'Schematic, not measured. Above: the operators of the two devices share workspaces and run in '
+    'the order in which Python asked for them, first all of device 0, then all of device 1, which '
+    'waits until then. Four operators on each device take eight units of time. Below: every '
+    'operator has a workspace of its own. Both devices work all the time, and the same eight '
+    'operators take four units of time.',
 )
 
 START, UNIT, HEIGHT, STEP = 122, 74, 44, 54
@@ -30,14 +31,17 @@ def lanes(y, name):
 
 TURNS, TOGETHER = 72, 262
 lanes(TURNS, 'Taking turns: one works, one waits')
-for n in range(OPERATORS):
-    for k in range(2):
-        x, wait = (START + (2 * n + i) * UNIT for i in (k, 1 - k))
-        y = TURNS + k * STEP
-        operator(x, y, k, n)
-        figure.line(
-            (wait + 8, y + HEIGHT / 2), (wait + UNIT - 8, y + HEIGHT / 2), color=MUTED, dash='2 4'
-        )
+for k in range(2):
+    y = TURNS + k * STEP
+    for n in range(OPERATORS):
+        operator(START + (k * OPERATORS + n) * UNIT, y, k, n)
+    wait = START + (1 - k) * OPERATORS * UNIT
+    figure.line(
+        (wait + 8, y + HEIGHT / 2),
+        (wait + OPERATORS * UNIT - 8, y + HEIGHT / 2),
+        color=MUTED,
+        dash='2 4',
+    )
 lanes(TOGETHER, 'Together: both work')
 for n in range(OPERATORS):
     for k in range(2):
@@ -53,7 +57,7 @@ figure.arrow((START, BOTTOM + 24), (WIDTH - MARGIN, BOTTOM + 24))
 figure.label(START - 14, BOTTOM + 24, 'time', fill=MUTED, anchor='end')
 
 figure.caption(
-    'Schematic, not measured. By default all mx.cpu(i) share four temporary workspaces, and an',
-    'operator (op) waits (dotted) while another device uses the same one. Below, each has its own.',
+    'Schematic, not measured. By default all mx.cpu(i) share four temporary workspaces. Operators',
+    '(op) with the same one run in the order in which Python asked for them; dotted: waiting.',
 )
 figure.save(__file__)

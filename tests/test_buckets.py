@@ -17,6 +17,7 @@ from mgpu_helpers.collectives import (
     fill_buckets,
     sync_with,
 )
+from mgpu_helpers.scaling import Link, simulate
 
 SHAPES = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
 
@@ -90,6 +91,15 @@ def test_buckets_are_filled_from_the_last_layer():
     for limit, error in ((0, ValueError), (2.5, TypeError), (None, TypeError)):
         with pytest.raises(error, match='bucket_bytes'):
             fill_buckets(sizes, limit)
+
+
+def test_a_simulated_bucket_holds_what_a_real_one_does():
+    sizes = [700, 20, 5000, 30, 9000, 128, 1280, 10]
+    layers = [(f'layer {i}', size, 1.0, 2.0) for i, size in enumerate(sizes)]
+    for limit in (1, 1300, 6000, 20_000):
+        found = simulate(layers, 1, 2, Link('example', 0.5, 100.0), bucket_bytes=limit)
+        travels = sum(s.lane == 'network' for s in found.timeline.spans)
+        assert travels == len(fill_buckets(sizes, limit))
 
 
 @pytest.mark.parametrize('name', ALGORITHMS)

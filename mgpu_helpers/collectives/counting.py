@@ -30,18 +30,37 @@ class Count:
     --------
     >>> from mgpu_helpers.collectives import allreduce_naive
     >>> count(allreduce_naive, devices=3, size=100)
-    Count(devices=3, messages=4, busiest=800 bytes, most_additions=200)
+    Count(devices=3, messages=4, steps=4, busiest=800 bytes, most_additions=200)
     """
 
     devices: int
     messages: int = 0
     links: dict = field(default_factory=dict)
     additions: dict = field(default_factory=dict)
+    # In which step a port was last busy, and in which a device last kept something that came.
+    _busy: dict = field(default_factory=dict, repr=False)
+    _kept: dict = field(default_factory=dict, repr=False)
 
     def sent(self, source, target, nbytes):
-        """Enter one message."""
+        """Enter one message; give the step in which it arrives."""
         self.messages += 1
         self.links[source, target] = self.links.get((source, target), 0) + nbytes
+        ports = ('out', source), ('in', target)
+        before = max(self._kept.get(source, 0), *(self._busy.get(port, 0) for port in ports))
+        self._busy.update(dict.fromkeys(ports, before + 1))
+        return before + 1
+
+    def kept(self, device, step):
+        """Enter that a device has put what arrived in a step where it belongs."""
+        self._kept[device] = max(self._kept.get(device, 0), step)
+
+    @property
+    def steps(self):
+        """int: how many messages followed one another, if each takes as long as any other.
+
+        A device sends one and receives one at a time, and can send only what it has.
+        """
+        return max(self._busy.values(), default=0)
 
     def added(self, device, numbers):
         """Enter one addition of arrays."""
@@ -92,8 +111,8 @@ class Count:
 
     def __repr__(self):
         return (
-            f'Count(devices={self.devices}, messages={self.messages}, busiest={self.busiest} bytes,'
-            f' most_additions={self.most_additions})'
+            f'Count(devices={self.devices}, messages={self.messages}, steps={self.steps}, '
+            f'busiest={self.busiest} bytes, most_additions={self.most_additions})'
         )
 
 
@@ -115,29 +134,32 @@ class Counted:
     >>> a, b = Counted(0, 4, book), Counted(1, 4, book)
     >>> a += b.copyto(a.context)
     >>> book
-    Count(devices=2, messages=1, busiest=16 bytes, most_additions=4)
+    Count(devices=2, messages=1, steps=1, busiest=16 bytes, most_additions=4)
     """
 
-    def __init__(self, device, values, book=None):
+    def __init__(self, device, values, book=None, arrived=0):
         values = np.ones(values, dtype='float32') if isinstance(values, int) else values
         self.context, self.values, self.book = device, values, book
+        self.arrived = arrived  # the step in which it came here
         self.shape, self.size, self.dtype = values.shape, values.size, values.dtype
 
     def reshape(self, shape):
         """Give a view; it shares the numbers."""
-        return Counted(self.context, self.values.reshape(shape), self.book)
+        return Counted(self.context, self.values.reshape(shape), self.book, self.arrived)
 
     def __getitem__(self, key):
-        return Counted(self.context, self.values[key], self.book)
+        return Counted(self.context, self.values[key], self.book, self.arrived)
 
     def copyto(self, target):
         """Copy to a device, which gives a new array, or into another array."""
+        device = target.context if isinstance(target, Counted) else target
+        step = self.arrived
+        if device != self.context:
+            step = self.book.sent(self.context, device, self.values.nbytes)
         if not isinstance(target, Counted):
-            target = Counted(target, self.values.copy(), self.book)
-        else:
-            target.values[...] = self.values
-        if target.context != self.context:
-            self.book.sent(self.context, target.context, self.values.nbytes)
+            return Counted(device, self.values.copy(), self.book, step)
+        target.values[...] = self.values
+        self.book.kept(device, step)
         return target
 
     def __iadd__(self, other):
@@ -147,6 +169,7 @@ class Counted:
             )
         self.values += other.values
         self.book.added(self.context, other.size)
+        self.book.kept(self.context, other.arrived)
         return self
 
 
@@ -176,7 +199,7 @@ def count(algorithm, devices, size):
     --------
     >>> from mgpu_helpers.collectives import allreduce_ring
     >>> count(allreduce_ring, devices=4, size=1000)
-    Count(devices=4, messages=24, busiest=6000 bytes, most_additions=750)
+    Count(devices=4, messages=24, steps=6, busiest=6000 bytes, most_additions=750)
     """
     checks.positive_int('devices', devices)
     checks.positive_int('size', size)
@@ -216,15 +239,15 @@ def count_table(algorithms, devices, size):
     --------
     >>> from mgpu_helpers.collectives import allreduce_naive, allreduce_ring
     >>> count_table({'naive': allreduce_naive, 'ring': allreduce_ring}, devices=4, size=1000)
-    algorithm      messages    bytes over all links    bytes at the busiest device    its additions
-    -----------  ----------  ----------------------  -----------------------------  ---------------
-    naive                 6                  24,000                         12,000            3,000
-    ring                 24                  24,000                          6,000              750
+    algorithm      messages    steps    bytes in all    at the busiest device    its additions
+    -----------  ----------  -------  --------------  -----------------------  ---------------
+    naive                 6        6          24,000                   12,000            3,000
+    ring                 24        6          24,000                    6,000              750
     """
     rows = []
     for name, algorithm in algorithms.items():
         c = count(algorithm, devices, size)
-        numbers = (c.messages, c.total_bytes, c.busiest, c.most_additions)
+        numbers = (c.messages, c.steps, c.total_bytes, c.busiest, c.most_additions)
         rows.append([name, *(f'{n:,}' for n in numbers)])
-    heads = ['messages', 'bytes over all links', 'bytes at the busiest device', 'its additions']
+    heads = ['messages', 'steps', 'bytes in all', 'at the busiest device', 'its additions']
     return Table(rows, ['algorithm', *heads])

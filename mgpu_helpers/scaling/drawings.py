@@ -89,7 +89,7 @@ def milliseconds(seconds):
     ('12.3 ms', '1,500 ms')
     """
     ms = 1000 * seconds
-    return f'{ms:,.0f} ms' if ms >= 100 else f'{ms:.3g} ms'
+    return f'{ms:,.0f} ms' if ms >= 100 or not ms else f'{ms:#.3g} ms'
 
 
 def scaling_table(scaling):

@@ -143,8 +143,8 @@ def simulate(
     algorithm : str
         A name in ``ALGORITHMS``, or ``'hierarchical'`` on a machine.
     bucket_bytes : float or None
-        Gradients travel together once there are at least so many bytes; None: each layer's alone.
-        A layer is never cut.
+        Gradients travel together in buckets of at most so many bytes, filled from the last layer
+        on; None: each layer's alone. A layer is never cut, so a larger one travels alone.
     overlap : bool
         Whether a bucket may travel during the backward pass (else after that of all devices).
     spread : float
@@ -266,16 +266,17 @@ def _phases(work, overhead, update, bucket_bytes):
     """
     phases = [('compute', 'overhead', overhead)] if overhead else []
     phases.append(('forward', 'forward', sum(layer.forward for layer in work)))
-    closes, sizes, size = {}, [], 0
-    left = sum(
-        layer.gradient_bytes > 0 for layer in work
-    )  # layers whose gradient has no bucket yet
+    closes, sizes, last = {}, [], None  # `last`: the phase that computes a bucket's last gradient
     for layer in reversed(work):
-        size, left = size + layer.gradient_bytes, left - (layer.gradient_bytes > 0)
-        if size and (size >= (bucket_bytes or 0) or not left):
-            closes[len(phases)] = len(sizes)
+        size = layer.gradient_bytes
+        if size and last is not None and sizes[-1] + size <= (bucket_bytes or 0):
+            del closes[last]
+            sizes[-1] += size
+        elif size:
             sizes.append(size)
-            size = 0
+        if size:
+            last = len(phases)
+            closes[last] = len(sizes) - 1
         phases.append(('backward', layer.name, layer.backward))
     return [*phases, ('update', 'update', update)], closes, sizes
 
