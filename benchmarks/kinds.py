@@ -46,7 +46,8 @@ KINDS = {
     'from scratch, 2 processes': Kind([('scratch', 1, 256)] * 2),
     'from scratch, 1 device': Kind([('scratch', 1, 256)]),
     'from scratch, 1 device, 2 threads': Kind(
-        [('scratch', 1, 256)], settings={'OMP_NUM_THREADS': '2'}
+        [('scratch', 1, 256)],
+        settings={'OMP_NUM_THREADS': '2', 'MXNET_CPU_TEMP_COPY': '64'},
     ),
     'from scratch, 2 devices, buckets': Kind([('scratch in buckets', 2, 256)]),
     'from scratch, 2 devices, batch 64': Kind([('scratch', 2, 64)], share=0.5),

@@ -69,7 +69,11 @@ def prepare():
     True
     """
     missing = {name: value for name, value in SETTINGS.items() if name not in os.environ}
-    if 'mxnet' in sys.modules and missing:
+    if _several_threads():
+        # Two devices at once, each with several OpenMP threads, wait for each other for ever. With
+        # MXNet's own workspaces they take turns: 52 ms a batch, and it ends.
+        missing.pop('MXNET_CPU_TEMP_COPY', None)
+    if sys.modules.get('mxnet') is not None and missing:
         listed = ' '.join(f'{name}={value}' for name, value in missing.items())
         warnings.warn(
             'MXNet was imported before mgpu_helpers, so these settings come too late and stand-in '
@@ -83,6 +87,11 @@ def prepare():
     _keep_freed_memory()
     if not any(isinstance(finder, _BeforeMXNet) for finder in sys.meta_path):
         sys.meta_path.insert(0, _BeforeMXNet())
+
+
+def _several_threads():
+    """Tell whether the user asked for more than one OpenMP thread."""
+    return os.environ.get('OMP_NUM_THREADS', '1') != '1'
 
 
 def _keep_freed_memory():
@@ -115,6 +124,11 @@ def check_mxnet():
         If no MXNet is installed, if the CPU and the GPU build are both installed, if NumPy is too
         new for MXNet 1.9.1, or if the GPU build finds no NVIDIA driver.
 
+    Warns
+    -----
+    RuntimeWarning
+        If ``OMP_NUM_THREADS`` is set to something else than 1.
+
     Examples
     --------
     >>> import mgpu_helpers.runtime
@@ -133,6 +147,17 @@ def check_mxnet():
             f'pip uninstall -y {" ".join(builds)}, then install the one that you want.'
         )
     _check_numpy()
+    if _several_threads():
+        risk = 'take turns'
+        if 'MXNET_CPU_TEMP_COPY' in os.environ:
+            risk = 'may wait for each other for ever (MXNET_CPU_TEMP_COPY is set, too)'
+        warnings.warn(
+            f'OMP_NUM_THREADS is {os.environ["OMP_NUM_THREADS"]}, so stand-in devices {risk} '
+            'instead of working at the same time. On GPUs it does not matter. To let each stand-in '
+            'be one core: unset OMP_NUM_THREADS, then restart.',
+            RuntimeWarning,
+            stacklevel=2,
+        )
     if builds and builds[0] != 'mxnet':
         _load_nvidia_libraries(builds[0])
 

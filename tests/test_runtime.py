@@ -55,6 +55,25 @@ def test_what_the_user_set_stays():
     assert done.stdout.strip() == '7'
 
 
+def test_several_threads_that_the_user_asked_for_end_in_a_warning_and_not_in_a_deadlock():
+    script = """
+        import mgpu_helpers as mgpu, os
+        from mgpu_helpers.gluon import mx, nd
+        devices = [mx.cpu(0), mx.cpu(1)]
+        replicas = [mgpu.get_params(mgpu.init_params(seed=0), d) for d in devices]
+        for _ in range(5):
+            mgpu.train_batch(nd.ones((256, 1, 28, 28)), nd.ones(256), replicas, devices, 0.1)
+        nd.waitall()
+        print('done', os.environ.get('MXNET_CPU_TEMP_COPY'))
+    """
+    done = python(script, OMP_NUM_THREADS='2')
+    assert done.stdout == 'done None\n'
+    assert 'OMP_NUM_THREADS is 2, so stand-in devices take turns' in done.stderr
+    assert 'unset OMP_NUM_THREADS' in done.stderr
+    done = python('import mgpu_helpers, mxnet', OMP_NUM_THREADS='2', MXNET_CPU_TEMP_COPY='64')
+    assert 'may wait for each other for ever' in done.stderr
+
+
 def test_memory_is_kept_unless_the_user_decided():
     """A block freed and taken again: kept, its pages cost nothing; given back, they fault anew."""
     script = """

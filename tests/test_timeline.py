@@ -3,6 +3,7 @@
 import collections
 import json
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -462,3 +463,54 @@ def test_a_notebook_shows_the_picture_and_the_table():
     shown = [sorted(m['content']['data']) for m in messages if 'data' in m['content']]
     assert shown == [['text/html', 'text/plain'], ['image/png', 'text/plain']]
     assert not [m for m in messages if m['content'].get('name') == 'stderr']
+
+
+def test_recording_leaves_the_null_device_alone():
+    """MXNet removes the file that it is about to write; for root, /dev/null was gone."""
+    with record():
+        nd.ones(3)
+    done = run(
+        """
+        import mgpu_helpers as mgpu
+        mgpu.timeline.one_batch(num_gpus=1, batch_size=4, tries=2)
+        """
+    )
+    assert done.returncode == 0
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+
+
+def test_what_the_profiler_cannot_count_does_not_end_the_process():
+    done = run(
+        """
+        import os
+        import mgpu_helpers as mgpu
+        from mgpu_helpers.collectives import allreduce_kvstore
+        from mgpu_helpers.gluon import mx, nd
+        far = [mx.cpu(i) for i in (0, 3 + os.cpu_count())]
+        freed = nd.ones(3, ctx=far[1])
+        with mgpu.timeline.record() as timeline:
+            nd.ones(3)
+            del freed
+        print(timeline.lanes)
+        arrays = [nd.ones(3, ctx=d) for d in far]
+        try:
+            with mgpu.timeline.record():
+                allreduce_kvstore(arrays)
+        except ValueError as error:
+            print('cannot be recorded' in str(error))
+        with mgpu.timeline.record() as timeline:
+            nd.ones(3)
+        print(len(timeline.spans))
+        """
+    )
+    assert done.stdout.splitlines() == ["['cpu(0)']", 'True', '1'], done.stderr
+
+
+def test_a_gpu_that_is_not_there_is_refused_and_nothing_stays_on():
+    absent = mx.gpu(mx.context.num_gpus())
+    with pytest.raises(ValueError, match=r'gpu\(\d+\) cannot be recorded: MXNet finds \d+ GPUs'):
+        with record(devices=[absent]):
+            pass
+    with record() as timeline:
+        nd.ones(3)
+    assert len(timeline.spans) == 1

@@ -7,7 +7,6 @@ of one long JSON array, which is cut out and closed.
 
 import ctypes
 import json
-import os
 import re
 import tempfile
 import time
@@ -71,13 +70,16 @@ class Profiler:
 
     def __init__(self, folder):
         self._file = folder / 'recording.json'
+        # It writes once more when the process ends, and first removes what has that name: so the
+        # name must be none that exists (/dev/null would be gone, for root) or could be made.
+        self._nowhere = folder / 'no such folder' / 'nothing.json'
         before = folder / 'before.json'
         _configure(before)
         began = 1e6 * time.time()
         nd.eye(1).wait_to_read()
         records = _dump(before)
         if any(e.get('ts', 0) >= began for e in records):
-            _configure(os.devnull)
+            _configure(self._nowhere)
             raise RuntimeError(
                 "MXNet's own profiler is already on. Switch it off, with "
                 "mxnet.profiler.set_state('stop'), then record. What it had recorded so far is in "
@@ -106,12 +108,15 @@ class Profiler:
         """
         end = 1e6 * time.time()
         devices = list(dict.fromkeys([mx.cpu(0), *devices]))
-        for device in devices:  # one after the other, so that their order tells which is which
-            nd.eye(1, ctx=device).wait_to_read()
-        nd.waitall()
-        profiler.set_state('stop')
-        found = sorted(_pairs(_dump(self._file)), key=lambda e: e['ts'])
-        _configure(os.devnull)  # else the profiler leaves a file behind when the process ends
+        try:
+            for device in devices:  # one after the other, so that their order tells which is which
+                nd.eye(1, ctx=device).wait_to_read()
+            nd.waitall()
+            profiler.set_state('stop')
+            found = sorted(_pairs(_dump(self._file)), key=lambda e: e['ts'])
+        finally:  # an interrupt may come at any moment, and must not leave it on
+            profiler.set_state('stop')
+            _configure(self._nowhere)
         markers = [e for e in found if e['ts'] >= end and e['name'] == MARKER]
         # The profiler numbers devices up to the machine's cores; what comes after is taken for
         # other things. Threads are not mixed up.
@@ -125,6 +130,17 @@ class Profiler:
         ]
 
 
+def unknown(device_type, number):
+    """Tell whether MXNet's profiler has no room for this device: cores, GPUs, and two more.
+
+    Examples
+    --------
+    >>> unknown('cpu', 0), unknown('cpu', 100_000)
+    (False, True)
+    """
+    return device_type == 'cpu' and number >= len(_places or _guessed_places())
+
+
 def check_known(device_type, number):
     """Raise unless MXNet's profiler knows this device; an unknown one ends the process.
 
@@ -133,18 +149,22 @@ def check_known(device_type, number):
     Raises
     ------
     ValueError
-        If it is a CPU device with a larger number.
+        If it is a CPU device with a larger number, or a GPU that is not there.
 
     Examples
     --------
     >>> check_known('cpu', 0)
     """
-    room = len(_places or _guessed_places())
-    if device_type == 'cpu' and number >= room:
+    if unknown(device_type, number):
+        room = len(_places or _guessed_places())
         raise ValueError(
             f"cpu({number}) cannot be recorded: MXNet's profiler would end this process. On this "
             f'machine it knows cpu(0) to cpu({room - 1}); use at most {room} devices while '
             'recording'
+        )
+    if device_type == 'gpu' and number >= mx.context.num_gpus():
+        raise ValueError(
+            f'gpu({number}) cannot be recorded: MXNet finds {mx.context.num_gpus()} GPUs here'
         )
 
 

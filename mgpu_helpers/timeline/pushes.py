@@ -17,7 +17,7 @@ from mxnet import Context, autograd, gluon, nd
 from mxnet.base import _LIB, check_call, py_str
 
 from .. import scratch
-from .events import check_known, lane_of
+from .events import check_known, lane_of, unknown
 
 COPY = '_copyto'
 
@@ -60,6 +60,7 @@ class Watch:
         self.devices = set()
         self._phases = []
         self._updated = False
+        self._held = []  # handles of arrays that must not be freed yet
         self._graphs = {}  # handle of a compiled network -> names of its operators
 
     @contextlib.contextmanager
@@ -73,6 +74,7 @@ class Watch:
             yield self
 
     def _wrappers(self):
+        yield _LIB, 'MXNDArrayFree', self._hold_back
         yield _LIB, 'MXImperativeInvokeEx', self._before(self._note_operator)
         yield _LIB, 'MXInvokeCachedOpEx', self._before(self._note_network)
         yield _LIB, 'MXAutogradBackwardEx', self._before(self._note_backward)
@@ -87,6 +89,25 @@ class Watch:
         chapter_2 = sys.modules.get('mgpu_helpers.gluon')  # if it is in use; no need to load it
         if chapter_2:
             yield chapter_2, 'split_and_load', self._within('copy')
+
+    def _hold_back(self, free):
+        """Make a wrapper that frees arrays later where the profiler does not know the device.
+
+        Freeing is work for the device, too, and would end the process (see ``check_known``).
+        """
+
+        def wrapped(handle):
+            if unknown(*_device(_int(handle))):
+                self._held.append(handle)
+                return 0
+            return free(handle)
+
+        return wrapped
+
+    def free_held(self):
+        """Free what was held back, once the profiler is off."""
+        while self._held:
+            check_call(_LIB.MXNDArrayFree(self._held.pop()))
 
     def _before(self, note):
         """Make a wrapper that calls ``note`` with the arguments first."""
@@ -179,7 +200,12 @@ class Watch:
         for handle in heads[: _int(n)]:
             step.backward.setdefault(lane_of(*_device(handle)), len(step.pushes))
 
-    def _note_kvstore(self, *_):
+    def _note_kvstore(self, *arguments):
+        lists = (a for a in arguments if getattr(a, '_type_', None) is ctypes.c_void_p)
+        for handle in (
+            h for handles in lists if isinstance(handles, ctypes.Array) for h in handles
+        ):
+            check_known(*_device(handle))
         if self.steps[-1].kvstore is None:
             self.steps[-1].kvstore = len(self.steps[-1].pushes)
 

@@ -82,11 +82,11 @@ def record(title='', devices=None):
     if devices is not None:
         checks.device_list(devices)
         choose_devices(len(devices), devices)
+        for device in devices:
+            check_known(device.device_type, device.device_id)
     timeline = Timeline(title=title)
     with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
         profiler = Profiler(Path(folder))
-        for device in devices or ():
-            check_known(device.device_type, device.device_id)
         watch = Watch()
         profiler.start()
         try:
@@ -100,7 +100,10 @@ def record(title='', devices=None):
             raise
         finally:
             _watch = None
-            events = profiler.stop([*(devices or ()), *watch.devices])
+            try:
+                events = profiler.stop([*(devices or ()), *watch.devices])
+            finally:
+                watch.free_held()
             timeline.add(spans(events, watch.steps), map(str, devices or ()))
 
 
