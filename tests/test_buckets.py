@@ -76,6 +76,28 @@ def test_a_bucket_is_for_the_shapes_that_it_was_made_for():
     assert bucket.flat.asnumpy().tolist() == [1] * 5
 
 
+@pytest.mark.parametrize(
+    'arrays,error,words',
+    [
+        (None, TypeError, "a list of MXNet's nd arrays, not None"),
+        ([np.zeros(2), np.zeros((3, 1))], TypeError, "a list of MXNet's nd arrays"),
+        ([nd.zeros(2), nd.zeros((3, 1), dtype='float64')], TypeError, 'float32, and .* float64'),
+        (
+            [nd.zeros(2), nd.zeros((3, 1), ctx=mx.cpu(1))],
+            ValueError,
+            r'this bucket is on cpu\(0\), and one of the arrays on cpu\(1\)',
+        ),
+    ],
+)
+def test_what_does_not_fit_is_not_packed(arrays, error, words):
+    bucket = Bucket([nd.ones(2), nd.ones((3, 1))])
+    bucket.pack([nd.ones(2), nd.ones((3, 1))])
+    for move in (bucket.pack, bucket.unpack):
+        with pytest.raises(error, match=words):
+            move(arrays)
+    assert bucket.flat.asnumpy().tolist() == [1] * 5
+
+
 def test_buckets_are_filled_from_the_last_layer():
     sizes = [4 * int(np.prod(s)) for s in SHAPES]
     assert fill_buckets(sizes, 10**6) == [[7, 6, 5, 4, 3, 2, 1, 0]]
@@ -148,6 +170,8 @@ def test_fewer_messages_with_a_bucket():
     [
         (nd.ones(2), TypeError, r'expected grads\[c\]\[i\]'),
         ([nd.ones(2)], TypeError, r'expected grads\[c\]\[i\]'),
+        (None, TypeError, r'expected grads\[c\]\[i\]'),
+        ([['a'], ['b']], TypeError, 'gradient 0 is not an array on every device'),
         ([], ValueError, r'here they have \[\]'),
         ([[], []], ValueError, r'\[0, 0\]'),
         ([[nd.ones(2)], []], ValueError, r'\[1, 0\]'),
@@ -162,7 +186,7 @@ def test_fewer_messages_with_a_bucket():
 def test_gradients_that_do_not_match_are_left_alone(grads, error, words, bucket_bytes):
     with pytest.raises(error, match=words):
         sync_with(allreduce_ring, bucket_bytes)(grads)
-    if isinstance(grads, list) and grads and isinstance(grads[0], list):
+    if isinstance(grads, list) and grads and isinstance(grads[0], list) and grads[0] != ['a']:
         assert all((g.asnumpy() == 1).all() for of_one in grads for g in of_one)
 
 
@@ -265,5 +289,7 @@ def test_accumulate_batch_refuses_before_it_changes_anything(batches):
     ):
         with pytest.raises(error, match=words):
             accumulate_batch(parts, replicas, devices, 0.1)
+    with pytest.raises(TypeError, match="sync must be a function.*, not 'ring'"):
+        accumulate_batch([(X, y)], replicas, devices, 0.1, sync='ring')
     with pytest.raises(ValueError, match='lr must be a number above 0'):
         accumulate_batch([(X, y)], replicas, devices, 0)

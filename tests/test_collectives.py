@@ -178,6 +178,9 @@ def test_a_wrong_allreduce_is_not_counted():
     [
         (lambda: count(allreduce_ring, 0, 10), ValueError, 'devices must be at least 1, not 0'),
         (lambda: count(allreduce_ring, 2, 2.5), TypeError, 'size must be an integer'),
+        (lambda: count('ring', 2, 10), TypeError, "such as allreduce_ring, not 'ring'"),
+        (lambda: count(lambda data: data[0] + data[1], 2, 10), TypeError, 'unsupported'),
+        (lambda: count(lambda data: data[0].asnumpy(), 2, 10), AttributeError, 'it knows copyto'),
         (lambda: count(allreduce_kvstore, 2, 10), ValueError, 'inside MXNet; record a timeline'),
     ],
 )
@@ -219,6 +222,23 @@ def test_bad_input_changes_nothing(name, data, error, words):
         ALGORITHMS[name](data)
     for x, b in zip(data, before, strict=False):
         np.testing.assert_array_equal(x.asnumpy(), b)
+
+
+@each_algorithm
+@pytest.mark.parametrize(
+    'data,kind',
+    [
+        ([np.ones(2), np.ones(2)], 'numpy.ndarray'),
+        ([mx.np.ones(2, ctx=mx.cpu(i)) for i in range(2)], 'mxnet.numpy.ndarray'),
+        (
+            [nd.ones((2, 2), ctx=mx.cpu(i)).tostype('row_sparse') for i in range(2)],
+            'mxnet.ndarray.sparse.RowSparseNDArray',
+        ),
+    ],
+)
+def test_other_arrays_are_refused_before_they_come_out_wrong(name, data, kind):
+    with pytest.raises(TypeError, match=f'nd arrays, one per device, not {kind}: convert with'):
+        ALGORITHMS[name](data)
 
 
 def test_counted_arrays_count_only_what_leaves_a_device():

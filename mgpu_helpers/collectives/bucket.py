@@ -18,8 +18,6 @@ class Bucket:
     ----------
     flat : NDArray
         One-dimensional, on their device.
-    shapes : list of tuple
-        Those of the arrays.
     parts : list of NDArray
         Views of ``flat``, one for each array, in its shape.
 
@@ -45,7 +43,6 @@ class Bucket:
 
     def __init__(self, arrays):
         checks.bucket(arrays)
-        self.shapes = [x.shape for x in arrays]
         cuts = np.cumsum([0] + [x.size for x in arrays]).tolist()
         self.flat = nd.empty(cuts[-1], ctx=arrays[0].context, dtype=arrays[0].dtype)
         self.parts = [self.flat[a:b].reshape(x.shape) for a, b, x in zip(cuts, cuts[1:], arrays)]
@@ -56,14 +53,14 @@ class Bucket:
         Parameters
         ----------
         arrays : list of NDArray
-            Of the shapes that the bucket was made for.
+            Of the shapes, type and device that the bucket was made for.
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             If there are more, fewer or other ones; nothing is copied then.
         """
-        checks.same_layout(arrays, self.shapes)
+        checks.same_layout(arrays, self.parts)
         copy_all(arrays, self.parts)
 
     def unpack(self, arrays):
@@ -72,14 +69,14 @@ class Bucket:
         Parameters
         ----------
         arrays : list of NDArray
-            Of the shapes that the bucket was made for; changed in place.
+            Of the shapes, type and device that the bucket was made for; changed in place.
 
         Raises
         ------
-        ValueError
+        TypeError, ValueError
             If there are more, fewer or other ones; nothing is copied then.
         """
-        checks.same_layout(arrays, self.shapes)
+        checks.same_layout(arrays, self.parts)
         copy_all(self.parts, arrays)
 
 

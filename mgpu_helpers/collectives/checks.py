@@ -3,7 +3,10 @@
 Each raises before anything is changed, and names the value, what was expected and the way out.
 """
 
+from mxnet import nd
+
 from ..checks import alike, positive_int, shown, step
+from .counting import Counted
 
 
 def one_per_device(data):
@@ -22,6 +25,13 @@ def one_per_device(data):
     >>> one_per_device([Counted(0, 8), Counted(1, 8)])
     """
     alike(data)
+    strange = [x for x in data if type(x) is not nd.NDArray and not isinstance(x, Counted)]
+    if strange:  # sparse arrays and mx.np's behave otherwise: some sums would be wrong, silently
+        kind = type(strange[0])
+        raise TypeError(
+            f"expected MXNet's (dense) nd arrays, one per device, not {kind.__module__}."
+            f'{kind.__name__}: convert with nd.array(x, ctx=device)'
+        )
     devices = [x.context for x in data]
     twice = [d for i, d in enumerate(devices) if d in devices[:i]]
     if twice:
@@ -64,25 +74,39 @@ def bucket(arrays):
         )
 
 
-def same_layout(arrays, shapes):
-    """Raise unless ``arrays`` have these shapes, in this order.
+def same_layout(arrays, parts):
+    """Raise unless ``arrays`` are like ``parts``, in this order: shape, type and device.
 
     Raises
     ------
+    TypeError
+        If it is not a list of arrays, or a type differs.
     ValueError
-        If their number or a shape differs.
+        If their number, a shape or a device differs.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> same_layout([np.zeros((2, 3)), np.zeros(3)], [(2, 3), (3,)])
+    >>> same_layout([nd.zeros((2, 3)), nd.ones(3)], [nd.ones((2, 3)), nd.ones(3)])
     """
-    found = [x.shape for x in arrays]
+    if not isinstance(arrays, (list, tuple)) or not all(type(x) is nd.NDArray for x in arrays):
+        raise TypeError(f"expected a list of MXNet's nd arrays, not {shown(arrays)}")
+    found, shapes = ([x.shape for x in listed] for listed in (arrays, parts))
     if found != shapes:
         raise ValueError(
-            f'this bucket was made for arrays of the shapes {shapes}, not {found}: make a '
-            'new one for them'
+            f'this bucket was made for arrays of the shapes {shapes}, not {found}: make a new one '
+            'for them'
         )
+    for x, part in zip(arrays, parts):
+        if x.context != part.context:
+            raise ValueError(
+                f'this bucket is on {part.context}, and one of the arrays on {x.context}: make '
+                'a bucket on each device'
+            )
+        if x.dtype != part.dtype:
+            raise TypeError(
+                f'this bucket holds {part.dtype.__name__}, and one of the arrays is of '
+                f'{x.dtype.__name__}: make a bucket for each type'
+            )
 
 
 def same_gradients(grads):
@@ -111,6 +135,8 @@ def same_gradients(grads):
             f'each device must have the same gradients, at least one; here they have {numbers}'
         )
     for i, of_all in enumerate(zip(*grads)):
+        if not all(hasattr(g, 'shape') for g in of_all):
+            raise TypeError(f'gradient {i} is not an array on every device: {shown(of_all)}')
         shapes = [tuple(g.shape) for g in of_all]
         if len(set(shapes)) > 1:
             raise ValueError(
@@ -119,20 +145,40 @@ def same_gradients(grads):
             )
 
 
-def steps(batches, device_params, devices, lr):
+def layout(grads):
+    """Give what buckets depend on: device, shape and type of each gradient; or raise.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As ``same_gradients``, where these are no gradients.
+
+    Examples
+    --------
+    >>> len(layout([[nd.ones(2), nd.ones(3)]]))
+    2
+    """
+    try:
+        return tuple((g.context, g.shape, g.dtype) for of_one in grads for g in of_one)
+    except (AttributeError, TypeError):
+        same_gradients(grads)  # says what is wrong
+        raise
+
+
+def steps(batches, device_params, devices, lr, sync):
     """Raise unless one training step can be taken with these batches; see ``step``.
 
     Raises
     ------
     TypeError
-        If ``batches`` is not a list of pairs; else as ``step``.
+        If ``batches`` is not a list of pairs, or ``sync`` no function; else as ``step``.
     ValueError
         If there is none; else as ``step``.
 
     Examples
     --------
     >>> import numpy as np
-    >>> steps([(np.zeros((6, 4)), np.zeros(6))], [['W', 'b']], ['cpu(0)'], 0.1)
+    >>> steps([(np.zeros((6, 4)), np.zeros(6))], [['W', 'b']], ['cpu(0)'], 0.1, print)
     """
     if not isinstance(batches, (list, tuple)) or not all(
         isinstance(batch, (list, tuple)) and len(batch) == 2 for batch in batches
@@ -142,6 +188,8 @@ def steps(batches, device_params, devices, lr):
         raise ValueError('no batch to train on: the list is empty; pass at least one pair (X, y)')
     for X, y in batches:
         step(X, y, device_params, devices, lr)
+    if not callable(sync):
+        raise TypeError(f'sync must be a function, such as sync_with(...) gives, not {shown(sync)}')
 
 
 def allreduce(algorithm, bucket_bytes):

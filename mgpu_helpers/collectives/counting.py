@@ -162,6 +162,12 @@ class Counted:
         self.book.kept(device, step)
         return target
 
+    def __getattr__(self, name):
+        raise AttributeError(
+            f'an array that is counted has no {name!r}: it knows copyto, +=, reshape, [a:b], '
+            'context, shape, size and dtype'
+        )
+
     def __iadd__(self, other):
         if other.context != self.context:
             raise ValueError(
@@ -203,6 +209,11 @@ def count(algorithm, devices, size):
     """
     checks.positive_int('devices', devices)
     checks.positive_int('size', size)
+    if not callable(algorithm):
+        raise TypeError(
+            'algorithm must be a function that sums a list of arrays in place, such as '
+            f'allreduce_ring, not {checks.shown(algorithm)}'
+        )
     if getattr(algorithm, '__name__', '') == 'allreduce_kvstore':
         raise ValueError(
             'allreduce_kvstore cannot be counted: its messages are sent inside MXNet; record a '

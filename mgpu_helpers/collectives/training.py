@@ -6,7 +6,7 @@ from mxnet import autograd
 
 from ..scratch import lenet, loss, sgd, split_batch, sync_gradients
 from . import checks
-from .bucket import Bucket, fill_buckets
+from .bucket import Bucket, copy_all, fill_buckets
 
 
 def sync_with(algorithm, bucket_bytes=None):
@@ -49,7 +49,7 @@ def sync_with(algorithm, bucket_bytes=None):
             algorithm(list(grads_of_one_param))
 
     def in_buckets(grads):
-        layout = tuple((g.context, g.shape, g.dtype) for of_one in grads for g in of_one)
+        layout = checks.layout(grads)
         if layout not in kept:
             kept.clear()
             kept[layout] = make_buckets(grads, bucket_bytes)
@@ -124,10 +124,10 @@ def sum_in_buckets(algorithm, buckets, grads):
         algorithm([arrays[0] for arrays in grads])
         return
     for bucket, arrays in zip(buckets, grads):
-        bucket.pack(arrays)
+        copy_all(arrays, bucket.parts)  # pack; that they fit has been seen before
     algorithm([bucket.flat for bucket in buckets])
     for bucket, arrays in zip(buckets, grads):
-        bucket.unpack(arrays)
+        copy_all(bucket.parts, arrays)
 
 
 def accumulate_batch(small_batches, device_params, devices, lr, sync=sync_gradients):
@@ -170,7 +170,7 @@ def accumulate_batch(small_batches, device_params, devices, lr, sync=sync_gradie
     >>> len(accumulate_batch([batch, batch, batch], [replica], [cpu(0)], lr=0.1))
     3
     """
-    checks.steps(small_batches, device_params, devices, lr)
+    checks.steps(small_batches, device_params, devices, lr, sync)
     losses = []
     with adding_gradients(device_params):
         for X, y in small_batches:

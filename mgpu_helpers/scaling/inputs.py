@@ -123,3 +123,32 @@ def check_machine(value):
         raise TypeError(
             f"machine must be a Machine, such as MACHINES['p3.16xlarge'], not {shown(value)}"
         )
+
+
+class Library(dict):
+    """A dictionary that says what there is, where something else is asked for.
+
+    Parameters
+    ----------
+    kind : str
+        What its values are.
+    entries : iterable
+        They go by their ``name``.
+
+    Examples
+    --------
+    >>> from mgpu_helpers.scaling import LINKS
+    >>> LINKS['carrier pigeon']  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    KeyError: "there is no link 'carrier pigeon'; there are: ...
+    """
+
+    def __init__(self, kind, entries):
+        super().__init__((entry.name, entry) for entry in entries)
+        self.kind = kind
+
+    def __missing__(self, name):
+        raise KeyError(
+            f'there is no {self.kind} {name!r}; there are: {", ".join(self)}; or make your own'
+        )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .inputs import check_speed
+from .inputs import Library, check_speed
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Link:
 # for PCIe 3 x16 and with 20 GB/s for one NVLink of 25 (src/graph/topo.h).
 # Latencies are typical values; other software on the same hardware has others. NCCL: what its model
 # charges a step of a ring between two GPUs, protocol Simple (hwLat in src/graph/tuning.cc).
-LINKS = {
-    link.name: link
-    for link in (
+LINKS = Library(
+    'link',
+    (
         Link('PCIe 3 x16', 5.7e-6, 16e9, 'PCI-SIG: 16 lanes at 8 GT/s; NCCL'),
         Link('PCIe 4 x16', 5.7e-6, 32e9, 'PCI-SIG: 16 lanes at 16 GT/s; NCCL'),
         Link('PCIe 5 x16', 5.7e-6, 64e9, 'PCI-SIG: 16 lanes at 32 GT/s; NCCL'),
@@ -79,8 +79,8 @@ LINKS = {
         Link('25 Gb RoCE', 14e-6, 25e9 / 8, 'IEEE 802.3by; NCCL'),
         Link('100 Gb InfiniBand', 14e-6, 100e9 / 8, 'IBTA: EDR, 4 lanes; NCCL'),
         Link('400 Gb InfiniBand', 14e-6, 400e9 / 8, 'IBTA: NDR, 4 lanes; NCCL'),
-    )
-}
+    ),
+)
 
 
 def links_table():

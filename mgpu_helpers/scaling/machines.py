@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from .. import checks
 from .costs import ALGORITHMS, hierarchical
-from .inputs import check_machine, check_message, check_model
+from .inputs import Library, check_machine, check_message, check_model
 from .links import LINKS, Link
 from .models import MODELS
 
@@ -176,9 +176,9 @@ def communication_seconds(devices, nbytes, machine, algorithm='ring', messages=1
 # NVIDIA measured 384 images a second: ResNet-50, float32, batch 96, MXNet on one V100 of a DGX-1
 # (DeepLearningExamples, MxNet/Classification/RN50v1.5). Other networks reach other speeds.
 _V100 = sustained_flops(MODELS['ResNet-50'], 384)
-MACHINES = {
-    machine.name: machine
-    for machine in (
+MACHINES = Library(
+    'machine',
+    (
         Machine(
             'p3.16xlarge',
             _V100,
@@ -195,5 +195,5 @@ MACHINES = {
             16e9,
             source='one V100 in each computer; 9.4 TFLOP/s from NVIDIA, 384 images/s',
         ),
-    )
-}
+    ),
+)

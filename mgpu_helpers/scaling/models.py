@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from .. import checks
+from .inputs import Library
 
 FLOAT32 = 4  # bytes of a value
 
@@ -245,17 +246,17 @@ def _inception_v3():
     yield dense('fc', 2048, 1000)
 
 
-MODELS = {
-    model.name: model
-    for model in (
+MODELS = Library(
+    'model',
+    (
         Model('LeNet', _lenet(), 'chapter 1, 28x28'),
         Model('ResNet-18 (28x28)', _resnet18_28(), 'chapter 2, 28x28'),
         Model('ResNet-50', _resnet(3, 4, 6, 3), 'He et al. 2015, version 1.5, 224x224'),
         Model('ResNet-101', _resnet(3, 4, 23, 3), 'He et al. 2015, version 1.5, 224x224'),
         Model('Inception V3', _inception_v3(), 'Szegedy et al. 2015, no auxiliary, 299x299'),
         Model('VGG-16', _vgg16(), 'Simonyan and Zisserman 2014, 224x224'),
-    )
-}
+    ),
+)
 
 
 def models_table():

@@ -188,7 +188,7 @@ def simulate(
     (10.0, 4.0, 2.0)
     """
     work, overhead = _work(model, batch, machine)
-    _check(devices, bucket_bytes, spread, steps, update)
+    _check(devices, bucket_bytes, spread, steps, update, seed)
     network = Network(machine, devices, algorithm, messages)
     _fits_in_memory(devices, steps)
     factors = _factors(spread, steps, devices, seed).tolist()
@@ -228,8 +228,11 @@ def _work(model, batch, machine):
             Work(layer.name, FLOAT32 * layer.parameters, t, 2 * t)
             for layer, t in zip(model.layers, seconds)
         ], machine.overhead
-    if not hasattr(model, '__iter__'):
-        raise TypeError(f'model must be a Model or a list of layers, not {checks.shown(model)}')
+    if isinstance(model, str) or not hasattr(model, '__iter__'):
+        raise TypeError(
+            f"model must be a Model, such as MODELS['VGG-16'], or a list of layers, not "
+            f'{checks.shown(model)}'
+        )
     work = [_one(layer) for layer in model]
     if not sum(layer.forward + layer.backward for layer in work):
         raise ValueError('no layer takes any time: give at least one with seconds above 0')
@@ -249,10 +252,15 @@ def _one(layer):
     return work
 
 
-def _check(devices, bucket_bytes, spread, steps, update):
+def _check(devices, bucket_bytes, spread, steps, update, seed):
     checks.positive_int('devices', devices)
     checks.positive_int('steps', steps)
     checks.not_negative('spread', spread)
+    if spread > 1:
+        raise ValueError(
+            f'spread must be at most 1, not {spread}: the standard deviation as a share of the mean'
+        )
+    checks.whole_number('seed', seed)
     checks.not_negative('update in seconds', update)
     if bucket_bytes is not None:
         checks.positive_number('bucket_bytes', bucket_bytes)
