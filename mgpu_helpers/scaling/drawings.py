@@ -247,6 +247,7 @@ def _panels(height):
     panels = figure.subplots(1, 2)
     for axes in panels:
         axes.grid(alpha=0.3)
+        axes.tick_params(labelsize='small')
     return figure, panels
 
 
