@@ -1,15 +1,13 @@
 """The inside of a worker process: gets a function, calls it, sends back what came out.
 
 ``processes.run_workers`` is the other end. Three pipes connect the two. Standard input brings the
-call and then stays open: when it closes, the starter is gone, however it died, and so the worker
-ends. Standard output carries messages; what the function prints goes to standard error instead,
-which the starter reads line by line.
+call and then stays open: on a system without guards (see ``processes.guard``), its closing says
+that the starter is gone, and the worker ends. Standard output carries messages; what the function
+prints goes to standard error instead, which the starter reads line by line.
 """
 
 import os
 import pickle
-import select
-import subprocess
 import sys
 import threading
 import time
@@ -63,21 +61,6 @@ def send(kind, value):
     _messages.flush()
 
 
-# Waits for the other end of its standard input to close, then kills its process group.
-GUARD = 'import os, select; p = select.poll(); p.register(0, 0); p.poll(); os.killpg(0, 9)'
-
-
-def _end_with_the_starter(call):
-    """See to it that this process, and all that it started, end when the starter does."""
-    if hasattr(select, 'poll') and os.getpgid(0) == os.getpid():
-        # Another process, because a function may hold the interpreter lock for ever, in C code,
-        # and then no thread of ours would run. It starts in 15 ms and is killed with the group.
-        quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL}
-        subprocess.Popen([sys.executable, '-I', '-S', '-c', GUARD], stdin=call, **quiet)
-    else:
-        threading.Thread(target=_wait_and_end, args=[call], daemon=True).start()
-
-
 def _wait_and_end(call):
     while os.read(call, 4096):
         pass
@@ -96,7 +79,10 @@ def _main():
     try:
         size = int.from_bytes(_exactly(call, 8), 'big')
         payload = _exactly(call, size)
-        _end_with_the_starter(call)
+        if not hasattr(
+            os, 'fork'
+        ):  # else a process of its own ends us, also while C code holds the lock
+            threading.Thread(target=_wait_and_end, args=[call], daemon=True).start()
         function, args, kwargs = pickle.loads(payload)
         send('result', function(*args, **kwargs))
         status = 0

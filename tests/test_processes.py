@@ -186,6 +186,49 @@ def test_commands_last_words_and_status():
     assert caught.value.status == 3
 
 
+def test_services_may_run_on_for_a_moment_and_are_stopped():
+    """What serves the others is at its end when they are; that is no failure."""
+    started = time.time()
+    with Group() as group:
+        group.start('server', ['sleep', '60'], service=True)
+        group.start('worker', ['sleep', '0.3'])
+        group.wait()
+    assert time.time() - started < 20
+
+
+def test_a_service_that_fails_is_a_failure():
+    with pytest.raises(ProcessFailed, match='server ended with status 4'), Group() as group:
+        group.start('server', ['sh', '-c', 'exit 4'], service=True)
+        group.start('worker', ['sleep', '60'])
+        group.wait()
+
+
+def test_the_time_limit_names_those_that_are_waited_for():
+    with pytest.raises(TimeoutError, match='^worker still at work after 1 seconds'):
+        with Group() as group:
+            group.start('server', ['sleep', '60'], service=True)
+            group.start('worker', ['sleep', '60'])
+            group.wait(timeout=1)
+
+
+def test_a_failure_says_what_the_others_did():
+    with pytest.raises(ProcessFailed) as caught, Group() as group:
+        group.start('ended', ['true'])
+        group.start('hangs', ['sleep', '60'])
+        group.start('victim', ['sleep', '60'])
+        group.kill('victim')
+        group.wait()
+    assert caught.value.name == 'victim' and caught.value.status == -signal.SIGKILL
+    assert caught.value.others == {'ended': 0, 'hangs': None}
+
+
+def test_only_a_running_process_can_be_killed():
+    with Group() as group:
+        group.start('server', ['sleep', '60'])
+        with pytest.raises(ValueError, match="no process named 'sever' is running.*server"):
+            group.kill('sever')
+
+
 def test_what_a_member_started_ends_with_it():
     """A shell in the background of a member must not keep running, or keep our pipe open."""
     started = time.time()
@@ -199,6 +242,54 @@ def test_a_program_that_is_not_there():
     with pytest.raises(FileNotFoundError, match='no-such-program'), Group() as group:
         group.start('other', ['sleep', '60'])
         group.start('server', ['no-such-program'])
+
+
+COMMANDS = """
+    import sys
+    from mgpu_helpers.processes import Group
+
+    with Group() as group:
+        # Neither a polite request nor a lost pipe ends these.
+        group.start('shell', ['sh', '-c', 'trap "" TERM INT HUP PIPE; sleep 61 & echo $! $$; wait'])
+        group.wait(on_line=lambda name, line: print(line, flush=True))
+"""
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_any_command_ends_when_the_starter_does(number):
+    starter = subprocess.Popen(
+        [sys.executable, '-c', textwrap.dedent(COMMANDS)],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    with contextlib.closing(starter.stdout):
+        started = [psutil.Process(int(pid)) for pid in starter.stdout.readline().split()]
+        group = os.getpgid(started[0].pid)
+        starter.send_signal(number)
+        assert len(started) == 2 and not psutil.wait_procs(started, timeout=10)[1]
+        assert starter.wait(timeout=10) != 0
+    deadline = time.time() + 10
+    while time.time() < deadline and _in_group(group):
+        time.sleep(0.05)
+    assert not _in_group(group)  # the guard is gone, too
+
+
+def _in_group(group):
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+    return found
+
+
+def test_a_guard_is_no_child_of_its_command_and_keeps_no_pipe():
+    """A command may wait for all its children, and its reader for the end of its output."""
+    code = 'import os\ntry: os.wait()\nexcept ChildProcessError: print("none")'
+    lines = []
+    with Group() as group:
+        group.start('command', [sys.executable, '-c', code])
+        group.wait(on_line=lambda name, line: lines.append(line), timeout=20)
+    assert lines == ['none']
 
 
 STARTER = """

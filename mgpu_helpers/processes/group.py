@@ -1,23 +1,17 @@
-"""Processes that start, run and end together: no hang, no orphan.
-
-``Group`` watches any commands; ``run_workers`` calls a function in several new processes and gives
-back what it returned in each. When one process fails, the others are stopped, and the error names
-the one that failed first, with its own last words.
-"""
+"""A group of processes: started, watched and stopped together."""
 
 import collections
 import contextlib
-import importlib
-import io
 import os
 import pickle
 import queue
+import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
-import types
+
+from .guard import Leash
 
 # After a first failure we listen this long for others: a process that lost its partner often
 # speaks first, and a moment later the partner's own end arrives (0.1 s seen).
@@ -25,7 +19,7 @@ SETTLE = 1.0
 # A process that is told to end gets this long before it is killed.
 GRACE = 3.0
 LAST_LINES = 15
-_NOTHING = object()  # no result has come, which is not the same as None
+NOTHING = object()  # no result has come, which is not the same as None
 
 
 class ProcessFailed(RuntimeError):
@@ -37,22 +31,25 @@ class ProcessFailed(RuntimeError):
         Which.
     status : int
         Its exit status; negative: the signal that killed it.
+    others : dict
+        Of each other process, by name: its exit status, if it ended by itself, or None, if it was
+        still running and had to be stopped.
     """
 
     def __init__(self, name, status, summary, details=''):
         super().__init__(f'{name} {summary}' + (f'\n\n{details.rstrip()}' if details else ''))
-        self.name, self.status = name, status
+        self.name, self.status, self.others = name, status, {}
 
 
 class Member:
     """One process of a group: its name, its ``Popen``, its last lines, what it sent."""
 
-    def __init__(self, name, process):
-        self.name, self.process = name, process
+    def __init__(self, name, process, service=False):
+        self.name, self.process, self.service = name, process, service
         self.lines = collections.deque(maxlen=LAST_LINES)
         self.status = None  # until it has ended
         self.error = None  # (time, summary, traceback), as worker.py sends it
-        self.result = _NOTHING
+        self.result = NOTHING
 
     def failure(self):
         """Put its end into words: a ``ProcessFailed``."""
@@ -79,7 +76,7 @@ class Group:
     Examples
     --------
     >>> with Group() as group:
-    ...     _ = group.start('hello', [sys.executable, '-c', 'print("from another process")'])
+    ...     _ = group.start('hello', ['echo', 'from another process'])
     ...     group.wait(on_line=lambda name, line: print(f'{name}: {line}'))
     hello: from another process
     """
@@ -87,6 +84,7 @@ class Group:
     def __init__(self):
         self.members = []
         self._events = queue.SimpleQueue()
+        self._leash = Leash()
 
     def __enter__(self):
         return self
@@ -94,8 +92,10 @@ class Group:
     def __exit__(self, *error):
         self.stop()
 
-    def start(self, name, command, env=None, payload=None):
+    def start(self, name, command, env=None, payload=None, service=False):
         """Start one process, in a session of its own, so that Ctrl-C reaches us and not it.
+
+        It ends, with all that it started, when this process does.
 
         Parameters
         ----------
@@ -108,6 +108,9 @@ class Group:
         payload : bytes, optional
             For a worker (see ``worker.py``): what it reads first. Its standard output is then
             taken for messages.
+        service : bool
+            Whether it only serves the others: when these have ended, it may run on for ``GRACE``
+            seconds and is then stopped, which is no failure.
 
         Returns
         -------
@@ -118,16 +121,20 @@ class Group:
         OSError
             If the program cannot be started.
         """
+        path = (env or {}).get('PATH', os.environ.get('PATH'))
+        if shutil.which(command[0], path=path) is None:
+            raise FileNotFoundError(f'there is no program {command[0]!r} to start as {name}')
         is_worker = payload is not None
         process = subprocess.Popen(
-            command,
+            self._leash.command(command),
             stdin=subprocess.PIPE if is_worker else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if is_worker else subprocess.STDOUT,
             env=os.environ | (env or {}),
             start_new_session=True,
+            pass_fds=self._leash.fds,
         )
-        member = Member(name, process)
+        member = Member(name, process, service)
         self.members.append(member)
         text = process.stderr if is_worker else process.stdout
         jobs = [(self._read_lines, text)]
@@ -167,7 +174,7 @@ class Group:
             reader.join()
         self._events.put((member, 'end', status))
 
-    def wait(self, on_line=None, on_message=None, timeout=None):
+    def wait(self, on_line=None, on_message=None, timeout=None, settle=SETTLE):
         """Wait until all have ended; when one fails, stop the others and raise.
 
         Parameters
@@ -178,6 +185,8 @@ class Group:
             Called with a worker's name, the kind of its message, and the value.
         timeout : float, optional
             Seconds; then all are stopped.
+        settle : float
+            Seconds from a first failure until the others are stopped.
 
         Raises
         ------
@@ -187,8 +196,13 @@ class Group:
             If some still run after ``timeout`` seconds.
         """
         deadline = time.monotonic() + timeout if timeout else float('inf')
-        settled, failed = float('inf'), []
-        while len(self._running()) and time.monotonic() < min(deadline, settled):
+        end, failed, late = float('inf'), [], []
+        while self._running() and time.monotonic() < end:
+            if not self._at_work():
+                end = min(end, time.monotonic() + GRACE)
+            elif time.monotonic() > deadline:
+                late = [member.name for member in self._at_work()]
+                break
             try:
                 member, kind, value = self._events.get(timeout=0.1)
             except queue.Empty:
@@ -197,7 +211,7 @@ class Group:
                 member.status = value
                 if value:
                     failed.append(member)
-                    settled = min(settled, time.monotonic() + SETTLE)
+                    end = min(end, time.monotonic() + settle)
             elif kind == 'line':
                 member.lines.append(value)
                 if on_line:
@@ -206,17 +220,45 @@ class Group:
                 setattr(member, kind, value)
             elif on_message:
                 on_message(member.name, kind, value)
-        late = [member.name for member in self._running()]
+        others = {member.name: member.status for member in self.members}
         self.stop()
         if failed:
             # A signal kills without a word and is never the consequence of another's error here;
             # of errors, the first one is the cause.
-            raise min(failed, key=lambda m: m.error[0] if m.error else 0).failure()
+            failure = min(failed, key=lambda m: m.error[0] if m.error else 0).failure()
+            failure.others = {
+                name: status for name, status in others.items() if name != failure.name
+            }
+            raise failure
         if late:
             raise TimeoutError(f'{", ".join(late)} still at work after {timeout} seconds: stopped')
 
+    def kill(self, name, number=signal.SIGKILL):
+        """Send a signal to one process and all that it started.
+
+        Parameters
+        ----------
+        name : str
+            Which.
+        number : int
+            The signal; by default the one that no process can refuse.
+
+        Raises
+        ------
+        ValueError
+            If no running process has this name.
+        """
+        running = {member.name: member for member in self._running()}
+        if name not in running:
+            known = ', '.join(running) or 'none'
+            raise ValueError(f'no process named {name!r} is running; those that are: {known}')
+        _signal_group(running[name].process, number)
+
     def _running(self):
         return [member for member in self.members if member.status is None]
+
+    def _at_work(self):
+        return [member for member in self._running() if not member.service]
 
     def stop(self):
         """End every process that still runs: ask, and after ``GRACE`` seconds kill."""
@@ -236,6 +278,7 @@ class Group:
                     if pipe:
                         with contextlib.suppress(OSError):  # what was not sent has nobody to go to
                             pipe.close()
+            self._leash.close()
 
     def _note_an_end(self):
         try:
@@ -253,80 +296,3 @@ def _signal_group(process, number):
             os.killpg(process.pid, number)
         else:
             process.terminate()
-
-
-def _payloads(function, calls):
-    """Pickle a call for each process; one that stands in the list several times only once."""
-    import cloudpickle
-
-    class Pickler(cloudpickle.Pickler):
-        def reducer_override(self, value):
-            # Modules travel by name. cloudpickle knows those of the very type ModuleType, and
-            # lazy_loader gives ours, such as `mgpu`, a type of its own.
-            if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value:
-                return importlib.import_module, (value.__name__,)
-            return super().reducer_override(value)
-
-    done = {}
-    for args, kwargs in calls:
-        key = id(args), id(kwargs)
-        if key not in done:
-            file = io.BytesIO()
-            try:
-                Pickler(file).dump((function, args, kwargs))
-            except (TypeError, AttributeError, pickle.PicklingError) as error:
-                raise TypeError(
-                    f'the function, or something that it uses, cannot be sent to another process: '
-                    f'{error}. Make or open it inside the function.'
-                ) from error
-            done[key] = file.getvalue()
-    return [done[id(args), id(kwargs)] for args, kwargs in calls]
-
-
-def run_workers(function, calls, names, envs=None, on_line=None, on_message=None, timeout=None):
-    """Call a function in several new processes at the same time; give back what each returned.
-
-    Parameters
-    ----------
-    function : callable
-        Also one that was defined in a notebook: it travels by value (cloudpickle).
-    calls : list of tuple
-        For each process, ``(args, kwargs)``.
-    names : list of str
-        What each is called in messages.
-    envs : list of dict, optional
-        Environment variables to add, for each.
-    on_line, on_message, timeout
-        See ``Group.wait``.
-
-    Returns
-    -------
-    list
-        In the order of ``calls``.
-
-    Raises
-    ------
-    ProcessFailed
-        If the function raised in one of them, or one ended otherwise; the others are stopped. The
-        message has that worker's own traceback.
-    TimeoutError
-        See ``Group.wait``.
-
-    Examples
-    --------
-    >>> run_workers(pow, [((2, 3), {}), ((3, 2), {})], ['worker 0', 'worker 1'])
-    [8, 9]
-    """
-    payloads = _payloads(function, calls)
-    # The same search path as here, so that what can be imported here can be imported there.
-    code = (
-        f'import sys; sys.path[:] = {sys.path!r}; from mgpu_helpers import worker; worker._main()'
-    )
-    with Group() as group:
-        for name, payload, env in zip(names, payloads, envs or [{}] * len(names)):
-            group.start(name, [sys.executable, '-c', code], env, payload)
-        group.wait(on_line, on_message, timeout)
-    for member in group.members:
-        if member.result is _NOTHING:
-            raise ProcessFailed(member.name, 0, 'ended before its function had returned')
-    return [member.result for member in group.members]

@@ -1,0 +1,12 @@
+"""Processes that start, run and end together: no hang, no orphan.
+
+``Group`` watches any commands; ``run_workers`` calls a function in several new processes and gives
+back what it returned in each. When one process fails, the others are stopped, and the error names
+the one that failed first, with its own last words. When the starter is gone, however it died,
+everything that it started ends.
+"""
+
+from .calls import results_of, run_workers, start_workers
+from .group import Group, Member, ProcessFailed
+
+__all__ = ['Group', 'Member', 'ProcessFailed', 'results_of', 'run_workers', 'start_workers']
