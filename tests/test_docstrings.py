@@ -25,6 +25,7 @@ INNER = {
         'collectives',
         'digits',
         'fetch',
+        'processes',
         'pytorch',
         'scaling.events',
     )

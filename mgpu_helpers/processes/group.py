@@ -92,7 +92,7 @@ class Group:
     def __exit__(self, *error):
         self.stop()
 
-    def start(self, name, command, env=None, payload=None, service=False):
+    def start(self, name, command, env=None, payload=None, service=False, open_input=False):
         """Start one process, in a session of its own, so that Ctrl-C reaches us and not it.
 
         It ends, with all that it started, when this process does.
@@ -111,6 +111,8 @@ class Group:
         service : bool
             Whether it only serves the others: when these have ended, it may run on for ``GRACE``
             seconds and is then stopped, which is no failure.
+        open_input : bool
+            Whether its standard input stays open until it is stopped, or is empty from the start.
 
         Returns
         -------
@@ -127,7 +129,7 @@ class Group:
         is_worker = payload is not None
         process = subprocess.Popen(
             self._leash.command(command),
-            stdin=subprocess.PIPE if is_worker else subprocess.DEVNULL,
+            stdin=subprocess.PIPE if is_worker or open_input else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if is_worker else subprocess.STDOUT,
             env=os.environ | (env or {}),
@@ -174,19 +176,22 @@ class Group:
             reader.join()
         self._events.put((member, 'end', status))
 
-    def wait(self, on_line=None, on_message=None, timeout=None, settle=SETTLE):
+    def wait(self, on_line=None, on_message=None, timeout=None, settle=SETTLE, check=None):
         """Wait until all have ended; when one fails, stop the others and raise.
 
         Parameters
         ----------
         on_line : callable, optional
-            Called with a process's name and a line that it printed.
+            Called with a process's name and a line that it printed. If it gives back True, the line
+            counts as dealt with, and will not be among the process's last words.
         on_message : callable, optional
             Called with a worker's name, the kind of its message, and the value.
         timeout : float, optional
             Seconds; then all are stopped.
         settle : float
             Seconds from a first failure until the others are stopped.
+        check : callable, optional
+            Called about ten times a second; what it raises ends the wait.
 
         Raises
         ------
@@ -198,6 +203,8 @@ class Group:
         deadline = time.monotonic() + timeout if timeout else float('inf')
         end, failed, late = float('inf'), [], []
         while self._running() and time.monotonic() < end:
+            if check and not failed:
+                check()
             if not self._at_work():
                 end = min(end, time.monotonic() + GRACE)
             elif time.monotonic() > deadline:
@@ -213,9 +220,8 @@ class Group:
                     failed.append(member)
                     end = min(end, time.monotonic() + settle)
             elif kind == 'line':
-                member.lines.append(value)
-                if on_line:
-                    on_line(member.name, value)
+                if not (on_line and on_line(member.name, value) is True):
+                    member.lines.append(value)
             elif kind in ('result', 'error'):
                 setattr(member, kind, value)
             elif on_message:

@@ -12,22 +12,23 @@ import sys
 
 # 16 ms before the command begins. Without fork (Windows) there is no guard here.
 LEASH = """
-import os, select, signal, sys
+import os, signal, sys
 pipe = int(sys.argv[1])
 if os.fork() == 0:
     if os.fork():  # the guard's parent ends: a command that waits for all its children has not it
         os._exit(0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it stays as long as one of the group does
-    nothing = os.open(os.devnull, os.O_RDWR)
+    pipe, nothing = os.dup(pipe), os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
         os.dup2(nothing, fd)  # or whoever reads the command's output would wait for the guard, too
-    waiting = select.poll()
-    waiting.register(pipe, 0)  # only: the other end has closed
-    waiting.poll()
+    while os.read(pipe, 4096):  # nothing ever comes; the end comes when the other side closes
+        pass
     os.killpg(0, signal.SIGKILL)
 os.wait()
 os.close(pipe)
+if pipe == 0:  # standard input was the leash, as it is behind ssh
+    os.open(os.devnull, os.O_RDONLY)
 try:
     os.execvp(sys.argv[2], sys.argv[2:])
 except OSError as error:

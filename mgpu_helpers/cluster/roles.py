@@ -1,0 +1,221 @@
+"""Who is who in a cluster: the scheduler, the servers, the workers, and how each is told."""
+
+import socket
+from dataclasses import dataclass
+
+from .. import checks
+
+LOOPBACK = '127.0.0.1'
+
+
+@dataclass(frozen=True)
+class Role:
+    """One process of a cluster.
+
+    Parameters
+    ----------
+    kind : {'scheduler', 'server', 'worker'}
+        What it does.
+    index : int
+        Its number among those of its kind; a worker's is its rank.
+    host : str
+        The IP address at which the others reach it.
+    port : int
+        The TCP port at which they do.
+
+    Examples
+    --------
+    >>> Role('worker', 1, '127.0.0.1', 9092).name
+    'worker 1'
+    """
+
+    kind: str
+    index: int
+    host: str
+    port: int
+
+    @property
+    def name(self):
+        """str: what it is called in messages."""
+        return self.kind if self.kind == 'scheduler' else f'{self.kind} {self.index}'
+
+
+def check_numbers(workers, servers):
+    """Raise unless so many workers and servers make a cluster.
+
+    Parameters
+    ----------
+    workers, servers : int
+        How many.
+
+    Raises
+    ------
+    TypeError
+        If one is not an integer.
+    ValueError
+        If one is below 1, or if there are more servers than workers.
+
+    Examples
+    --------
+    >>> check_numbers(2, 3)
+    Traceback (most recent call last):
+    ValueError: 3 servers for 2 workers: more servers than workers gain nothing, because ...
+    """
+    checks.positive_int('the number of workers', workers)
+    checks.positive_int('the number of servers', servers)
+    if servers > workers:
+        raise ValueError(
+            f'{servers} servers for {workers} worker{"s" * (workers > 1)}: more servers than '
+            "workers gain nothing, because then the workers' own links are what limits; take at "
+            f'most {workers}'
+        )
+
+
+def plan(workers, servers, hosts=(LOOPBACK,), ports=None):
+    """Place the roles of a cluster: the scheduler first, then servers, then workers.
+
+    Parameters
+    ----------
+    workers, servers : int
+        How many.
+    hosts : sequence of str
+        IP addresses; roles go round them, the scheduler to the first, server i to host i, worker i
+        to host i.
+    ports : callable, optional
+        ``ports(host, count)`` gives ``count`` ports, ascending, for the roles on a host; free ones
+        of this machine unless given.
+
+    Returns
+    -------
+    list of Role
+        Worker i will have rank i.
+
+    Raises
+    ------
+    TypeError, ValueError
+        See ``check_numbers``.
+
+    Notes
+    -----
+    MXNet's scheduler gives ranks by address: IP addresses as text, descending, then ports,
+    ascending; no variable changes that (``DMLC_RANK`` is ignored). So we give the ports, and number
+    the workers as the scheduler will.
+
+    Examples
+    --------
+    >>> [role.name for role in plan(2, 1)]
+    ['scheduler', 'server 0', 'worker 0', 'worker 1']
+    """
+    check_numbers(workers, servers)
+    hosts = list(hosts)
+    places = [('scheduler', hosts[0])]
+    places += [('server', hosts[i % len(hosts)]) for i in range(servers)]
+    of_workers = [hosts[i % len(hosts)] for i in range(workers)]
+    places += [('worker', host) for host in sorted(of_workers, reverse=True)]
+    ports = ports or free_ports
+    here = [host for _, host in places]
+    free = {host: iter(ports(host, here.count(host))) for host in dict.fromkeys(here)}
+    counts = dict.fromkeys(('scheduler', 'server', 'worker'), 0)
+    roles = []
+    for kind, host in places:
+        roles.append(Role(kind, counts[kind], host, next(free[host])))
+        counts[kind] += 1
+    return roles
+
+
+def free_ports(host, count):
+    """Find TCP ports at which nobody listens.
+
+    Parameters
+    ----------
+    host : str
+        An IP address of this machine.
+    count : int
+        How many.
+
+    Returns
+    -------
+    list of int
+        Ascending. They are free now; nothing keeps another program from taking one a moment later.
+
+    Examples
+    --------
+    >>> len(set(free_ports('127.0.0.1', 3)))
+    3
+    """
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for s in sockets:
+            s.bind((host, 0))
+        return sorted(s.getsockname()[1] for s in sockets)
+    finally:
+        for s in sockets:
+            s.close()
+
+
+def check_port(host, port):
+    """Raise if another program has a port.
+
+    Parameters
+    ----------
+    host : str
+        An IP address of this machine.
+    port : int
+        Which.
+
+    Raises
+    ------
+    OSError
+        If it cannot be had.
+
+    Examples
+    --------
+    >>> check_port('127.0.0.1', free_ports('127.0.0.1', 1)[0])
+    """
+    with socket.socket() as s:
+        # As MXNet does: a port whose last connection is still fading away can be had.
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            s.bind((host, port))
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f'port {port} at {host} cannot be used ({error.strerror}): name another one, or '
+                'none, and a free one is found',
+            ) from error
+
+
+def environment(role, roles):
+    """Tell a process its role: the environment variables that MXNet reads when it is loaded.
+
+    Parameters
+    ----------
+    role : Role
+        Whose.
+    roles : list of Role
+        The whole cluster.
+
+    Returns
+    -------
+    dict of str to str
+
+    Examples
+    --------
+    >>> roles = plan(2, 1)
+    >>> told = environment(roles[-1], roles)
+    >>> told['DMLC_ROLE'], told['DMLC_NUM_WORKER'], told['DMLC_PS_ROOT_URI']
+    ('worker', '2', '127.0.0.1')
+    """
+    scheduler = next(r for r in roles if r.kind == 'scheduler')
+    told = {
+        'DMLC_ROLE': role.kind,
+        'DMLC_PS_ROOT_URI': scheduler.host,
+        'DMLC_PS_ROOT_PORT': str(scheduler.port),
+        'DMLC_NUM_SERVER': str(sum(r.kind == 'server' for r in roles)),
+        'DMLC_NUM_WORKER': str(sum(r.kind == 'worker' for r in roles)),
+        'DMLC_NODE_HOST': role.host,
+        'PORT': str(role.port),
+    }
+    if role.kind == 'scheduler':
+        told['PS_VERBOSE'] = '2'  # it says who has registered; launch and LocalCluster read it
+    return told
