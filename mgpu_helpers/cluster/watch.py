@@ -1,0 +1,87 @@
+"""Who has registered with the scheduler: is the store up, and who is missing?"""
+
+import re
+import time
+
+# With PS_VERBOSE=2 the scheduler reports each node that registers, and when all are there.
+DIAGNOSTIC = re.compile(r'\[[\d:]+\] \S*ps-lite/\S+\.(?:cc|h):\d+: ')
+ADDED = re.compile(r'\? => 1\. .*cmd=ADD_NODE, node=\{ role=(\w+),.* ip=([^,]+), port=(\d+)')
+ALL_THERE = 'the scheduler is connected to'
+
+
+class Watch:
+    """Reads what the scheduler says, and knows when the time to register is over.
+
+    Parameters
+    ----------
+    roles : list of Role
+        The whole cluster.
+    limit : float
+        Seconds from now within which all must have registered.
+
+    Attributes
+    ----------
+    up : bool
+        Whether the store is up: everybody has registered.
+
+    Examples
+    --------
+    >>> from mgpu_helpers.cluster.roles import Role
+    >>> roles = [Role('scheduler', 0, '127.0.0.1', 9), Role('worker', 0, '127.0.0.1', 10)]
+    >>> Watch(roles, limit=60).missing
+    ['worker 0']
+    """
+
+    def __init__(self, roles, limit):
+        self._names = {(r.kind, r.host, r.port): r.name for r in roles if r.kind != 'scheduler'}
+        self._places, self._limit = set(), limit
+        self._deadline = time.monotonic() + limit
+        self.up = False
+
+    @property
+    def missing(self):
+        """list of str: who has not registered."""
+        if self.up:
+            return []
+        return [name for place, name in self._names.items() if place not in self._places]
+
+    def line(self, name, text):
+        """Take note of a line.
+
+        Parameters
+        ----------
+        name : str
+            Whose.
+        text : str
+            The line.
+
+        Returns
+        -------
+        bool
+            Whether it is the scheduler's report, which is of no interest to the user.
+        """
+        if name != 'scheduler' or not DIAGNOSTIC.match(text):
+            return False
+        if found := ADDED.search(text):
+            kind, host, port = found.groups()
+            self._places.add((kind, host, int(port)))
+        self.up = self.up or ALL_THERE in text
+        # What ends the scheduler is of interest, such as a port that is taken.
+        return 'Check failed' not in text
+
+    def check(self):
+        """Raise if the time is over.
+
+        Raises
+        ------
+        TimeoutError
+            It names who is missing.
+        """
+        if not self.up and time.monotonic() > self._deadline:
+            who = ', '.join(self.missing) or 'nobody, but the store'
+            have = 'has' if len(self.missing) == 1 else 'have'
+            raise TimeoutError(
+                f'the store was not up after {self._limit:g} seconds: {who} {have} not registered '
+                'with the scheduler, and all were stopped. Does it call mx.kv.create with a kind '
+                "that begins with 'dist_', and early enough? (connect_timeout sets the limit)"
+            )
