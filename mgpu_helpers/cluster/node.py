@@ -1,0 +1,16 @@
+"""The program of a scheduler or a server: ``python -m mgpu_helpers.cluster.node``.
+
+Its role stands in the environment, and MXNet takes it up as soon as it is loaded: the import serves
+until all workers are done, and then ends the process.
+"""
+
+if __name__ == '__main__':
+    import os
+    import sys
+
+    if os.environ.get('DMLC_ROLE') not in ('scheduler', 'server'):
+        sys.exit(
+            'this program is started by mgpu_helpers as the scheduler or a server of a cluster: '
+            'python -m mgpu_helpers launch -n 2 -s 1 -- python train.py'
+        )
+    from mgpu_helpers.gluon import mx  # noqa: F401
