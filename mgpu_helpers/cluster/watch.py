@@ -3,10 +3,11 @@
 import re
 import time
 
-# With PS_VERBOSE=2 the scheduler reports each node that registers, and when all are there.
-DIAGNOSTIC = re.compile(r'\[[\d:]+\] \S*ps-lite/\S+\.(?:cc|h):\d+: ')
-ADDED = re.compile(r'\? => 1\. .*cmd=ADD_NODE, node=\{ role=(\w+),.* ip=([^,]+), port=(\d+)')
-ALL_THERE = 'the scheduler is connected to'
+# With PS_VERBOSE=2 the scheduler reports each node that registers, and each message after that. Two
+# of its threads write at the same time, and now and then two reports come out mixed.
+REPORT = re.compile(r'ps-lite/|control=\{|Barrier count')
+ADDED = re.compile(r'cmd=ADD_NODE, node=\{ role=(\w+),.*? ip=([^,]+), port=(\d+)')
+ALL_THERE = re.compile(r'the scheduler is connected to|cmd=BARRIER')
 
 
 class Watch:
@@ -60,12 +61,11 @@ class Watch:
         bool
             Whether it is the scheduler's report, which is of no interest to the user.
         """
-        if name != 'scheduler' or not DIAGNOSTIC.match(text):
+        if name != 'scheduler' or not REPORT.search(text):
             return False
-        if found := ADDED.search(text):
-            kind, host, port = found.groups()
+        for kind, host, port in ADDED.findall(text):
             self._places.add((kind, host, int(port)))
-        self.up = self.up or ALL_THERE in text
+        self.up = self.up or bool(ALL_THERE.search(text))
         # What ends the scheduler is of interest, such as a port that is taken.
         return 'Check failed' not in text
 

@@ -7,6 +7,14 @@ everything that it started ends.
 """
 
 from .calls import results_of, run_workers, start_workers
-from .group import Group, Member, ProcessFailed
+from .group import SETTLE, Group, Member, ProcessFailed
 
-__all__ = ['Group', 'Member', 'ProcessFailed', 'results_of', 'run_workers', 'start_workers']
+__all__ = [
+    'SETTLE',
+    'Group',
+    'Member',
+    'ProcessFailed',
+    'results_of',
+    'run_workers',
+    'start_workers',
+]

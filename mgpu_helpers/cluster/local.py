@@ -1,0 +1,224 @@
+"""A cluster on this machine, for notebooks: every role a process of its own, all on loopback."""
+
+import gc
+import os
+import pathlib
+import signal
+import sys
+
+from .. import checks
+from ..data import environment_for_children
+from ..display import Line, Table
+from ..driver import driver_gpus
+from ..processes import SETTLE, Group, results_of, start_workers
+from .roles import check_numbers, environment, plan
+from .watch import Watch
+
+# Where `mgpu_helpers` lies, so that schedulers and servers find it, whatever folder this is.
+PACKAGE = str(pathlib.Path(__file__).parents[2])
+
+
+class LocalCluster:
+    """Scheduler, servers and workers on this machine, started anew for each ``run``.
+
+    Parameters
+    ----------
+    workers, servers : int
+        How many; at most as many servers as workers.
+    connect_timeout : float
+        Seconds from the start of a run within which all must have registered with the scheduler.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> def rank_and_size():
+    ...     import mxnet as mx
+    ...     store = mx.kv.create('dist_sync')
+    ...     return store.rank, store.num_workers
+    >>> with LocalCluster(workers=2, servers=1) as cluster:
+    ...     cluster.run(rank_and_size)
+    [(0, 2), (1, 2)]
+    """
+
+    def __init__(self, workers=2, servers=1, connect_timeout=60):
+        check_numbers(workers, servers)
+        checks.positive_number('connect_timeout', connect_timeout)
+        self.workers, self.servers, self.connect_timeout = workers, servers, connect_timeout
+        self._group, self._lines = None, {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self._group:
+            self._group.stop()
+
+    def __repr__(self):
+        return f'LocalCluster(workers={self.workers}, servers={self.servers})'
+
+    def run(self, function, *args, on_line=None, show=True, timeout=None, settle=SETTLE, **kwargs):
+        """Call a function in every worker, beside a scheduler and servers; wait until all are done.
+
+        Parameters
+        ----------
+        function : callable
+            Also one that was defined in a notebook: it travels by value. In it,
+            ``mx.kv.create('dist_sync')`` gives the store.
+        *args, **kwargs
+            For the function, the same in every worker.
+        on_line : callable, optional
+            Called with a process's name and a line that it has just printed.
+        show : bool
+            Whether to print these lines as they come, with the name before them.
+        timeout : float, optional
+            Seconds after which all are stopped.
+        settle : float
+            Seconds from a first failure until the others are stopped.
+
+        Returns
+        -------
+        list
+            What the function returned, in order of rank.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the function cannot be sent or an argument is out of range; nothing runs then.
+        RuntimeError
+            If this cluster is in a run already.
+        ProcessFailed
+            If a process raised or died; the others have been stopped. The message has its
+            traceback or its last lines.
+        TimeoutError
+            See ``timeout`` and ``connect_timeout``.
+
+        Notes
+        -----
+        Every run starts its own processes, as a job on a cluster does, so that nothing of an
+        earlier run, and of its death, is left in the next. That takes about 2.5 s on two cores,
+        most of them to load MXNet four times.
+        """
+        if not callable(function):
+            raise TypeError(f'function must be something to call, not {checks.shown(function)}')
+        for name, seconds in (('timeout', timeout), ('settle', settle)):
+            if seconds is not None:
+                checks.positive_number(name, seconds)
+        if self._group:
+            raise RuntimeError('this cluster is in a run; wait for it, or make another cluster')
+        roles = plan(self.workers, self.servers)
+        self._lines = {role.name: [] for role in roles}
+        watch, line = Watch(roles, self.connect_timeout), Line()
+
+        def read(name, text):
+            if watch.line(name, text):
+                return True
+            self._lines[name].append(text)
+            if show:
+                line.show('')
+                print(f'[{name}] {text}')
+            if on_line:
+                on_line(name, text)
+
+        def see(name, kind, value):
+            line.show(f'{name}: {value}' if value else '')
+
+        with Group() as group:
+            try:
+                self._group = group
+                workers = self._start(roles, function, args, kwargs)
+                group.wait(read, see, timeout, settle, watch.check)
+            finally:
+                line.show('')
+                self._group = None
+        return results_of(workers)
+
+    def _start(self, roles, function, args, kwargs):
+        """Start all roles; the workers are given back."""
+        search = os.pathsep.join([PACKAGE, *filter(None, [os.environ.get('PYTHONPATH')])])
+        for role in roles:
+            if role.kind != 'worker':
+                command = [sys.executable, '-m', 'mgpu_helpers.cluster.node']
+                env = environment(role, roles) | {'PYTHONPATH': search, 'CUDA_VISIBLE_DEVICES': ''}
+                self._group.start(role.name, command, env, service=True)
+        workers = [role for role in roles if role.kind == 'worker']
+        shared = environment_for_children()
+        envs = [
+            shared | environment(role, roles) | share_gpus(role.index, self.workers)
+            for role in workers
+        ]
+        call = (function, args, kwargs), {}
+        names = [role.name for role in workers]
+        return start_workers(self._group, _in_worker, [call] * len(workers), names, envs)
+
+    def kill(self, name, number=signal.SIGKILL):
+        """Send a signal to a process of the run, for example from ``on_line``.
+
+        Parameters
+        ----------
+        name : str
+            ``'scheduler'``, ``'server 0'``, ``'worker 1'``, ...
+        number : int
+            The signal; by default the one that no process can refuse.
+
+        Raises
+        ------
+        RuntimeError
+            If there is no run.
+        ValueError
+            If no running process has this name.
+        """
+        if not self._group:
+            raise RuntimeError('no run to kill anything in: call kill while run(...) is at work')
+        self._group.kill(name, number)
+
+    @property
+    def output(self):
+        """Table: what each process of the last run printed, side by side."""
+        longest = max(map(len, self._lines.values()), default=0)
+        rows = [
+            [lines[i] if i < len(lines) else '' for lines in self._lines.values()]
+            for i in range(longest)
+        ]
+        return Table(rows, list(self._lines))
+
+
+def share_gpus(index, workers):
+    """Give a worker its part of this machine's GPUs, by ``CUDA_VISIBLE_DEVICES``.
+
+    Parameters
+    ----------
+    index : int
+        Which worker.
+    workers : int
+        How many share the machine.
+
+    Returns
+    -------
+    dict of str to str
+        Empty where there is no GPU. If there are fewer GPUs than workers, nobody gets one, so that
+        all compute alike.
+
+    Examples
+    --------
+    >>> set(share_gpus(0, 1)) <= {'CUDA_VISIBLE_DEVICES'}
+    True
+    """
+    count = len(driver_gpus())
+    if not count:
+        return {}
+    given = os.environ.get('CUDA_VISIBLE_DEVICES')
+    names = given.split(',')[:count] if given else [str(i) for i in range(count)]
+    part = names[count * index // workers : count * (index + 1) // workers]
+    return {'CUDA_VISIBLE_DEVICES': ','.join(part if count >= workers else [])}
+
+
+def _in_worker(function, args, kwargs):
+    result = function(*args, **kwargs)
+    # A store waits for the other workers when it is freed, and the scheduler and the servers end
+    # after that; a Trainer is part of a cycle that keeps its store.
+    gc.collect()
+    return result
