@@ -24,6 +24,7 @@ CARD, CARD_EDGE = '#FBFAF7', '#C9C7C1'
 INK, MUTED, LINE = '#1F1F1F', '#525252', '#4A4A4A'
 DATA, DATA_EDGE = '#E3E1DC', '#85837E'
 WHITE = '#FFFFFF'
+STOP = '#B3261E'  # the colour of a cross, of no device
 
 # Okabe and Ito's colours, told apart with any colour vision: solid, tint, and a dark shade that
 # is readable as text on the tint.
@@ -203,6 +204,12 @@ class Figure:
         """Draw a gradient: a circle."""
         self.circle(cx, cy, r, WHITE, INK if k is None else SOLID[k], width=2)
         self.label(cx, cy, name, size=LARGE)
+
+    def cross(self, cx, cy, r=9):
+        """Draw a cross: what does not work, or has died."""
+        for color, width in ((CARD, 7), (STOP, 3.5)):  # set off from what it is drawn on
+            for rise in (r, -r):
+                self.line((cx - r, cy + rise), (cx + r, cy - rise), color=color, width=width)
 
     def matrix(self, x, y, rows, w, h, k=None):
         """Draw a table of numbers with cells of `w` times `h`; grey, or device `k`'s."""

@@ -1,0 +1,95 @@
+"""Draw how a checkpoint is written, so that a kill at any moment leaves a whole one, and loaded."""
+
+from draw import DATA_EDGE, INK, LARGE, LINE, MARGIN, MUTED, SMALL, WHITE, WIDTH, Figure
+
+figure = Figure(
+    604,
+    'A checkpoint: written aside, flushed, renamed, and verified when it is loaded',
+    'Three steps, each with what the folder holds. 1, write aside: epoch-0002.ckpt is there, '
+    'whole; the new checkpoint grows under a temporary name that ends in .tmp, half written. 2, '
+    'flush: the temporary file is whole, on the disk. 3, rename: the temporary file becomes '
+    'epoch-0003.ckpt, in one step. Killed in step 1 or 2, a run resumes from epoch 2; killed in '
+    'step 3, from epoch 2 or 3; never from half a file. Every file begins with a SHA-256. When one '
+    'is loaded, the SHA-256 of what was read is compared with that. If they are equal, the '
+    'checkpoint is loaded; if not, it is refused, and the next older one is tried.',
+)
+
+COLUMN, GAP = 226, 17
+TOP, HEIGHT, FILE, PAD = 126, 158, 34, 14
+DIGEST = 70  # the part of a file that holds its digest
+ROWS = (TOP + 54, TOP + 124)  # the middles of the two files
+
+
+def file(x, y, what, written=1.0, w=COLUMN - 2 * PAD):
+    """Draw a file from its left edge on, written up to a share of it."""
+    top = y - FILE / 2
+    if written < 1:
+        figure.rect(x, top, w, FILE, 'none', DATA_EDGE, r=0, dash='3 3')
+    figure.rect(x, top, DIGEST, FILE, WHITE, DATA_EDGE, r=0)
+    figure.label(x + DIGEST / 2, y, 'SHA-256', size=SMALL)
+    figure.data(x + DIGEST, top, w * written - DIGEST, FILE, what)
+
+
+figure.text(
+    MARGIN,
+    42,
+    'Killed at any moment: the old file or the new one, never half',
+    size=LARGE,
+    bold=True,
+)
+STEPS = (
+    ('Write aside', 'under a temporary name', 'epoch 2'),
+    ('Flush', 'until the disk has every byte', 'epoch 2'),
+    ('Rename', 'one step: all or nothing', 'epoch 2 or 3'),
+)
+OLD, NEW = 'epoch-0002.ckpt', 'epoch-0003.ckpt'
+FOUND = TOP + HEIGHT + 72
+for i, (name, what, found) in enumerate(STEPS):
+    x = MARGIN + i * (COLUMN + GAP)
+    left, middle = x + PAD, x + COLUMN / 2
+    figure.circle(x + 13, 79, 13, INK, None)
+    figure.label(x + 13, 79, str(i + 1), fill=WHITE, bold=True)
+    figure.text(x + 35, 84, name, size=15, bold=True)
+    figure.text(x, 113, what, size=SMALL, fill=MUTED)
+    figure.rect(x, TOP, COLUMN, HEIGHT, WHITE, LINE, r=9)
+    figure.text(left, ROWS[0] - 25, OLD, size=SMALL, mono=True)
+    file(left, ROWS[0], 'epoch 2')
+    y = ROWS[1] - 25
+    if i < 2:
+        figure.text(left, y, f'{NEW}.….tmp', size=SMALL, mono=True)
+    else:
+        figure.text(left, y, '….tmp', size=SMALL, fill=MUTED, mono=True)
+        figure.arrow((left + 46, y - 4), (left + 72, y - 4))
+        figure.text(left + 79, y, NEW, size=SMALL, mono=True, bold=True)
+    file(left, ROWS[1], ('…', 'epoch 3', 'epoch 3')[i], (0.6, 1, 1)[i])
+    figure.arrow((middle, TOP + HEIGHT), (middle, FOUND - FILE / 2), dash='5 4')
+    figure.cross(middle, TOP + HEIGHT + 20)
+    figure.text(middle - 22, TOP + HEIGHT + 25, 'killed', size=SMALL, anchor='end')
+    figure.text(middle + 22, TOP + HEIGHT + 25, 'resumed from', size=SMALL)
+    file(left, FOUND, found)
+
+# --- loading
+HEAD = FOUND + 68
+ROW = HEAD + 50
+figure.text(MARGIN, HEAD, 'Loaded only if every byte is as it was saved', size=LARGE, bold=True)
+EQUAL, END = 468, WIDTH - MARGIN
+w = COLUMN - 2 * PAD
+file(MARGIN, ROW, 'epoch 3')
+figure.arrow((MARGIN + w, ROW), (MARGIN + w + 32, ROW))
+figure.box(MARGIN + w + 32, ROW - 23, 146, 46, 'compute SHA-256', 'of what was read', size=SMALL)
+figure.arrow((MARGIN + w + 178, ROW), (EQUAL - 14, ROW))
+figure.circle(EQUAL, ROW, 14, LINE, None)
+figure.label(EQUAL, ROW, '=', size=18, fill=WHITE, bold=True)
+digest = MARGIN + DIGEST / 2
+figure.arrow((digest, ROW + FILE / 2), (digest, ROW + 44), (EQUAL, ROW + 44), (EQUAL, ROW + 14))
+for side, words in ((-1, ('loaded',)), (1, ('refused; the next', 'older one is tried'))):
+    y = ROW + side * 27
+    figure.arrow((EQUAL + 14, ROW), (EQUAL + 40, ROW), (EQUAL + 40, y), (END - 140, y))
+    figure.box(END - 140, y - 21, 140, 42, *words, size=SMALL)
+    figure.text(EQUAL + 62, y - 8, ('yes', 'no')[side > 0], size=SMALL)
+
+figure.caption(
+    'A file that ends in .tmp is never loaded. After the rename, the name is flushed as well. The',
+    'SHA-256 in the first line of a file is that of everything else in it.',
+)
+figure.save(__file__)

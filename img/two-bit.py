@@ -1,0 +1,99 @@
+"""Draw 2-bit compression of a gradient: what is sent, and the residual that is not lost."""
+
+from draw import (
+    DATA,
+    DATA_EDGE,
+    LARGE,
+    LINE,
+    MARGIN,
+    MUTED,
+    SMALL,
+    SOLID,
+    WHITE,
+    Figure,
+)
+
+# In tenths, so that sums are exact.
+THRESHOLD = 5
+GRADIENTS = ((3, -7, 1, 5, -2, 12, -4, 0), (3, -1, 2, 1, -4, 1, 2, 6))
+BITS = {THRESHOLD: '11', -THRESHOLD: '10', 0: '00'}  # as MXNet writes them
+
+
+def send(value):
+    """Return what is sent for a value: the threshold with its sign, or nothing."""
+    return THRESHOLD if value >= THRESHOLD else -THRESHOLD if value <= -THRESHOLD else 0
+
+
+def words(tenths):
+    """Write a number of tenths."""
+    return f'{tenths / 10:.1f}'.replace('-', '−')
+
+
+figure = Figure(
+    560,
+    'Two steps of 2-bit compression, with the residual',
+    'Eight numbers of a gradient, threshold 0.5. Step 1: the gradient is 0.3, -0.7, 0.1, 0.5, '
+    '-0.2, 1.2, -0.4, 0.0. What is 0.5 or more is sent as +0.5, what is -0.5 or less as -0.5, all '
+    'else as 0, in two bits each: 0, -0.5, 0, +0.5, 0, +0.5, 0, 0. The residual, gradient minus '
+    'sent, stays: 0.3, -0.2, 0.1, 0.0, -0.2, 0.7, -0.4, 0.0. Step 2: it is added to the next '
+    'gradient, 0.3, -0.1, 0.2, 0.1, -0.4, 0.1, 0.2, 0.6; of the sum, 0.6, -0.3, 0.3, 0.1, -0.6, '
+    '0.8, -0.2, 0.6, are sent +0.5, 0, 0, 0, -0.5, +0.5, 0, +0.5, and 0.1, -0.3, 0.3, 0.1, -0.1, '
+    '0.3, -0.2, 0.1 stay.',
+)
+START, CELL, ROW = 152, 70, 35
+END = START + len(GRADIENTS[0]) * CELL
+figure.text(
+    MARGIN, 42, 'Two bits for each number; the rest is kept for later', size=LARGE, bold=True
+)
+
+
+def row(y, name, values, kept=False):
+    """Draw a row of numbers centred on `y`, with its name on the left; grey if they are kept."""
+    figure.label(MARGIN, y, name, anchor='start')
+    for i, value in enumerate(values):
+        fill, edge = (DATA, DATA_EDGE) if kept else (WHITE, SOLID[0])
+        figure.rect(START + i * CELL + 3, y - 14, CELL - 6, 28, fill, edge, r=0)
+        figure.label(START + (i + 0.5) * CELL, y, words(value))
+
+
+def sent_row(y, values):
+    """Draw what is sent, as a number and as its two bits."""
+    figure.label(MARGIN, y - 10, 'sent', anchor='start', bold=True)
+    figure.label(MARGIN, y + 11, 'two bits each', size=SMALL, fill=MUTED, anchor='start')
+    for i, value in enumerate(values):
+        fill, style = (LINE, {'fill': WHITE, 'bold': True}) if value else (WHITE, {'fill': MUTED})
+        centre = START + (i + 0.5) * CELL
+        figure.rect(START + i * CELL + 3, y - 23, CELL - 6, 46, fill, LINE, r=0)
+        figure.label(centre, y - 10, ('+' if value > 0 else '') + words(value), **style)
+        figure.label(centre, y + 12, BITS[value], size=SMALL, mono=True, **style)
+
+
+y = 80
+residual, before = None, None  # and the height of its row in the step before
+for step, gradient in enumerate(GRADIENTS):
+    figure.text(MARGIN, y, f'Step {step + 1}', bold=True)
+    y += 26
+    row(y, 'gradient', gradient)
+    total = gradient
+    if residual:
+        y += ROW
+        row(y, '+ residual', residual, kept=True)
+        turn = END + 14
+        figure.arrow((END - 3, before), (turn, before), (turn, y), (END - 3, y))
+        total = [a + b for a, b in zip(gradient, residual)]
+        y += ROW
+        row(y, '= sum', total)
+    sent = [send(value) for value in total]
+    y += 47
+    sent_row(y, sent)
+    residual = [a - b for a, b in zip(total, sent)]
+    y += 47
+    row(y, 'residual', residual, kept=True)
+    before = y
+    y += 52
+
+figure.caption(
+    'Threshold 0.5: 0.5 or more is sent as +0.5, −0.5 or less as −0.5, all else as 0. Two bits are',
+    'sent instead of 32; the residual, what was not sent, is added to the next gradient.',
+)
+figure.save(__file__)
