@@ -15,6 +15,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
         'checks',
+        'cluster',
         'collectives',
         'cores',
         'data',
