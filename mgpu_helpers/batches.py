@@ -140,6 +140,34 @@ class Batches:
         # function it would depend on which of several iterators is used first.
         return self._epoch(next(self._epochs), int(count) * self.batch_size)
 
+    def skip(self, epochs):
+        """Count epochs as done without going through them: training resumes where it stopped.
+
+        Parameters
+        ----------
+        epochs : int
+            How many, at least 0. In fresh batches with a seed, the next ``iter()`` is then epoch
+            number `epochs`, counted from 0.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If `epochs` is not such a number; nothing is counted then.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from mgpu_helpers.data import Batches
+        >>> images, labels = np.zeros((5, 28, 28), np.uint8), np.arange(5)
+        >>> whole, resumed = (Batches(images, labels, 5, seed=0) for _ in range(2))
+        >>> orders = [y.tolist() for epoch in range(3) for X, y in whole]
+        >>> resumed.skip(2)
+        >>> [y.tolist() for X, y in resumed] == orders[2:]
+        True
+        """
+        checks.whole_number('epochs', epochs)
+        self._epochs = itertools.count(next(self._epochs) + int(epochs))
+
     def _epoch(self, epoch, step):
         order = None
         if self._shuffle:

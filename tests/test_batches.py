@@ -65,6 +65,39 @@ def test_live_iterators_do_not_disturb_each_other():
     ]
 
 
+@pytest.mark.parametrize('done', [0, 1, 4, np.int64(2)])
+def test_skipped_epochs_count_as_done(done):
+    whole = make()
+    expected = [order(whole) for _ in range(6)]
+    resumed = make(batch_size=10)
+    resumed.skip(done)
+    assert [order(resumed) for _ in range(6 - done)] == expected[done:]
+
+
+def test_skipping_goes_on_from_the_epoch_that_was_begun_last():
+    whole = make()
+    expected = [order(whole) for _ in range(5)]
+    batches = make()
+    begun = iter(batches)
+    batches.skip(2)
+    batches.skip(1)
+    assert [order(begun), order(batches)] == [expected[0], expected[4]]
+    plain, unseeded = make(shuffle=False), make(seed=None)
+    for some in (plain, unseeded):
+        some.skip(10**9)
+    assert order(plain) == sorted(order(unseeded)) == list(range(1000))
+
+
+@pytest.mark.parametrize(
+    ('bad', 'error'), [(-1, ValueError), (1.0, TypeError), ('2', TypeError), (True, TypeError)]
+)
+def test_what_cannot_be_skipped_changes_nothing(bad, error):
+    batches = make()
+    with pytest.raises(error, match=f'epochs must be.*{bad}'):
+        batches.skip(bad)
+    assert order(batches) == order(make())
+
+
 def test_a_batch_belongs_to_the_reader():
     images, labels = numbered(100)
     batches = Batches(images, labels, 50, shuffle=False)

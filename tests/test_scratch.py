@@ -255,3 +255,15 @@ def test_iterators_give_arrays_of_the_asked_type(dtype):
     assert 0 <= X.min().asscalar() < 0.01
     assert 0.9 < X.max().asscalar() <= 1
     assert len(test_iter) == 100
+
+
+def test_an_iterator_goes_on_after_epochs_that_were_done():
+    def labels(train_iter):
+        return [y.asnumpy().tolist() for _, y in train_iter]
+
+    whole, resumed = (mgpu.load_data_fashion_mnist(64, 200, seed=2)[0] for _ in range(2))
+    epochs = [labels(whole) for _ in range(3)]
+    resumed.skip(2)
+    assert labels(resumed) == epochs[2] != epochs[0]
+    with pytest.raises(ValueError, match='epochs must be at least 0, not -1'):
+        resumed.skip(-1)

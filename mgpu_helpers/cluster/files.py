@@ -1,0 +1,294 @@
+"""What a checkpoint's file looks like, and how a file is replaced in one step.
+
+The first line is JSON: ``format``, ``version``, ``epoch``, ``info``, ``names`` (of the arrays, in
+order), ``size`` (of the rest, in bytes) and ``sha256``. The rest is what ``numpy.savez`` writes;
+the names stand in the line because not every text can be a name in a zip file. The SHA-256 is that
+of the line without it and of the rest: a damaged learning rate is as bad as a damaged weight.
+"""
+
+import contextlib
+import errno
+import hashlib
+import io
+import json
+import os
+import re
+import secrets
+from pathlib import Path
+
+import numpy as np
+
+from .. import checks
+
+FORMAT, VERSION = 'mgpu-checkpoint', 1
+KEYS = ['format', 'version', 'epoch', 'info', 'names', 'size', 'sha256']
+
+
+class BrokenCheckpoint(ValueError):
+    """A file is not, or not entirely, what ``save_checkpoint`` once wrote."""
+
+
+def check(epoch, arrays, info):
+    """Raise unless these can be saved and come back the same; see ``save_checkpoint``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If one of them cannot; the message names it.
+
+    Examples
+    --------
+    >>> check(3, {'W': np.zeros((2, 3))}, {'lr': 0.2})
+    """
+    checks.whole_number('epoch', epoch)
+    if not isinstance(arrays, dict):
+        raise TypeError(
+            f'arrays must be a dict, name: NumPy array, not {checks.shown(arrays)}; for a list, '
+            '{str(i): a for i, a in enumerate(arrays)}'
+        )
+    for name, array in arrays.items():
+        _check_array(name, array)
+    for name, value in info.items():
+        _check_info(name, value)
+
+
+def _check_array(name, array):
+    if not isinstance(name, str):
+        raise TypeError(f'the names in arrays must be texts, not {checks.shown(name)}')
+    # Exactly: a masked array, for one, would lose its mask.
+    if type(array) is not np.ndarray:
+        convert = 'its asnumpy()' if hasattr(array, 'asnumpy') else 'numpy.asarray of it'
+        raise TypeError(
+            f'arrays[{name!r}] must be a NumPy array, not {checks.shown(array)}: pass {convert}, '
+            'or, if it is a plain number or text, pass it in info, as name=value'
+        )
+    if array.dtype.hasobject or array.dtype.isbuiltin == 2:  # 2: a type from outside NumPy
+        raise TypeError(
+            f'arrays[{name!r}] must hold numbers of a type of NumPy, not {array.dtype}: others '
+            'would need pickle, which can run any code when it is loaded; convert with astype'
+        )
+
+
+def _check_info(name, value):
+    wrong, kind = 'it would come back as something else', TypeError
+    try:
+        if json.loads(json.dumps(value, allow_nan=False)) == value:
+            return
+    except (TypeError, ValueError, RecursionError) as error:
+        wrong, kind = str(error), ValueError if isinstance(error, ValueError) else TypeError
+    raise kind(
+        f'{name}={checks.shown(value)} cannot be kept as JSON ({wrong}): use finite numbers such '
+        'as int(x) and float(x), text, True, False, None, lists, and dicts with text as keys; '
+        'arrays belong into arrays'
+    )
+
+
+def npz(arrays):
+    """Give the bytes of a ``.npz`` file that holds arrays.
+
+    Parameters
+    ----------
+    arrays : dict of str to numpy.ndarray
+        The names do not matter here; the order does.
+
+    Returns
+    -------
+    memoryview
+        Of uint8.
+
+    Examples
+    --------
+    >>> bytes(npz({'W': np.zeros(3)})[:2])
+    b'PK'
+    """
+    file = io.BytesIO()
+    np.savez(file, *arrays.values())
+    return file.getbuffer()
+
+
+def first_line(epoch, info, names, body):
+    """Write the first line of a checkpoint, which says what is in it and has its SHA-256.
+
+    Parameters
+    ----------
+    epoch : int
+    info : dict
+        JSON values.
+    names : list of str
+        Of the arrays.
+    body : bytes
+        What follows the line.
+
+    Returns
+    -------
+    bytes
+        Without the line's end.
+
+    Examples
+    --------
+    >>> first_line(3, {'lr': 0.2}, ['W'], b'...')[:60]
+    b'{"format": "mgpu-checkpoint", "version": 1, "epoch": 3, "inf'
+    """
+    head = dict(zip(KEYS, [FORMAT, VERSION, epoch, info, names, len(body)]))
+    digest = hashlib.sha256(json.dumps(head).encode())
+    digest.update(body)
+    return json.dumps(head | {'sha256': digest.hexdigest()}).encode()
+
+
+def read_head(path, line):
+    """Read the first line of a checkpoint.
+
+    Parameters
+    ----------
+    path : str or Path
+        For the error message.
+    line : bytes
+        Without the line's end.
+
+    Returns
+    -------
+    dict
+        With ``KEYS``. That ``first_line`` gives the same line again is still to be checked.
+
+    Raises
+    ------
+    BrokenCheckpoint
+        If it is no such line.
+
+    Examples
+    --------
+    >>> read_head('old.ckpt', first_line(3, {'lr': 0.2}, ['W'], b'...'))['info']
+    {'lr': 0.2}
+    """
+    try:
+        head = json.loads(line)
+    except (ValueError, RecursionError):
+        head = None
+    if not isinstance(head, dict) or head.get('format') != FORMAT:
+        raise broken(path, 'its first line is not that of a checkpoint')
+    if head.get('version') != VERSION:
+        what = f'it has version {checks.shown(head.get("version"))} of the format'
+        raise broken(path, f'{what}, and this program reads version {VERSION}')
+    if list(head) != KEYS:
+        raise broken(path, f'its first line has {", ".join(head)} instead of {", ".join(KEYS)}')
+    return head
+
+
+def broken(path, what):
+    """Make the error for a file that cannot be loaded.
+
+    Examples
+    --------
+    >>> raise broken('run/epoch-0003.ckpt', 'it is empty')  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    mgpu_helpers.cluster.files.BrokenCheckpoint: run/epoch-0003.ckpt is broken: it is empty. ...
+    """
+    return BrokenCheckpoint(
+        f'{path} is broken: {what}. Resume from an older checkpoint, as latest_checkpoint does, or '
+        'fetch this file anew from where it was copied.'
+    )
+
+
+@contextlib.contextmanager
+def replacing(path):
+    """Give a temporary name beside a file's; the ``with`` block writes there, and renames.
+
+    Parameters
+    ----------
+    path : Path
+        Its folder is made where it is missing. Temporary files that killed processes left for the
+        same path are removed.
+
+    Yields
+    ------
+    Path
+        In the same folder, so that a rename is one step. Whatever happens in the block, no such
+        file is left.
+
+    Raises
+    ------
+    OSError
+        For one in the block: of the same kind, with the path and the way out.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with replacing(Path(folder) / 'a.txt') as temporary:
+    ...         _ = temporary.write_text('whole')
+    ...         os.replace(temporary, Path(folder) / 'a.txt')
+    ...     os.listdir(folder)
+    ['a.txt']
+    """
+    # The name is new each time: two processes that save the same epoch never write into one file.
+    temporary = path.with_name(f'{path.name}.{secrets.token_hex(4)}.tmp')
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.glob(f'{path.name}.*.tmp'):
+            left.unlink(missing_ok=True)
+        yield temporary
+    except OSError as error:
+        advice = 'make room, or choose a folder that you can write'
+        if isinstance(error, FileNotFoundError) and path.parent.is_dir():
+            advice = 'let only one process save into a folder, such as the worker of rank 0'
+        words = f'{error.strerror or error}, so it was not saved; {advice}. Older checkpoints are '
+        raise OSError(error.errno, words + 'untouched', str(path)) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def sync_folder(folder):
+    """Wait until the names in a folder are on the disk, not only the bytes of its files.
+
+    Parameters
+    ----------
+    folder : str or Path
+
+    Raises
+    ------
+    OSError
+        If it cannot be opened, or the disk fails.
+
+    Examples
+    --------
+    >>> sync_folder('.')
+    """
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system, such as some of networks, that has no such
+            raise
+    finally:
+        os.close(number)
+
+
+def saved(folder):
+    """List the checkpoints in a folder by their names, whole or broken.
+
+    Parameters
+    ----------
+    folder : str or Path
+
+    Returns
+    -------
+    list of Path
+        Newest epoch first; empty where there is no such folder. Temporary files are left out.
+
+    Raises
+    ------
+    OSError
+        If it is not a folder, or may not be read.
+
+    Examples
+    --------
+    >>> saved('a-folder-that-is-not-there')
+    []
+    """
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    found = [match for match in map(re.compile(r'epoch-([0-9]+)\.ckpt').fullmatch, names) if match]
+    return [Path(folder, m[0]) for m in sorted(found, key=lambda m: (-int(m[1]), m[0]))]
