@@ -23,6 +23,7 @@ NEEDS = {
             'tests/test_runtime.py',
             'tests/test_scratch.py',
             'tests/test_timeline.py',
+            'tests/test_traffic_store.py',
             'tests/test_train.py',
             'notebooks/0[1-4]-*.ipynb',
         ),
