@@ -22,6 +22,8 @@ INNER = {
     for name in (
         'batches',
         'catalogue',
+        'cluster',
+        'cluster.node',
         'collectives',
         'digits',
         'fetch',

@@ -8,7 +8,17 @@ import lazy_loader
 
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
-    submodules=['checkpoint', 'local', 'roles', 'traffic', 'training', 'watch'],
+    submodules=[
+        'checkpoint',
+        'files',
+        'local',
+        'records',
+        'resuming',
+        'roles',
+        'traffic',
+        'training',
+        'watch',
+    ],
     submod_attrs={
         'checkpoint': [
             'BrokenCheckpoint',
@@ -18,15 +28,14 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
             'save_checkpoint',
         ],
         'local': ['LocalCluster'],
+        'records': ['WorkerHistory'],
+        'resuming': ['load_parameters', 'parameters', 'resume'],
         'traffic': ['Traffic', 'socket_bytes'],
         'training': [
             'PushPullTrainer',
-            'WorkerHistory',
             'compute_gradients',
-            'load_parameters',
+            'join',
             'make_trainer',
-            'parameters',
-            'resume',
             'shard',
             'train',
             'train_epoch',

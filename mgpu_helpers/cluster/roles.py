@@ -57,9 +57,7 @@ def check_numbers(workers, servers):
 
     Examples
     --------
-    >>> check_numbers(2, 3)
-    Traceback (most recent call last):
-    ValueError: 3 servers for 2 workers: more servers than workers gain nothing, because ...
+    >>> check_numbers(2, 1)
     """
     checks.positive_int('the number of workers', workers)
     checks.positive_int('the number of servers', servers)
