@@ -6,6 +6,7 @@ stand-in computes on one core (see ``runtime``).
 """
 
 import functools
+import os
 import warnings
 
 import mxnet as mx
@@ -129,7 +130,8 @@ def devices(k):
     return [mx.cpu(i) for i in range(k)]
 
 
-_said = set()
+# What a parent process has said already, its children need not say again.
+_said = set(os.environ.get('MGPU_SAID', '').split())
 
 
 def _say_stand_ins(k):

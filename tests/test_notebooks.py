@@ -15,6 +15,7 @@ KEPT_IN = {
     '02': ['mgpu_helpers.gluon'],
     '03': [f'mgpu_helpers.collectives.{name}' for name in ('algorithms', 'bucket', 'training')]
     + [f'mgpu_helpers.scaling.{name}' for name in ('costs', 'curves')],
+    '04': [f'mgpu_helpers.cluster.{name}' for name in ('training', 'checkpoint')],
     '05': [f'mgpu_helpers.pytorch.{name}' for name in ('scratch', 'devices', 'ddp')],
 }
 

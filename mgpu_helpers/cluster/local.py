@@ -145,7 +145,8 @@ class LocalCluster:
                 env = environment(role, roles) | {'PYTHONPATH': search, 'CUDA_VISIBLE_DEVICES': ''}
                 self._group.start(role.name, command, env, service=True)
         workers = [role for role in roles if role.kind == 'worker']
-        shared = environment_for_children()
+        # That CPU cores stand in is for the notebook to say, and not for every worker once more.
+        shared = environment_for_children() | {'MGPU_SAID': 'stand-ins crowded'}
         envs = [
             shared | environment(role, roles) | share_gpus(role.index, self.workers)
             for role in workers

@@ -64,13 +64,15 @@ def load_parameters(net, arrays):
         param.set_data(nd.array(arrays[name], dtype=arrays[name].dtype))
 
 
-def resume(net, folder, **info):
-    """Load the newest whole checkpoint of a folder into a network, if there is one.
+def resume(net, train_iter, folder, **info):
+    """Go on where the newest whole checkpoint of a folder ends, if there is one.
 
     Parameters
     ----------
     net : mxnet.gluon.Block
-        Initialized.
+        Initialized, its shapes settled. Gets the parameters.
+    train_iter : NDArrayIter
+        Fresh, with a seed. Its next epoch will be the one after the checkpoint's.
     folder : str or Path or None
         None: there is none.
     **info
@@ -89,7 +91,7 @@ def resume(net, folder, **info):
     Examples
     --------
     >>> from mgpu_helpers.gluon import lenet
-    >>> resume(lenet(), None)
+    >>> resume(lenet(), None, None)
     0
     """
     checkpoint = latest_checkpoint(folder) if folder else None
@@ -101,4 +103,5 @@ def resume(net, folder, **info):
             'the same settings, or another folder'
         )
     load_parameters(net, checkpoint.arrays)
+    train_iter.skip(checkpoint.epoch)
     return checkpoint.epoch

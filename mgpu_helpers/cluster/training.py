@@ -182,6 +182,7 @@ def join(kind, num_gpus, lr, seed, compression=None):
     >>> store.rank, store.num_workers
     (0, 1)
     """
+    checks.whole_number('seed', seed)  # None would be another order in every worker
     store, devices, net = mx.kv.create(kind), choose_devices(num_gpus), lenet()
     prepare(net, devices, seed)
     for device in devices:
@@ -293,9 +294,10 @@ def train(
     checks.positive_int('num_epochs', num_epochs)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed)
     store, devices, net, trainer = join(kind, num_gpus, lr, seed, compression)
-    settings = {'batch_size': batch_size, 'lr': lr, 'seed': seed}
-    done = resume(net, checkpoints, **settings)
-    train_iter.skip(done)
+    settings = dict(
+        batch_size=batch_size, num_examples=num_examples, lr=lr, seed=seed, compression=compression
+    )
+    done = resume(net, train_iter, checkpoints, **settings)
     run = WorkerHistory(f'worker {store.rank} of {store.num_workers}', train_iter.num_examples)
     for epoch in range(done + 1, num_epochs + 1):
         start, before = time.time(), socket_bytes()

@@ -4,8 +4,9 @@ import re
 import time
 
 # With PS_VERBOSE=2 the scheduler reports each node that registers, and each message after that. Two
-# of its threads write at the same time, and now and then two reports come out mixed.
-REPORT = re.compile(r'ps-lite/|control=\{|Barrier count')
+# of its threads write at the same time, and now and then two reports come out mixed, in pieces.
+REPORT = re.compile(r'ps-lite/')
+TROUBLE = re.compile(r'Check failed|terminate called|what\(\)|Traceback|Error')
 ADDED = re.compile(r'cmd=ADD_NODE, node=\{ role=(\w+),.*? ip=([^,]+), port=(\d+)')
 ALL_THERE = re.compile(r'the scheduler is connected to|cmd=BARRIER')
 
@@ -37,6 +38,7 @@ class Watch:
         self._names = {(r.kind, r.host, r.port): r.name for r in roles if r.kind != 'scheduler'}
         self._places, self._limit = set(), limit
         self._deadline = time.monotonic() + limit
+        self._reports = False
         self.up = False
 
     @property
@@ -61,13 +63,14 @@ class Watch:
         bool
             Whether it is the scheduler's report, which is of no interest to the user.
         """
-        if name != 'scheduler' or not REPORT.search(text):
+        if name != 'scheduler' or not (self._reports or REPORT.search(text)):
             return False
+        self._reports = True
         for kind, host, port in ADDED.findall(text):
             self._places.add((kind, host, int(port)))
         self.up = self.up or bool(ALL_THERE.search(text))
         # What ends the scheduler is of interest, such as a port that is taken.
-        return 'Check failed' not in text
+        return not TROUBLE.search(text)
 
     def check(self):
         """Raise if the time is over.
