@@ -5,6 +5,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
 from .. import checks
 from ..data import environment_for_children
@@ -75,7 +76,8 @@ class LocalCluster:
         show : bool
             Whether to print these lines as they come, with the name before them.
         timeout : float, optional
-            Seconds after which all are stopped.
+            Seconds after which all are stopped, from when the store is up; until then, there is
+            ``connect_timeout``.
         settle : float
             Seconds from a first failure until the others are stopped.
 
@@ -123,6 +125,12 @@ class LocalCluster:
             if on_line:
                 on_line(name, text)
 
+        def check():
+            watch.check()
+            if timeout and watch.up and time.monotonic() > watch.up_since + timeout:
+                late = ', '.join(self._group.at_work)
+                raise TimeoutError(f'{late} still at work after {timeout} seconds: stopped')
+
         def see(name, kind, value):
             line.show(f'{name}: {value}' if value else '')
 
@@ -130,7 +138,7 @@ class LocalCluster:
             try:
                 self._group = group
                 workers = self._start(roles, function, args, kwargs)
-                group.wait(read, see, timeout, settle, watch.check)
+                group.wait(read, see, settle=settle, check=check)
             finally:
                 line.show('')
                 self._group = None

@@ -23,8 +23,8 @@ class Watch:
 
     Attributes
     ----------
-    up : bool
-        Whether the store is up: everybody has registered.
+    up_since : float or None
+        When everybody had registered and the store was up (``time.monotonic``); None until then.
 
     Examples
     --------
@@ -39,7 +39,12 @@ class Watch:
         self._places, self._limit = set(), limit
         self._deadline = time.monotonic() + limit
         self._reports = False
-        self.up = False
+        self.up_since = None
+
+    @property
+    def up(self):
+        """bool: whether the store is up."""
+        return self.up_since is not None
 
     @property
     def missing(self):
@@ -68,7 +73,8 @@ class Watch:
         self._reports = True
         for kind, host, port in ADDED.findall(text):
             self._places.add((kind, host, int(port)))
-        self.up = self.up or bool(ALL_THERE.search(text))
+        if not self.up and ALL_THERE.search(text):
+            self.up_since = time.monotonic()
         # What ends the scheduler is of interest, such as a port that is taken.
         return not TROUBLE.search(text)
 

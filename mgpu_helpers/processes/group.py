@@ -208,7 +208,7 @@ class Group:
             if not self._at_work():
                 end = min(end, time.monotonic() + GRACE)
             elif time.monotonic() > deadline:
-                late = [member.name for member in self._at_work()]
+                late = self.at_work
                 break
             try:
                 member, kind, value = self._events.get(timeout=0.1)
@@ -265,6 +265,11 @@ class Group:
 
     def _at_work(self):
         return [member for member in self._running() if not member.service]
+
+    @property
+    def at_work(self):
+        """list of str: names of those that still run, services left out."""
+        return [member.name for member in self._at_work()]
 
     def stop(self):
         """End every process that still runs: ask, and after ``GRACE`` seconds kill."""
