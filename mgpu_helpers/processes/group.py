@@ -203,11 +203,11 @@ class Group:
         deadline = time.monotonic() + timeout if timeout else float('inf')
         end, failed, late = float('inf'), [], []
         while self._running() and time.monotonic() < end:
-            if check and not failed:
-                check()
             if not self._at_work():
                 end = min(end, time.monotonic() + GRACE)
-            elif time.monotonic() > deadline:
+            elif check and not failed:
+                check()
+            if self._at_work() and time.monotonic() > deadline:
                 late = self.at_work
                 break
             try:
