@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from .. import checks
 
 LOOPBACK = '127.0.0.1'
+LAST_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def check_numbers(workers, servers):
         )
 
 
-def plan(workers, servers, hosts=(LOOPBACK,), ports=None):
+def plan(workers, servers, hosts=(LOOPBACK,), ports=None, slots=None):
     """Place the roles of a cluster: the scheduler first, then servers, then workers.
 
     Parameters
@@ -82,6 +83,9 @@ def plan(workers, servers, hosts=(LOOPBACK,), ports=None):
     ports : callable, optional
         ``ports(host, count)`` gives ``count`` ports, ascending, for the roles on a host; free ones
         of this machine unless given.
+    slots : sequence of int or None, optional
+        How many workers each host takes at most; None: any number. A host that is full is passed
+        over.
 
     Returns
     -------
@@ -91,7 +95,7 @@ def plan(workers, servers, hosts=(LOOPBACK,), ports=None):
     Raises
     ------
     TypeError, ValueError
-        See ``check_numbers``.
+        See ``check_numbers``; also if there are more workers than slots.
 
     Notes
     -----
@@ -108,7 +112,7 @@ def plan(workers, servers, hosts=(LOOPBACK,), ports=None):
     hosts = list(hosts)
     places = [('scheduler', hosts[0])]
     places += [('server', hosts[i % len(hosts)]) for i in range(servers)]
-    of_workers = [hosts[i % len(hosts)] for i in range(workers)]
+    of_workers = _turns(workers, hosts, slots or [None] * len(hosts))
     places += [('worker', host) for host in sorted(of_workers, reverse=True)]
     ports = ports or free_ports
     here = [host for _, host in places]
@@ -119,6 +123,20 @@ def plan(workers, servers, hosts=(LOOPBACK,), ports=None):
         roles.append(Role(kind, counts[kind], host, next(free[host])))
         counts[kind] += 1
     return roles
+
+
+def _turns(workers, hosts, slots):
+    """Let workers go round the hosts that have a slot left."""
+    if None not in slots and sum(slots) < workers:
+        listed = ', '.join(f'{host} takes {n}' for host, n in zip(hosts, slots))
+        raise ValueError(
+            f'{workers} workers are more than the hosts take ({listed}): name more hosts or slots, '
+            f'or take at most {sum(slots)} workers'
+        )
+    chosen = []
+    while len(chosen) < workers:
+        chosen += [h for h, n in zip(hosts, slots) if n is None or chosen.count(h) < n]
+    return chosen[:workers]
 
 
 def free_ports(host, count):
@@ -181,6 +199,37 @@ def check_port(host, port):
                 f'port {port} at {host} cannot be used ({error.strerror}): name another one, or '
                 'none, and a free one is found',
             ) from error
+
+
+def check_first_port(port, others):
+    """Raise unless a port and those that follow it exist.
+
+    Parameters
+    ----------
+    port : int
+        The first.
+    others : int
+        How many follow.
+
+    Raises
+    ------
+    TypeError
+        If it is not an integer.
+    ValueError
+        If it is below 1, or one of them is above 65535.
+
+    Examples
+    --------
+    >>> check_first_port(65534, 3)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: port 65534 and the 3 after it go beyond 65535, the last that there is: take at ...
+    """
+    checks.positive_int('port', port)
+    if port + others > LAST_PORT:
+        raise ValueError(
+            f'port {port} and the {others} after it go beyond {LAST_PORT}, the last that there is: '
+            f'take at most {LAST_PORT - others}'
+        )
 
 
 def environment(role, roles):

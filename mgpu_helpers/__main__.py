@@ -1,0 +1,48 @@
+"""The command line: ``python -m mgpu_helpers COMMAND``; ``--help`` lists the commands."""
+
+import importlib
+import sys
+
+import click
+
+# Where each command is: a module, and the name of the command in it. A module is imported when its
+# command is called, or when the help shows its first line.
+COMMANDS = {
+    'join': ('mgpu_helpers.cluster.commands', 'join'),
+    'launch': ('mgpu_helpers.cluster.commands', 'launch'),
+}
+
+
+class Commands(click.Group):
+    """The commands in the table above."""
+
+    def list_commands(self, ctx):
+        """Give their names."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx, name):
+        """Import one, or give None if there is none of this name."""
+        if name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[name]
+        return getattr(importlib.import_module(module), attribute)
+
+    def main(self, *args, **options):
+        """Run one; Ctrl-C ends with the status that shells know, which is not click's own."""
+        try:
+            status = super().main(*args, **options | {'standalone_mode': False})
+        except click.ClickException as error:
+            error.show()
+            status = error.exit_code
+        except click.Abort:
+            status = 130
+        sys.exit(status)
+
+
+@click.command(cls=Commands, context_settings={'help_option_names': ['-h', '--help']})
+def main():
+    """Training on several GPUs: what the course runs from the shell."""
+
+
+if __name__ == '__main__':
+    main(prog_name='python -m mgpu_helpers')

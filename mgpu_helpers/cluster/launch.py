@@ -1,0 +1,371 @@
+"""Starts a cluster, here or on several machines, watches it, and ends it."""
+
+import contextlib
+import os
+import shlex
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass, replace
+
+import click
+
+from .. import checks
+from ..processes import Group
+from . import probe
+from . import ssh as remote
+from .hosts import THIS, Host, read_hosts
+from .roles import Role, check_first_port, check_numbers, environment, plan
+from .watch import Watch
+
+NODE = ('-m', 'mgpu_helpers.cluster.node')
+NO_GPU = {'CUDA_VISIBLE_DEVICES': ''}  # the scheduler and the servers would only take memory there
+COLOURS = {'scheduler': 'yellow', 'server': 'magenta', 'worker': 'cyan'}
+SIGNALS = ('SIGINT', 'SIGTERM', 'SIGHUP')
+# sshd turns connections away at random when more than 10 are logging in (its MaxStartups).
+BETWEEN_LOGINS = 0.1
+
+
+class Ended(BaseException):
+    """A signal asked us to end; no ``except Exception`` on the way may keep it.
+
+    Attributes
+    ----------
+    number : int
+        Of the signal.
+    """
+
+    def __init__(self, number):
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What has been checked and can be started; ``prepare`` makes it.
+
+    Parameters
+    ----------
+    roles : list of Role
+        Who, where, at which port.
+    hosts : dict of str to Host
+        By IP address.
+    gpus : dict of str to dict
+        For each role, by name, the variables that say which GPUs it has.
+    command : list of str
+        What workers run.
+    options : dict
+        ``connect_timeout``, ``timeout``, ``ssh``, ``python``; see ``prepare``.
+    """
+
+    roles: list[Role]
+    hosts: dict[str, Host]
+    gpus: dict[str, dict]
+    command: list[str]
+    options: dict
+
+    def place(self, name):
+        """Say where a role is, if there are several places: ``' on b'``, or nothing."""
+        where = {role.name: self.hosts[role.host].name for role in self.roles}
+        return f' on {where[name]}' if len(self.hosts) > 1 and name in where else ''
+
+
+def program_of(command, python):
+    """Let ``python`` in a command be a certain Python: that of the launcher, wherever it is.
+
+    Parameters
+    ----------
+    command : list of str
+        Program and arguments.
+    python : str
+        The Python's path.
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> program_of(['python', 'train.py'], '.venv/bin/python')
+    ['.venv/bin/python', 'train.py']
+    """
+    return [python if command[0] in ('python', 'python3') else command[0], *command[1:]]
+
+
+def unbuffered():
+    """Let Python programs print each line at once, also the last ones before they are killed.
+
+    Returns
+    -------
+    dict of str to str
+        A variable to add; nothing, if the user has set it.
+
+    Examples
+    --------
+    >>> unbuffered() in ({}, {'PYTHONUNBUFFERED': '1'})
+    True
+    """
+    return {} if 'PYTHONUNBUFFERED' in os.environ else {'PYTHONUNBUFFERED': '1'}
+
+
+def prepare(
+    command,
+    workers,
+    servers,
+    hostfile=None,
+    port=None,
+    connect_timeout=60,
+    timeout=None,
+    ssh='ssh',
+    python=None,
+):
+    """Check everything that can be checked before a cluster is started, and place its roles.
+
+    Parameters
+    ----------
+    command : list of str
+        What each worker runs.
+    workers, servers : int
+        How many.
+    hostfile : str or pathlib.Path, optional
+        On which machines (see ``hosts.read_hosts``); otherwise all on this one, at 127.0.0.1.
+    port : int, optional
+        The scheduler's; the servers and then the workers have those that follow. Free ones are
+        found unless given.
+    connect_timeout : float
+        Seconds from the start within which all must have registered with the scheduler.
+    timeout : float, optional
+        Seconds after which all are stopped.
+    ssh : str
+        The program ssh, with options if you like.
+    python : str, optional
+        The Python on other machines; the same path as here unless given.
+
+    Returns
+    -------
+    Cluster
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a number, the command or the hostfile is not as described.
+    OSError
+        If a program is missing, a port cannot be had, or a machine cannot be reached.
+    ImportError
+        If MXNet is missing.
+
+    Examples
+    --------
+    >>> [role.name for role in prepare(['hostname'], workers=2, servers=1).roles]
+    ['scheduler', 'server 0', 'worker 0', 'worker 1']
+    """
+    check_numbers(workers, servers)
+    checks.positive_number('connect_timeout', connect_timeout)
+    if timeout is not None:
+        checks.positive_number('timeout', timeout)
+    if isinstance(command, str) or not command:
+        raise ValueError(
+            f'the command must be a list, program and arguments, not {checks.shown(command)}'
+        )
+    if port is not None:
+        check_first_port(port, workers + servers)
+    hosts = {host.ip: host for host in (read_hosts(hostfile) if hostfile else [THIS])}
+    roles = plan(  # where everybody is; the ports come below
+        workers,
+        servers,
+        hosts,
+        ports=lambda ip, count: range(count),
+        slots=[host.slots for host in hosts.values()],
+    )
+    if port is not None:
+        roles = [replace(role, port=port + j) for j, role in enumerate(roles)]
+    options = {'connect_timeout': connect_timeout, 'timeout': timeout, 'ssh': ssh}
+    options['python'] = python or sys.executable
+    cluster = Cluster(roles, hosts, {}, list(command), options)
+    found = _look_at(cluster, chosen=port is not None)
+    ports = {ip: iter(answer['ports']) for ip, answer in found.items()}
+    roles = [replace(role, port=next(ports[role.host])) for role in roles]
+    gpus = {ip: iter(answer['gpus']) for ip, answer in found.items()}
+    gpus = {r.name: next(gpus[r.host]) if r.kind == 'worker' else NO_GPU for r in roles}
+    return replace(cluster, roles=roles, gpus=gpus)
+
+
+def _look_at(cluster, chosen):
+    """Ask each machine that gets a role whether it can take its part; see ``probe.look``."""
+    options, found, questions = cluster.options, {}, {}
+    for ip, host in cluster.hosts.items():
+        mine = [role for role in cluster.roles if role.host == ip]
+        if not mine:
+            continue
+        workers = sum(role.kind == 'worker' for role in mine)
+        python = sys.executable if host.here else options['python']
+        question = {
+            'ip': ip,
+            'ports': [role.port for role in mine] if chosen else len(mine),
+            'workers': workers,
+            'program': program_of(cluster.command, python)[0] if workers else None,
+        }
+        if host.here:
+            found[ip] = probe.look(**question)
+        else:
+            questions[host.name] = question
+    if questions:
+        probe.find_program(shlex.split(options['ssh'])[0])
+    answers = remote.ask(questions, options['ssh'], options['python'], options['connect_timeout'])
+    return found | {questions[name]['ip']: answer for name, answer in answers.items()}
+
+
+def run(cluster, on_line=None):
+    """Start a cluster, and wait until its workers have ended.
+
+    Parameters
+    ----------
+    cluster : Cluster
+        As ``prepare`` gave it.
+    on_line : callable, optional
+        Called with a role's name and a line that it printed.
+
+    Returns
+    -------
+    bool
+        Whether the store was ever up. Workers that never make one may end well, too.
+
+    Raises
+    ------
+    ProcessFailed
+        If a process failed; the others have been stopped.
+    TimeoutError
+        If not all have registered within the limit, or some still run at the end of the time; all
+        have been stopped.
+
+    Examples
+    --------
+    >>> run(prepare(['true'], workers=1, servers=1))
+    False
+    """
+    options = cluster.options
+    with Group() as group:
+        watch = Watch(cluster.roles, options['connect_timeout'])
+        for role in cluster.roles:
+            _start(group, role, cluster)
+
+        def take(name, text):
+            if watch.line(name, text):
+                return True
+            if on_line:
+                on_line(name, text)
+            return None
+
+        try:
+            group.wait(on_line=take, timeout=options['timeout'], check=watch.check)
+        except TimeoutError as error:
+            if watch.up or len(cluster.hosts) == 1:
+                raise
+            raise TimeoutError(
+                f'{error} Or does a firewall stand between the machines? --port P says which '
+                f'{len(cluster.roles)} ports it must let through: P and those that follow.'
+            ) from error
+    return watch.up
+
+
+def _start(group, role, cluster):
+    host, is_worker = cluster.hosts[role.host], role.kind == 'worker'
+    python = sys.executable if host.here else cluster.options['python']
+    command = program_of(cluster.command, python) if is_worker else [python, *NODE]
+    env = environment(role, cluster.roles) | cluster.gpus[role.name] | unbuffered()
+    if host.here:
+        group.start(role.name, command, env, service=not is_worker)
+        return
+    there = remote.command_on(
+        host.name,
+        command,
+        remote.passed_on() | env,
+        *(cluster.options[name] for name in ('ssh', 'python', 'connect_timeout')),
+    )
+    group.start(role.name, there, service=not is_worker, open_input=True)
+    time.sleep(BETWEEN_LOGINS)
+
+
+def launch(command, workers, servers, on_line=None, **options):
+    """Run a command in several workers, with the scheduler and the servers that they need.
+
+    Parameters
+    ----------
+    command, workers, servers, options
+        See ``prepare``.
+    on_line : callable, optional
+        Called with a role's name and a line that it printed; ``show`` prints it.
+
+    Returns
+    -------
+    bool
+        See ``run``.
+
+    Raises
+    ------
+    TypeError, ValueError, OSError, ImportError
+        See ``prepare``; nothing has been started then.
+    ProcessFailed, TimeoutError
+        See ``run``; nothing is left running then.
+
+    Examples
+    --------
+    >>> launch(['echo', 'hello'], workers=1, servers=1, on_line=show)
+    [worker 0] hello
+    False
+    """
+    return run(prepare(command, workers, servers, **options), on_line)
+
+
+def show(name, text):
+    """Print a line of a process after its name, in a colour where there is a terminal.
+
+    Parameters
+    ----------
+    name : str
+        Of its role.
+    text : str
+        What it printed. Of a bar that was drawn over and over in one line, only the last remains.
+
+    Examples
+    --------
+    >>> show('worker 0', 'half' + chr(13) + 'done')
+    [worker 0] done
+    """
+    colour = None if 'NO_COLOR' not in os.environ else False
+    label = click.style(f'[{name}]', fg=COLOURS.get(name.split()[0]))
+    click.echo(f'{label} {text.rpartition(chr(13))[2]}', color=colour)
+
+
+@contextlib.contextmanager
+def signals_end():
+    """Within this block, SIGINT, SIGTERM and SIGHUP raise ``Ended``, so that all is cleaned up.
+
+    A signal that is ignored remains so: ``nohup`` means it.
+
+    Raises
+    ------
+    Ended
+        When one comes.
+
+    Examples
+    --------
+    >>> with signals_end():
+    ...     signal.getsignal(signal.SIGTERM).__name__
+    'end'
+    """
+
+    def end(number, frame):
+        raise Ended(number)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (getattr(signal, name) for name in SIGNALS if hasattr(signal, name)):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
