@@ -211,7 +211,8 @@ def _look_at(cluster, chosen):
         else:
             questions[host.name] = question
     if questions:
-        probe.find_program(shlex.split(options['ssh'])[0])
+        program = next(iter(shlex.split(options['ssh'])), '')
+        probe.find_program(program, 'other machines are reached through it; --ssh names another')
     answers = remote.ask(questions, options['ssh'], options['python'], options['connect_timeout'])
     return found | {questions[name]['ip']: answer for name, answer in answers.items()}
 

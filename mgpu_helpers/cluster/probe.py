@@ -15,13 +15,15 @@ from .roles import check_port, free_ports
 MARK = 'mgpu-probe: '  # a login shell may print something, too
 
 
-def find_program(program):
+def find_program(program, advice='write it as in a shell, such as: python train.py'):
     """Find the program of a command, as a shell would.
 
     Parameters
     ----------
     program : str
         A name that is looked for on the ``PATH``, or a path.
+    advice : str
+        For the user, if there is none.
 
     Returns
     -------
@@ -39,7 +41,6 @@ def find_program(program):
     """
     found = shutil.which(program)
     if found is None:
-        advice = 'write it as in a shell, such as: python train.py'
         if os.path.isfile(program):
             advice = f'the file is there but cannot be executed; perhaps: python {program}'
         raise FileNotFoundError(f'there is no program {program!r} here: {advice}')
