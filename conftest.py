@@ -18,6 +18,8 @@ NEEDS = {
             'tests/test_docstrings.py',
             'tests/test_gluon.py',
             'tests/test_gluon_train.py',
+            'tests/test_hosts.py',
+            'tests/test_launch.py',
             'tests/test_notebooks.py',
             'tests/test_readme.py',
             'tests/test_runtime.py',

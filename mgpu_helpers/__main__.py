@@ -1,6 +1,7 @@
 """The command line: ``python -m mgpu_helpers COMMAND``; ``--help`` lists the commands."""
 
 import importlib
+import sys
 
 import click
 
@@ -25,6 +26,17 @@ class Commands(click.Group):
             return None
         module, attribute = COMMANDS[name]
         return getattr(importlib.import_module(module), attribute)
+
+    def main(self, *args, **options):
+        """Run one; Ctrl-C ends with the status that shells know, which is not click's own."""
+        try:
+            status = super().main(*args, **options | {'standalone_mode': False})
+        except click.ClickException as error:
+            error.show()
+            status = error.exit_code
+        except click.Abort:
+            status = 130
+        sys.exit(status)
 
 
 @click.command(cls=Commands, context_settings={'help_option_names': ['-h', '--help']})

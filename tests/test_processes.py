@@ -326,3 +326,37 @@ def test_workers_end_when_the_starter_does(number):
     if number == signal.SIGINT:
         assert 'KeyboardInterrupt' in starter.stderr.read()
     starter.stderr.close()
+
+
+INTERRUPTED = """
+    import random, signal, sys
+    import psutil
+    from mgpu_helpers.processes import Group
+
+    class Interrupt(BaseException):
+        pass
+
+    def interrupt(*_):
+        raise Interrupt
+
+    signal.signal(signal.SIGALRM, interrupt)
+    draw = random.Random(1)
+    for _ in range(100):
+        signal.setitimer(signal.ITIMER_REAL, draw.uniform(0.0005, 0.1))
+        try:
+            with Group() as group:
+                for i in range(4):
+                    group.start(str(i), ['sleep', str(60 * bool(i))], service=not i)
+                group.wait()
+        except Interrupt:
+            pass
+        assert not psutil.wait_procs(psutil.Process().children(recursive=True), timeout=5)[1]
+"""
+
+
+def test_an_interrupt_may_come_at_any_moment():
+    """Between the start of a process and that of its watcher, or between the news of an end and its
+    note: 400 such moments hung twice before ``stop`` looked for itself."""
+    code = textwrap.dedent(INTERRUPTED)
+    ended = subprocess.run([sys.executable, '-c', code], stderr=subprocess.PIPE, timeout=60)
+    assert ended.returncode == 0, ended.stderr.decode()

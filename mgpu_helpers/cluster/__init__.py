@@ -1,7 +1,8 @@
 """Chapter 4: more than one machine - a cluster of a scheduler, servers and workers.
 
-``local`` starts one on this machine, ``launch`` on any; ``training`` is what a worker does;
-``checkpoint`` keeps what a run needs in order to resume; ``traffic`` counts bytes.
+``local`` starts one on this machine, ``launch`` on any, ``joining`` is one process of it;
+``training`` is what a worker does; ``checkpoint`` keeps what a run needs in order to resume;
+``traffic`` counts bytes.
 """
 
 import lazy_loader
@@ -10,11 +11,17 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submodules=[
         'checkpoint',
+        'commands',
         'files',
+        'hosts',
+        'joining',
+        'launch',
         'local',
+        'probe',
         'records',
         'resuming',
         'roles',
+        'ssh',
         'traffic',
         'training',
         'watch',

@@ -8,7 +8,7 @@ import sys
 import click
 
 from ..processes import ProcessFailed
-from . import join as joining
+from . import joining
 from . import launch as launching
 from .probe import sentence
 

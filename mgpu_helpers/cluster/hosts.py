@@ -26,23 +26,18 @@ class Host:
     slots : int or None
         How many workers it takes at most; None: any number.
     here : bool
-        Whether it is the machine that we run on.
+        Whether we start its processes ourselves, or through ssh.
 
     Examples
     --------
-    >>> Host('localhost', '127.0.0.1', None, True).is_loopback
-    True
+    >>> Host('me@b', '192.168.1.7', slots=2, here=False).ip
+    '192.168.1.7'
     """
 
     name: str
     ip: str
     slots: int | None
     here: bool
-
-    @property
-    def is_loopback(self):
-        """bool: whether only processes of the same machine reach this address."""
-        return ipaddress.ip_address(self.ip).is_loopback
 
 
 THIS = Host('localhost', LOOPBACK, None, True)
@@ -116,6 +111,8 @@ def is_here(ip):
 def read_hosts(path):
     """Read a hostfile: in each line ``name`` or ``name slots=N``, and comments after ``#``.
 
+    A name may be an address, and ``user@`` may stand before it.
+
     Parameters
     ----------
     path : str or pathlib.Path
@@ -161,9 +158,10 @@ def read_hosts(path):
         except ValueError as error:
             raise ValueError(f'{where}: {error}') from error
         full = f'{user}@{name}' if user else name
-        host = Host(full, ip, int(slots) if slots else None, is_here(ip))
-        if host.is_loopback:
-            host = Host(full, LOOPBACK, host.slots, True)
+        if ipaddress.ip_address(ip).is_loopback:
+            ip = LOOPBACK
+        # Another user's processes are started through ssh, also on this machine.
+        host = Host(full, ip, int(slots) if slots else None, is_here(ip) and not user)
         if host.ip in hosts:
             raise ValueError(
                 f'{where}: {name} is {host.ip}, and so is {hosts[host.ip].name} in an earlier '
@@ -173,7 +171,7 @@ def read_hosts(path):
     if not hosts:
         raise ValueError(f'{path} names no host: write one per line, or leave --hostfile out')
     if LOOPBACK in hosts and len(hosts) > 1:
-        other = next(host for host in hosts.values() if not host.is_loopback)
+        other = next(host for host in hosts.values() if host.ip != LOOPBACK)
         raise ValueError(
             f'{path}: {hosts[LOOPBACK].name} is {LOOPBACK}, the address by which every machine '
             f'reaches only itself, so {other.name} cannot reach it: write the address that this '

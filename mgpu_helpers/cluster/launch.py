@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -19,6 +20,7 @@ from .roles import Role, check_first_port, check_numbers, environment, plan
 from .watch import Watch
 
 NODE = ('-m', 'mgpu_helpers.cluster.node')
+NO_GPU = {'CUDA_VISIBLE_DEVICES': ''}  # the scheduler and the servers would only take memory there
 COLOURS = {'scheduler': 'yellow', 'server': 'magenta', 'worker': 'cyan'}
 SIGNALS = ('SIGINT', 'SIGTERM', 'SIGHUP')
 # sshd turns connections away at random when more than 10 are logging in (its MaxStartups).
@@ -49,6 +51,8 @@ class Cluster:
         Who, where, at which port.
     hosts : dict of str to Host
         By IP address.
+    gpus : dict of str to dict
+        For each role, by name, the variables that say which GPUs it has.
     command : list of str
         What workers run.
     options : dict
@@ -57,6 +61,7 @@ class Cluster:
 
     roles: list[Role]
     hosts: dict[str, Host]
+    gpus: dict[str, dict]
     command: list[str]
     options: dict
 
@@ -177,34 +182,39 @@ def prepare(
         roles = [replace(role, port=port + j) for j, role in enumerate(roles)]
     options = {'connect_timeout': connect_timeout, 'timeout': timeout, 'ssh': ssh}
     options['python'] = python or sys.executable
-    cluster = Cluster(roles, hosts, list(command), options)
-    ports = {ip: iter(found) for ip, found in _look_at(cluster, port is not None).items()}
-    return replace(cluster, roles=[replace(r, port=next(ports[r.host])) for r in roles])
+    cluster = Cluster(roles, hosts, {}, list(command), options)
+    found = _look_at(cluster, chosen=port is not None)
+    ports = {ip: iter(answer['ports']) for ip, answer in found.items()}
+    roles = [replace(role, port=next(ports[role.host])) for role in roles]
+    gpus = {ip: iter(answer['gpus']) for ip, answer in found.items()}
+    gpus = {r.name: next(gpus[r.host]) if r.kind == 'worker' else NO_GPU for r in roles}
+    return replace(cluster, roles=roles, gpus=gpus)
 
 
 def _look_at(cluster, chosen):
-    """Ask each machine whether it can take its part; give the ports of each."""
-    ports, questions = {}, {}
+    """Ask each machine that gets a role whether it can take its part; see ``probe.look``."""
+    options, found, questions = cluster.options, {}, {}
     for ip, host in cluster.hosts.items():
         mine = [role for role in cluster.roles if role.host == ip]
         if not mine:
             continue
-        python = sys.executable if host.here else cluster.options['python']
-        runs = program_of(cluster.command, python)[:1] if mine[-1].kind == 'worker' else []
+        workers = sum(role.kind == 'worker' for role in mine)
+        python = sys.executable if host.here else options['python']
         question = {
             'ip': ip,
             'ports': [role.port for role in mine] if chosen else len(mine),
-            'programs': runs,
+            'workers': workers,
+            'program': program_of(cluster.command, python)[0] if workers else None,
         }
         if host.here:
-            ports[ip] = probe.look(**question)
+            found[ip] = probe.look(**question)
         else:
             questions[host.name] = question
     if questions:
-        probe.find_program(cluster.options['ssh'].split()[0])
-    options = cluster.options
+        program = next(iter(shlex.split(options['ssh'])), '')
+        probe.find_program(program, 'other machines are reached through it; --ssh names another')
     answers = remote.ask(questions, options['ssh'], options['python'], options['connect_timeout'])
-    return ports | {questions[name]['ip']: found for name, found in answers.items()}
+    return found | {questions[name]['ip']: answer for name, answer in answers.items()}
 
 
 def run(cluster, on_line=None):
@@ -264,7 +274,7 @@ def _start(group, role, cluster):
     host, is_worker = cluster.hosts[role.host], role.kind == 'worker'
     python = sys.executable if host.here else cluster.options['python']
     command = program_of(cluster.command, python) if is_worker else [python, *NODE]
-    env = environment(role, cluster.roles) | unbuffered()
+    env = environment(role, cluster.roles) | cluster.gpus[role.name] | unbuffered()
     if host.here:
         group.start(role.name, command, env, service=not is_worker)
         return

@@ -9,18 +9,21 @@ import os
 import shutil
 import sys
 
+from .local import share_gpus
 from .roles import check_port, free_ports
 
 MARK = 'mgpu-probe: '  # a login shell may print something, too
 
 
-def find_program(program):
+def find_program(program, advice='write it as in a shell, such as: python train.py'):
     """Find the program of a command, as a shell would.
 
     Parameters
     ----------
     program : str
         A name that is looked for on the ``PATH``, or a path.
+    advice : str
+        For the user, if there is none.
 
     Returns
     -------
@@ -38,15 +41,14 @@ def find_program(program):
     """
     found = shutil.which(program)
     if found is None:
-        advice = 'write it as in a shell, such as: python train.py'
         if os.path.isfile(program):
             advice = f'the file is there but cannot be executed; perhaps: python {program}'
         raise FileNotFoundError(f'there is no program {program!r} here: {advice}')
     return found
 
 
-def look(ip, ports, programs=()):
-    """Raise unless this machine can take its part; give the ports.
+def look(ip, ports, workers=0, program=None):
+    """Raise unless this machine can take its part; say at which ports, and with which GPUs.
 
     Parameters
     ----------
@@ -54,27 +56,31 @@ def look(ip, ports, programs=()):
         The address at which the others shall reach it.
     ports : int or list of int
         How many free ports to find, or which must be free.
-    programs : sequence of str
-        What shall be started here.
+    workers : int
+        How many of them it gets.
+    program : str, optional
+        What these run.
 
     Returns
     -------
-    list of int
-        Ascending.
+    dict
+        ``'ports'``: list of int, ascending. ``'gpus'``: for each worker the variables that give it
+        its share of the GPUs here; see ``local.share_gpus``.
 
     Raises
     ------
     OSError
-        If a port cannot be had, the address is not one of this machine, or a program is missing.
+        If a port cannot be had, the address is not one of this machine, or the program is missing.
     ModuleNotFoundError
         If MXNet is missing.
 
     Examples
     --------
-    >>> len(look('127.0.0.1', 2, ['sh']))
-    2
+    >>> found = look('127.0.0.1', 2, workers=1, program='sh')
+    >>> len(found['ports']), len(found['gpus'])
+    (2, 1)
     """
-    for program in programs:
+    if program:
         find_program(program)
     # Not found through `import`: the check there would load NVIDIA's libraries into the launcher.
     if importlib.machinery.PathFinder.find_spec('mxnet') is None:
@@ -87,11 +93,11 @@ def look(ip, ports, programs=()):
         raise OSError(
             error.errno, f'{ip} is no address that this machine can listen at ({error.strerror})'
         ) from error
-    if isinstance(ports, int):
-        return free
-    for port in ports:
-        check_port(ip, port)
-    return ports
+    if not isinstance(ports, int):
+        for port in ports:
+            check_port(ip, port)
+        free = ports
+    return {'ports': free, 'gpus': [share_gpus(i, workers) for i in range(workers)]}
 
 
 def sentence(error):
@@ -117,7 +123,7 @@ def sentence(error):
 
 if __name__ == '__main__':
     try:
-        answer = {'ports': look(**json.loads(sys.argv[1]))}
+        answer = look(**json.loads(sys.argv[1]))
     except (OSError, ImportError) as error:
         answer = {'error': sentence(error)}
     print(MARK + json.dumps(answer), flush=True)

@@ -220,7 +220,7 @@ def check_first_port(port, others):
 
     Examples
     --------
-    >>> check_first_port(65534, 3)
+    >>> check_first_port(65534, 3)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ValueError: port 65534 and the 3 after it go beyond 65535, the last that there is: take at ...
     """

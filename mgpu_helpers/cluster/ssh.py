@@ -97,8 +97,8 @@ def ask(questions, ssh='ssh', python='python3', limit=60):
 
     Returns
     -------
-    dict of str to list of int
-        The ports of each host.
+    dict of str to dict
+        For each host, what ``probe.look`` gave there.
 
     Raises
     ------
@@ -126,15 +126,15 @@ def ask(questions, ssh='ssh', python='python3', limit=60):
             raise OSError(
                 f'{", ".join(silent)} did not answer within {limit:g} seconds: nothing was started'
             ) from error
-    ports = {}
+    found = {}
     for host, lines in said.items():
         answers = [json.loads(t.removeprefix(MARK)) for t in lines if t.startswith(MARK)]
         if not answers:
             raise OSError(_reason(host, 0, lines))
         if 'error' in answers[0]:
             raise OSError(f'{host} cannot take part: {answers[0]["error"]}')
-        ports[host] = answers[0]['ports']
-    return ports
+        found[host] = answers[0]
+    return found
 
 
 def _reason(host, status, lines):

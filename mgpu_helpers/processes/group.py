@@ -50,6 +50,7 @@ class Member:
         self.status = None  # until it has ended
         self.error = None  # (time, summary, traceback), as worker.py sends it
         self.result = NOTHING
+        self.watcher = None  # the thread that notes its end
 
     def failure(self):
         """Put its end into words: a ``ProcessFailed``."""
@@ -144,6 +145,7 @@ class Group:
             jobs += [(self._read_messages, process.stdout), (self._feed, payload)]
         readers = [threading.Thread(target=f, args=(member, x), daemon=True) for f, x in jobs]
         watcher = threading.Thread(target=self._watch, args=(member, readers), daemon=True)
+        member.watcher = watcher
         for thread in (*readers, watcher):
             thread.start()
         return member
@@ -295,6 +297,13 @@ class Group:
         try:
             member, kind, value = self._events.get(timeout=0.1)
         except queue.Empty:
+            # Ctrl-C may have come before a member's watcher was started, or after the news of its
+            # end was fetched and before it was noted: then we would wait for ever (seen, with a
+            # signal 0.1 s after the start).
+            for member in self._running():
+                if not (member.watcher and member.watcher.is_alive()):
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        member.status = member.process.wait(timeout=0)
             return
         if kind == 'end':
             member.status = value

@@ -1,0 +1,189 @@
+"""Be one process of a cluster whose processes another system starts: Slurm, Kubernetes, a hand."""
+
+import ipaddress
+import os
+import socket
+import sys
+
+from .. import checks
+from .hosts import is_here, resolve
+from .launch import NO_GPU, NODE, program_of, unbuffered
+from .probe import find_program
+from .roles import Role, check_first_port, check_numbers, check_port, environment
+
+
+def role_of(index, workers, servers):
+    """Tell which role a number stands for: the scheduler is 0, then servers, then workers.
+
+    Parameters
+    ----------
+    index : int
+        0 to ``servers + workers``.
+    workers, servers : int
+        How many.
+
+    Returns
+    -------
+    kind : {'scheduler', 'server', 'worker'}
+    number : int
+        Among those of its kind.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they make no cluster, or the number stands for nobody in it.
+
+    Examples
+    --------
+    >>> [role_of(i, workers=2, servers=1) for i in range(4)]
+    [('scheduler', 0), ('server', 0), ('worker', 0), ('worker', 1)]
+    """
+    check_numbers(workers, servers)
+    checks.whole_number('index', index)
+    if index > servers + workers:
+        raise ValueError(
+            f'index {index} stands for nobody: 1 scheduler, {servers} server{"s" * (servers > 1)} '
+            f'and {workers} worker{"s" * (workers > 1)} have the indices 0 to {servers + workers}; '
+            'start no more processes than that'
+        )
+    if index == 0:
+        return 'scheduler', 0
+    if index <= servers:
+        return 'server', index - 1
+    return 'worker', index - 1 - servers
+
+
+def own_address(root):
+    """Find the address of this machine from which it reaches another.
+
+    Parameters
+    ----------
+    root : str
+        The other's IPv4 address; it may be this machine.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    OSError
+        If there is no way to it.
+
+    Notes
+    -----
+    A UDP socket that is connected sends nothing, but the kernel chooses the way.
+
+    Examples
+    --------
+    >>> own_address('127.0.0.1')
+    '127.0.0.1'
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        try:
+            s.connect((root, 9))
+        except OSError as error:
+            raise OSError(
+                error.errno, f'there is no way from this machine to {root} ({error.strerror})'
+            ) from error
+        return s.getsockname()[0]
+
+
+def _find_root(root, index, patience):
+    """Resolve the root's name, and raise if it cannot be the root's address."""
+    ip = resolve(root, patience)
+    if ipaddress.ip_address(ip).is_loopback and root not in (ip, 'localhost'):
+        raise ValueError(
+            f'{root} is {ip} on this machine (see its file of hosts), where no other machine '
+            'reaches it: give its IP address to --root'
+        )
+    if index == 0 and not is_here(ip):
+        raise ValueError(
+            f'index 0 is the scheduler, which must run on {root}, but {ip} is no address of this '
+            'machine: give --root the name of the machine where index 0 runs (in Kubernetes, of '
+            'its pod, through a Service without an address of its own: clusterIP: None)'
+        )
+    return ip
+
+
+def prepare(command, workers, servers, index, root, port, patience=60):
+    """Find out what this process has to run, and with which environment.
+
+    Parameters
+    ----------
+    command : list of str
+        What workers run.
+    workers, servers : int
+        How many.
+    index : int
+        Which process this is; see ``role_of``.
+    root : str
+        The name or address of the machine of index 0.
+    port : int
+        The scheduler's; index i takes ``port + i``.
+    patience : float
+        Seconds to wait for the root's name to become known.
+
+    Returns
+    -------
+    command : list of str
+        Program and arguments.
+    env : dict of str to str
+        Variables to add.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a number is out of range, or the root cannot be the root.
+    OSError
+        If there is no way to the root, the port cannot be had, or the program is missing.
+
+    Examples
+    --------
+    >>> command, env = prepare(['hostname'], 2, 1, index=3, root='localhost', port=23450)
+    >>> command, env['DMLC_ROLE'], env['PORT'], env['DMLC_NODE_HOST']
+    (['hostname'], 'worker', '23453', '127.0.0.1')
+    """
+    kind, number = role_of(index, workers, servers)
+    check_first_port(port, workers + servers)
+    checks.not_negative('patience', patience)
+    if kind == 'worker':
+        program = program_of(list(command), sys.executable)
+        find_program(program[0])
+    else:
+        program = [sys.executable, *NODE]
+    address = _find_root(root, index, patience)
+    own = own_address(address) if index else address
+    check_port(own, port + index)
+    role = Role(kind, number, own, port + index)
+    # Of the others only the number counts, and of the scheduler where it is.
+    others = (role_of(i, workers, servers) for i in range(servers + workers + 1))
+    roles = [Role(k, i, address, port) for k, i in others]
+    env = environment(role, roles) | unbuffered() | ({} if kind == 'worker' else NO_GPU)
+    env.pop('PS_VERBOSE', None)  # nobody reads here who has registered
+    return program, env
+
+
+def join(command, workers, servers, index, root, port, patience=60):
+    """Become one process of a cluster: this process is replaced, and does not come back.
+
+    Parameters
+    ----------
+    command, workers, servers, index, root, port, patience
+        See ``prepare``.
+
+    Raises
+    ------
+    TypeError, ValueError, OSError
+        See ``prepare``.
+
+    Examples
+    --------
+    >>> join(['hostname'], 2, 1, index=4, root='localhost', port=9090)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ValueError: index 4 stands for nobody: 1 scheduler, 1 server and 2 workers have ...
+    """
+    program, env = prepare(command, workers, servers, index, root, port, patience)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execvpe(program[0], program, os.environ | env)

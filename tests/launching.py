@@ -1,0 +1,129 @@
+"""Start the command line as a user does, and look for what it leaves behind."""
+
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import psutil
+
+from mgpu_helpers.cluster.roles import LOOPBACK, check_port
+
+ROOT = Path(__file__).parent.parent
+MARK = 'MGPU_TEST_RUN'  # launch passes variables that begin so on to other machines
+SECONDS = 20  # within which a failure must be over
+
+# A worker that is at work until it is stopped.
+ENDLESS = """
+import mgpu_helpers, mxnet as mx, time
+store = mx.kv.create('dist_sync')
+store.init(0, mx.nd.zeros(10))
+out = mx.nd.zeros(10)
+for step in range(10**6):
+    store.push(0, mx.nd.ones(10))
+    store.pull(0, out=out)
+    out.wait_to_read()
+    if step in (0, 5):
+        print('at work' if step else 'begun')
+    time.sleep(0.02)
+"""
+# One that ends: every worker adds its rank + 1.
+ADDING = """
+import mgpu_helpers, mxnet as mx
+store = mx.kv.create('dist_sync')
+store.init(0, mx.nd.zeros(2))
+store.push(0, mx.nd.ones(2) * (store.rank + 1))
+out = mx.nd.zeros(2)
+store.pull(0, out=out)
+print('rank', store.rank, 'of', store.num_workers, 'sum', out.asnumpy())
+"""
+
+
+def free_first_port(count, host=LOOPBACK):
+    """Find a port that is free together with those that follow it."""
+    while True:
+        # Below those that the kernel gives to anybody's connections.
+        port = random.randrange(12000, 32000 - count)
+        with contextlib.suppress(OSError):
+            for i in range(count):
+                check_port(host, port + i)
+            return port
+
+
+class Launcher:
+    """``python -m mgpu_helpers ...`` in a process of its own, and all that belongs to it."""
+
+    def __init__(self, *args, env=None, module='mgpu_helpers', **options):
+        self.mark = uuid.uuid4().hex
+        self.env = os.environ | {'PYTHONPATH': str(ROOT), MARK: self.mark} | (env or {})
+        options = {'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, 'cwd': ROOT} | options
+        command = [sys.executable, '-m', module, *map(str, args)]
+        self.process = subprocess.Popen(command, text=True, env=self.env, **options)
+        self.started = time.monotonic()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+        for process in self.living():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def living(self):
+        """List what carries our mark, other than the launcher itself."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                marked = process.environ().get(MARK) == self.mark
+                # What stands before a command behind ssh has the mark among its arguments.
+                marked = marked or any(self.mark in word for word in process.cmdline())
+                if marked and process.pid != self.process.pid:
+                    found.append(process)
+        return found
+
+    def role(self, port):
+        """Wait for the launcher's own child that has been given a port."""
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for child in psutil.Process(self.process.pid).children():
+                    with contextlib.suppress(psutil.NoSuchProcess):
+                        if child.environ().get('PORT') == str(port):
+                            return child
+            time.sleep(0.01)
+        raise AssertionError(f'no process was given port {port}')
+
+    def line_with(self, text):
+        """Read until a line holds a text."""
+        for line in self.process.stdout:
+            if text in line:
+                return line
+        raise AssertionError(f'no line with {text!r}: {self.process.stderr.read()}')
+
+    def end(self, seconds=90):
+        """Wait for its end; nothing must be left. Gives back status, output and errors."""
+        out, err = self.process.communicate(timeout=seconds)
+        self.nothing_is_left()
+        return self.process.returncode, out, err
+
+    def nothing_is_left(self, seconds=5):
+        """Raise if a process, or a port at which it listens, outlives the launcher."""
+        deadline = time.monotonic() + seconds
+        while (left := self.living()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not left, [process.cmdline() for process in left]
+
+
+def nobody_listens(ports):
+    """Raise if somebody listens at one of these ports."""
+    listening = {
+        c.laddr.port for c in psutil.net_connections('tcp') if c.status == psutil.CONN_LISTEN
+    }
+    assert not listening & set(ports)

@@ -1,0 +1,320 @@
+"""Other machines: hostfiles, names and addresses, and ssh with all that can go wrong there."""
+
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+
+import pytest
+from launching import ADDING, ENDLESS, SECONDS, Launcher, free_first_port, nobody_listens
+
+from mgpu_helpers.cluster import joining
+from mgpu_helpers.cluster.hosts import Host, is_here, read_hosts, resolve
+from mgpu_helpers.cluster.roles import plan
+
+# In the place of OpenSSH: the command runs in a session of its own, with an environment of which
+# nothing comes from us, and its standard input closes with ours.
+SSH = f"""#!{sys.executable} -S
+import os, subprocess, sys, threading
+words = sys.argv[1:]
+while words[0].startswith('-'):
+    words.pop(0)
+there = subprocess.Popen(
+    ['sh', '-c', ' '.join(words[1:])],
+    stdin=subprocess.PIPE, env={{'PATH': '/usr/bin:/bin'}}, cwd='/', start_new_session=True,
+)
+def forward():
+    while os.read(0, 4096):
+        pass
+    there.stdin.close()
+threading.Thread(target=forward, daemon=True).start()
+status = there.wait()
+os._exit(status if status >= 0 else 255)
+"""
+
+
+@pytest.fixture
+def hostfile(tmp_path):
+    def write(text):
+        path = tmp_path / 'hosts'
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def ssh(tmp_path):
+    """A folder with a program `ssh` in it, for the PATH; its text may be another."""
+
+    def write(text=SSH):
+        path = tmp_path / 'programs' / 'ssh'
+        path.parent.mkdir()
+        path.write_text(text)
+        path.chmod(0o755)
+        return {'PATH': f'{path.parent}{os.pathsep}{os.environ["PATH"]}'}
+
+    return write
+
+
+def refused(*args, **options):
+    """Run what must be refused; give its one sentence."""
+    with Launcher(*args, **options) as launcher:
+        status, out, err = launcher.end()
+    assert status == 2 and not out and err.count('\n') == 1, err
+    return err
+
+
+def test_a_hostfile_is_read_as_it_is_meant(hostfile):
+    path = hostfile(
+        '# a comment\n\n192.0.2.9 slots=2\n  192.0.2.10\t# another\nme@192.0.2.11 slots = 3'
+    )
+    assert read_hosts(path) == [
+        Host('192.0.2.9', '192.0.2.9', 2, False),
+        Host('192.0.2.10', '192.0.2.10', None, False),
+        Host('me@192.0.2.11', '192.0.2.11', 3, False),
+    ]
+    assert read_hosts(hostfile('localhost')) == [Host('localhost', '127.0.0.1', None, True)]
+    assert read_hosts(hostfile('127.0.0.9')) == [Host('127.0.0.9', '127.0.0.1', None, True)]
+    assert not read_hosts(hostfile('me@localhost'))[0].here
+
+
+@pytest.mark.parametrize(
+    'text, words',
+    [
+        ('', 'names no host'),
+        ('# nobody\n\n', 'names no host'),
+        ('localhost slots', "line 1: expected 'name' or 'name slots=N', not 'localhost slots'"),
+        ('localhost slots=two', "line 1: expected 'name' or 'name slots=N'"),
+        ('localhost slots=-1', "line 1: expected 'name' or 'name slots=N'"),
+        ('localhost slots=1 slots=2', "line 1: expected 'name' or 'name slots=N'"),
+        ('\nlocalhost slots=0', 'line 2: localhost takes 0 workers'),
+        ('-oProxyCommand=ls', "line 1: expected 'name' or 'name slots=N'"),
+        ('a@-b', "line 1: expected 'name' or 'name slots=N'"),
+        ('localhost;ls', "line 1: expected 'name' or 'name slots=N'"),
+        ('::1', "line 1: expected 'name' or 'name slots=N'"),
+        (b'\xff\xfe\x00', "line 1: expected 'name' or 'name slots=N'"),
+        ('no-such-host.invalid', "line 1: the host name 'no-such-host.invalid' leads to no IPv4"),
+        (f'{"a" * 70}.invalid', 'leads to no IPv4'),
+        ('192.0.2.1\nlocalhost', 'so 192.0.2.1 cannot reach it'),
+        ('192.0.2.1\n192.0.2.1', 'line 2: 192.0.2.1 is 192.0.2.1, and so is 192.0.2.1'),
+        ('localhost\n127.0.0.1', 'name each machine once'),
+        ('localhost slots=1', '2 workers are more than the hosts take (127.0.0.1 takes 1)'),
+    ],
+)
+def test_a_hostfile_that_cannot_work(text, words, hostfile):
+    err = refused('launch', '-n', 2, '--hostfile', hostfile(text), '--', 'true')
+    assert words in err and err.startswith('Error: ')
+
+
+def test_a_folder_is_no_hostfile(tmp_path):
+    assert 'Is a directory' in refused('launch', '-n', 2, '--hostfile', tmp_path, '--', 'true')
+
+
+def test_workers_go_round_the_hosts_that_have_a_slot():
+    hosts = ['10.0.0.1', '10.0.0.2', '10.0.0.3']
+
+    def placed(workers, slots):
+        roles = plan(workers, 1, hosts, lambda host, n: range(n), slots)
+        of_workers = [r.host for r in roles if r.kind == 'worker']
+        assert of_workers == sorted(of_workers, reverse=True)  # as MXNet gives ranks
+        return [of_workers.count(host) for host in hosts]
+
+    assert placed(5, None) == placed(5, [None] * 3) == [2, 2, 1]
+    assert placed(5, [1, None, 1]) == [1, 3, 1]
+    assert placed(6, [1, 2, 3]) == [1, 2, 3]
+    with pytest.raises(ValueError, match='7 workers are more than the hosts take.*at most 6'):
+        placed(7, [1, 2, 3])
+
+
+def test_names_and_addresses():
+    assert resolve('localhost') == '127.0.0.1'
+    assert is_here('127.0.0.1') and not is_here('192.0.2.1')
+    started = time.monotonic()
+    with pytest.raises(ValueError, match='leads to no IPv4 address after 1.5 seconds'):
+        resolve('no-such-host.invalid', patience=1.5)
+    assert 1.5 <= time.monotonic() - started < 15
+
+
+@pytest.fixture
+def port():
+    first = free_first_port(4)
+    yield first
+    nobody_listens(range(first, first + 4))
+
+
+def test_a_run_through_ssh(hostfile, ssh, tmp_path, port):
+    """In the same folder, whatever its name, with what was set for MXNet and for Python."""
+    folder = tmp_path / 'a \'folder\' with $signs & "quotes"'
+    folder.mkdir()
+    (folder / 'work.py').write_text(
+        ADDING + 'import os; print(os.getcwd(), os.environ["MXNET_X"], "HOME" in os.environ)'
+    )
+    args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile('me@localhost'), '--port', port)
+    env = ssh() | {'MXNET_X': 'it\'s  "$HOME"\n*'}
+    with Launcher(*args, '--', 'python', 'work.py', env=env, cwd=folder) as launcher:
+        status, out, err = launcher.end()
+    assert status == 0, err
+    lines = out.splitlines()
+    for i in range(2):
+        assert f'[worker {i}] rank {i} of 2 sum [3. 3.]' in lines
+        assert f'[worker {i}] {folder} it\'s  "$HOME"' in lines and f'[worker {i}] * False' in lines
+
+
+@pytest.mark.parametrize('role', range(4), ids=['scheduler', 'server 0', 'worker 0', 'worker 1'])
+def test_whoever_is_killed_behind_ssh_is_named(role, request, hostfile, ssh, port):
+    args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile('me@localhost'), '--port', port)
+    with Launcher(*args, '--', 'python', '-c', ENDLESS, env=ssh()) as launcher:
+        launcher.line_with('at work')
+        told = [p for p in launcher.living() if p.environ().get('PORT') == str(port + role)]
+        (victim,) = (p for p in told if '-S' not in p.cmdline())  # not the guard of the command
+        victim.kill()
+        killed = time.monotonic()
+        status, out, err = launcher.end()
+        assert time.monotonic() - killed < SECONDS
+    name = request.node.callspec.id
+    assert status == 137 and err.startswith(
+        f'Error: {name} ended with status 137 (128 + 9: SIGKILL); all were stopped.'
+    )
+
+
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize('moment', ['asking', 'at work'])
+def test_nothing_behind_ssh_outlives_the_launcher(number, moment, hostfile, ssh, port):
+    args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile('me@localhost'), '--port', port)
+    with Launcher(*args, '--', 'python', '-c', ENDLESS, env=ssh()) as launcher:
+        if moment == 'asking':
+            while not any('mgpu_helpers.cluster.probe' in p.cmdline() for p in launcher.living()):
+                time.sleep(0.01)
+        else:
+            launcher.line_with(moment)
+        launcher.process.send_signal(number)
+        status, out, err = launcher.end(SECONDS)
+    assert status == (-number if number == signal.SIGKILL else 128 + number)
+
+
+def test_when_ssh_itself_is_killed_the_other_side_ends(hostfile, ssh, port):
+    args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile('me@localhost'), '--port', port)
+    with Launcher(*args, '--', 'python', '-c', ENDLESS, env=ssh()) as launcher:
+        launcher.line_with('at work')
+        child = next(p for p in launcher.living() if p.ppid() == launcher.process.pid)
+        child.kill()
+        status, out, err = launcher.end(SECONDS)
+    assert status == 137 and 'was killed by signal 9' in err
+
+
+def through(ssh_text, ssh, hostfile, *options):
+    args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile('me@localhost'), *options)
+    started = time.monotonic()
+    err = refused(*args, '--', 'python', '-c', 'print("started")', env=ssh(ssh_text))
+    assert time.monotonic() - started < SECONDS
+    return err
+
+
+def test_a_machine_that_does_not_answer(ssh, hostfile):
+    err = through('#!/bin/sh\nsleep 60\n', ssh, hostfile, '--connect-timeout', 2)
+    assert 'me@localhost did not answer within 2 seconds: nothing was started' in err
+
+
+def test_a_machine_that_refuses(ssh, hostfile):
+    text = '#!/bin/sh\necho me@localhost: Permission denied \\(publickey\\). >&2; exit 255\n'
+    err = through(text, ssh, hostfile)
+    assert 'me@localhost cannot be reached through ssh: me@localhost: Permission denied' in err
+
+
+@pytest.mark.skipif(not shutil.which('ssh'), reason='no OpenSSH here')
+def test_a_closed_port_of_a_real_ssh(hostfile):
+    port = free_first_port(1)
+    args = ('launch', '-n', 2, '--hostfile', hostfile('me@127.0.0.1'), '--ssh', f'ssh -p {port}')
+    err = refused(*args, '--', 'true')
+    words = f'127.0.0.1 port {port}: Connection refused'
+    assert f'me@127.0.0.1 cannot be reached through ssh: ssh: connect to host {words}' in err
+
+
+def test_another_machine_that_lacks_something(ssh, hostfile, port):
+    err = through(SSH, ssh, hostfile, '--python', '/no/such/python')
+    assert 'me@localhost cannot take part: ' in err and '/no/such/python' in err
+    assert '--python says where else it is' in err
+
+
+def test_another_machine_without_the_program(ssh, hostfile):
+    args = ('launch', '-n', 2, '--hostfile', hostfile('me@localhost'), '--', 'no-such-program')
+    err = refused(*args, env=ssh())
+    assert "me@localhost cannot take part: there is no program 'no-such-program'" in err
+
+
+def test_another_machine_whose_port_is_taken(ssh, hostfile):
+    with socket.create_server(('127.0.0.1', 0)) as server:
+        port = server.getsockname()[1]
+        err = through(SSH, ssh, hostfile, '--port', port - 2)
+    assert f'me@localhost cannot take part: port {port} at 127.0.0.1 cannot be used' in err
+
+
+def test_a_login_that_talks(ssh, hostfile):
+    """Some shells greet whoever comes."""
+    greeting = SSH.replace('import os,', 'print("Welcome!", flush=True)\nimport os,')
+    args = ('launch', '-n', 1, '--hostfile', hostfile('me@localhost'))
+    with Launcher(*args, '--', 'echo', 'hello', env=ssh(greeting)) as launcher:
+        status, out, err = launcher.end()
+    assert status == 0 and '[worker 0] hello' in out
+
+
+def test_without_ssh(hostfile):
+    args = ('launch', '-n', 2, '--hostfile', hostfile('me@localhost'), '--ssh')
+    assert "there is no program 'no-such-ssh' here: other" in refused(*args, 'no-such-ssh', 'true')
+    assert "there is no program '' here" in refused(*args, '', 'true')
+
+
+JOIN = '-n 2 -s 1 --port {port} --root {root} --index {index} --connect-timeout 1 -- {program}'
+
+
+@pytest.mark.parametrize(
+    'options, words',
+    [
+        ({'index': 4}, 'index 4 stands for nobody: 1 scheduler, 1 server and 2 workers have'),
+        ({'index': -1}, 'index must be at least 0, not -1'),
+        ({'port': 65533}, 'port 65533 and the 3 after it go beyond 65535'),
+        ({'root': 'no-such-host.invalid'}, 'leads to no IPv4 address after 1 seconds'),
+        ({'root': '192.0.2.1', 'index': 0}, 'but 192.0.2.1 is no address of this machine'),
+        ({'root': '127.1'}, '127.1 is 127.0.0.1 on this machine (see its file of hosts), where'),
+        ({'program': 'no-such-program'}, "there is no program 'no-such-program' here"),
+    ],
+)
+def test_joining_what_cannot_be(options, words):
+    given = {'index': 2, 'port': 23456, 'root': 'localhost', 'program': 'true'} | options
+    assert words in refused('join', *JOIN.format(**given).split())
+
+
+def test_the_index_may_come_from_slurm_or_kubernetes():
+    words = [word for word in JOIN.split() if 'index' not in word]
+    args = ' '.join(words).format(port=23456, root='localhost', program='env').split()
+    for name in ('SLURM_PROCID', 'JOB_COMPLETION_INDEX'):
+        with Launcher('join', *args, env={name: '3'}) as launcher:
+            status, out, err = launcher.end()
+        assert status == 0 and 'PORT=23459' in out.split() and 'DMLC_ROLE=worker' in out.split()
+    assert "Missing option '--index'" in join_without_index(args)
+
+
+def join_without_index(args):
+    with Launcher('join', *args) as launcher:
+        return launcher.end()[2]
+
+
+def test_who_joins_finds_its_own_address():
+    """That of the way to the root; an address that leads out, where there is one."""
+    assert joining.own_address('127.0.0.1') == '127.0.0.1'
+    try:
+        out = joining.own_address('192.0.2.1')
+    except OSError as error:
+        assert 'there is no way from this machine to 192.0.2.1' in str(error)
+    else:
+        assert is_here(out) and joining.own_address(out) == out
+
+
+def test_who_joins_at_a_port_that_is_taken():
+    with socket.create_server(('127.0.0.1', 0)) as server:
+        taken = server.getsockname()[1]
+        given = {'index': 2, 'port': taken - 2, 'root': 'localhost', 'program': 'true'}
+        assert f'port {taken} at 127.0.0.1' in refused('join', *JOIN.format(**given).split())
