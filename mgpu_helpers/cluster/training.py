@@ -291,9 +291,11 @@ def train(
     1
     """
     checks.positive_int('num_epochs', num_epochs)
+    checks.whole_number('seed', seed)  # None would be another order in every worker
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed)
     store, devices, net, trainer = join(kind, num_gpus, lr, seed, compression)
-    settings = {'batch_size': batch_size, 'lr': lr, 'seed': seed}
+    settings = {'num_examples': train_iter.num_examples, 'batch_size': batch_size, 'lr': lr}
+    settings |= {'seed': seed, 'compression': compression}
     done = resume(net, checkpoints, **settings)
     train_iter.skip(done)
     run = WorkerHistory(f'worker {store.rank} of {store.num_workers}', train_iter.num_examples)
