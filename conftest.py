@@ -13,6 +13,8 @@ NEEDS = {
         'MXNet is not installed here; make setup TORCH=1 has both',
         (
             'tests/test_buckets.py',
+            'tests/test_cluster.py',
+            'tests/test_cluster_train.py',
             'tests/test_collectives.py',
             'tests/test_devices.py',
             'tests/test_docstrings.py',

@@ -85,12 +85,17 @@ def _main():
             threading.Thread(target=_wait_and_end, args=[call], daemon=True).start()
         function, args, kwargs = pickle.loads(payload)
         send('result', function(*args, **kwargs))
-        status = 0
     except BaseException as error:
         # The time tells cause from consequence: one worker's end is the other workers' next error.
         summary = traceback.format_exception_only(error)[-1].strip()
         send('error', (time.time(), summary, traceback.format_exc()))
-        status = 1
+        # Here, while the error still holds the function's values: MXNet's store, when it is freed,
+        # waits for the other workers, which wait for this one.
+        _end(1)
+    _end(0)
+
+
+def _end(status):
     sys.stdout.flush()
     sys.stderr.flush()
     # Not sys.exit: threads of a process group that lost a member may never end by themselves.

@@ -1,11 +1,61 @@
 """Fixtures that several test files share."""
 
+import contextlib
+import os
 import shutil
 import subprocess
+import sys
+import time
 
+import psutil
 import pytest
 
 import mgpu_helpers  # noqa: F401  before any test imports MXNet: its settings must come first
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """List the processes that this test has started and that still run, whoever their parent is.
+
+    At the end of the test none may be left, and nobody may listen at a port of its clusters.
+    """
+    name, value = 'MGPU_TEST_MARK', f'{os.getpid()}-{time.monotonic_ns()}'
+    monkeypatch.setenv(name, value)  # whatever is started inherits it
+    ports = set()
+
+    def running():
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                environment = process.environ()  # as it was started: ours has no mark
+                if environment.get(name) == value and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+                    ports.update(int(environment[key]) for key in ['PORT'] if key in environment)
+        return found
+
+    def left():
+        tcp = psutil.net_connections('tcp')
+        return running() + [c for c in tcp if c.status == 'LISTEN' and c.laddr.port in ports]
+
+    yield running
+    deadline = time.monotonic() + 10
+    while left() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not left()
+
+
+@pytest.fixture
+def popened():
+    """List the commands that this process starts during the test."""
+    commands, wanted = [], [True]
+
+    def note(event, args):
+        if wanted and event == 'subprocess.Popen':
+            commands.append(args[1])
+
+    sys.addaudithook(note)  # for ever, so it falls silent
+    yield commands
+    wanted.clear()
 
 
 @pytest.fixture

@@ -146,12 +146,6 @@ class LocalCluster:
 
     def _start(self, roles, function, args, kwargs):
         """Start all roles; the workers are given back."""
-        search = os.pathsep.join([PACKAGE, *filter(None, [os.environ.get('PYTHONPATH')])])
-        for role in roles:
-            if role.kind != 'worker':
-                command = [sys.executable, '-m', 'mgpu_helpers.cluster.node']
-                env = environment(role, roles) | {'PYTHONPATH': search, 'CUDA_VISIBLE_DEVICES': ''}
-                self._group.start(role.name, command, env, service=True)
         workers = [role for role in roles if role.kind == 'worker']
         # That CPU cores stand in is for the notebook to say, and not for every worker once more.
         shared = environment_for_children() | {'MGPU_SAID': 'stand-ins crowded'}
@@ -161,7 +155,15 @@ class LocalCluster:
         ]
         call = (function, args, kwargs), {}
         names = [role.name for role in workers]
-        return start_workers(self._group, _in_worker, [call] * len(workers), names, envs)
+        # Workers first: a function that cannot be sent is found out before anything has started.
+        members = start_workers(self._group, _in_worker, [call] * len(workers), names, envs)
+        search = os.pathsep.join([PACKAGE, *filter(None, [os.environ.get('PYTHONPATH')])])
+        for role in roles:
+            if role.kind != 'worker':
+                command = [sys.executable, '-m', 'mgpu_helpers.cluster.node']
+                env = environment(role, roles) | {'PYTHONPATH': search, 'CUDA_VISIBLE_DEVICES': ''}
+                self._group.start(role.name, command, env, service=True)
+        return members
 
     def kill(self, name, number=signal.SIGKILL):
         """Send a signal to a process of the run, for example from ``on_line``.

@@ -13,4 +13,14 @@ if __name__ == '__main__':
             'this program is started by mgpu_helpers as the scheduler or a server of a cluster: '
             'python -m mgpu_helpers launch -n 2 -s 1 -- python train.py'
         )
-    from mgpu_helpers.gluon import mx  # noqa: F401
+    try:
+        from mgpu_helpers.gluon import mx  # noqa: F401
+    except Exception as error:
+        if 'bind failed' not in str(error):
+            raise
+        # Only a scheduler needs the very port that it was told.
+        sys.exit(
+            f'port {os.environ["DMLC_PS_ROOT_PORT"]} at {os.environ["DMLC_PS_ROOT_URI"]}, at which '
+            'the scheduler should listen, was taken by another program: run again, with another '
+            'port if you named this one'
+        )

@@ -7,7 +7,7 @@ import time
 # of its threads write at the same time, and now and then two reports come out mixed, in pieces.
 REPORT = re.compile(r'ps-lite/')
 TROUBLE = re.compile(r'Check failed|terminate called|what\(\)|Traceback|Error')
-ADDED = re.compile(r'cmd=ADD_NODE, node=\{ role=(\w+),.*? ip=([^,]+), port=(\d+)')
+ADDED = re.compile(r'cmd=ADD_NODE, node=\{ role=(\w+), ip=([^,]+), port=(\d+), is_recovery=')
 ALL_THERE = re.compile(r'the scheduler is connected to|cmd=BARRIER')
 
 
@@ -36,7 +36,7 @@ class Watch:
 
     def __init__(self, roles, limit):
         self._names = {(r.kind, r.host, r.port): r.name for r in roles if r.kind != 'scheduler'}
-        self._places, self._limit = set(), limit
+        self._places, self._strangers, self._limit = set(), [], limit
         self._deadline = time.monotonic() + limit
         self._reports = False
         self.up_since = None
@@ -72,20 +72,33 @@ class Watch:
             return False
         self._reports = True
         for kind, host, port in ADDED.findall(text):
-            self._places.add((kind, host, int(port)))
+            place = kind, host, int(port)
+            if place in self._names:
+                self._places.add(place)
+            elif kind != 'scheduler' and place not in self._strangers:
+                self._strangers.append(place)
         if not self.up and ALL_THERE.search(text):
             self.up_since = time.monotonic()
         # What ends the scheduler is of interest, such as a port that is taken.
         return not TROUBLE.search(text)
 
     def check(self):
-        """Raise if the time is over.
+        """Raise if the time is over, or if somebody registered from another port than planned.
 
         Raises
         ------
         TimeoutError
             It names who is missing.
+        RuntimeError
+            A node whose port is taken takes any other, and then ranks are not what they should be.
         """
+        if self._strangers:
+            kind, host, port = self._strangers[0]
+            raise RuntimeError(
+                f'a {kind} has registered from port {port} at {host}, and none should: another '
+                f'program took its own port a moment ago, so that ranks would be mixed up, and all '
+                'were stopped. Run again'
+            )
         if not self.up and time.monotonic() > self._deadline:
             who = ', '.join(self.missing) or 'nobody, but the store'
             have = 'has' if len(self.missing) == 1 else 'have'
