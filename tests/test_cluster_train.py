@@ -84,7 +84,7 @@ def flat(arrays):
     'workers,servers,kind,num_gpus,batch_size,num_examples',
     [
         (2, 1, 'dist_sync', 1, 256, 5 * 256),
-        (2, 2, 'dist_sync', 2, 256, 5 * 256),
+        pytest.param(2, 2, 'dist_sync', 2, 256, 5 * 256, marks=pytest.mark.slow),
         (2, 1, 'dist_device_sync', 2, 250, 4 * 250 + 1),  # one example for four devices
         (2, 1, 'dist_sync', 1, 250, 4 * 250 + 7),
         (3, 2, 'dist_sync', 1, 250, 4 * 250 + 2),  # two examples for three workers
@@ -294,6 +294,7 @@ def test_other_settings_are_refused(copied, change):
     assert {path: path.read_bytes() for path in copied.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_a_cluster_refuses_other_settings(copied):
     with LocalCluster(2, 1) as cluster:
         with pytest.raises(ProcessFailed, match=r'worker \d failed with ValueError: .*epoch-0004'):
