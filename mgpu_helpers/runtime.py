@@ -87,6 +87,20 @@ def prepare():
     _keep_freed_memory()
     if not any(isinstance(finder, _BeforeMXNet) for finder in sys.meta_path):
         sys.meta_path.insert(0, _BeforeMXNet())
+    if os.environ.get('DMLC_ROLE') == 'worker' and sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _end_at_once
+
+
+def _end_at_once(kind, error, trace):
+    """Show an error that nobody caught, and leave without freeing MXNet's distributed store.
+
+    Which would wait for the other workers, and these for the gradients of this one: a script that
+    failed would hang for ever, and its launcher not learn that it has failed.
+    """
+    sys.__excepthook__(kind, error, trace)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(1)
 
 
 def _several_threads():

@@ -6,7 +6,7 @@ import time
 # With PS_VERBOSE=2 the scheduler reports each node that registers, and each message after that. Two
 # of its threads write at the same time, and now and then two reports come out mixed, in pieces.
 REPORT = re.compile(r'ps-lite/')
-TROUBLE = re.compile(r'Check failed|terminate called|what\(\)|Traceback|Error')
+TROUBLE = re.compile(r'Check failed|taken by another|terminate called|what\(\)|Traceback|Error')
 ADDED = re.compile(r'cmd=ADD_NODE, node=\{ role=(\w+), ip=([^,]+), port=(\d+), is_recovery=')
 ALL_THERE = re.compile(r'the scheduler is connected to|cmd=BARRIER')
 
