@@ -22,6 +22,7 @@ NEEDS = {
             'tests/test_gluon_train.py',
             'tests/test_hosts.py',
             'tests/test_launch.py',
+            'tests/test_machines.py',
             'tests/test_notebooks.py',
             'tests/test_readme.py',
             'tests/test_runtime.py',
