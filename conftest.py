@@ -15,6 +15,7 @@ NEEDS = {
             'tests/test_buckets.py',
             'tests/test_cluster.py',
             'tests/test_cluster_train.py',
+            'tests/test_cluster_files.py',
             'tests/test_collectives.py',
             'tests/test_devices.py',
             'tests/test_docstrings.py',
