@@ -19,7 +19,7 @@ from mgpu_helpers.cores import usable_cores
 from mgpu_helpers.display import Table
 from mgpu_helpers.runtime import SETTINGS, installed_builds
 
-from . import sync
+from . import cluster, sync
 from .kinds import ACCURACIES, ALLREDUCES, KINDS, MEMORY, RATIOS
 
 
@@ -96,7 +96,11 @@ def main():
         '--only', nargs='+', default=[''], metavar='WORD', help='runs with one of these in the name'
     )
     options = parser.parse_args()
-    chosen = [name for name in KINDS if any(word in name for word in options.only)]
+    chosen = [
+        name
+        for name, kind in KINDS.items()
+        if any(word in name or word in kind.found_by for word in options.only)
+    ]
     here = {'mxnet': bool(installed_builds()), 'torch': find_spec('torch') is not None}
     absent = {KINDS[name].needs for name in chosen if not here[KINDS[name].needs]}
     if absent:
@@ -137,6 +141,10 @@ def main():
     if ALLREDUCES in chosen:
         print()
         print(sync.table(rounds[0][ALLREDUCES][0]['allreduces']))
+    of_workers = cluster.table(rounds)
+    if of_workers:
+        print(f'\nshares of an epoch; bytes over those of the model, {4 * cluster.VALUES:,}')
+        print(of_workers)
     print()
     print(Table(rates, ['run', 'examples per second']))
 
