@@ -122,3 +122,12 @@ RATIOS = [
 MEMORY = 'from scratch, 2 devices'
 ACCURACIES = [name for name in KINDS if 'ten epochs' in name]
 ALLREDUCES = 'allreduces'  # its own table
+
+
+def names_with(words):
+    """List the kinds that ``--only`` chooses by any of these words, in the order of ``KINDS``."""
+    return [
+        name
+        for name, kind in KINDS.items()
+        if any(word in text for word in words for text in (name, kind.found_by))
+    ]
