@@ -65,6 +65,7 @@ for r in range(WORKERS):
 
 figure.caption(
     'Worker r of n takes the examples from len(X) · r // n up to len(X) · (r + 1) // n: each',
-    'example once. All make three steps: a worker without an example still takes part and pushes zeros.',
+    'example once. All make three steps: a worker without an example still takes part and pushes '
+    'zeros.',
 )
 figure.save(__file__)
