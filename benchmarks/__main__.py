@@ -19,8 +19,8 @@ from mgpu_helpers.cores import usable_cores
 from mgpu_helpers.display import Table
 from mgpu_helpers.runtime import SETTINGS, installed_builds
 
-from . import sync
-from .kinds import ACCURACIES, ALLREDUCES, KINDS, MEMORY, RATIOS
+from . import cluster, sync
+from .kinds import ACCURACIES, ALLREDUCES, KINDS, MEMORY, RATIOS, names_with
 
 
 def run(kind, num_examples):
@@ -96,7 +96,9 @@ def main():
         '--only', nargs='+', default=[''], metavar='WORD', help='runs with one of these in the name'
     )
     options = parser.parse_args()
-    chosen = [name for name in KINDS if any(word in name for word in options.only)]
+    chosen = names_with(options.only)
+    if not chosen:
+        parser.error(f'no run has {options.only} in its name; there are: ' + '; '.join(KINDS))
     here = {'mxnet': bool(installed_builds()), 'torch': find_spec('torch') is not None}
     absent = {KINDS[name].needs for name in chosen if not here[KINDS[name].needs]}
     if absent:
@@ -105,7 +107,7 @@ def main():
     if options.quick:
         chosen = [name for name in chosen if not KINDS[name].once]
     if not chosen:
-        parser.error(f'no run has {options.only} in its name; there are: ' + '; '.join(KINDS))
+        parser.exit(1, 'of what was chosen, nothing is left to measure\n')
     if options.quick:
         options.rounds, options.examples = 2, 10_000
     begin = time.time()
@@ -137,6 +139,10 @@ def main():
     if ALLREDUCES in chosen:
         print()
         print(sync.table(rounds[0][ALLREDUCES][0]['allreduces']))
+    of_workers = cluster.table(rounds)
+    if of_workers:
+        print(f'\nshares of an epoch; bytes over those of the model, {4 * cluster.VALUES:,}')
+        print(of_workers)
     print()
     print(Table(rates, ['run', 'examples per second']))
 

@@ -19,6 +19,8 @@ class Kind:
         The framework without which this kind is left out.
     once : bool
         Whether the first round is enough: a long run whose speed is not what counts.
+    found_by : str
+        Another word by which ``--only`` chooses it.
     """
 
     runs: list
@@ -26,6 +28,7 @@ class Kind:
     settings: dict = field(default_factory=dict)
     needs: str = 'mxnet'
     once: bool = False
+    found_by: str = ''
 
 
 def torch_kind(*runs, **options):
@@ -55,7 +58,7 @@ KINDS = {
     'allreduces': Kind([('collectives', 4, 1)], once=True),
     'source 000, 2 devices': Kind([('peer', 2, 256)]),
     'Gluon, chapter 1 network, 2 devices': Kind([('gluon lenet of chapter 1', 2, 256)]),
-    'Gluon LeNet, 2 devices': Kind([('gluon lenet', 2, 256)]),
+    'Gluon LeNet, 2 devices': Kind([('gluon lenet', 2, 256)], found_by='cluster'),
     'Gluon LeNet, 2 processes': Kind([('gluon lenet', 1, 256)] * 2),
     'Gluon LeNet, 1 device': Kind([('gluon lenet', 1, 256)]),
     'ResNet-18, 2 devices': Kind([('gluon resnet', 2, 256)], share=0.2),
@@ -66,6 +69,12 @@ KINDS = {
     'evaluate LeNet, 1 device': Kind([('evaluate lenet', 1, 256)]),
     'evaluate ResNet-18, 2 devices': Kind([('evaluate resnet', 2, 256)], share=0.2),
     'evaluate ResNet-18, 1 device': Kind([('evaluate resnet', 1, 256)], share=0.2),
+    # Two epochs each, so half the examples.
+    'cluster, 2 workers': Kind([('cluster', 2, 256)], share=0.5),
+    'cluster, 1 worker': Kind([('cluster', 1, 256)], share=0.5),
+    'cluster, 2 workers, no waits': Kind([('cluster, no waits', 2, 256)], share=0.5),
+    'cluster, 2 workers, dist_async': Kind([('cluster, dist_async', 2, 256)], share=0.5),
+    'cluster, 2 workers, 2-bit': Kind([('cluster, 2-bit', 2, 256)], share=0.5),
     'PyTorch from scratch, 2 devices': torch_kind(('torch scratch', 2, 256)),
     'PyTorch from scratch, 1 device': torch_kind(('torch scratch', 1, 256)),
     'PyTorch from scratch, 2 processes': torch_kind(*[('torch scratch', 1, 256)] * 2),
@@ -97,6 +106,11 @@ RATIOS = [
     ('ResNet-18, 2 devices', 'ResNet-18, 2 devices, each updates', ''),
     ('evaluate LeNet, 2 devices', 'evaluate LeNet, 1 device', '≥ 1.7'),
     ('evaluate ResNet-18, 2 devices', 'evaluate ResNet-18, 1 device', '≥ 1.7'),
+    ('cluster, 2 workers', 'cluster, 1 worker', ''),
+    ('cluster, 2 workers', 'Gluon LeNet, 2 devices', ''),
+    ('cluster, 2 workers', 'cluster, 2 workers, no waits', ''),
+    ('cluster, 2 workers, dist_async', 'cluster, 2 workers', ''),
+    ('cluster, 2 workers, 2-bit', 'cluster, 2 workers', ''),
     ('PyTorch from scratch, 2 devices', 'PyTorch from scratch, 1 device', '≥ 1.8'),
     ('PyTorch from scratch, 2 devices', 'PyTorch from scratch, 2 processes', ''),
     ('PyTorch from scratch, 2 devices', 'bare DDP, 2 processes', ''),
@@ -108,3 +122,12 @@ RATIOS = [
 MEMORY = 'from scratch, 2 devices'
 ACCURACIES = [name for name in KINDS if 'ten epochs' in name]
 ALLREDUCES = 'allreduces'  # its own table
+
+
+def names_with(words):
+    """List the kinds that ``--only`` chooses by any of these words, in the order of ``KINDS``."""
+    return [
+        name
+        for name, kind in KINDS.items()
+        if any(word in text for word in words for text in (name, kind.found_by))
+    ]

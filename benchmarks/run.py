@@ -9,6 +9,8 @@ import resource
 import sys
 import time
 
+from .cluster import TWO_BIT
+
 WARM_UP = 2560  # ten batches: first allocations, oneDNN's kernels, the CPU's clock
 
 
@@ -70,6 +72,14 @@ def gluon(make_net, num_gpus, batch_size, num_examples):
     train(min(WARM_UP, num_examples // 2))
     wait_for_the_others()
     return train(num_examples).seconds[0]
+
+
+def cluster(options, num_workers, batch_size, num_examples):
+    """Chapter 4's ``train`` in workers of a cluster on this machine."""
+    from . import cluster as chapter
+
+    wait_for_the_others()
+    return chapter.measure(num_workers, batch_size, num_examples, **options)
 
 
 def resnet(chapter):
@@ -216,6 +226,10 @@ RUNS = {
     'each device updates': each_device_updates,
     'evaluate lenet': lambda *args: evaluate(lenet, *args),
     'evaluate resnet': lambda *args: evaluate(resnet, *args),
+    'cluster': lambda *args: cluster({}, *args),
+    'cluster, no waits': lambda *args: cluster({'waits': False}, *args),
+    'cluster, dist_async': lambda *args: cluster({'kind': 'dist_async'}, *args),
+    'cluster, 2-bit': lambda *args: cluster({'compression': TWO_BIT}, *args),
     'torch scratch': torch_scratch,
     'torch ddp': torch_ddp,
     'bare ddp': bare_ddp,

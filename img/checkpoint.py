@@ -65,7 +65,7 @@ for i, (name, what, found) in enumerate(STEPS):
     figure.arrow((middle, TOP + HEIGHT), (middle, FOUND - FILE / 2), dash='5 4')
     figure.cross(middle, TOP + HEIGHT + 20)
     figure.text(middle - 22, TOP + HEIGHT + 25, 'killed', size=SMALL, anchor='end')
-    figure.text(middle + 22, TOP + HEIGHT + 25, 'resumed from', size=SMALL)
+    figure.text(middle + 12, TOP + HEIGHT + 48, 'resumes from', size=SMALL)
     file(left, FOUND, found)
 
 # --- loading

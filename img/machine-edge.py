@@ -4,7 +4,7 @@ from draw import DATA_EDGE, LARGE, MARGIN, SHADE, SMALL, WHITE, WIDTH, Figure
 
 figure = Figure(
     446,
-    'A copy ends at the edge of the machine; messages cross it',
+    'Copies stay inside a machine; between machines there are messages',
     'Two machines, A and B, each with two devices, gpu(0) and gpu(1), and a network card. Within a '
     'machine, copyto copies an array from one device to the other, through memory or PCIe: in '
     'machine A array w, at address 0x20 of gpu(0), to address 0x60 of gpu(1). An arrow from there '
@@ -20,7 +20,11 @@ ARRAY, ARRAY_W = DEVICE_Y + 58, 82
 CARD_Y, CARD_H = TOP + 226, 46
 CABLE = CARD_Y + CARD_H / 2
 figure.text(
-    MARGIN, 42, 'A copy ends at the edge of the machine; messages cross it', size=LARGE, bold=True
+    MARGIN,
+    42,
+    'Copies stay inside a machine; between machines there are messages',
+    size=LARGE,
+    bold=True,
 )
 for m, array in enumerate('wv'):
     x, side = (MARGIN, WIDTH - MARGIN - PANEL)[m], (1, -1)[m]

@@ -111,6 +111,6 @@ for i in range(4):
 
 figure.caption(
     'Dotted boxes are process groups: a guard ends its group with all that was started in it. So',
-    'nobody waits for ever, and no process is left behind.',
+    'no process is left behind.',
 )
 figure.save(__file__)

@@ -43,7 +43,7 @@ for step, batch in enumerate(batches):
     bounds = [n * r // WORKERS for r in range(WORKERS + 1)]
     figure.label(x + n * CELL / 2, EPOCH_Y - 40, f'step {step + 1}', bold=True)
     for bound in sorted(set(bounds)):  # each under its edge; equal ones side by side
-        words = ' '.join([str(bound)] * bounds.count(bound))
+        words = ', '.join([str(bound)] * bounds.count(bound))
         figure.label(x + bound * CELL, EPOCH_Y + 36, words, size=SMALL, fill=MUTED)
         figure.line((x + bound * CELL, EPOCH_Y + 21), (x + bound * CELL, EPOCH_Y + 27), color=MUTED)
     for r in range(WORKERS):
@@ -64,7 +64,8 @@ for r in range(WORKERS):
     figure.label(COUNT, rows[r], str(counts[r]), size=LARGE)
 
 figure.caption(
-    'Worker r of n takes the examples from len · r // n up to len · (r + 1) // n: each example',
-    'once. All make three steps: a worker without an example still takes part and pushes zeros.',
+    'Worker r of n takes the examples from len(X) · r // n up to len(X) · (r + 1) // n: each',
+    'example once. All make three steps: a worker without an example still takes part and pushes '
+    'zeros.',
 )
 figure.save(__file__)

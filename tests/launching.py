@@ -54,15 +54,14 @@ def free_first_port(count, host=LOOPBACK):
             return port
 
 
-class Launcher:
-    """``python -m mgpu_helpers ...`` in a process of its own, and all that belongs to it."""
+class Started:
+    """A command in a process of its own, and all that belongs to it."""
 
-    def __init__(self, *args, env=None, module='mgpu_helpers', **options):
+    def __init__(self, *command, env=None, **options):
         self.mark = uuid.uuid4().hex
-        self.env = os.environ | {'PYTHONPATH': str(ROOT), MARK: self.mark} | (env or {})
+        env = os.environ | {'PYTHONPATH': str(ROOT), MARK: self.mark} | (env or {})
         options = {'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, 'cwd': ROOT} | options
-        command = [sys.executable, '-m', module, *map(str, args)]
-        self.process = subprocess.Popen(command, text=True, env=self.env, **options)
+        self.process = subprocess.Popen([*map(str, command)], text=True, env=env, **options)
         self.started = time.monotonic()
 
     def __enter__(self):
@@ -119,6 +118,13 @@ class Launcher:
         while (left := self.living()) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not left, [process.cmdline() for process in left]
+
+
+class Launcher(Started):
+    """``python -m mgpu_helpers ...``."""
+
+    def __init__(self, *args, **options):
+        super().__init__(sys.executable, '-m', 'mgpu_helpers', *args, **options)
 
 
 def nobody_listens(ports):

@@ -69,12 +69,12 @@ def refused(*args, **options):
 
 def test_a_hostfile_is_read_as_it_is_meant(hostfile):
     path = hostfile(
-        '# a comment\n\n192.0.2.9 slots=2\n  192.0.2.10\t# another\nme@192.0.2.11 slots = 3'
+        '# a comment\n\n203.0.113.9 slots=2\n  203.0.113.10\t# another\nme@203.0.113.11 slots = 3'
     )
     assert read_hosts(path) == [
-        Host('192.0.2.9', '192.0.2.9', 2, False),
-        Host('192.0.2.10', '192.0.2.10', None, False),
-        Host('me@192.0.2.11', '192.0.2.11', 3, False),
+        Host('203.0.113.9', '203.0.113.9', 2, False),
+        Host('203.0.113.10', '203.0.113.10', None, False),
+        Host('me@203.0.113.11', '203.0.113.11', 3, False),
     ]
     assert read_hosts(hostfile('localhost')) == [Host('localhost', '127.0.0.1', None, True)]
     assert read_hosts(hostfile('127.0.0.9')) == [Host('127.0.0.9', '127.0.0.1', None, True)]
@@ -98,8 +98,8 @@ def test_a_hostfile_is_read_as_it_is_meant(hostfile):
         (b'\xff\xfe\x00', "line 1: expected 'name' or 'name slots=N'"),
         ('no-such-host.invalid', "line 1: the host name 'no-such-host.invalid' leads to no IPv4"),
         (f'{"a" * 70}.invalid', 'leads to no IPv4'),
-        ('192.0.2.1\nlocalhost', 'so 192.0.2.1 cannot reach it'),
-        ('192.0.2.1\n192.0.2.1', 'line 2: 192.0.2.1 is 192.0.2.1, and so is 192.0.2.1'),
+        ('203.0.113.1\nlocalhost', 'so 203.0.113.1 cannot reach it'),
+        ('203.0.113.1\n203.0.113.1', 'line 2: 203.0.113.1 is 203.0.113.1, and so is 203.0.113.1'),
         ('localhost\n127.0.0.1', 'name each machine once'),
         ('localhost slots=1', '2 workers are more than the hosts take (127.0.0.1 takes 1)'),
     ],
@@ -131,7 +131,7 @@ def test_workers_go_round_the_hosts_that_have_a_slot():
 
 def test_names_and_addresses():
     assert resolve('localhost') == '127.0.0.1'
-    assert is_here('127.0.0.1') and not is_here('192.0.2.1')
+    assert is_here('127.0.0.1') and not is_here('203.0.113.1')
     started = time.monotonic()
     with pytest.raises(ValueError, match='leads to no IPv4 address after 1.5 seconds'):
         resolve('no-such-host.invalid', patience=1.5)
@@ -277,7 +277,7 @@ JOIN = '-n 2 -s 1 --port {port} --root {root} --index {index} --connect-timeout 
         ({'index': -1}, 'index must be at least 0, not -1'),
         ({'port': 65533}, 'port 65533 and the 3 after it go beyond 65535'),
         ({'root': 'no-such-host.invalid'}, 'leads to no IPv4 address after 1 seconds'),
-        ({'root': '192.0.2.1', 'index': 0}, 'but 192.0.2.1 is no address of this machine'),
+        ({'root': '203.0.113.1', 'index': 0}, 'but 203.0.113.1 is no address of this machine'),
         ({'root': '127.1'}, '127.1 is 127.0.0.1 on this machine (see its file of hosts), where'),
         ({'program': 'no-such-program'}, "there is no program 'no-such-program' here"),
     ],
@@ -306,9 +306,9 @@ def test_who_joins_finds_its_own_address():
     """That of the way to the root; an address that leads out, where there is one."""
     assert joining.own_address('127.0.0.1') == '127.0.0.1'
     try:
-        out = joining.own_address('192.0.2.1')
+        out = joining.own_address('203.0.113.1')
     except OSError as error:
-        assert 'there is no way from this machine to 192.0.2.1' in str(error)
+        assert 'there is no way from this machine to 203.0.113.1' in str(error)
     else:
         assert is_here(out) and joining.own_address(out) == out
 

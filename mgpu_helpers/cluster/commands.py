@@ -110,6 +110,9 @@ def launch(command, workers, servers, **options):
     except TimeoutError as error:
         _say(f'Error: {error}')
         sys.exit(status_of(error))
+    except RuntimeError as error:  # somebody registered who should not
+        _say(f'Error: {error}')
+        sys.exit(1)
     except launching.Ended as error:
         _say(f'Stopped by {error}: nothing is left running.')
         sys.exit(status_of(error))

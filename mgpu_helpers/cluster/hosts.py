@@ -97,7 +97,7 @@ def is_here(ip):
 
     Examples
     --------
-    >>> is_here('127.0.0.1'), is_here('192.0.2.1')  # the second is reserved for documentation
+    >>> is_here('127.0.0.1'), is_here('203.0.113.1')  # the second is reserved for documentation
     (True, False)
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
