@@ -1,5 +1,6 @@
 """Who is who in a cluster: the scheduler, the servers, the workers, and how each is told."""
 
+import os
 import socket
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ from .. import checks
 
 LOOPBACK = '127.0.0.1'
 LAST_PORT = 65535
+KINDS = ('local', 'device', 'dist_sync', 'dist_device_sync', 'dist_async')
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,37 @@ def check_numbers(workers, servers):
             f'{servers} servers for {workers} worker{"s" * (workers > 1)}: more servers than '
             "workers gain nothing, because then the workers' own links are what limits; take at "
             f'most {workers}'
+        )
+
+
+def check_kind(kind):
+    """Raise unless this is a kind of store that can be opened here.
+
+    MXNet takes a misspelt kind without a word: ``'lokal'`` for ``'local'``, ``'dist_asnyc'`` for a
+    distributed one that is synchronous.
+
+    Parameters
+    ----------
+    kind : str
+        What ``mx.kv.create`` is to be called with.
+
+    Raises
+    ------
+    ValueError
+        If there is no such kind.
+    RuntimeError
+        If it needs a cluster, and this process is no worker of one.
+
+    Examples
+    --------
+    >>> check_kind('local')
+    """
+    checks.one_of('kind', kind, KINDS)
+    if kind.startswith('dist_') and os.environ.get('DMLC_ROLE') != 'worker':
+        raise RuntimeError(
+            f'{kind!r} needs a cluster, and this process is no worker of one: call the function '
+            "with LocalCluster(...).run, start the script with 'python -m mgpu_helpers launch', or "
+            "take the kind 'local'"
         )
 
 

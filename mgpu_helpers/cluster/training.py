@@ -24,6 +24,7 @@ from ..scratch import load_data_fashion_mnist, loss
 from .checkpoint import save_checkpoint
 from .records import WorkerHistory
 from .resuming import parameters, resume
+from .roles import check_kind
 from .traffic import socket_bytes
 
 
@@ -182,6 +183,7 @@ def join(kind, num_gpus, lr, seed, compression=None):
     >>> store.rank, store.num_workers
     (0, 1)
     """
+    check_kind(kind)
     checks.whole_number('seed', seed)  # None would be another order in every worker
     store, devices, net = mx.kv.create(kind), choose_devices(num_gpus), lenet()
     prepare(net, devices, seed)
