@@ -11,6 +11,7 @@ from ..processes import ProcessFailed
 from . import joining
 from . import launch as launching
 from .probe import sentence
+from .terminal import Ended, show, signals_end
 
 BAD_USAGE, TOO_LATE = 2, 124  # the second is what the program `timeout` says
 # Everything after the first word that is no option belongs to the command; `--` may stand before.
@@ -22,7 +23,7 @@ def status_of(error):
 
     Parameters
     ----------
-    error : ProcessFailed, TimeoutError or launch.Ended
+    error : ProcessFailed, TimeoutError or terminal.Ended
 
     Returns
     -------
@@ -92,12 +93,12 @@ def launch(command, workers, servers, **options):
     if hasattr(sys.stdout, 'reconfigure'):
         sys.stdout.reconfigure(errors='replace')  # a letter that the terminal does not know
     try:
-        with launching.signals_end():
+        with signals_end():
             try:
                 cluster = launching.prepare(command, workers, servers, **options)
             except (TypeError, ValueError, OSError, ImportError) as error:
                 _refuse(error)
-            was_up = launching.run(cluster, launching.show)
+            was_up = launching.run(cluster, show)
     except ProcessFailed as error:
         status = status_of(error)
         meant = ''
@@ -113,7 +114,7 @@ def launch(command, workers, servers, **options):
     except RuntimeError as error:  # somebody registered who should not
         _say(f'Error: {error}')
         sys.exit(1)
-    except launching.Ended as error:
+    except Ended as error:
         _say(f'Stopped by {error}: nothing is left running.')
         sys.exit(status_of(error))
     if not was_up:

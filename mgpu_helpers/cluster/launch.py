@@ -1,15 +1,10 @@
 """Starts a cluster, here or on several machines, watches it, and ends it."""
 
-import contextlib
 import os
 import shlex
-import signal
 import sys
-import threading
 import time
 from dataclasses import dataclass, replace
-
-import click
 
 from .. import checks
 from ..processes import Group
@@ -21,24 +16,8 @@ from .watch import Watch
 
 NODE = ('-m', 'mgpu_helpers.cluster.node')
 NO_GPU = {'CUDA_VISIBLE_DEVICES': ''}  # the scheduler and the servers would only take memory there
-COLOURS = {'scheduler': 'yellow', 'server': 'magenta', 'worker': 'cyan'}
-SIGNALS = ('SIGINT', 'SIGTERM', 'SIGHUP')
 # sshd turns connections away at random when more than 10 are logging in (its MaxStartups).
 BETWEEN_LOGINS = 0.1
-
-
-class Ended(BaseException):
-    """A signal asked us to end; no ``except Exception`` on the way may keep it.
-
-    Attributes
-    ----------
-    number : int
-        Of the signal.
-    """
-
-    def __init__(self, number):
-        super().__init__(signal.Signals(number).name)
-        self.number = number
 
 
 @dataclass(frozen=True)
@@ -296,7 +275,7 @@ def launch(command, workers, servers, on_line=None, **options):
     command, workers, servers, options
         See ``prepare``.
     on_line : callable, optional
-        Called with a role's name and a line that it printed; ``show`` prints it.
+        Called with a role's name and a line that it printed; ``terminal.show`` prints it.
 
     Returns
     -------
@@ -312,61 +291,8 @@ def launch(command, workers, servers, on_line=None, **options):
 
     Examples
     --------
-    >>> launch(['echo', 'hello'], workers=1, servers=1, on_line=show)
-    [worker 0] hello
+    >>> launch(['echo', 'hello'], workers=1, servers=1, on_line=print)
+    worker 0 hello
     False
     """
     return run(prepare(command, workers, servers, **options), on_line)
-
-
-def show(name, text):
-    """Print a line of a process after its name, in a colour where there is a terminal.
-
-    Parameters
-    ----------
-    name : str
-        Of its role.
-    text : str
-        What it printed. Of a bar that was drawn over and over in one line, only the last remains.
-
-    Examples
-    --------
-    >>> show('worker 0', 'half' + chr(13) + 'done')
-    [worker 0] done
-    """
-    colour = None if 'NO_COLOR' not in os.environ else False
-    label = click.style(f'[{name}]', fg=COLOURS.get(name.split()[0]))
-    click.echo(f'{label} {text.rpartition(chr(13))[2]}', color=colour)
-
-
-@contextlib.contextmanager
-def signals_end():
-    """Within this block, SIGINT, SIGTERM and SIGHUP raise ``Ended``, so that all is cleaned up.
-
-    A signal that is ignored remains so: ``nohup`` means it.
-
-    Raises
-    ------
-    Ended
-        When one comes.
-
-    Examples
-    --------
-    >>> with signals_end():
-    ...     signal.getsignal(signal.SIGTERM).__name__
-    'end'
-    """
-
-    def end(number, frame):
-        raise Ended(number)
-
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (getattr(signal, name) for name in SIGNALS if hasattr(signal, name)):
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                before[number] = signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -1,0 +1,78 @@
+"""The terminal of ``launch``: lines with the name of who printed them, and the signals that end."""
+
+import contextlib
+import os
+import signal
+import threading
+
+import click
+
+COLOURS = {'scheduler': 'yellow', 'server': 'magenta', 'worker': 'cyan'}
+SIGNALS = ('SIGINT', 'SIGTERM', 'SIGHUP')
+
+
+class Ended(BaseException):
+    """A signal asked us to end; no ``except Exception`` on the way may keep it.
+
+    Attributes
+    ----------
+    number : int
+        Of the signal.
+    """
+
+    def __init__(self, number):
+        super().__init__(signal.Signals(number).name)
+        self.number = number
+
+
+def show(name, text):
+    """Print a line of a process after its name, in a colour where there is a terminal.
+
+    Parameters
+    ----------
+    name : str
+        Of its role.
+    text : str
+        What it printed. Of a bar that was drawn over and over in one line, only the last remains.
+
+    Examples
+    --------
+    >>> show('worker 0', 'half' + chr(13) + 'done')
+    [worker 0] done
+    """
+    colour = None if 'NO_COLOR' not in os.environ else False
+    label = click.style(f'[{name}]', fg=COLOURS.get(name.split()[0]))
+    click.echo(f'{label} {text.rpartition(chr(13))[2]}', color=colour)
+
+
+@contextlib.contextmanager
+def signals_end():
+    """Within this block, SIGINT, SIGTERM and SIGHUP raise ``Ended``, so that all is cleaned up.
+
+    A signal that is ignored remains so: ``nohup`` means it.
+
+    Raises
+    ------
+    Ended
+        When one comes.
+
+    Examples
+    --------
+    >>> with signals_end():
+    ...     signal.getsignal(signal.SIGTERM).__name__
+    'end'
+    """
+
+    def end(number, frame):
+        raise Ended(number)
+
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (getattr(signal, name) for name in SIGNALS if hasattr(signal, name)):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
