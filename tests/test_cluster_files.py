@@ -172,7 +172,7 @@ def test_the_slurm_script_takes_other_numbers_and_its_own_port(batch):
     assert len(digests(out)) == 3
 
 
-@pytest.mark.parametrize('index', range(4))
+@pytest.mark.parametrize('index', [0, 3])
 def test_when_one_task_is_killed_slurm_ends_the_job(batch, index):
     with batch('--epochs', '1000') as job:
         job.line_with('epoch 1:')
