@@ -25,8 +25,8 @@ lab: setup ## open JupyterLab at the first chapter (LAB_ARGS=--no-browser and th
 	    --LabApp.default_url=/lab/tree/$(FIRST) \
 	    --MappingKernelManager.transport_encryption=auto $(LAB_ARGS)
 
-test: setup ## run every test, and the notebooks through nbval (PYTEST_ARGS)
-	@$(PYTHON) -m pytest --nbval --nbval-sanitize-with tests/sanitize.cfg \
+test: setup ## run the tests, and the notebooks through nbval (SLOW=1: the slow tests; PYTEST_ARGS)
+	@$(PYTHON) -m pytest -m '$(if $(SLOW),slow,not slow)' --nbval --nbval-sanitize-with tests/sanitize.cfg \
 	    --nbval-cell-timeout $(CELL_TIMEOUT) $(PYTEST_ARGS)
 
 run: setup ## execute the notebooks into build/, also as HTML (CHAPTER=1: one of them)
