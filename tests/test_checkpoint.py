@@ -1,5 +1,6 @@
 """Checkpoints: what is saved comes back, and a killed process or a full disk spoils nothing."""
 
+import contextlib
 import errno
 import json
 import os
@@ -328,7 +329,13 @@ def test_a_stop_button_in_the_middle_leaves_nothing(tmp_path):
         process = child(LOOP, tmp_path, 0)
         process.stdout.readline()
         time.sleep(delay)
-        process.send_signal(signal.SIGINT)
+        # Python drops an interrupt that comes while it clears away a ZipFile (1 in 40 here), and
+        # goes on; a user would press once more.
+        for _ in range(10):
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=3)
+                break
         assert 'KeyboardInterrupt' in finish(process)[2]
         check_rounds(tmp_path)
         assert not list(tmp_path.glob('*.tmp'))
