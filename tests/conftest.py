@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +12,10 @@ import psutil
 import pytest
 
 import mgpu_helpers  # noqa: F401  before any test imports MXNet: its settings must come first
+
+# A shell that starts us in the background lets us ignore Ctrl-C, and what we start would, too: the
+# tests that interrupt something would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
