@@ -21,6 +21,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         'data',
         'display',
         'driver',
+        'failing',
         'gluon',
         'history',
         'lanes',

@@ -13,6 +13,8 @@ import pathlib
 import sys
 import warnings
 
+from . import failing
+
 # Why each, measured on two cores with LeNet, batch 256 (milliseconds a batch, 1 and 2 stand-ins):
 # MXNet's defaults give 82 and 94, so a second device gains nothing; all of these, 81 and 43.
 SETTINGS = {
@@ -87,20 +89,8 @@ def prepare():
     _keep_freed_memory()
     if not any(isinstance(finder, _BeforeMXNet) for finder in sys.meta_path):
         sys.meta_path.insert(0, _BeforeMXNet())
-    if os.environ.get('DMLC_ROLE') == 'worker' and sys.excepthook is sys.__excepthook__:
-        sys.excepthook = _end_at_once
-
-
-def _end_at_once(kind, error, trace):
-    """Show an error that nobody caught, and leave without freeing MXNet's distributed store.
-
-    Which would wait for the other workers, and these for the gradients of this one: a script that
-    failed would hang for ever, and its launcher not learn that it has failed.
-    """
-    sys.__excepthook__(kind, error, trace)
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(1)
+    if os.environ.get('DMLC_ROLE') == 'worker':
+        failing.end_without_waiting()
 
 
 def _several_threads():

@@ -161,7 +161,7 @@ def first_fails():
     store = mx.kv.create('dist_sync')
     store.init('x', mx.nd.zeros(3))
     if store.rank == 1:
-        raise ArithmeticError('worker 1 has had enough')
+        END
     value = mx.nd.ones(3)
     store.push('x', value)
     store.pull('x', out=value)
@@ -186,7 +186,7 @@ FAILING = """
     store = mx.kv.create('dist_sync')
     store.init('x', mx.nd.zeros(3))
     if store.rank == 1:
-        raise ArithmeticError('worker 1 has had enough')
+        END
     value = mx.nd.ones(3)
     store.push('x', value)
     store.pull('x', out=value)
@@ -194,17 +194,25 @@ FAILING = """
 """
 
 
-def test_a_script_that_fails_ends_though_its_store_would_wait_for_the_others(tmp_path):
+@pytest.mark.parametrize(
+    'end,status,words',
+    [
+        ("raise ArithmeticError('had enough')", 1, '[worker 1] ArithmeticError: had enough'),
+        ("__import__('sys').exit('had enough')", 1, '[worker 1] had enough'),
+        ("__import__('sys').exit(7)", 7, ''),
+    ],
+)
+def test_a_script_that_fails_ends_though_its_store_would_wait(tmp_path, end, status, words):
     """Python frees a script's values when it ends, and a store then waits for all workers."""
     script = tmp_path / 'train.py'
-    script.write_text(textwrap.dedent(FAILING))
+    script.write_text(textwrap.dedent(FAILING).replace('END', end))
     launch = ['-m', 'mgpu_helpers', 'launch', '-n', '2', '-s', '1', '--', sys.executable, script]
     found = subprocess.run(
         [sys.executable, *launch], capture_output=True, text=True, env=with_package(), timeout=60
     )
-    assert found.returncode == 1, found.stdout + found.stderr
-    assert '[worker 1] ArithmeticError: worker 1 has had enough' in found.stdout
-    assert 'worker 1 ended with status 1' in found.stderr
+    assert found.returncode == status, found.stdout + found.stderr
+    assert words in found.stdout
+    assert f'worker 1 ended with status {status}' in found.stderr
 
 
 class Victim:

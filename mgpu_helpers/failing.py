@@ -1,0 +1,80 @@
+"""A worker of a cluster that fails ends at once, instead of waiting for the others.
+
+When a process ends, Python frees MXNet's distributed store, and that waits until all workers are
+done. A worker that has failed would wait there for the others, and these for its gradients: for
+ever, and no launcher would learn that it has failed.
+"""
+
+import atexit
+import os
+import sys
+
+
+class Leaving(SystemExit):
+    """``sys.exit`` with a status other than 0; knows whether it ended the program.
+
+    Attributes
+    ----------
+    final : object
+        What the last one that nobody caught said; None if there was none.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise Leaving(3)
+    ... except SystemExit as caught:
+    ...     print(caught.code)
+    3
+    """
+
+    final = None
+
+    def __del__(self):
+        # One that is caught is cleared away by the code that caught it. One that is not, by the
+        # interpreter, when no Python code is running any more.
+        if sys._getframe().f_back is None:
+            Leaving.final = self.code
+
+
+def end_without_waiting():
+    """From now on, an error that nobody catches, or ``sys.exit`` with a status, ends at once.
+
+    Called when the package is imported in a worker; calling it again changes nothing.
+
+    Examples
+    --------
+    >>> import subprocess
+    >>> code = 'from mgpu_helpers.failing import *; end_without_waiting(); import sys; sys.exit(3)'
+    >>> subprocess.run([sys.executable, '-c', code]).returncode
+    3
+    """
+    if sys.excepthook is sys.__excepthook__:
+        sys.excepthook = _end_at_once
+    if sys.exit is not _leave:
+        sys.exit = _leave
+
+
+def _end_at_once(kind, error, trace):
+    """Show an error, and leave without freeing anything."""
+    sys.__excepthook__(kind, error, trace)
+    _end(1)
+
+
+def _leave(status=None, /):
+    """Take the place of ``sys.exit``."""
+    if status is None or status == 0:
+        raise SystemExit(status)
+    atexit.unregister(_at_exit)
+    atexit.register(_at_exit)  # the last one to be registered runs first: before MXNet's own
+    raise Leaving(status)
+
+
+def _at_exit():
+    if Leaving.final is not None:  # the message of one that is no number is printed by then
+        _end(Leaving.final & 0xFF if isinstance(Leaving.final, int) else 1)
+
+
+def _end(status):
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(status)
