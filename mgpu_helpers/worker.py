@@ -84,15 +84,34 @@ def _main():
         ):  # else a process of its own ends us, also while C code holds the lock
             threading.Thread(target=_wait_and_end, args=[call], daemon=True).start()
         function, args, kwargs = pickle.loads(payload)
-        send('result', function(*args, **kwargs))
+        result = function(*args, **kwargs)
+        _send_back(result)
     except BaseException as error:
         # The time tells cause from consequence: one worker's end is the other workers' next error.
-        summary = traceback.format_exception_only(error)[-1].strip()
-        send('error', (time.time(), summary, traceback.format_exc()))
+        send('error', (time.time(), _summary(error), traceback.format_exc()))
         # Here, while the error still holds the function's values: MXNet's store, when it is freed,
         # waits for the other workers, which wait for this one.
         _end(1)
     _end(0)
+
+
+def _send_back(result):
+    try:
+        send('result', result)
+    except (TypeError, ValueError, AttributeError, pickle.PicklingError) as error:
+        raise TypeError(
+            f'{error}: what the function returned cannot be sent back; return numbers, lists or '
+            'NumPy arrays'
+        ) from error
+
+
+def _summary(error):
+    """Put an error into one line."""
+    lines = traceback.format_exception_only(error)[-1].strip().splitlines()
+    if len(lines) > 1 and lines[0].endswith('(most recent call last):'):
+        # MXNet's errors begin with a traceback of their own, and end with what was wrong.
+        return f'{type(error).__name__}: {lines[-1].strip()}'
+    return '\n'.join(lines)
 
 
 def _end(status):

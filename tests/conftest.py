@@ -13,9 +13,11 @@ import pytest
 
 import mgpu_helpers  # noqa: F401  before any test imports MXNet: its settings must come first
 
-# A shell that starts us in the background lets us ignore Ctrl-C, and what we start would, too: the
-# tests that interrupt something would wait for ever.
+# A shell that starts us in the background lets us ignore Ctrl-C, and nohup that the terminal is
+# gone; what we start would, too, and tests that interrupt something would wait for ever.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+if hasattr(signal, 'SIGHUP'):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture

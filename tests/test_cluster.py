@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from mgpu_helpers.cluster import LocalCluster, train
+from mgpu_helpers.cluster.roles import check_kind
 from mgpu_helpers.processes import ProcessFailed
 
 pytestmark = pytest.mark.usefixtures('started')
@@ -467,3 +468,30 @@ def test_nothing_is_left_when_the_starter_ends(started, number):
             assert starter.returncode == 0
         else:
             assert starter.wait(timeout=10) == -number
+
+
+@pytest.mark.parametrize(
+    'kind,compression,words',
+    [
+        ('dist_sync', '2bit', 'compression must be a dict such as'),
+        ('dist_sync', {'type': '1bit', 'threshold': 0.5}, "compression's type must be one of 2bit"),
+        ('dist_sync', {'type': '2bit', 'threshold': 0}, "compression's threshold must be"),
+        ('local', {'type': '2bit', 'threshold': 0.5}, "whose kind begins with 'dist_'"),
+        ('lokal', None, 'kind must be one of local, device'),
+    ],
+)
+def test_a_store_that_there_is_not_is_refused(monkeypatch, kind, compression, words):
+    monkeypatch.setenv('DMLC_ROLE', 'worker')
+    with pytest.raises((TypeError, ValueError), match=words):
+        check_kind(kind, compression)
+
+
+def test_a_distributed_store_needs_a_cluster():
+    with pytest.raises(RuntimeError, match='this process is no worker of one: call.*LocalCluster'):
+        check_kind('dist_sync')
+
+
+def test_what_shall_read_the_lines_must_be_something_to_call(popened):
+    with pytest.raises(TypeError, match="on_line must be something to call, not 'print'"):
+        LocalCluster(2, 1).run(pow, 2, 3, on_line='print')
+    assert not popened

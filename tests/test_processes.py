@@ -150,8 +150,23 @@ def test_leaving_without_an_answer_is_a_failure():
         both(lambda i: os._exit(0) if i == 1 else None)
 
 
+def test_leaving_without_an_answer_is_noticed_though_others_wait():
+    started = time.time()
+    with pytest.raises(ProcessFailed, match='worker 1 ended before its function') as caught:
+        both(lambda i: os._exit(0) if i == 1 else time.sleep(60))
+    assert time.time() - started < 20 and caught.value.others == {'worker 0': None}
+
+
+def test_an_error_that_begins_with_a_traceback_is_put_into_its_last_line():
+    def fail(i):
+        raise RuntimeError('Traceback (most recent call last):\n  File "x.cc"\nCheck failed: t > 0')
+
+    with pytest.raises(ProcessFailed, match='failed with RuntimeError: Check failed: t > 0'):
+        both(fail)
+
+
 def test_a_value_that_cannot_travel_is_an_error_of_that_worker():
-    with pytest.raises(ProcessFailed, match='worker 0 failed with TypeError: cannot pickle'):
+    with pytest.raises(ProcessFailed, match='failed with TypeError: cannot pickle.*sent back'):
         both(lambda i: iter(lambda: 0, 1) if i else __import__('threading').Lock())
 
 

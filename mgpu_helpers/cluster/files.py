@@ -217,7 +217,7 @@ def replacing(path):
     ...     with replacing(Path(folder) / 'a.txt') as temporary:
     ...         _ = temporary.write_text('whole')
     ...         os.replace(temporary, Path(folder) / 'a.txt')
-    ...     os.listdir(folder)
+    ...     os.listdir(os.fspath(folder))
     ['a.txt']
     """
     # The name is new each time: two processes that save the same epoch never write into one file.

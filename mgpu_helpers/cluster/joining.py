@@ -91,6 +91,8 @@ def own_address(root):
 
 def _find_root(root, index, patience):
     """Resolve the root's name, and raise if it cannot be the root's address."""
+    if not root.strip():
+        raise ValueError('--root is empty: name the machine on which index 0 runs')
     ip = resolve(root, patience)
     if ipaddress.ip_address(ip).is_loopback and root not in (ip, 'localhost'):
         raise ValueError(

@@ -106,6 +106,8 @@ class LocalCluster:
         """
         if not callable(function):
             raise TypeError(f'function must be something to call, not {checks.shown(function)}')
+        if on_line is not None and not callable(on_line):
+            raise TypeError(f'on_line must be something to call, not {checks.shown(on_line)}')
         for name, seconds in (('timeout', timeout), ('settle', settle)):
             if seconds is not None:
                 checks.positive_number(name, seconds)
@@ -132,7 +134,8 @@ class LocalCluster:
                 raise TimeoutError(f'{late} still at work after {timeout} seconds: stopped')
 
         def see(name, kind, value):
-            line.show(f'{name}: {value}' if value else '')
+            if name == 'worker 0':  # the others are as far, and two bars in one line are none
+                line.show(f'{name}: {value}' if value else '')
 
         with Group() as group:
             try:

@@ -72,8 +72,8 @@ def check_numbers(workers, servers):
         )
 
 
-def check_kind(kind):
-    """Raise unless this is a kind of store that can be opened here.
+def check_kind(kind, compression=None):
+    """Raise unless this is a kind of store that can be opened here, and compress like this.
 
     MXNet takes a misspelt kind without a word: ``'lokal'`` for ``'local'``, ``'dist_asnyc'`` for a
     distributed one that is synchronous.
@@ -82,11 +82,13 @@ def check_kind(kind):
     ----------
     kind : str
         What ``mx.kv.create`` is to be called with.
+    compression : dict, optional
+        Such as ``{'type': '2bit', 'threshold': 0.005}``.
 
     Raises
     ------
-    ValueError
-        If there is no such kind.
+    TypeError, ValueError
+        If there is no such kind, or no such compression for it.
     RuntimeError
         If it needs a cluster, and this process is no worker of one.
 
@@ -101,6 +103,17 @@ def check_kind(kind):
             "with LocalCluster(...).run, start the script with 'python -m mgpu_helpers launch', or "
             "take the kind 'local'"
         )
+    if compression is None:
+        return
+    if not isinstance(compression, dict) or set(compression) != {'type', 'threshold'}:
+        raise TypeError(
+            "compression must be a dict such as {'type': '2bit', 'threshold': 0.005}, not "
+            f'{checks.shown(compression)}'
+        )
+    checks.one_of("compression's type", compression['type'], ('2bit',))
+    checks.positive_number("compression's threshold", compression['threshold'])
+    if not kind.startswith('dist_'):
+        raise ValueError(f"compression is for stores whose kind begins with 'dist_', not {kind!r}")
 
 
 def plan(workers, servers, hosts=(LOOPBACK,), ports=None, slots=None):

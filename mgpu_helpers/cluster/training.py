@@ -183,7 +183,7 @@ def join(kind, num_gpus, lr, seed, compression=None):
     >>> store.rank, store.num_workers
     (0, 1)
     """
-    check_kind(kind)
+    check_kind(kind, compression)
     checks.whole_number('seed', seed)  # None would be another order in every worker
     store, devices, net = mx.kv.create(kind), choose_devices(num_gpus), lenet()
     prepare(net, devices, seed)

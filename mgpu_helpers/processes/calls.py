@@ -28,7 +28,7 @@ def _payloads(function, calls):
             file = io.BytesIO()
             try:
                 Pickler(file).dump((function, args, kwargs))
-            except (TypeError, AttributeError, pickle.PicklingError) as error:
+            except (TypeError, ValueError, AttributeError, pickle.PicklingError) as error:
                 raise TypeError(
                     f'the function, or something that it uses, cannot be sent to another process: '
                     f'{error}. Make or open it inside the function.'

@@ -44,8 +44,9 @@ class ProcessFailed(RuntimeError):
 class Member:
     """One process of a group: its name, its ``Popen``, its last lines, what it sent."""
 
-    def __init__(self, name, process, service=False):
+    def __init__(self, name, process, service=False, is_worker=False):
         self.name, self.process, self.service = name, process, service
+        self.is_worker = is_worker  # one that owes a result
         self.lines = collections.deque(maxlen=LAST_LINES)
         self.status = None  # until it has ended
         self.error = None  # (time, summary, traceback), as worker.py sends it
@@ -58,6 +59,8 @@ class Member:
             _, summary, trace = self.error
             return ProcessFailed(self.name, self.status, f'failed with {summary}', trace)
         words = f'ended with status {self.status}'
+        if self.status == 0:
+            words = 'ended before its function had returned'
         if self.status < 0:
             words = f'was killed by signal {-self.status} ({_signal_name(-self.status)})'
         last = '\n'.join(self.lines)
@@ -137,7 +140,7 @@ class Group:
             start_new_session=True,
             pass_fds=self._leash.fds,
         )
-        member = Member(name, process, service)
+        member = Member(name, process, service, is_worker)
         self.members.append(member)
         text = process.stderr if is_worker else process.stdout
         jobs = [(self._read_lines, text)]
@@ -218,7 +221,8 @@ class Group:
                 continue
             if kind == 'end':
                 member.status = value
-                if value:
+                # What it sent has been read by now: its readers ended before its end was noted.
+                if value or (member.is_worker and member.result is NOTHING):
                     failed.append(member)
                     end = min(end, time.monotonic() + settle)
             elif kind == 'line':
