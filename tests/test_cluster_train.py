@@ -279,10 +279,7 @@ def test_a_run_that_is_done_returns_at_once(copied):
             assert replica.asnumpy().tobytes() == last.arrays[name].tobytes()
 
 
-CHANGES = [
-    {'batch_size': 128}, {'lr': 0.1}, {'seed': 1}, {'num_examples': 1000},
-    {'compression': {'type': '2bit', 'threshold': 0.005}},
-]  # fmt: skip
+CHANGES = [{'batch_size': 128}, {'lr': 0.1}, {'seed': 1}, {'num_examples': 1000}]
 
 
 @pytest.mark.parametrize('change', CHANGES, ids=lambda change: next(iter(change)))
@@ -292,6 +289,15 @@ def test_other_settings_are_refused(copied, change):
     with pytest.raises(ValueError, match='is of a run with .*: take the same settings, or another'):
         train('local', checkpoints=copied, **RUN | {'num_epochs': 5} | change)
     assert {path: path.read_bytes() for path in copied.iterdir()} == before
+
+
+def test_another_compression_is_refused(copied):
+    """By itself, because only a distributed store compresses."""
+    info = latest_checkpoint(copied).info
+    info |= {'compression': {'type': '2bit', 'threshold': 0.005}}
+    train_iter, _ = single.load_data_fashion_mnist(256, 2000, seed=0)
+    with pytest.raises(ValueError, match='is of a run with .*: take the same settings, or another'):
+        resume(single.lenet(), train_iter, copied, **info)
 
 
 @pytest.mark.slow
