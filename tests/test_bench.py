@@ -34,6 +34,7 @@ def test_a_word_chooses_the_kinds_of_a_chapter():
     ]
 
 
+@pytest.mark.slow
 def test_workers_are_compared_and_their_bytes_counted(started):
     pytest.importorskip('mxnet')
     done = bench('--examples', '2560', '--only', 'cluster, 1', '2-bit', 'no waits')

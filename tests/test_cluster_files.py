@@ -69,11 +69,13 @@ def test_every_worker_ends_with_the_same_parameters_and_any_number_learns_the_sa
     assert train(2, 1, *lr)[1] == [first, second]  # the same seed, the same run
 
 
+@pytest.mark.slow
 def test_three_workers_two_servers_and_a_batch_that_three_do_not_divide():
     accuracies, found = train(3, 2, '--batch-size', '100', '--epochs', '1')
     assert len(set(found)) == 1 and len(accuracies) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('kind', ['dist_device_sync', 'dist_async'])
 def test_other_kinds_of_store(kind):
     accuracies, found = train(2, 1, '--kind', kind, '--epochs', '1')
@@ -165,6 +167,7 @@ def test_the_slurm_script_trains(batch):
     assert len(found) == 2 and len(set(found.values())) == 1 and len(epochs(out)) == 2
 
 
+@pytest.mark.slow
 def test_the_slurm_script_takes_other_numbers_and_its_own_port(batch):
     with batch(*SHORT, SERVERS='2', SLURM_NTASKS='6', PORT='') as job:
         status, out, err = job.end()
@@ -172,7 +175,7 @@ def test_the_slurm_script_takes_other_numbers_and_its_own_port(batch):
     assert len(digests(out)) == 3
 
 
-@pytest.mark.parametrize('index', [0, 3])
+@pytest.mark.parametrize('index', [0, pytest.param(3, marks=pytest.mark.slow)])
 def test_when_one_task_is_killed_slurm_ends_the_job(batch, index):
     with batch('--epochs', '1000') as job:
         job.line_with('epoch 1:')
