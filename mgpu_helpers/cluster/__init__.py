@@ -13,6 +13,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach(
         'checkpoint',
         'commands',
         'files',
+        'gpus',
         'hosts',
         'joining',
         'launch',

@@ -6,10 +6,11 @@ import socket
 import sys
 
 from .. import checks
+from .gpus import NO_GPU
 from .hosts import is_here, resolve
-from .launch import NO_GPU, NODE, program_of, unbuffered
+from .launch import program_of, unbuffered
 from .probe import find_program
-from .roles import Role, check_first_port, check_numbers, check_port, environment
+from .roles import NODE, Role, check_first_port, check_numbers, check_port, environment
 
 
 def role_of(index, workers, servers):

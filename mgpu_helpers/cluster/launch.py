@@ -10,12 +10,11 @@ from .. import checks
 from ..processes import Group
 from . import probe
 from . import ssh as remote
+from .gpus import NO_GPU
 from .hosts import THIS, Host, read_hosts
-from .roles import Role, check_first_port, check_numbers, environment, plan
+from .roles import NODE, Role, check_first_port, check_numbers, environment, plan
 from .watch import Watch
 
-NODE = ('-m', 'mgpu_helpers.cluster.node')
-NO_GPU = {'CUDA_VISIBLE_DEVICES': ''}  # the scheduler and the servers would only take memory there
 # sshd turns connections away at random when more than 10 are logging in (its MaxStartups).
 BETWEEN_LOGINS = 0.1
 

@@ -10,9 +10,9 @@ import time
 from .. import checks
 from ..data import environment_for_children
 from ..display import Line, Table
-from ..driver import driver_gpus
 from ..processes import SETTLE, Group, results_of, start_workers
-from .roles import check_numbers, environment, plan
+from .gpus import NO_GPU, share_gpus
+from .roles import NODE, check_numbers, environment, plan
 from .watch import Watch
 
 # Where `mgpu_helpers` lies, so that schedulers and servers find it, whatever folder this is.
@@ -163,9 +163,8 @@ class LocalCluster:
         search = os.pathsep.join([PACKAGE, *filter(None, [os.environ.get('PYTHONPATH')])])
         for role in roles:
             if role.kind != 'worker':
-                command = [sys.executable, '-m', 'mgpu_helpers.cluster.node']
-                env = environment(role, roles) | {'PYTHONPATH': search, 'CUDA_VISIBLE_DEVICES': ''}
-                self._group.start(role.name, command, env, service=True)
+                env = environment(role, roles) | NO_GPU | {'PYTHONPATH': search}
+                self._group.start(role.name, [sys.executable, *NODE], env, service=True)
         return members
 
     def kill(self, name, number=signal.SIGKILL):
@@ -198,36 +197,6 @@ class LocalCluster:
             for i in range(longest)
         ]
         return Table(rows, list(self._lines))
-
-
-def share_gpus(index, workers):
-    """Give a worker its part of this machine's GPUs, by ``CUDA_VISIBLE_DEVICES``.
-
-    Parameters
-    ----------
-    index : int
-        Which worker.
-    workers : int
-        How many share the machine.
-
-    Returns
-    -------
-    dict of str to str
-        Empty where there is no GPU. If there are fewer GPUs than workers, nobody gets one, so that
-        all compute alike.
-
-    Examples
-    --------
-    >>> set(share_gpus(0, 1)) <= {'CUDA_VISIBLE_DEVICES'}
-    True
-    """
-    count = len(driver_gpus())
-    if not count:
-        return {}
-    given = os.environ.get('CUDA_VISIBLE_DEVICES')
-    names = given.split(',')[:count] if given else [str(i) for i in range(count)]
-    part = names[count * index // workers : count * (index + 1) // workers]
-    return {'CUDA_VISIBLE_DEVICES': ','.join(part if count >= workers else [])}
 
 
 def _in_worker(function, args, kwargs):

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 
-from .local import share_gpus
+from .gpus import share_gpus
 from .roles import check_port, free_ports
 
 MARK = 'mgpu-probe: '  # a login shell may print something, too
@@ -65,7 +65,7 @@ def look(ip, ports, workers=0, program=None):
     -------
     dict
         ``'ports'``: list of int, ascending. ``'gpus'``: for each worker the variables that give it
-        its share of the GPUs here; see ``local.share_gpus``.
+        its share of the GPUs here; see ``gpus.share_gpus``.
 
     Raises
     ------

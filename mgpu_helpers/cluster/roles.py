@@ -8,6 +8,7 @@ from .. import checks
 
 LOOPBACK = '127.0.0.1'
 LAST_PORT = 65535
+NODE = ('-m', 'mgpu_helpers.cluster.node')  # what Python runs as the scheduler or a server
 KINDS = ('local', 'device', 'dist_sync', 'dist_device_sync', 'dist_async')
 
 

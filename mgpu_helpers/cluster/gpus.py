@@ -1,0 +1,37 @@
+"""Which of a machine's GPUs each of its processes sees."""
+
+import os
+
+from ..driver import driver_gpus
+
+NO_GPU = {'CUDA_VISIBLE_DEVICES': ''}  # the scheduler and the servers would only take memory there
+
+
+def share_gpus(index, workers):
+    """Give a worker its part of this machine's GPUs, by ``CUDA_VISIBLE_DEVICES``.
+
+    Parameters
+    ----------
+    index : int
+        Which worker.
+    workers : int
+        How many share the machine.
+
+    Returns
+    -------
+    dict of str to str
+        Empty where there is no GPU. If there are fewer GPUs than workers, nobody gets one, so that
+        all compute alike.
+
+    Examples
+    --------
+    >>> set(share_gpus(0, 1)) <= {'CUDA_VISIBLE_DEVICES'}
+    True
+    """
+    count = len(driver_gpus())
+    if not count:
+        return {}
+    given = os.environ.get('CUDA_VISIBLE_DEVICES')
+    names = given.split(',')[:count] if given else [str(i) for i in range(count)]
+    part = names[count * index // workers : count * (index + 1) // workers]
+    return {'CUDA_VISIBLE_DEVICES': ','.join(part if count >= workers else [])}
