@@ -8,14 +8,14 @@ page is light or dark as the reader's system asks for.
 import copy
 import re
 from pathlib import Path
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import quoteattr
 
 from nbconvert import HTMLExporter
 
 TEMPLATE = Path(__file__).resolve().with_name('page.html.j2')
 WIDGET = 'application/vnd.jupyter.widget-view+json'
 FORMULA = re.compile(r'\$\$(.+?)\$\$', re.DOTALL)
-FORMULA_SIZE = 19  # pixels; beside text of 14
+FORMULA_SIZE = 21  # pixels; beside text of 14
 CHAPTER_LINK = re.compile(r'\]\((\d\d-[\w-]+)\.ipynb([)#])')
 
 
@@ -45,7 +45,7 @@ def formula(tex):
     Returns
     -------
     str
-        An ``<svg>`` on one line.
+        A ``<div>`` with an ``<svg>``, on one line.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def formula(tex):
     Examples
     --------
     >>> formula(r'\sum_{i=1}^n x_i')[:36]
-    '<svg class="formula" role="img" aria'
+    '<div class="formula"><svg role="img"'
     """
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
@@ -71,9 +71,8 @@ def formula(tex):
     size = f'{box.width + 2:.1f}', f'{box.height + 2:.1f}'
     view = f'{box.x0 - 1:.1f} {-box.y1 - 1:.1f} {" ".join(size)}'
     return (
-        f'<svg class="formula" role="img" aria-label={quoteattr(tex)} width="{size[0]}" '
-        f'height="{size[1]}" viewBox="{view}"><title>{escape(tex)}</title>'
-        f'<path d="{"".join(drawn)}"/></svg>'
+        f'<div class="formula"><svg role="img" aria-label={quoteattr(tex)} width="{size[0]}" '
+        f'height="{size[1]}" viewBox="{view}"><path d="{" ".join(drawn)}"/></svg></div>'
     )
 
 
