@@ -15,6 +15,7 @@ from tqdm.std import tqdm
 from . import worker
 
 NUMBER = re.compile(r'[-+−]?\d[\d,.]*(?:e[-+]?\d+)?(?: ?[^\W\d]\S{0,4}| ?%)?')
+NONE = '-'  # in a cell: there is no value here
 
 
 class Table:
@@ -49,10 +50,10 @@ class Table:
         return re.sub('<(t[hd])>', r'<\1 style="text-align: left;">', page)
 
     def _align(self):
-        """Numbers, also with a sign or a unit, to the right, words to the left."""
+        """Columns of numbers, also with a sign or a unit, to the right; words to the left."""
+        known = [[str(cell) for cell in cells if str(cell) != NONE] for cells in zip(*self.rows)]
         return [
-            'right' if all(NUMBER.fullmatch(str(cell)) for cell in cells) else 'left'
-            for cells in zip(*self.rows)
+            'right' if cells and all(map(NUMBER.fullmatch, cells)) else 'left' for cells in known
         ]
 
 
