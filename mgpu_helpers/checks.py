@@ -4,11 +4,17 @@ Each raises before anything is changed, and names the value, what was expected a
 look only at ``shape`` and ``dtype``, so they serve the arrays of every framework.
 """
 
+from __future__ import annotations
+
 import math
 import numbers
+from collections.abc import Collection, Sequence
+from typing import Any, TypeAlias
+
+Array: TypeAlias = Any  # of NumPy, MXNet or PyTorch: whatever has a shape and a dtype
 
 
-def shown(value):
+def shown(value: object) -> str:
     """Give a value as an error message shows it: in a few words, whatever it is.
 
     Examples
@@ -20,7 +26,7 @@ def shown(value):
     return text if len(text) <= 60 and '\n' not in text else f'a {type(value).__name__}'
 
 
-def whole_number(name, value, least=0):
+def whole_number(name: str, value: object, least: int = 0) -> None:
     """Raise unless ``value`` is an integer of at least ``least``.
 
     Raises
@@ -40,7 +46,7 @@ def whole_number(name, value, least=0):
         raise ValueError(f'{name} must be at least {least}, not {value}')
 
 
-def positive_int(name, value):
+def positive_int(name: str, value: object) -> None:
     """Raise unless ``value`` is an integer of at least 1; see ``whole_number``.
 
     Examples
@@ -50,7 +56,7 @@ def positive_int(name, value):
     whole_number(name, value, least=1)
 
 
-def positive_number(name, value):
+def positive_number(name: str, value: object) -> None:
     """Raise unless ``value`` is a finite real number above 0.
 
     Raises
@@ -66,11 +72,11 @@ def positive_number(name, value):
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f'{name} must be a number above 0, not {shown(value)}')
-    if not 0 < value < float('inf'):
+    if value <= 0 or not value < float('inf'):  # NaN is neither
         raise ValueError(f'{name} must be a number above 0, not {value}')
 
 
-def not_negative(name, value):
+def not_negative(name: str, value: object) -> None:
     """Raise unless ``value`` is a finite real number of at least 0.
 
     Raises
@@ -86,11 +92,11 @@ def not_negative(name, value):
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f'{name} must be a number of at least 0, not {shown(value)}')
-    if not 0 <= value < float('inf'):
+    if value < 0 or not value < float('inf'):  # NaN is neither
         raise ValueError(f'{name} must be a number of at least 0, not {value}')
 
 
-def one_of(name, value, choices):
+def one_of(name: str, value: object, choices: Collection[str]) -> None:
     """Raise unless ``value`` is one of the names in ``choices``.
 
     Raises
@@ -106,7 +112,7 @@ def one_of(name, value, choices):
         raise ValueError(f'{name} must be one of {", ".join(choices)}, not {shown(value)}')
 
 
-def finite_number(name, value):
+def finite_number(name: str, value: object) -> None:
     """Raise unless ``value`` is a finite real number.
 
     Raises
@@ -126,7 +132,7 @@ def finite_number(name, value):
         raise ValueError(f'{name} must be a finite number, not {value}')
 
 
-def device_list(devices):
+def device_list(devices: object) -> None:
     """Raise unless ``devices`` is a list or tuple of at least one device, none of them twice.
 
     Raises
@@ -154,7 +160,7 @@ def device_list(devices):
         )
 
 
-def as_many_devices(num_gpus, devices):
+def as_many_devices(num_gpus: int, devices: Sequence[object]) -> None:
     """Raise unless ``devices`` lists ``num_gpus`` of them.
 
     Raises
@@ -173,7 +179,7 @@ def as_many_devices(num_gpus, devices):
         )
 
 
-def can_split(data, devices, even_split):
+def can_split(data: Array, devices: Sequence[object], even_split: bool) -> None:
     """Raise unless ``data`` can be cut into one non-empty shard per device.
 
     Parameters
@@ -215,12 +221,12 @@ def can_split(data, devices, even_split):
         )
 
 
-def _array(name, value):
+def _array(name: str, value: object) -> None:
     if not hasattr(value, 'shape'):
         raise TypeError(f'{name} must be an array or a tensor, not {shown(value)}')
 
 
-def same_length(X, y):
+def same_length(X: Array, y: Array) -> None:
     """Raise unless ``X`` and ``y`` hold the same number of examples.
 
     Raises
@@ -243,7 +249,13 @@ def same_length(X, y):
         )
 
 
-def step(X, y, device_params, devices, lr):
+def step(
+    X: Array,
+    y: Array,
+    device_params: Sequence[Sequence[Array]],
+    devices: Sequence[object],
+    lr: float,
+) -> None:
     """Raise unless one training step can be taken with these; see ``train_batch``.
 
     Raises
@@ -270,7 +282,7 @@ def step(X, y, device_params, devices, lr):
     positive_number('lr', lr)
 
 
-def alike(data):
+def alike(data: Sequence[Array]) -> None:
     """Raise unless ``data`` is a non-empty list of arrays of one shape and one type.
 
     Raises
