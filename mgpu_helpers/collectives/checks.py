@@ -30,8 +30,8 @@ def one_per_device(data: Sequence[NDArray]) -> None:
 
     Examples
     --------
-    >>> from mgpu_helpers.collectives import Counted
-    >>> one_per_device([Counted(0, 8), Counted(1, 8)])
+    >>> from mgpu_helpers.collectives import Count
+    >>> one_per_device([Counted(i, 8, Count(2)) for i in range(2)])
     """
     alike(data)
     strange = [x for x in data if type(x) is not nd.NDArray and not isinstance(x, Counted)]
@@ -62,8 +62,8 @@ def bucket(arrays: Sequence[NDArray]) -> None:
 
     Examples
     --------
-    >>> from mgpu_helpers.collectives import Counted
-    >>> bucket([Counted(0, 8), Counted(0, 3)])
+    >>> from mgpu_helpers.collectives import Count
+    >>> bucket([Counted(0, 8, Count(1)), Counted(0, 3, Count(1))])
     """
     if not isinstance(arrays, (list, tuple)) or not all(hasattr(x, 'shape') for x in arrays):
         raise TypeError(f'a bucket takes a list of arrays, not {shown(arrays)}')

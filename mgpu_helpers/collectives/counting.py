@@ -129,7 +129,7 @@ class Counted:
         Where it is.
     values : int or numpy.ndarray
         How many numbers (float32, each 1), or the numbers, one-dimensional.
-    book : Count, optional
+    book : Count
         Where to write.
 
     Examples
@@ -142,7 +142,7 @@ class Counted:
     """
 
     def __init__(
-        self, device: int, values: int | np.ndarray, book: Count | None = None, arrived: int = 0
+        self, device: int, values: int | np.ndarray, book: Count, arrived: int = 0
     ) -> None:
         values = np.ones(values, dtype='float32') if isinstance(values, int) else values
         self.context, self.values, self.book = device, values, book
