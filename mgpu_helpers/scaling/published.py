@@ -249,6 +249,11 @@ def published_table(comparisons: Sequence[Comparison]) -> Table:
     -------
     mgpu_helpers.display.Table
 
+    Raises
+    ------
+    ValueError
+        If they are of both kinds: seconds and shares have no column in common.
+
     Examples
     --------
     >>> published_table(published_times()).rows[3][2:6]
@@ -257,12 +262,17 @@ def published_table(comparisons: Sequence[Comparison]) -> Table:
     from ..display import Table
     from .drawings import milliseconds
 
-    shares = any(c.unhidden for c in comparisons)
+    shares = any(c.unhidden is not None for c in comparisons)
+    if shares and any(c.unhidden is None for c in comparisons):
+        raise ValueError(
+            'these comparisons are of times and of efficiencies: make a table of each, '
+            'published_table(published_times()) and published_table(published_scaling())'
+        )
     write = '{:.0%}'.format if shares else milliseconds
     rows, heads = [], ['what', 'from', 'published', 'ours', 'error', 'why', 'source']
     for c in comparisons:
         ours = [write(c.predicted), _error(c.error)]
-        more = [write(c.unhidden)] if shares else [c.note]
+        more = [c.note] if c.unhidden is None else [write(c.unhidden)]
         middle = [*more, *ours] if shares else [*ours, *more]
         published = write(c.published) if shares else f'{1000 * c.published:g} ms'
         rows.append([c.what, c.inputs, published, *middle, c.source])
