@@ -15,7 +15,8 @@ from .display import Table, in_notebook, show_figures
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LOOK = {'facecolor': '#fbfaf7', 'layout': 'constrained'}  # the card of the drawn figures
+# The card of the drawn figures.
+LOOK: dict[str, Any] = {'facecolor': '#fbfaf7', 'layout': 'constrained'}
 
 
 @dataclass

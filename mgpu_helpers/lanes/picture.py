@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..display import show_figures
 from ..history import LOOK
@@ -106,7 +106,7 @@ def _draw_row(
         axes.broken_barh(shape, (y, height), color=KINDS[kind], linewidth=0, zorder=z)
     for s in row:
         if s.seconds > 0.06 * inch:  # wide enough to be told apart from the bar before it
-            line = {'color': _EMPTY, 'alpha': 0.4, 'lw': 0.5, 'zorder': 1.3}
+            line: dict[str, Any] = {'color': _EMPTY, 'alpha': 0.4, 'lw': 0.5, 'zorder': 1.3}
             axes.vlines(1e3 * (s.start - first), y, y + height, **line)
         if height > 0.15 and s.seconds > (_LETTER * len(s.name) + 0.08) * inch:
             middle = 1e3 * ((s.start + s.end) / 2 - first), y + height / 2

@@ -11,7 +11,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -70,7 +70,7 @@ class StandIn:
         return _queue(self.index).submit(function, *args)
 
 
-Device = torch.device | StandIn
+Device: TypeAlias = torch.device | StandIn
 
 
 def place(device: Device) -> torch.device:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..display import Table, show_figures
 from ..history import LOOK
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, told apart with any colour vision, as in the drawn figures.
 BLUE, ORANGE, GREEN, PINK = '#0072B2', '#E69F00', '#009E73', '#CC79A7'
-STYLES = [
+STYLES: list[dict[str, Any]] = [
     {'color': color, 'marker': marker, 'markersize': 4}
     for color, marker in zip((BLUE, ORANGE, GREEN, PINK, '#56B4E9', '#D55E00'), 'osD^vP')
 ]

@@ -242,7 +242,7 @@ def _draw(curve: Scaling, chosen: Step) -> Figure:
     # Margins that stay: laid out anew for every choice, the picture would twitch.
     figure = Figure(figsize=(8, 4.9), facecolor=LOOK['facecolor'])
     margins = {'left': 0.1, 'right': 0.97, 'top': 0.94, 'bottom': 0.1, 'hspace': 0.55}
-    panels = figure.subplot_mosaic(
+    panels: dict[str, Axes] = figure.subplot_mosaic(
         [['speedup', 'efficiency'], ['step', 'step']], height_ratios=[3, 1], gridspec_kw=margins
     )
     for axes in panels.values():
@@ -288,7 +288,7 @@ def _draw_efficiency(axes: Axes, here: str) -> None:
 def _draw_step(axes: Axes, chosen: Step) -> None:
     """Draw one step: what is computed, and below it the allreduce, which ends with the step."""
     hidden = chosen.communication - chosen.exposed
-    bars = (
+    bars: tuple[tuple[float, float, float, str, dict[str, Any]], ...] = (
         (1, chosen.overhead, chosen.forward, 'forward', {'color': KINDS['forward']}),
         (1, chosen.overhead + chosen.forward, chosen.backward, 'backward', BACKWARD),
         (0, chosen.seconds - chosen.communication, hidden, 'hidden', HIDDEN),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 
@@ -30,7 +30,7 @@ SIZES = tuple(4000 * 2**i for i in range(15))
 LEAST = 3  # sizes that a straight line needs before its error says anything
 # Okabe and Ito's colours, told apart with any colour vision.
 COLOURS = ('#0072B2', '#E69F00', '#009E73', '#CC79A7', '#D55E00', '#56B4E9')
-STYLES = ({'ls': '--'}, {'ls': '-'})  # in the caches, in main memory
+STYLES: tuple[dict[str, Any], ...] = ({'ls': '--'}, {'ls': '-'})  # in the caches, in main memory
 
 
 def measure(
@@ -197,7 +197,7 @@ class Fit:
     @property
     def worst_error(self) -> float:
         """float: the largest of the errors' amounts."""
-        return float(abs(self.errors).max())
+        return float(np.max(abs(self.errors)))
 
     def against(
         self, nbytes: Iterable[int], seconds: Iterable[float], label: str | None = None
