@@ -14,11 +14,7 @@ import mxnet as mx
 from . import checks
 from .cores import usable_cores
 from .display import Table
-from .driver import driver_gpus
-
-# mxnet-cu112 1.9.1 carries machine code for compute capability 5.0, 6.0, 7.0, 8.0 and 8.6 and no
-# PTX: code runs on its own major version only, so Ada (8.9) is the last that works.
-CAPABILITIES = ((5, 0), (9, 0))
+from .driver import MXNET_CODE, driver_gpus
 
 
 def has_code(gpu):
@@ -38,7 +34,7 @@ def has_code(gpu):
     >>> has_code(GPU(0, 'NVIDIA H200', 141 * 2**30, (9, 0)))
     False
     """
-    return CAPABILITIES[0] <= gpu.capability < CAPABILITIES[1]
+    return MXNET_CODE[0] <= gpu.capability < MXNET_CODE[1]
 
 
 @functools.cache

@@ -7,6 +7,11 @@ import ctypes
 import functools
 from dataclasses import dataclass
 
+# mxnet-cu112 1.9.1 carries machine code for compute capability 5.0, 6.0, 7.0, 8.0 and 8.6 and no
+# PTX: code runs on its own major version only, so Ada (8.9) is the last that works. It stands here,
+# not in devices.py, because setup asks before MXNet is installed: the first, and the first too new.
+MXNET_CODE = ((5, 0), (9, 0))
+
 
 @dataclass(frozen=True)
 class GPU:
