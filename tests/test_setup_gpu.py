@@ -186,7 +186,7 @@ def test_pytorch_without_cuda_where_the_driver_is_too_old_for_it(
 
 @pytest.mark.parametrize(('given', 'chosen'), [({'GPU': 1}, CU112), ({'GPU': 0, 'TORCH': 1}, BOTH)])
 def test_an_image_is_made_before_there_is_a_driver(checkout, tmp_path, with_uv, given, chosen):
-    given |= {'MGPU_DRIVER': 'later'}
+    given = given | {'MGPU_DRIVER': 'later'}
     assert choose(checkout, tmp_path, with_uv, None, **given)[0] == chosen
 
 
@@ -211,29 +211,26 @@ for before, one, other in zip(start, *replicas):
 
 @pytest.mark.slow  # the first time it downloads 2.5 GB
 def test_mxnet_for_gpus_is_installed_and_computes(checkout, with_uv, stub_driver):
-    """Everything but a GPU: the choice, 4.5 GB of packages, NVIDIA's libraries, a step on CPUs."""
+    """Everything but a GPU: 4.5 GB of packages, NVIDIA's libraries, a step on CPUs.
+
+    The stub says that it has no GPU: once it names one, CUDA asks it for what only a driver can do.
+    """
     if shutil.disk_usage(checkout).free < 10e9:
         pytest.skip('less than 10 GB of disk are free')
     try:
-        done = setup(checkout, PATH=with_uv, LD_LIBRARY_PATH=stub_driver([A100]))
+        driver = stub_driver([])
+        done = setup(checkout, GPU=1, PATH=with_uv, LD_LIBRARY_PATH=driver)
         if 'is there a network?' in done.stderr:
             pytest.skip('no network, and not every wheel is in the cache')
         assert done.stdout.endswith('setup: ready (MXNet for NVIDIA GPUs in .venv)\n'), done.stderr
 
-        done = python(checkout, 'import mgpu_helpers as mgpu; print(mgpu.devices(1))')
-        assert 'the GPU build of MXNet and needs the NVIDIA driver' in done.stderr
+        if not ctypes.util.find_library('cuda'):
+            done = python(checkout, 'import mgpu_helpers, mxnet', LD_LIBRARY_PATH=None)
+            assert 'the GPU build of MXNet and needs the NVIDIA driver' in done.stderr
         # Nothing is looked up anew, and nothing changed, while the driver is away.
         assert setup(checkout, PATH=with_uv).stdout.count('\n') == 1
 
-        driver = stub_driver([A100])
-        done = python(
-            checkout,
-            'import mgpu_helpers as mgpu; print(mgpu.devices(1))',
-            LD_LIBRARY_PATH=driver,
-        )
-        assert done.stdout == '[gpu(0)]\n', done.stderr
-        # No GPU is behind the stub, so from here on it says that there is none.
-        done = python(checkout, STEP, LD_LIBRARY_PATH=stub_driver([]))
+        done = python(checkout, STEP, LD_LIBRARY_PATH=driver)
         assert done.stdout.endswith('[cpu(0), cpu(1)] 16\n'), done.stderr
     finally:
         shutil.rmtree(checkout)  # 4.5 GB where files cannot be linked
