@@ -14,27 +14,7 @@ import mxnet as mx
 from . import checks
 from .cores import usable_cores
 from .display import Table
-from .driver import MXNET_CODE, driver_gpus
-
-
-def has_code(gpu):
-    """Tell whether this MXNet's machine code runs on a GPU.
-
-    Parameters
-    ----------
-    gpu : mgpu_helpers.driver.GPU
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> from mgpu_helpers.driver import GPU
-    >>> has_code(GPU(0, 'NVIDIA H200', 141 * 2**30, (9, 0)))
-    False
-    """
-    return MXNET_CODE[0] <= gpu.capability < MXNET_CODE[1]
+from .driver import driver_gpus, has_code
 
 
 @functools.cache

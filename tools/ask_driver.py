@@ -12,13 +12,13 @@ import runpy
 import sys
 
 DRIVER = runpy.run_path(str(pathlib.Path(__file__).parent.parent / 'mgpu_helpers' / 'driver.py'))
-OLDEST, TOO_NEW = DRIVER['MXNET_CODE']  # compute capabilities
+has_code, TOO_NEW = DRIVER['has_code'], DRIVER['CAPABILITIES'][1]
 PYTORCH = (7, 5)  # the oldest that PyPI's PyTorch 2.13, built with CUDA 13, has code for
 
 
 def mxnet(gpus, cuda):
     """Which packages bring most of the course to these GPUs, and why not simply MXNet's?"""
-    usable = [gpu for gpu in gpus if OLDEST <= gpu.capability < TOO_NEW]
+    usable = [gpu for gpu in gpus if has_code(gpu)]
     others = [gpu for gpu in gpus if gpu not in usable]
     no_code = "MXNet's last release has machine code for compute capability 5.0 to 8.9 only"
     if not gpus:
