@@ -1,5 +1,6 @@
 """`make setup`: run for real, in copies of this checkout."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -203,6 +204,23 @@ def test_changed_project_is_brought_up_to_date(made, with_uv):
     assert done.returncode == 0, done.stderr
     assert 'bringing it up to date' in done.stdout
     assert setup(made, PATH=with_uv).stdout.count('\n') == 1
+
+
+def test_binder_gets_a_kernel_of_this_environment(made, tmp_path, with_uv):
+    """What repo2docker runs at the end of its build; without a network, so without data."""
+    done = call(
+        made,
+        '.binder/postBuild',
+        PATH=with_uv,
+        HOME=tmp_path,
+        MXNET_HOME=tmp_path / 'data',
+        MGPU_DATA_MIRRORS='http://127.0.0.1:9',
+        NB_PYTHON_PREFIX=tmp_path / 'notebook',
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert 'the chapters fetch it' in done.stdout
+    kernel = tmp_path / 'notebook/share/jupyter/kernels/python3/kernel.json'
+    assert json.loads(kernel.read_text())['argv'][0] == str(made / '.venv/bin/python')
 
 
 # --- PyTorch --------------------------------------------------------------------------------------
