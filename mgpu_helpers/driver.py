@@ -9,6 +9,10 @@ import ctypes
 import functools
 from dataclasses import dataclass
 
+# mxnet-cu112 1.9.1 carries machine code for compute capability 5.0, 6.0, 7.0, 8.0 and 8.6 and no
+# PTX: code runs on its own major version only, so Ada (8.9) is the last that works.
+CAPABILITIES = ((5, 0), (9, 0))
+
 
 @dataclass(frozen=True)
 class GPU:
@@ -22,6 +26,25 @@ class GPU:
     def __str__(self) -> str:
         major, minor = self.capability
         return f'GPU {self.index} ({self.name}, compute capability {major}.{minor})'
+
+
+def has_code(gpu: GPU) -> bool:
+    """Tell whether MXNet's machine code runs on a GPU.
+
+    Parameters
+    ----------
+    gpu : GPU
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> has_code(GPU(0, 'NVIDIA H200', 141 * 2**30, (9, 0)))
+    False
+    """
+    return CAPABILITIES[0] <= gpu.capability < CAPABILITIES[1]
 
 
 @functools.cache

@@ -217,7 +217,8 @@ def _load_nvidia_libraries(build: str) -> None:
     except OSError as error:
         raise ImportError(
             f'{build} is the GPU build of MXNet and needs the NVIDIA driver, but libcuda.so.1 '
-            f"did not load ({error}). Install the driver, or the CPU build: 'make setup'."
+            f'did not load ({error}). Install the driver (in a container: docker run '
+            "--gpus all), or the CPU build: 'make setup GPU=0'."
         ) from error
     folders = [pathlib.Path(p) / 'nvidia' for p in sys.path]
     waiting = sorted({lib for folder in folders for lib in folder.glob('*/lib/lib*.so*')})
