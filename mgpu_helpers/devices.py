@@ -17,7 +17,7 @@ import mxnet as mx
 from . import checks
 from .cores import usable_cores
 from .display import Table
-from .driver import driver_gpus, has_code
+from .driver import GPU, driver_gpus, has_code
 
 
 @functools.cache
