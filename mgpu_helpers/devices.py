@@ -14,31 +14,7 @@ import mxnet as mx
 from . import checks
 from .cores import usable_cores
 from .display import Table
-from .driver import driver_gpus
-
-# mxnet-cu112 1.9.1 carries machine code for compute capability 5.0, 6.0, 7.0, 8.0 and 8.6 and no
-# PTX: code runs on its own major version only, so Ada (8.9) is the last that works.
-CAPABILITIES = ((5, 0), (9, 0))
-
-
-def has_code(gpu):
-    """Tell whether this MXNet's machine code runs on a GPU.
-
-    Parameters
-    ----------
-    gpu : mgpu_helpers.driver.GPU
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> from mgpu_helpers.driver import GPU
-    >>> has_code(GPU(0, 'NVIDIA H200', 141 * 2**30, (9, 0)))
-    False
-    """
-    return CAPABILITIES[0] <= gpu.capability < CAPABILITIES[1]
+from .driver import driver_gpus, has_code
 
 
 @functools.cache

@@ -7,6 +7,10 @@ import ctypes
 import functools
 from dataclasses import dataclass
 
+# mxnet-cu112 1.9.1 carries machine code for compute capability 5.0, 6.0, 7.0, 8.0 and 8.6 and no
+# PTX: code runs on its own major version only, so Ada (8.9) is the last that works.
+CAPABILITIES = ((5, 0), (9, 0))
+
 
 @dataclass(frozen=True)
 class GPU:
@@ -20,6 +24,51 @@ class GPU:
     def __str__(self):
         major, minor = self.capability
         return f'GPU {self.index} ({self.name}, compute capability {major}.{minor})'
+
+
+def has_code(gpu):
+    """Tell whether MXNet's machine code runs on a GPU.
+
+    Parameters
+    ----------
+    gpu : GPU
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> has_code(GPU(0, 'NVIDIA H200', 141 * 2**30, (9, 0)))
+    False
+    """
+    return CAPABILITIES[0] <= gpu.capability < CAPABILITIES[1]
+
+
+@functools.cache
+def ask_driver():
+    """Ask the NVIDIA driver whether it works.
+
+    Returns
+    -------
+    tuple
+        The newest CUDA version that it knows, as ``(major, minor)``, and the code with which it
+        refuses to begin (0: it does not; 100: there is no GPU that this process may use).
+
+    Raises
+    ------
+    OSError
+        If there is no driver, or its library does not load.
+
+    Examples
+    --------
+    >>> if driver_gpus():
+    ...     version, refusal = ask_driver()
+    ...     assert version >= (10, 0) and refusal == 0
+    """
+    cuda, version = ctypes.CDLL('libcuda.so.1'), ctypes.c_int()
+    cuda.cuDriverGetVersion(ctypes.byref(version))
+    return (version.value // 1000, version.value % 1000 // 10), cuda.cuInit(0)
 
 
 @functools.cache
