@@ -87,7 +87,7 @@ def devices(k):
     TypeError
         If ``k`` is not an integer.
     ValueError
-        If ``k`` is below 1.
+        If ``k`` is below 1, or more stand-ins than a machine can start.
 
     Notes
     -----
@@ -102,6 +102,7 @@ def devices(k):
     checks.positive_int('the number of devices', k)
     if k <= num_gpus():
         return list(usable_gpus()[:k])
+    checks.stand_ins(k)
     _say_stand_ins(k)
     return [mx.cpu(i) for i in range(k)]
 

@@ -13,7 +13,7 @@ from . import ssh as remote
 from .gpus import NO_GPU
 from .hosts import THIS, Host, read_hosts
 from .roles import NODE, Role, check_first_port, check_numbers, environment, plan
-from .watch import Watch
+from .watch import Left, Watch
 
 # sshd turns connections away at random when more than 10 are logging in (its MaxStartups).
 BETWEEN_LOGINS = 0.1
@@ -226,6 +226,7 @@ def run(cluster, on_line=None):
     options = cluster.options
     with Group() as group:
         watch = Watch(cluster.roles, options['connect_timeout'])
+        left = Left(sum(role.kind == 'worker' for role in cluster.roles))
         for role in cluster.roles:
             _start(group, role, cluster)
 
@@ -236,8 +237,14 @@ def run(cluster, on_line=None):
                 on_line(name, text)
             return None
 
+        def check():
+            watch.check()
+            sentence = left.note(group.at_work)
+            if sentence and on_line:
+                on_line('launch', sentence)
+
         try:
-            group.wait(on_line=take, timeout=options['timeout'], check=watch.check)
+            group.wait(on_line=take, timeout=options['timeout'], check=check)
         except TimeoutError as error:
             if watch.up or len(cluster.hosts) == 1:
                 raise

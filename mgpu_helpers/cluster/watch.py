@@ -1,4 +1,4 @@
-"""Who has registered with the scheduler: is the store up, and who is missing?"""
+"""Who has registered with the scheduler, who is missing, and who has left the others alone?"""
 
 import re
 import time
@@ -8,6 +8,9 @@ import time
 REPORT = re.compile(r'ps-lite/')
 TROUBLE = re.compile(r'Check failed|taken by another|terminate called|what\(\)|Traceback|Error')
 ADDED = re.compile(r'cmd=ADD_NODE, node=\{ role=(\w+), ip=([^,]+), port=(\d+), is_recovery=')
+# A worker that leaves well lets the others wait for ever, if they still need the store. But one may
+# also have more to do at its end, such as a plot: so we say it, and stop nobody.
+PATIENCE = 30  # seconds
 ALL_THERE = re.compile(r'the scheduler is connected to|cmd=BARRIER')
 
 
@@ -107,3 +110,45 @@ class Watch:
                 'with the scheduler, and all were stopped. Does it call mx.kv.create with a kind '
                 "that begins with 'dist_', and early enough? (connect_timeout sets the limit)"
             )
+
+
+class Left:
+    """Knows when some workers have ended well, and what that means for those that have not.
+
+    Parameters
+    ----------
+    workers : int
+        How many were started.
+
+    Examples
+    --------
+    >>> Left(workers=2).note(['worker 0', 'worker 1']) is None
+    True
+    """
+
+    def __init__(self, workers):
+        self._workers, self._since, self._count = workers, 0.0, workers
+
+    def note(self, at_work):
+        """Give a sentence, once after each end, if others go on for ``PATIENCE`` seconds.
+
+        Parameters
+        ----------
+        at_work : list of str
+            Names of the workers that still run.
+
+        Returns
+        -------
+        str or None
+        """
+        if len(at_work) < self._count:
+            self._count, self._since = len(at_work), time.monotonic()
+        if not at_work or not self._since or time.monotonic() < self._since + PATIENCE:
+            return None
+        self._since = 0.0
+        ended = self._workers - len(at_work)
+        return (
+            f'{ended} of {self._workers} workers {"has" if ended == 1 else "have"} ended, and '
+            f'{", ".join(at_work)} still at work {PATIENCE} seconds later. If it waits for the '
+            'others, it does so for ever: Ctrl-C stops all, --timeout does so by itself.'
+        )

@@ -225,7 +225,7 @@ def devices(k):
     TypeError
         If ``k`` is not an integer.
     ValueError
-        If ``k`` is below 1.
+        If ``k`` is below 1, or more stand-ins than a machine can start.
 
     Notes
     -----
@@ -239,6 +239,7 @@ def devices(k):
     checks.positive_int('the number of devices', k)
     if k <= num_gpus():
         return list(usable_gpus()[:k])
+    checks.stand_ins(k)
     return [StandIn(i) for i in range(k)]
 
 
