@@ -37,7 +37,7 @@ class Answers:
 
     def __getitem__(self, step: str) -> dict[str, Any]:
         found = self._steps.get(step)
-        return found or {'error': self._end or 'said nothing', 'missing': None, 'seconds': 0.0}
+        return found or {'error': self._end or 'said nothing', 'missing': None}
 
 
 class Questions:

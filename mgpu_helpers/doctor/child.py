@@ -13,7 +13,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 MARK = 'mgpu-doctor: '
 
@@ -33,12 +32,10 @@ def main(question: str) -> None:
     KeyError: 'nothing'
     """
     for step, function in QUESTIONS[question].items():
-        began = time.perf_counter()
         try:
             facts = function()
         except BaseException as error:
             facts = {'error': last_line(error), 'missing': _missing(error)}
-        facts['seconds'] = time.perf_counter() - began
         print(f'\n{MARK}{json.dumps([step, facts])}', flush=True)
 
 

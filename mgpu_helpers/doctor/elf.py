@@ -31,10 +31,12 @@ def find_libmxnet() -> Path:
     """
     spec = importlib.machinery.PathFinder.find_spec('mxnet')
     folders = (spec and spec.submodule_search_locations) or []
-    places = [os.environ.get('MXNET_LIBRARY_PATH'), *(Path(f) / 'libmxnet.so' for f in folders)]
-    for place in filter(None, places):
-        if Path(place).is_file():
-            return Path(place)
+    places = [Path(folder) / 'libmxnet.so' for folder in folders]
+    if 'MXNET_LIBRARY_PATH' in os.environ:  # which MXNet asks first
+        places.insert(0, Path(os.environ['MXNET_LIBRARY_PATH']))
+    for place in places:
+        if place.is_file():
+            return place
     raise FileNotFoundError(f'libmxnet.so is not in {", ".join(folders) or "any mxnet folder"}')
 
 

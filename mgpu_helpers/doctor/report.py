@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import textwrap
 from typing import NamedTuple
@@ -14,6 +15,8 @@ OK, WARNING, FAILED, NOT_NEEDED = 'ok', 'warning', 'failed', 'not needed'
 COLOURS = {OK: 'green', WARNING: 'yellow', FAILED: 'red', NOT_NEEDED: None}
 WIDTH = 100  # columns of a table, also where the terminal has more
 NARROWEST = 60
+PADDING = 2  # what tabulate adds to a title, at least
+WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")  # of a shell
 
 
 class Row(NamedTuple):
@@ -113,7 +116,7 @@ class Report:
         width = width or min(WIDTH, max(NARROWEST, shutil.get_terminal_size((WIDTH, 24)).columns))
         headers = ['check', 'verdict', 'what was found']
         names, verdicts = (
-            max(len(text) for text in [title, *column])
+            max(len(title) + PADDING, *map(len, column))
             for title, column in zip(headers, zip(*(row[:2] for row in self.rows)))
         )
         room = width - names - verdicts - 4
@@ -185,14 +188,16 @@ def _fix_lines(fix, room):
     """The commands, each begun on a line of its own; a long one continued by a backslash."""
     lines = []
     for command in fix.splitlines():
-        start = '     ' if lines else 'fix: '
+        # No line may end inside quotes.
+        whole = WORD.sub(lambda word: word[0].replace(' ', '\0'), command)
         parts = textwrap.wrap(
-            command,
+            whole,
             room - len(' \\'),
-            initial_indent=start,
+            initial_indent='     ' if lines else 'fix: ',
             subsequent_indent='       ',
             break_long_words=False,
             break_on_hyphens=False,
         )
+        parts = [part.replace('\0', ' ') for part in parts]
         lines += [part + ' \\' for part in parts[:-1]] + parts[-1:]
     return lines

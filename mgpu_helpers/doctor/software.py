@@ -17,6 +17,7 @@ from .report import FAILED, NOT_NEEDED, OK, WARNING, Row
 
 MXNET_PYTHON = (3, 11)  # the newest with a wheel of MXNet 1.9.1, and the oldest of the course
 NEWEST_PYTHON = (3, 13)  # with which the PyTorch chapter was tried
+DRIVER = 'libcuda.so.1'
 # What the dynamic loader says of a library that it cannot load.
 UNLOADABLE = re.compile(r'\b(lib[^\s:/]+\.so[.\d]*): (?:cannot open|file too short|invalid ELF)')
 
@@ -82,11 +83,11 @@ def mxnet(ask: Questions) -> Iterator[Row]:
     elif 'error' in facts:
         what = f'{builds[0]} is installed, but does not load: ' if builds else 'it does not load: '
         yield Row('MXNet', FAILED, what + _error(facts), _mxnet_fix(builds, facts))
+        return
     else:
         kind = 'for NVIDIA GPUs' if facts['cuda'] else 'for CPUs'
         name = builds[0] if builds else 'not from a wheel'
-        found = f'{facts["version"]}, the build {kind} ({name}); loads in {facts["seconds"]:.1f} s'
-        yield Row('MXNet', OK, found)
+        yield Row('MXNet', OK, f'{facts["version"]}, the build {kind} ({name}); it loads')
     facts = ask('mxnet')['d2l']
     if 'error' not in facts:
         yield Row('d2l', OK, facts['version'])
@@ -107,7 +108,7 @@ def _no_mxnet(ask):
 
 
 def _mxnet_fix(builds, facts):
-    if any(build != 'mxnet' for build in builds) and 'libcuda.so.1' in facts['error']:
+    if any(build != 'mxnet' for build in builds) and DRIVER in facts['error']:
         return fixes.setup('GPU=0')
     return _fix(facts)
 
@@ -127,8 +128,7 @@ def torch(ask: Questions) -> Iterator[Row]:
         yield Row('PyTorch', FAILED, f'it does not load: {_error(facts)}', _fix(facts))
     else:
         kind = f'with CUDA {facts["cuda"]}' if facts['cuda'] else 'the build for CPUs'
-        found = f'{facts["version"]}, {kind}; loads in {facts["seconds"]:.1f} s'
-        yield Row('PyTorch', OK, found)
+        yield Row('PyTorch', OK, f'{facts["version"]}, {kind}; it loads')
 
 
 def packages(ask: Questions) -> Iterator[Row]:
@@ -188,9 +188,9 @@ def _kernel_row(facts):
 def _error(facts):
     """An error of a child in a line, with what it means where we know."""
     library = UNLOADABLE.search(facts['error'])
-    if library:
+    if library and library[1] != DRIVER:  # of which runtime.py has said enough
         return f'the library {library[1]} is missing or damaged ({facts["error"]})'
-    return facts['error']
+    return facts['error'].removeprefix('ImportError: ')
 
 
 def _fix(facts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import statistics
 import time
@@ -35,20 +36,21 @@ def measure(framework: str) -> dict[str, Any]:
         ``losses`` of the first steps and ``ms`` a batch, each by number of devices; ``ratios``,
         how much faster two are, round by round; the ``devices`` and the ``data``.
     """
-    if framework == 'mxnet':
-        import mxnet  # in this process, mgpu_helpers was there before
-
-        import mgpu_helpers as mgpu
-
-        def wait(devices):
-            mxnet.nd.waitall()
-    else:
-        from mgpu_helpers import pytorch as mgpu
-
-        wait = mgpu.synchronize
+    names = {'mxnet': 'mgpu_helpers', 'torch': 'mgpu_helpers.pytorch'}
+    mgpu = importlib.import_module(names[framework])
     batches, source = _batches(mgpu)
     both = mgpu.devices(2)
-    replicas, losses, seconds = {}, {}, {1: [], 2: []}
+    replicas: dict[int, list] = {}
+    losses: dict[int, list[float]] = {}
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+
+    def wait():
+        if framework == 'mxnet':
+            import mxnet
+
+            mxnet.nd.waitall()
+        else:
+            mgpu.synchronize(both)
 
     def step(k, X, y):
         return mgpu.train_batch(X, y, replicas[k], both[:k], LEARNING_RATE)
@@ -61,7 +63,7 @@ def measure(framework: str) -> dict[str, Any]:
             began = time.perf_counter()
             for X, y in batches:
                 step(k, X, y)
-            wait(both)
+            wait()
             seconds[k].append(time.perf_counter() - began)
     return {
         'losses': losses,
