@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import shutil
 import signal
 import struct
@@ -24,7 +25,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from serving import CALLERS
 
 from mgpu_helpers import catalogue, runtime
-from mgpu_helpers.doctor import CHECKS
+from mgpu_helpers.doctor import CHECKS, Report, Row
 
 
 # --- Nothing is there ---------------------------------------------------------------------------
@@ -97,6 +98,13 @@ def test_a_package_that_leaves_is_a_row(tmp_path):
     (tmp_path / 'torch.py').write_text('import os; print("out of memory", flush=True); os._exit(9)')
     rows = examine('torch', path=[tmp_path])
     check(rows['PyTorch'], 'failed', 'its process ended with status 9: out of memory')
+
+
+@pytest.mark.slow
+def test_a_package_that_hangs_is_a_row(tmp_path, started):
+    (tmp_path / 'torch.py').write_text('import time; time.sleep(300)')
+    rows = examine('torch', path=[tmp_path])
+    check(rows['PyTorch'], 'failed', 'did not end within 60 s')
 
 
 def test_a_package_that_is_broken_is_named(tmp_path):
@@ -218,6 +226,19 @@ def test_all_of_it(tmp_path):
     assert [name for name in names if f'\n{name} ' not in done.stdout] == []
     assert re.fullmatch(r'\d+ checks in \d+\.\d s: .*\.', lines[-1])
     assert done.returncode == (1 if ' failed ' in done.stdout else 0)
+
+
+@pytest.mark.parametrize('width', [60, 80, 100])
+def test_a_long_command_can_be_pasted(width):
+    """Its lines, as a shell reads them, are the words of the command; none ends in a quotation."""
+    command = (
+        """python -m ipykernel install --name python3 --display-name 'Python 3 (a course)' -x"""
+    )
+    text = Report([Row('kernel', 'failed', 'none', f'true\n{command}')], {}, 0.1).text(width)
+    assert max(map(len, text.splitlines())) <= width
+    pasted = text.split('fix: ')[1].replace('python -m', 'printf "%s|" -m', 1)
+    shell = subprocess.run(['sh', '-c', pasted], capture_output=True, text=True, check=True)
+    assert shell.stdout.split('|')[:-1] == shlex.split(command)[1:]
 
 
 def test_the_json_has_what_a_program_needs():

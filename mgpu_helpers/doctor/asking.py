@@ -77,8 +77,8 @@ class Questions:
             f'from mgpu_helpers.doctor import child; child.main({question!r})'
         )
         group = Group()
-        self._running[question] = group, time.monotonic() + PATIENCE
         group.start(question, [sys.executable, '-W', 'ignore', '-c', code])
+        self._running[question] = group, time.monotonic() + PATIENCE
 
     def __call__(self, question: str) -> Answers:
         """Wait for an answer; the process is started now, if it was not before.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import time
 from collections.abc import Callable, Iterator
@@ -78,8 +79,8 @@ def examine(only: list[str] | None = None, progress: Callable[[str], None] | Non
     progress = progress or _line()
     began, rows = time.monotonic(), []
     with Questions() as ask:
-        for check in chosen.values():
-            for question in check.questions:
+        for question in {q: None for check in chosen.values() for q in check.questions}:
+            with contextlib.suppress(OSError):  # no more processes: the check itself will say so
                 ask.start(question)
         for word, check in chosen.items():
             progress(word)
