@@ -131,7 +131,7 @@ def bring_set(name: str, source: Path | None = None) -> tuple[str, list[str]]:
     return f'incomplete, without {", ".join(gone)}', troubles
 
 
-def _copy(name, missing, source):
+def _copy(name: str, missing: list[str], source: Path) -> list[str]:
     troubles, good = [], {}
     for filename in missing:
         content, trouble = find(name, filename, source)
@@ -146,7 +146,7 @@ def _copy(name, missing, source):
     return troubles
 
 
-def _download(name):
+def _download(name: str) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
         try:
@@ -157,7 +157,7 @@ def _download(name):
     return [str(warning.message) for warning in caught]
 
 
-def _way_out(name, source):
+def _way_out(name: str, source: Path | None) -> str:
     """What can be done where a set could not be brought."""
     others = ', '.join(f'{place}/' for place in places(name, Path('DIR')))
     if source:

@@ -7,10 +7,4 @@ PyTorch, NumPy or the driver do not.
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submod_attrs={
-        'examination': ['CHECKS', 'examine'],
-        'report': ['Report', 'Row'],
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

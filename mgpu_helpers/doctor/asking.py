@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from typing import Any
 
 from ..processes import Group, ProcessFailed
-from .child import MARK
+from .child import MARK, Facts
 
 # The slowest, on a busy machine: 14 s were seen for JupyterLab, which takes 2.5 s by itself. One
 # that takes longer than this hangs.
@@ -32,10 +31,10 @@ class Answers:
     ('1.23.5', 'was killed by signal 11 (SIGSEGV)')
     """
 
-    def __init__(self, steps: dict[str, dict], end: str = ''):
+    def __init__(self, steps: dict[str, Facts], end: str = ''):
         self._steps, self._end = steps, end
 
-    def __getitem__(self, step: str) -> dict[str, Any]:
+    def __getitem__(self, step: str) -> Facts:
         found = self._steps.get(step)
         return found or {'error': self._end or 'said nothing', 'missing': None}
 
@@ -51,13 +50,14 @@ class Questions:
     True
     """
 
-    def __init__(self):
-        self._running, self._answers = {}, {}
+    def __init__(self) -> None:
+        self._running: dict[str, tuple[Group, float]] = {}
+        self._answers: dict[str, Answers] = {}
 
     def __enter__(self) -> Questions:
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: object) -> None:
         for group, _ in self._running.values():
             group.stop()
 
@@ -97,10 +97,10 @@ class Questions:
             self._answers[question] = self._wait(*self._running[question])
         return self._answers[question]
 
-    def _wait(self, group, deadline):
-        steps = {}
+    def _wait(self, group: Group, deadline: float) -> Answers:
+        steps: dict[str, Facts] = {}
 
-        def listen(_, line):
+        def listen(_: str, line: str) -> bool:
             if line.startswith(MARK):
                 step, facts = json.loads(line[len(MARK) :])
                 steps[step] = facts

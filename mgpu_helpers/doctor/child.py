@@ -13,8 +13,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 MARK = 'mgpu-doctor: '
+Facts = dict[str, Any]  # what can be written as JSON
 
 
 def main(question: str) -> None:
@@ -59,23 +63,23 @@ def last_line(error: BaseException) -> str:
     return ': '.join([type(error).__name__, *lines[-1:]])
 
 
-def _missing(error):
+def _missing(error: BaseException) -> str | None:
     """The name of the module that is not there, if that is the error."""
     return error.name if isinstance(error, ModuleNotFoundError) else None
 
 
-def _version_of(module):
+def _version_of(module: ModuleType) -> Facts:
     return {'version': str(getattr(module, '__version__', 'of no known version'))}
 
 
-def _numpy():
+def _numpy() -> Facts:
     import numpy
 
     numpy.ones(2) @ numpy.ones(2)
     return {'version': importlib.metadata.version('numpy')}  # as runtime.py asks for it
 
 
-def _mxnet():
+def _mxnet() -> Facts:
     import mxnet
 
     cuda = mxnet.runtime.Features().is_enabled('CUDA')
@@ -83,14 +87,14 @@ def _mxnet():
     return {**_version_of(mxnet), 'cuda': cuda}
 
 
-def _d2l():
+def _d2l() -> Facts:
     import d2l
     import d2l.mxnet
 
     return _version_of(d2l)
 
 
-def _torch():
+def _torch() -> Facts:
     import torch
 
     torch.ones(2).numpy()
@@ -106,7 +110,7 @@ def _torch():
     }
 
 
-def _driver():
+def _driver() -> Facts:
     from ..driver import ask_driver, driver_gpus
 
     try:
@@ -120,7 +124,7 @@ def _driver():
     return {'cuda': cuda, 'refusal': refusal, 'gpus': gpus}
 
 
-def _libraries():
+def _libraries() -> Facts:
     """Which of NVIDIA's libraries MXNet's own is linked with, and whether each loads."""
     from .. import runtime
     from .elf import find_libmxnet, needed
@@ -140,20 +144,20 @@ def _libraries():
     return {'libraries': troubles}
 
 
-def _cores():
+def _cores() -> Facts:
     from ..cores import usable_cores
 
     return {'usable': usable_cores()}
 
 
-def _importable(name):
-    def step():
+def _importable(name: str) -> Callable[[], Facts]:
+    def step() -> Facts:
         return _version_of(importlib.import_module(name))
 
     return step
 
 
-def _kernel():
+def _kernel() -> Facts:
     """The kernel that a notebook of the course asks for, and the Python that it starts."""
     import shutil
 
@@ -175,8 +179,8 @@ def _kernel():
     return {**facts, 'prefix': lines[-2] if asked.returncode == 0 and len(lines) > 1 else None}
 
 
-def _training(framework):
-    def step():
+def _training(framework: str) -> Callable[[], Facts]:
+    def step() -> Facts:
         from .training import measure
 
         return measure(framework)

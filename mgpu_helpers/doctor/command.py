@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable, Iterator
 
 import click
 
@@ -38,7 +39,7 @@ def doctor(only: tuple[str, ...], as_json: bool) -> None:
 
 
 @contextlib.contextmanager
-def _bar(length):
+def _bar(length: int) -> Iterator[Callable[[str], None]]:
     """On a terminal, a bar with the word of the check that is at work; elsewhere nothing."""
     if not sys.stderr.isatty():
         yield lambda word: None

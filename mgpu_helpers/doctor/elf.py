@@ -71,13 +71,13 @@ def needed(library: Path) -> list[str]:
             raise ValueError(f'{library} is damaged: it has no dynamic section') from error
 
 
-def _needed(text):
+def _needed(text: mmap.mmap) -> list[str]:
     (start,) = struct.unpack_from('<Q', text, 32)
     size, count = struct.unpack_from('<HH', text, 54)
     # Of each segment: its type, and where it lies in the file and in memory.
     segments = [struct.unpack_from('<IIQQQQ', text, start + i * size) for i in range(count)]
     dynamic = next(offset for kind, _, offset, *_ in segments if kind == PT_DYNAMIC)
-    entries = []
+    entries: list[tuple[int, int]] = []
     while not entries or entries[-1][0] != DT_NULL:
         entries.append(struct.unpack_from('<qQ', text, dynamic + 16 * len(entries)))
     strings = next(value for tag, value in entries if tag == DT_STRTAB)

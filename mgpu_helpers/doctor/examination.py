@@ -89,7 +89,7 @@ def examine(only: list[str] | None = None, progress: Callable[[str], None] | Non
     return Report(rows, _versions(), time.monotonic() - began)
 
 
-def _take(word, check, ask):
+def _take(word: str, check: Check, ask: Questions) -> list[Row]:
     """The rows of a check; an error inside it is a row, too."""
     rows = []
     try:
@@ -100,7 +100,7 @@ def _take(word, check, ask):
     return rows
 
 
-def _versions():
+def _versions() -> dict[str, str]:
     found = {'python': platform.python_version(), 'system': platform.platform()}
     for name in PACKAGES:
         try:
@@ -110,7 +110,7 @@ def _versions():
     return found
 
 
-def _line():
+def _line() -> Callable[[str], None]:
     """In a notebook, a line that says what is being looked at."""
     from ..display import Line, in_notebook
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 from ..catalogue import FILES, folder_of, stock
 from . import fixes
@@ -18,7 +19,7 @@ def data(ask: Questions) -> Iterator[Row]:
         yield _row(name)
 
 
-def _row(name):
+def _row(name: str) -> Row:
     folder = folder_of(name)
     content, bad = stock(name)
     missing = [filename for filename in FILES[name] if filename not in {**content, **bad}]
@@ -41,7 +42,7 @@ def _row(name):
     return Row(title, FAILED if bad else WARNING, found, fix)
 
 
-def _obstacle(folder, wanted):
+def _obstacle(folder: Path, wanted: int) -> str:
     """What keeps the files from being put there: no right to write, or no room."""
     there = folder
     while not there.exists() and there != there.parent:

@@ -139,7 +139,7 @@ def driver() -> str:
     return ''
 
 
-def _systems():
+def _systems() -> list[str]:
     """This Linux, and those that it descends from, as /etc/os-release names them."""
     import platform
 

@@ -11,15 +11,16 @@ from ..driver import CAPABILITIES, GPU, has_code
 from ..runtime import installed_builds
 from . import fixes
 from .asking import Questions
+from .child import Facts
 from .report import FAILED, NOT_NEEDED, OK, WARNING, Row
 
 NVIDIA, DISPLAY = '0x10de', '0x03'  # on the PCI bus: the vendor, and how a display's class begins
-NO_DEVICE, STUB_LIBRARY, MISMATCH = 100, 34, 803
+STUB_LIBRARY, NO_DEVICE, MISMATCH, UNKNOWN = 34, 100, 803, 999
 REFUSALS = {
     NO_DEVICE: 'there is no GPU that this process may use',
     STUB_LIBRARY: "this libcuda.so.1 is the CUDA toolkit's stub, not a driver",
     MISMATCH: "the driver's library and its kernel module are of different versions",
-    999: 'for no known reason; a restart of the machine often helps',
+    UNKNOWN: 'for no known reason; a restart of the machine often helps',
 }
 MXNET_CUDA = (11, 0)  # a driver that knows less cannot serve libraries of CUDA 11
 # The wheel (nvidia-...-cu11) of a CUDA library. `libcublasLt` must be asked for before `libcublas`.
@@ -73,14 +74,17 @@ def driver(ask: Questions) -> Iterator[Row]:
                 'unset CUDA_VISIBLE_DEVICES',
             )
         elif cards:
-            yield Row(name, FAILED, f'{found}. On the PCI bus: {", ".join(cards)}', _restart())
+            fix = 'sudo reboot' if facts['refusal'] in (MISMATCH, UNKNOWN) else ''
+            yield Row(name, FAILED, f'{found}. On the PCI bus: {", ".join(cards)}', fix)
+        elif needed:
+            yield Row(name, FAILED, found, fixes.setup('GPU=0'))
         else:
-            yield Row(name, FAILED if needed else WARNING, found, _without_gpu(needed))
+            yield Row(name, WARNING, found)
     else:
         yield _driver_row(name, facts, needed)
 
 
-def _driver_row(name, facts, needed):
+def _driver_row(name: str, facts: Facts, needed: bool) -> Row:
     cuda = '.'.join(map(str, facts['cuda']))
     found = f'{_kernel_module()}knows CUDA {cuda}'
     if needed and tuple(facts['cuda']) < MXNET_CUDA:
@@ -88,7 +92,7 @@ def _driver_row(name, facts, needed):
     return Row(name, OK, found)
 
 
-def _no_driver(name, error, cards, needed):
+def _no_driver(name: str, error: str, cards: list[str], needed: bool) -> Row:
     reason = '' if 'cannot open shared object' in error else f' ({error})'
     host = _host_has_driver()
     if host:
@@ -106,18 +110,10 @@ def _no_driver(name, error, cards, needed):
     return Row(name, NOT_NEEDED, f'none, and no NVIDIA GPU{reason}: CPU cores stand in')
 
 
-def _without_gpu(needed):
-    return fixes.setup('GPU=0') if needed else ''
-
-
-def _restart():
-    return 'sudo reboot'
-
-
-def _cards():
+def _cards() -> list[str]:
     """The addresses of NVIDIA's GPUs on the PCI bus; there is no need for lspci."""
 
-    def read(path):
+    def read(path: Path) -> str:
         try:
             return path.read_text().strip()
         except OSError:
@@ -130,7 +126,7 @@ def _cards():
     )
 
 
-def _host_has_driver():
+def _host_has_driver() -> str:
     """What shows that the system's kernel has the driver; empty if nothing does."""
     devices = sorted(Path('/dev').glob('nvidia[0-9]*'))
     for path in (*devices, Path('/proc/driver/nvidia/version')):
@@ -139,7 +135,7 @@ def _host_has_driver():
     return ''
 
 
-def _kernel_module():
+def _kernel_module() -> str:
     """The version of the driver, which its library does not tell: '550.54.14, '."""
     try:
         words = Path('/proc/driver/nvidia/version').read_text().split('\n')[0].split()
@@ -155,7 +151,7 @@ def gpus(ask: Questions) -> Iterator[Row]:
         yield _gpu_row(gpu, ask('mxnet')['mxnet'], ask('torch')['torch'])
 
 
-def _gpu_row(gpu, mxnet, torch):
+def _gpu_row(gpu: GPU, mxnet: Facts, torch: Facts) -> Row:
     capability = '{}.{}'.format(*gpu.capability)
     about = f'{gpu.name}, {gpu.memory / 2**30:.0f} GiB, compute capability {capability}'
     oldest, newest = '{}.{}'.format(*CAPABILITIES[0]), '8.9'
@@ -215,7 +211,7 @@ def cuda(ask: Questions) -> Iterator[Row]:
     yield Row(name, FAILED, f'missing: {", ".join(sorted(missing))}; {here}', fix)
 
 
-def _missing_libraries(troubles):
+def _missing_libraries(troubles: dict[str, str]) -> set[str]:
     """Those that are not there: also one that only another of them needs."""
     missing = set()
     for library, trouble in troubles.items():
@@ -243,7 +239,7 @@ def cores(ask: Questions) -> Iterator[Row]:
         yield Row('CPU cores', OK, f'{found}: as many stand-ins work at the same time')
 
 
-def _limit(there):
+def _limit(there: int) -> tuple[str, str]:
     """Who keeps us from some cores, and what would give two of them."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else there
     if allowed < there:

@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import textwrap
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from tabulate import tabulate
@@ -121,7 +121,7 @@ class Report:
         )
         room = width - names - verdicts - 4
 
-        def paint(text, **style):
+        def paint(text: str, **style: Any) -> str:
             return click.style(text, **style) if colours else text
 
         cells = [
@@ -184,9 +184,9 @@ class Report:
         return json.dumps(found, indent=2, ensure_ascii=False)
 
 
-def _fix_lines(fix, room):
+def _fix_lines(fix: str, room: int) -> list[str]:
     """The commands, each begun on a line of its own; a long one continued by a backslash."""
-    lines = []
+    lines: list[str] = []
     for command in fix.splitlines():
         # No line may end inside quotes.
         whole = WORD.sub(lambda word: word[0].replace(' ', '\0'), command)

@@ -54,7 +54,7 @@ def settings(ask: Questions) -> Iterator[Row]:
     yield _allocator()
 
 
-def _other(name, variable, value):
+def _other(name: str, variable: str, value: str | None) -> Row:
     if value is None:  # prepare() left it out because of the threads
         found = f'{variable} is left out because of OMP_NUM_THREADS: {COSTS[variable]}'
         return Row(name, WARNING, found, 'unset OMP_NUM_THREADS')
@@ -62,7 +62,7 @@ def _other(name, variable, value):
     return Row(name, WARNING, found, f'unset {variable}')
 
 
-def _allocator():
+def _allocator() -> Row:
     name = 'allocator'
     if sys.platform == 'win32' or not hasattr(ctypes.CDLL(None), 'mallopt'):
         return Row(name, NOT_NEEDED, "this system's is not glibc's, for which we have settings")

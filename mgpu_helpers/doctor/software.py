@@ -12,7 +12,7 @@ from pathlib import Path
 from ..runtime import NUMPY_LIMIT, installed_builds
 from . import fixes
 from .asking import Questions
-from .child import JUPYTER, MODULES
+from .child import JUPYTER, MODULES, Facts
 from .report import FAILED, NOT_NEEDED, OK, WARNING, Row
 
 MXNET_PYTHON = (3, 11)  # the newest with a wheel of MXNet 1.9.1, and the oldest of the course
@@ -98,7 +98,7 @@ def mxnet(ask: Questions) -> Iterator[Row]:
         yield Row('d2l', WARNING, f'it does not load: {_error(facts)}', _fix(facts))
 
 
-def _no_mxnet(ask):
+def _no_mxnet(ask: Questions) -> Row:
     chapters = 'not installed; chapters 1 to 4 need it'
     if not mxnet_system():
         return Row('MXNet', NOT_NEEDED, f'{chapters}, and it has no build for this system')
@@ -107,7 +107,7 @@ def _no_mxnet(ask):
     return Row('MXNet', FAILED, chapters, fixes.setup())
 
 
-def _mxnet_fix(builds, facts):
+def _mxnet_fix(builds: list[str], facts: Facts) -> str:
     if any(build != 'mxnet' for build in builds) and DRIVER in facts['error']:
         return fixes.setup('GPU=0')
     return _fix(facts)
@@ -162,7 +162,7 @@ def kernel(ask: Questions) -> Iterator[Row]:
     yield _kernel_row(ask('kernel')['kernel'])
 
 
-def _kernel_row(facts):
+def _kernel_row(facts: Facts) -> Row:
     name = 'Jupyter kernel'
     register = (
         f'{fixes.python()} -m ipykernel install --sys-prefix --name python3 '
@@ -185,7 +185,7 @@ def _kernel_row(facts):
     return Row(name, FAILED, found, register)
 
 
-def _error(facts):
+def _error(facts: Facts) -> str:
     """An error of a child in a line, with what it means where we know."""
     library = UNLOADABLE.search(facts['error'])
     if library and library[1] != DRIVER:  # of which runtime.py has said enough
@@ -193,6 +193,6 @@ def _error(facts):
     return facts['error'].removeprefix('ImportError: ')
 
 
-def _fix(facts):
+def _fix(facts: Facts) -> str:
     library = UNLOADABLE.search(facts['error'])
     return (library and fixes.library(library[1])) or fixes.setup(anew=True)

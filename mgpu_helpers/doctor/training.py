@@ -7,6 +7,7 @@ import os
 import statistics
 import time
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 from . import fixes
@@ -44,7 +45,7 @@ def measure(framework: str) -> dict[str, Any]:
     losses: dict[int, list[float]] = {}
     seconds: dict[int, list[float]] = {1: [], 2: []}
 
-    def wait():
+    def wait() -> None:
         if framework == 'mxnet':
             import mxnet
 
@@ -52,7 +53,7 @@ def measure(framework: str) -> dict[str, Any]:
         else:
             mgpu.synchronize(both)
 
-    def step(k, X, y):
+    def step(k: int, X: Any, y: Any) -> list:
         return mgpu.train_batch(X, y, replicas[k], both[:k], LEARNING_RATE)
 
     for k in (1, 2):
@@ -74,7 +75,7 @@ def measure(framework: str) -> dict[str, Any]:
     }
 
 
-def _batches(mgpu):
+def _batches(mgpu: ModuleType) -> tuple[list, str]:
     """Some batches of the real data, or of the digits; nothing is downloaded."""
     from .. import data
     from ..catalogue import FILES, folder_of, stock
@@ -124,19 +125,19 @@ def training(ask: Questions) -> Iterator[Row]:
         yield Row(name, WARNING, f'{found}. {_cause(ask)}', _likely_fix())
 
 
-def _cause(ask):
+def _cause(ask: Questions) -> str:
     """What most probably keeps two stand-ins from being faster than one."""
-    usable = ask('cores')['cores'].get('usable', os.cpu_count())
+    usable = ask('cores')['cores'].get('usable')
     if usable == 1:
         return 'There is one usable core, which both share'
     threads = os.environ.get('OMP_NUM_THREADS')
     if threads != '1':
         return f'OMP_NUM_THREADS is {threads}: they take turns, or wait for each other'
     load = os.getloadavg()[0] if hasattr(os, 'getloadavg') else 0.0
-    if load > usable:
+    if usable and load > usable:
         return f'The machine is busy (load {load:.1f} on {usable} cores): try again when it is not'
     return 'Another program, or a processor that slows down when it is warm, may be the cause'
 
 
-def _likely_fix():
+def _likely_fix() -> str:
     return 'unset OMP_NUM_THREADS' if os.environ.get('OMP_NUM_THREADS', '1') != '1' else ''
