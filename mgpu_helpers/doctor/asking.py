@@ -31,7 +31,7 @@ class Answers:
     ('1.23.5', 'was killed by signal 11 (SIGSEGV)')
     """
 
-    def __init__(self, steps: dict[str, Facts], end: str = ''):
+    def __init__(self, steps: dict[str, Facts], end: str = '') -> None:
         self._steps, self._end = steps, end
 
     def __getitem__(self, step: str) -> Facts:

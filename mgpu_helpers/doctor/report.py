@@ -71,7 +71,7 @@ class Report:
     ['make setup']
     """
 
-    def __init__(self, rows: list[Row], versions: dict[str, str], seconds: float):
+    def __init__(self, rows: list[Row], versions: dict[str, str], seconds: float) -> None:
         self.rows, self.versions, self.seconds = list(rows), dict(versions), seconds
 
     @property
