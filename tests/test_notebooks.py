@@ -7,6 +7,7 @@ from pathlib import Path
 import nbformat
 import pages
 import pytest
+from run_notebooks import tidied
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = sorted((ROOT / 'notebooks').glob('[0-9]*.ipynb'))
@@ -211,3 +212,9 @@ def test_letters_of_formulas_are_in_italics(path):
         plain = re.sub(r'`[^`]*`|\]\([^)]*\)|<[^>]+>', lambda found: '*' * len(found[0]), plain)
         assert '$' not in plain, plain
         assert not re.search(r"(?<![\w'’*])[ijkmn](?![\w'’*])", plain), plain
+
+
+@pytest.mark.parametrize('path', CHAPTERS, ids=lambda p: p.name)
+def test_a_chapter_is_stored_without_what_an_editor_adds(path):
+    stored = path.read_text(encoding='utf8')
+    assert stored == tidied(path), 'make run RUN_ARGS=--tidy brings it into form'

@@ -281,6 +281,21 @@ def normalise(nb):
     nb.metadata = nbformat.from_dict(kept | {'kernelspec': KERNELSPEC, 'language_info': LANGUAGE})
 
 
+def tidied(path):
+    """Give the text of a chapter's file as ``--store`` would have written it, outputs as they are.
+
+    What JupyterLab adds when it saves (its version, the state of widgets, times) is gone.
+
+    Raises
+    ------
+    ChapterError
+        An output is an error or was written to stderr.
+    """
+    nb = nbformat.read(path, as_version=4)
+    normalise(nb)
+    return nbformat.writes(nb) + '\n'
+
+
 def write(path, text):
     """Write a file so that a reader sees the old one or the new one, never half of it."""
     partial = path.with_name(path.name + '.part')
@@ -331,6 +346,9 @@ def main(arguments=None):
     parser.add_argument('--chapter', metavar='N', help='which: 1, or 1,3 (default: all there are)')
     parser.add_argument('--store', action='store_true', help='store the outputs in notebooks/ too')
     parser.add_argument(
+        '--tidy', action='store_true', help='run nothing: bring what an editor saved into form'
+    )
+    parser.add_argument(
         '--timeout',
         type=int,
         default=900,
@@ -348,6 +366,9 @@ def main(arguments=None):
     options.build.mkdir(parents=True, exist_ok=True)
     try:
         for path in chapters:
+            if options.tidy:
+                write(path, tidied(path))
+                continue
             missing = None if options.chapter else framework_missing(path)
             if missing:
                 print(f'{path.stem}  left out: no {missing} is installed here (make setup TORCH=1)')
