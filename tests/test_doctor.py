@@ -66,7 +66,12 @@ def test_make_doctor_without_an_environment_names_make_setup(tmp_path):
     shutil.copytree(ROOT / 'tools', tmp_path / 'tools')
     done = subprocess.run(['make', 'doctor'], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode != 0
-    assert 'make setup' in done.stderr and not (tmp_path / '.uv').exists()
+    assert 'there is no environment' in done.stderr and 'make setup' in done.stderr
+    assert not (tmp_path / '.uv').exists()
+    subprocess.run([sys.executable, '-m', 'venv', '--without-pip', tmp_path / '.venv'], check=True)
+    done = subprocess.run(['make', 'doctor'], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert 'rm -rf .venv && make setup' in done.stderr
 
 
 # --- What is installed --------------------------------------------------------------------------

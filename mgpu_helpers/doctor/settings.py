@@ -33,9 +33,9 @@ def settings(ask: Questions) -> Iterator[Row]:
     """Look at what MXNet reads when it is loaded, and at the allocator."""
     name = 'settings'
     others = {
-        variable: os.environ.get(variable)
+        variable: os.environ[variable]
         for variable, ours in SETTINGS.items()
-        if variable not in TOO_LATE and os.environ.get(variable) != ours
+        if os.environ.get(variable, ours) != ours
     }
     if TOO_LATE:
         yield Row(
@@ -54,11 +54,10 @@ def settings(ask: Questions) -> Iterator[Row]:
     yield _allocator()
 
 
-def _other(name: str, variable: str, value: str | None) -> Row:
-    if value is None:  # prepare() left it out because of the threads
-        found = f'{variable} is left out because of OMP_NUM_THREADS: {COSTS[variable]}'
-        return Row(name, WARNING, found, 'unset OMP_NUM_THREADS')
+def _other(name: str, variable: str, value: str) -> Row:
     found = f'{variable} is {value!r} (ours: {SETTINGS[variable]}): {COSTS[variable]}'
+    if variable == 'OMP_NUM_THREADS' and 'MXNET_CPU_TEMP_COPY' not in os.environ:
+        found += '. For this reason MXNET_CPU_TEMP_COPY is left out'  # see runtime.prepare
     return Row(name, WARNING, found, f'unset {variable}')
 
 
