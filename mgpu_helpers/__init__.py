@@ -6,7 +6,17 @@ runs at once is only what must be true before MXNet loads. Which names there are
 ``__init__.pyi``, where editors and mypy find them, too; so it is in the chapters that load lazily.
 """
 
-import lazy_loader
+import sys
+
+try:
+    import lazy_loader
+except ModuleNotFoundError:  # the first package that a foreign Python has not
+    raise ModuleNotFoundError(
+        f'{sys.executable} is not the Python of the course: it has none of its packages. In the '
+        "folder of the course, run 'make setup' and use .venv/bin/python (in JupyterLab, the "
+        "kernel 'Python 3 (multi-GPU course)').",
+        name='lazy_loader',
+    ) from None
 
 from . import runtime
 

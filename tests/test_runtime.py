@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -187,3 +188,17 @@ def test_gpu_build_loads_nvidias_wheels_in_any_order(gpu_build, stub_driver, com
         LD_LIBRARY_PATH=str(stub_driver([])),
     )
     assert done.stdout.strip() == '2', done.stderr
+
+
+def test_a_python_that_is_not_the_courses_is_told_so_in_a_sentence():
+    """Without site-packages (-S) it has none of the course's."""
+    done = subprocess.run(
+        [sys.executable, '-S', '-m', 'mgpu_helpers', 'doctor'],
+        cwd=Path(__file__).parent.parent,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert 'is not the Python of the course' in last and "'make setup'" in last
