@@ -4,14 +4,20 @@ Each raises before anything is changed, and names the value, what was expected a
 look only at ``shape`` and ``dtype``, so they serve the arrays of every framework.
 """
 
+from __future__ import annotations
+
 import math
 import numbers
+from collections.abc import Collection, Sequence
+from typing import Any, TypeAlias
+
+Array: TypeAlias = Any  # of NumPy, MXNet or PyTorch: whatever has a shape and a dtype
 
 # Each takes a thread and a replica: 256 took 4 s to start; 100,000 ran for minutes in silence.
 MOST_STAND_INS = 256
 
 
-def shown(value):
+def shown(value: object) -> str:
     """Give a value as an error message shows it: in a few words, whatever it is.
 
     Examples
@@ -28,7 +34,7 @@ def shown(value):
     return f'an {kind}' if kind[0] in 'aeiou' else f'a {kind}'
 
 
-def whole_number(name, value, least=0):
+def whole_number(name: str, value: object, least: int = 0) -> None:
     """Raise unless ``value`` is an integer of at least ``least``.
 
     Raises
@@ -48,7 +54,7 @@ def whole_number(name, value, least=0):
         raise ValueError(f'{name} must be at least {least}, not {shown(value)}')
 
 
-def positive_int(name, value):
+def positive_int(name: str, value: object) -> None:
     """Raise unless ``value`` is an integer of at least 1; see ``whole_number``.
 
     Examples
@@ -58,7 +64,7 @@ def positive_int(name, value):
     whole_number(name, value, least=1)
 
 
-def positive_number(name, value):
+def positive_number(name: str, value: object) -> None:
     """Raise unless ``value`` is a finite real number above 0.
 
     Raises
@@ -78,7 +84,7 @@ def positive_number(name, value):
         raise ValueError(f'{name} must be a number above 0, not {shown(value)}')
 
 
-def not_negative(name, value):
+def not_negative(name: str, value: object) -> None:
     """Raise unless ``value`` is a finite real number of at least 0.
 
     Raises
@@ -98,7 +104,7 @@ def not_negative(name, value):
         raise ValueError(f'{name} must be a number of at least 0, not {shown(value)}')
 
 
-def one_of(name, value, choices):
+def one_of(name: str, value: object, choices: Collection[str]) -> None:
     """Raise unless ``value`` is one of the names in ``choices``.
 
     Raises
@@ -114,7 +120,7 @@ def one_of(name, value, choices):
         raise ValueError(f'{name} must be one of {", ".join(choices)}, not {shown(value)}')
 
 
-def finite_number(name, value):
+def finite_number(name: str, value: object) -> None:
     """Raise unless ``value`` is a finite real number.
 
     Raises
@@ -134,7 +140,7 @@ def finite_number(name, value):
         raise ValueError(f'{name} must be a finite number, not {shown(value)}')
 
 
-def _as_float(value):
+def _as_float(value: Any) -> float:
     """Give a real number as the float that arithmetic will make of it: infinite, if too large."""
     try:
         return float(value)
@@ -142,7 +148,7 @@ def _as_float(value):
         return math.inf if value > 0 else -math.inf
 
 
-def stand_ins(k):
+def stand_ins(k: int) -> None:
     """Raise unless ``k`` CPU cores, or shares of cores, can stand in for GPUs.
 
     Raises
@@ -161,7 +167,7 @@ def stand_ins(k):
         )
 
 
-def device_list(devices):
+def device_list(devices: object) -> None:
     """Raise unless ``devices`` is a list or tuple of at least one device, none of them twice.
 
     Raises
@@ -189,7 +195,7 @@ def device_list(devices):
         )
 
 
-def as_many_devices(num_gpus, devices):
+def as_many_devices(num_gpus: int, devices: Sequence[object]) -> None:
     """Raise unless ``devices`` lists ``num_gpus`` of them.
 
     Raises
@@ -208,7 +214,7 @@ def as_many_devices(num_gpus, devices):
         )
 
 
-def can_split(data, devices, even_split):
+def can_split(data: Array, devices: Sequence[object], even_split: bool) -> None:
     """Raise unless ``data`` can be cut into one non-empty shard per device.
 
     Parameters
@@ -250,12 +256,12 @@ def can_split(data, devices, even_split):
         )
 
 
-def _array(name, value):
+def _array(name: str, value: object) -> None:
     if not hasattr(value, 'shape'):
         raise TypeError(f'{name} must be an array or a tensor, not {shown(value)}')
 
 
-def same_length(X, y):
+def same_length(X: Array, y: Array) -> None:
     """Raise unless ``X`` and ``y`` hold the same number of examples.
 
     Raises
@@ -278,7 +284,13 @@ def same_length(X, y):
         )
 
 
-def step(X, y, device_params, devices, lr):
+def step(
+    X: Array,
+    y: Array,
+    device_params: Sequence[Sequence[Array]],
+    devices: Sequence[object],
+    lr: float,
+) -> None:
     """Raise unless one training step can be taken with these; see ``train_batch``.
 
     Raises
@@ -305,7 +317,7 @@ def step(X, y, device_params, devices, lr):
     positive_number('lr', lr)
 
 
-def alike(data):
+def alike(data: Sequence[Array]) -> None:
     """Raise unless ``data`` is a non-empty list of arrays of one shape and one type.
 
     Raises

@@ -3,6 +3,8 @@
 Asked through ``libcuda.so.1`` itself, which comes with the driver: no toolkit, no framework.
 """
 
+from __future__ import annotations
+
 import ctypes
 import functools
 from dataclasses import dataclass
@@ -19,14 +21,14 @@ class GPU:
     index: int
     name: str
     memory: int
-    capability: tuple
+    capability: tuple[int, ...]
 
-    def __str__(self):
+    def __str__(self) -> str:
         major, minor = self.capability
         return f'GPU {self.index} ({self.name}, compute capability {major}.{minor})'
 
 
-def has_code(gpu):
+def has_code(gpu: GPU) -> bool:
     """Tell whether MXNet's machine code runs on a GPU.
 
     Parameters
@@ -46,7 +48,7 @@ def has_code(gpu):
 
 
 @functools.cache
-def driver_gpus():
+def driver_gpus() -> tuple[GPU, ...]:
     """Ask the NVIDIA driver which GPUs there are, usable or not.
 
     Returns
@@ -69,7 +71,7 @@ def driver_gpus():
     return tuple(_describe_gpu(cuda, i) for i in range(count.value))
 
 
-def _describe_gpu(cuda, index):
+def _describe_gpu(cuda: ctypes.CDLL, index: int) -> GPU:
     device, memory = ctypes.c_int(), ctypes.c_size_t()
     name, number = ctypes.create_string_buffer(128), ctypes.c_int()
     cuda.cuDeviceGet(ctypes.byref(device), index)

@@ -1,7 +1,14 @@
 """Who has registered with the scheduler, who is missing, and who has left the others alone?"""
 
+from __future__ import annotations
+
 import re
 import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .roles import Role
 
 # With PS_VERBOSE=2 the scheduler reports each node that registers, and each message after that. Two
 # of its threads write at the same time, and now and then two reports come out mixed, in pieces.
@@ -37,26 +44,28 @@ class Watch:
     ['worker 0']
     """
 
-    def __init__(self, roles, limit):
+    def __init__(self, roles: Sequence[Role], limit: float) -> None:
         self._names = {(r.kind, r.host, r.port): r.name for r in roles if r.kind != 'scheduler'}
-        self._places, self._strangers, self._limit = set(), [], limit
+        self._places: set[tuple[str, str, int]] = set()
+        self._strangers: list[tuple[str, str, int]] = []
+        self._limit = limit
         self._deadline = time.monotonic() + limit
         self._reports = False
-        self.up_since = None
+        self.up_since: float | None = None
 
     @property
-    def up(self):
+    def up(self) -> bool:
         """bool: whether the store is up."""
         return self.up_since is not None
 
     @property
-    def missing(self):
+    def missing(self) -> list[str]:
         """list of str: who has not registered."""
         if self.up:
             return []
         return [name for place, name in self._names.items() if place not in self._places]
 
-    def line(self, name, text):
+    def line(self, name: str, text: str) -> bool:
         """Take note of a line.
 
         Parameters
@@ -85,7 +94,7 @@ class Watch:
         # What ends the scheduler is of interest, such as a port that is taken.
         return not TROUBLE.search(text)
 
-    def check(self):
+    def check(self) -> None:
         """Raise if the time is over, or if somebody registered from another port than planned.
 
         Raises
@@ -126,10 +135,10 @@ class Left:
     True
     """
 
-    def __init__(self, workers):
+    def __init__(self, workers: int) -> None:
         self._workers, self._since, self._count = workers, 0.0, workers
 
-    def note(self, at_work):
+    def note(self, at_work: list[str]) -> str | None:
         """Give a sentence, once after each end, if others go on for ``PATIENCE`` seconds.
 
         Parameters
