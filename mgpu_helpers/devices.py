@@ -11,17 +11,13 @@ import functools
 import os
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import mxnet as mx
 
 from . import checks
 from .cores import usable_cores
 from .display import Table
-from .driver import driver_gpus, has_code
-
-if TYPE_CHECKING:
-    from .driver import GPU
+from .driver import GPU, driver_gpus, has_code
 
 
 @functools.cache

@@ -21,6 +21,7 @@ from . import worker
 T = TypeVar('T')
 
 NUMBER = re.compile(r'[-+−]?\d[\d,.]*(?:e[-+]?\d+)?(?: ?[^\W\d]\S{0,4}| ?%)?')
+NONE = '-'  # in a cell: there is no value here
 
 
 class Table:
@@ -55,10 +56,10 @@ class Table:
         return re.sub('<(t[hd])>', r'<\1 style="text-align: left;">', page)
 
     def _align(self) -> list[str]:
-        """Numbers, also with a sign or a unit, to the right, words to the left."""
+        """Columns of numbers, also with a sign or a unit, to the right; words to the left."""
+        known = [[str(cell) for cell in cells if str(cell) != NONE] for cells in zip(*self.rows)]
         return [
-            'right' if all(NUMBER.fullmatch(str(cell)) for cell in cells) else 'left'
-            for cells in zip(*self.rows)
+            'right' if cells and all(map(NUMBER.fullmatch, cells)) else 'left' for cells in known
         ]
 
 

@@ -6,6 +6,7 @@ import base64
 import html
 import io
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -135,7 +136,9 @@ class History:
             axes.set(xlabel='epoch', title=title)
             axes.locator_params(axis='x', integer=True)
             axes.grid(alpha=0.3)
-        axes.set_ylim(0, 1)
+        lowest = min(min(run.test_acc) for run in runs)
+        # Where all runs are good, what differs would be a line along the upper edge.
+        axes.set_ylim(min(0.9, math.floor(10 * lowest) / 10) if lowest >= 0.8 else 0, 1)
         axes.legend(loc='lower right', fontsize='small')
         return figure
 

@@ -49,6 +49,7 @@ def draw(timelines: Sequence[Timeline]) -> Figure:
     show_figures()
     heights = [0.75 * len(t.lanes) + 0.3 for t in timelines]
     figure = Figure(figsize=(_WIDTH, sum(heights) + 0.85), **LOOK)
+    figure.get_layout_engine().set(hspace=0.1)  # a panel's title away from the axis above it
     panels = figure.subplots(
         len(timelines), sharex=True, squeeze=False, gridspec_kw={'height_ratios': heights}
     )

@@ -348,7 +348,7 @@ def weak_scaling(
     """
     check_counts('device_counts', device_counts)
     checks.positive_int('batch_per_device', batch_per_device)
-    label = label or f'{getattr(model, "name", "")}, {batch_per_device} per device'
+    label = label or f'{getattr(model, "name", "")}, {batch_per_device:,} per device'
     return _scaling(
         label,
         model,

@@ -110,7 +110,7 @@ def memory_per_device(
     checks.positive_int('batch', batch)
     checks.whole_number('optimizer_state', optimizer_state)
     return Memory(
-        label or f'{model.name}, {batch} per device',
+        label or f'{model.name}, {batch:,} per device',
         model.nbytes,
         model.nbytes,
         optimizer_state * model.nbytes,
