@@ -34,9 +34,9 @@ ARG MGPU_DRIVER=later
 # checks are all of the package that it loads, and README.md is needed by name only.
 COPY --chown=student:student pyproject.toml LICENSE requirements*.txt ./
 COPY --chown=student:student tools/ask_driver.py tools/env.sh tools/setup.sh tools/uv-requirements.txt \
-    tools/uv-settings.sh tools/
-COPY --chown=student:student mgpu_helpers/__init__.py mgpu_helpers/driver.py mgpu_helpers/failing.py \
-    mgpu_helpers/runtime.py mgpu_helpers/
+    tools/uv-settings.sh tools/wanted.sh tools/
+COPY --chown=student:student mgpu_helpers/__init__.py mgpu_helpers/__init__.pyi mgpu_helpers/driver.py \
+    mgpu_helpers/failing.py mgpu_helpers/runtime.py mgpu_helpers/
 RUN --mount=type=cache,target=/student/.cache/uv,uid=1000,gid=1000 \
     touch README.md && sh tools/setup.sh
 COPY --chown=student:student . .

@@ -100,7 +100,7 @@ def test_image_holds_the_course_and_not_what_was_made_here():
 
 
 def test_arguments_of_the_image_are_those_of_setup():
-    text = (ROOT / 'tools/setup.sh').read_text()
+    text = (ROOT / 'tools/wanted.sh').read_text()
     arguments = [rest.split('=')[0] for rest in instructions('ARG')]
     assert arguments == ['GPU', 'TORCH', 'MGPU_DRIVER']
     assert all(f'${{{name}:-}}' in text for name in arguments)

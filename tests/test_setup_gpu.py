@@ -1,6 +1,7 @@
 """`make setup` where an NVIDIA GPU is, or is to be: the driver decides, or GPU= and TORCH= do."""
 
 import ctypes.util
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -232,5 +233,13 @@ def test_mxnet_for_gpus_is_installed_and_computes(checkout, with_uv, stub_driver
 
         done = python(checkout, STEP, LD_LIBRARY_PATH=driver)
         assert done.stdout.endswith('[cpu(0), cpu(1)] 16\n'), done.stderr
+
+        command = (checkout / '.venv/bin/python', '-m', 'mgpu_helpers', 'doctor', '--json')
+        done = call(checkout, *command, LD_LIBRARY_PATH=driver, PYTHONPATH=None)
+        verdicts = {one['name']: one['verdict'] for one in json.loads(done.stdout)['checks']}
+        good = {'MXNet', 'd2l', 'CUDA libraries', 'Jupyter kernel', 'settings'}
+        assert {verdicts[name] for name in good} == {'ok'}
+        assert verdicts['NVIDIA driver'] == 'failed'  # as the stub says: no GPU
+        assert verdicts['two devices'] in ('ok', 'warning')  # they compute; how fast, depends
     finally:
         shutil.rmtree(checkout)  # 4.5 GB where files cannot be linked
