@@ -8,6 +8,7 @@ import click
 # Where each command is: a module, and the name of the command in it. A module is imported when its
 # command is called, or when the help shows its first line.
 COMMANDS = {
+    'bench': ('mgpu_helpers.benchmarking', 'bench'),
     'join': ('mgpu_helpers.cluster.commands', 'join'),
     'launch': ('mgpu_helpers.cluster.commands', 'launch'),
 }

@@ -11,6 +11,8 @@ import time
 import mxnet as mx
 from mxnet import autograd, gluon, nd
 
+from .child import WARM_UP, arrays, wait_for_the_others
+
 LR, NUM_WORKERS = 0.2, 4
 
 
@@ -68,20 +70,41 @@ def step(X, y, replicas, devices, loss):
             p[:] = p - LR * p.grad / X.shape[0]
 
 
-def train(images, labels, num_gpus, batch_size, num_epochs):
-    """Train on ``num_gpus`` stand-ins; give the seconds of each epoch."""
-    devices = [mx.cpu(i) for i in range(num_gpus)]
+def prepare(num_devices):
+    """Make replicas on stand-ins; give the devices and the replicas."""
+    devices = [mx.cpu(i) for i in range(num_devices)]
     start = start_params()
     replicas = [[p.copyto(d) for p in start] for d in devices]
     for params in replicas:
         for p in params:
             p.attach_grad()
-    batches, loss = loader(images, labels, batch_size), gluon.loss.SoftmaxCrossEntropyLoss()
-    seconds = []
-    for _ in range(num_epochs):
+    return devices, replicas
+
+
+def train(num_devices, batch_size, num_examples):
+    """Give the seconds of an epoch."""
+    devices, replicas = prepare(num_devices)
+    loss = gluon.loss.SoftmaxCrossEntropyLoss()
+    images, labels = arrays(num_examples)
+
+    def epoch(batches):
         begin = time.time()
         for X, y in batches:
             step(X, y, replicas, devices, loss)
             nd.waitall()
-        seconds.append(time.time() - begin)
-    return seconds
+        return time.time() - begin
+
+    epoch(loader(images[:WARM_UP], labels[:WARM_UP], batch_size))
+    many = loader(images, labels, batch_size)
+    wait_for_the_others()
+    return epoch(many)
+
+
+def first_step(num_devices, batch_size, num_examples):
+    """Train on one batch."""
+    batches = loader(*arrays(None), batch_size)
+    devices, replicas = prepare(num_devices)
+    X, y = next(iter(batches))
+    step(X, y, replicas, devices, gluon.loss.SoftmaxCrossEntropyLoss())
+    nd.waitall()
+    return {}
