@@ -95,8 +95,9 @@ def run(name, num_examples, tick=lambda: None):
                 ready.add(member)
                 if len(ready) == len(kind.runs):
                     for one in group.members:
-                        one.process.stdin.write(b'go\n')
-                        one.process.stdin.flush()
+                        with contextlib.suppress(OSError):  # it has ended, which will be told
+                            one.process.stdin.write(b'go\n')
+                            one.process.stdin.flush()
             elif line.startswith(RESULT):
                 results[member] = json.loads(line[len(RESULT) :])
                 # For a run that says nothing else: from its start to its end of work.

@@ -6,6 +6,8 @@ from itertools import groupby
 
 from tabulate import tabulate
 
+from mgpu_helpers.display import Table
+
 from .chapter3 import COPY, NAIVE
 from .result import FOLDER, QUICK, ROOT
 from .rows import MEMORY, WAITING, figures
@@ -177,8 +179,7 @@ def text(result):
     """Lay it out for a terminal."""
     parts = [*about(result), READING]
     for title, heads, rows in tables(result):
-        aligned = tabulate(rows, heads, disable_numparse=True)
-        parts += ['', title, aligned]
+        parts += ['', title, str(Table(rows, heads))]
     return '\n'.join(parts)
 
 
@@ -200,7 +201,7 @@ def readme_block(result, folder=FOLDER):
     where = pathlib.Path(folder).resolve().relative_to(ROOT.resolve()).as_posix()
     machine = result.machine
     lines = [
-        f'Measured with `make bench` on {machine["cores"]} cores of an {machine["cpu"]}, '
+        f'Measured with `make bench` on {machine["cores"]} cores ({machine["cpu"]}), '
         f'{result.date[:10]}: each a ratio of runs in turn, the median of {result.rounds} rounds. '
         'Devices are stand-ins, LeNet and batches of 256 where nothing else is said.',
         '',

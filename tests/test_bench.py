@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from benchmarks import measuring
 from benchmarks.kinds import BATCH, KINDS, names_with, usual
 
 ROOT = Path(__file__).parent.parent
@@ -147,9 +149,10 @@ def safely(processes):
 
 def test_a_bar_says_what_runs_and_how_long_it_will_take():
     terminal, end = os.openpty()
+    termios.tcsetwinsize(end, (40, 120))
     with subprocess.Popen(
         [sys.executable, '-m', 'benchmarks', '--only', 'import mgpu', '--no-store'],
-        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=end, env=os.environ | {'COLUMNS': '100'},
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=end,
     ) as running:  # fmt: skip
         os.close(end)
         shown = b''
@@ -165,22 +168,44 @@ def test_a_bar_says_what_runs_and_how_long_it_will_take():
 
 
 @needs_mxnet
-def test_memory_is_that_of_all_processes_and_what_is_stored_is_not_private(tmp_path):
-    done = bench(
-        '--only', 'memory, from scratch', '--rounds', '1', '--examples', '512', '--out', tmp_path
+def test_what_is_compared_is_stored_and_tells_nothing_of_who_made_it(tmp_path):
+    chosen = (
+        '--only',
+        'first step, from',
+        '--only',
+        'first step, Gluon',
+        '--only',
+        'first step, d2l',
     )
+    done = bench(*chosen, '--rounds', '1', '--out', tmp_path)
     assert done.returncode == 0, done.stderr
-    (path,) = tmp_path.glob('*-part.json')
-    (processes,) = json.loads(path.read_text())['measured']['memory, from scratch']
-    assert processes[0]['examples_per_second'] > 0
-    # The whole tree, looked at ten times a second, against what the process says of itself.
-    assert 0.3 < processes[0]['peak_gb'] / processes[0]['own_peak_gb'] < 1.5
-    assert {p.suffix for p in tmp_path.iterdir()} == {'.json', '.md'}  # no ratio, no picture
-    everything = ''.join(p.read_text() for p in tmp_path.iterdir())
+    assert {p.suffix for p in tmp_path.iterdir()} == {'.json', '.md', '.png'}
+    (path,) = tmp_path.glob('*-part.json')  # so it is never taken for one to publish
+    measured = json.loads(path.read_text())['measured']
+    ours, theirs = (
+        measured[name][0][0]['waited'] for name in ('first step, from scratch', 'first step, d2l')
+    )
+    row = rf'^\| from scratch +\| d2l +\| {theirs / ours:.2f} '
+    assert re.search(row, path.with_suffix('.md').read_text(), re.M), done.stdout
+    everything = path.read_text() + path.with_suffix('.md').read_text()
     for private in (str(ROOT), str(Path.home()), sys.prefix, str(tmp_path)):
         assert private not in everything
     if len(socket.gethostname()) > 3:
         assert socket.gethostname() not in everything
+
+
+def test_memory_is_that_of_a_process_and_all_that_it_started():
+    hold = "import sys; kept = b'x' * 100_000_000; print('here', flush=True); sys.stdin.read()"
+    both = f'import subprocess, sys; p = subprocess.Popen([sys.executable, "-c", {hold!r}]); {hold}'
+    with subprocess.Popen(
+        [sys.executable, '-c', both], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        try:
+            assert [process.stdout.readline() for _ in range(2)] == [b'here\n'] * 2
+            assert 0.2 < measuring.weight_of([process.pid]) < 0.3
+        finally:
+            process.stdin.close()
+    assert measuring.weight_of([process.pid]) == 0  # it has ended, which is no error
 
 
 def test_the_package_has_the_command_too(tmp_path):
