@@ -97,13 +97,14 @@ def main(quick, words, rounds, examples, out, no_store, listed, readme):
             f'The machine is busy (load {here["load_before"]} on {here["cores"]} cores): the '
             'figures will be of that, too.', fg='yellow', err=True,
         )  # fmt: skip
-    if dataset('fashion-mnist').source != 'files':
+    data = dataset('fashion-mnist') if any(KINDS[name].data for name in chosen) else None
+    if data and data.source != 'files':
         raise click.ClickException(
-            'the benchmarks need Fashion-MNIST, and there are only the digits that stand in for '
+            'these benchmarks need Fashion-MNIST, and there are only the digits that stand in for '
             'it. Get it with: python -m mgpu_helpers data'
         )
     try:
-        with clean_environment():
+        with clean_environment(data):
             measured, failed = measure(
                 chosen, rounds, examples, lambda text: click.secho(text, fg='red', err=True)
             )

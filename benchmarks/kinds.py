@@ -39,6 +39,8 @@ class Kind:
         Environment variables for these processes.
     needs : tuple of str
         The modules without which this kind is left out.
+    data : bool
+        Whether it reads Fashion-MNIST.
     once : bool
         Whether the first round is enough: it repeats by itself, or its speed is not what counts.
     quick : bool
@@ -57,6 +59,7 @@ class Kind:
     examples: int | None = None
     settings: dict = field(default_factory=dict)
     needs: tuple = ('mxnet',)
+    data: bool = True
     once: bool = False
     quick: bool = False
     extra: bool = False
@@ -121,8 +124,13 @@ KINDS = {
     **scaling('evaluate ResNet-18', 'chapter2.evaluate', options=RESNET, share=0.2),
     **{
         f'allreduce, {network}, {k} devices': one(
-            'chapter3.measure', k, options={'network': network}, once=True, found_by='allreduces'
-        )
+            'chapter3.measure',
+            k,
+            options={'network': network},
+            data=False,
+            once=True,
+            found_by='allreduces',
+        )  # fmt: skip
         for network in ('LeNet', 'ResNet-18')
         for k in (2, 4)
     },
@@ -146,12 +154,14 @@ KINDS = {
     'source 004, ten epochs, 2 devices': one(
         'chapter5.ten_epochs', 2, needs=TORCH, once=True, extra=True, examples=60_000
     ),
-    'limits of MXNet': one('limits.mxnet', quick=True),
-    'limits of PyTorch': one('limits.torch', needs=TORCH),
+    'limits of MXNet': one('limits.mxnet', data=False, quick=True),
+    'limits of PyTorch': one('limits.torch', data=False, needs=TORCH),
     'import mgpu_helpers': one(
-        'starting.load', options={'module': 'mgpu_helpers'}, needs=(), quick=True
+        'starting.load', options={'module': 'mgpu_helpers'}, needs=(), data=False, quick=True
     ),
-    'import d2l.mxnet': one('starting.load', options={'module': 'd2l.mxnet'}, needs=D2L),
+    'import d2l.mxnet': one(
+        'starting.load', options={'module': 'd2l.mxnet'}, needs=D2L, data=False
+    ),
     'first step, from scratch': one('chapter1.first_step', quick=True),
     'first step, Gluon LeNet': one('chapter2.first_step', options=LENET),
     'first step, source 000': one('peer_source.first_step', quick=True),

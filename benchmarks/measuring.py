@@ -15,7 +15,6 @@ import numpy as np
 import psutil
 from tqdm import tqdm
 
-from mgpu_helpers.data import dataset
 from mgpu_helpers.processes import Group, ProcessFailed
 
 from .child import ARRAYS, READY, RESULT
@@ -27,16 +26,17 @@ FIRST_GUESS = 8.0  # seconds of a run, until some have been seen
 
 
 @contextlib.contextmanager
-def clean_environment():
+def clean_environment(data=None):
     """Let processes start with the frameworks' own settings, on stand-ins, and find the data.
 
     Whatever was exported in the shell, or set when we imported ``mgpu_helpers``, is taken out; a
-    run that wants a setting says so.
+    run that wants a setting says so. ``data`` is what ``mgpu_helpers.data.dataset`` gives.
     """
-    data, before = dataset('fashion-mnist'), dict(os.environ)
+    before = dict(os.environ)
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder, 'arrays.npz')
-        np.savez(file, images=data.train_images, labels=data.train_labels)
+        if data:
+            np.savez(file, images=data.train_images, labels=data.train_labels)
         for name in OUR_SETTINGS:
             os.environ.pop(name, None)
         os.environ |= {

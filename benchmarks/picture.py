@@ -4,11 +4,18 @@ from itertools import groupby
 
 from .report import NOT_PUBLISHED, short
 from .result import QUICK
-from .rows import LIMITS, figures
+from .rows import figures
 
 INK, SOFT, GRID = '#22303c', '#66727c', '#dfe5ea'
 BETTER, WORSE, NEUTRAL = '#1f77b4', '#c4572b', '#5f6b76'
 LINE = 0.27  # inches of a row
+
+
+def color_of(figure):
+    """Blue if it is as we want it, or above 1 where we want nothing; red if it falls short."""
+    if figure.aim is not None:
+        return BETTER if figure.median >= figure.aim else WORSE
+    return BETTER if figure.median >= 1 else NEUTRAL
 
 
 def draw(result, path):
@@ -32,7 +39,7 @@ def draw(result, path):
     ax = fig.add_subplot()
     ax.set_xscale('log')
     low = min(0.5, *(min(f.values) for f in found)) / 1.15
-    high = max(2.2, *(max(f.values) for f in found)) * 1.4
+    high = max(2.2, *(max(f.values) for f in found)) * 1.15
     ax.set_xlim(low, high)
     ax.set_ylim(len(rows) - 0.4, -0.8)
     labels = []
@@ -44,14 +51,16 @@ def draw(result, path):
                         ha='right', va='center', fontsize=10.5)  # fmt: skip
             continue
         labels.append(f'{short(row, row.what)}  ÷  {short(row, row.over)}')
-        color = BETTER if row.median >= 1 else WORSE
-        color = NEUTRAL if row.group == LIMITS else color
+        color = color_of(row)
         ax.axhline(y, color=GRID, lw=0.7, zorder=0)
         ax.plot([min(row.values), max(row.values)], [y, y], color=color, lw=3, alpha=0.45,
                 solid_capstyle='round')  # fmt: skip
         ax.plot(row.median, y, 'o', color=color, ms=6)
-        ax.annotate(f'{row.median:.2f}', (max(row.values), y), (8, 0), textcoords='offset points',
-                    va='center', fontsize=8.5, color=INK)  # fmt: skip
+        if row.aim is not None:
+            ax.plot(row.aim, y, '|', color=INK, ms=9, mew=1.4)
+        for x, said, look in ((1.02, f'{row.median:.2f}', INK), (1.09, row.wanted, SOFT)):
+            ax.text(x, y, said, transform=ax.get_yaxis_transform(), va='center', fontsize=8.5,
+                    color=look)  # fmt: skip
     ax.axvline(1, color=INK, lw=1.1, zorder=1)
     ax.set_yticks(range(len(rows)), labels, fontsize=8.5, color=INK)
     ticks = [t for t in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50) if low < t < high]
@@ -60,8 +69,8 @@ def draw(result, path):
     ax.xaxis.set_minor_locator(NullLocator())
     ax.tick_params(length=0, colors=INK)
     ax.spines[['top', 'right', 'left', 'bottom']].set_visible(False)
-    ax.set_xlabel('ratio: right of 1 the first is better; dot: median, bar: range of the repeats',
-                  color=SOFT, fontsize=9)  # fmt: skip
+    explained = 'right of 1 the first is better   ●  median   ━  range of the repeats   |  wanted'
+    ax.set_xlabel(explained, color=SOFT, fontsize=9)
     title = f'{result.machine["cores"]} cores, {result.machine["cpu"]}, {result.date[:10]}'
     if result.kind == QUICK:
         title += f'\n{NOT_PUBLISHED}'

@@ -21,13 +21,18 @@ class Figure:
     what: str
     over: str
     values: list
-    wanted: str
+    aim: float | None
     brief: str
 
     @property
     def median(self):
         """float: of the repeats."""
         return statistics.median(self.values)
+
+    @property
+    def wanted(self):
+        """str: what the median should be, at least."""
+        return '' if self.aim is None else f'≥ {self.aim}'
 
     @property
     def range(self):
@@ -83,21 +88,24 @@ class Row:
         The kind above the line.
     over : tuple of str
         Kinds that do the same in several ways; below the line is the one that does best here.
-    wanted : str
-        What we want it to be.
+    aim : float, optional
+        What we want it to be, at least.
     brief : str
         What it says, in plain words, for the README; empty if it does not stand there.
     good, yard : callable
         From what a kind's processes measured to a number, more is better; above and below.
+    label : str
+        What stands below the line, if it is not the name of the kind.
     """
 
     group: str
     of: str
     over: tuple
-    wanted: str = ''
+    aim: float | None = None
     brief: str = ''
     good: Callable = rate
     yard: Callable | None = None
+    label: str = ''
 
     @property
     def kinds(self):
@@ -124,7 +132,7 @@ class Row:
         over = max(yards, key=lambda name: statistics.median(yards[name]))
         above = [self.good(one) for one in measured[self.of]]
         values = [a / b for a, b in zip(above, yards[over])]
-        return Figure(self.group, self.of, over, values, self.wanted, self.brief)
+        return Figure(self.group, self.of, self.label or over, values, self.aim, self.brief)
 
 
 @dataclass(frozen=True)
@@ -145,4 +153,4 @@ class Sum(Row):
         best = min(typical, key=typical.get)
         values = [other / mine for other, mine in zip(times[self.way], times[best])]
         over = 'a memory copy of the same size' if self.way == COPY else self.way
-        return Figure(self.group, f'{self.of}: {best}', over, values, self.wanted, self.brief)
+        return Figure(self.group, f'{self.of}: {best}', over, values, self.aim, self.brief)

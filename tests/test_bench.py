@@ -103,6 +103,17 @@ def test_where_mxnet_and_pytorch_are_missing_their_kinds_are_left_out(tmp_path):
     )
 
 
+@needs_mxnet
+def test_the_digits_are_no_data_to_measure_with(tmp_path):
+    nobody = {'MXNET_HOME': str(tmp_path), 'MGPU_DATA_MIRRORS': 'http://127.0.0.1:9/'}
+    command = [sys.executable, '-m', 'benchmarks', '--only', 'Gluon LeNet', '--out', tmp_path / 'r']
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | nobody, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1 and not (tmp_path / 'r').exists()
+    assert 'Get it with: python -m mgpu_helpers data' in done.stderr and not done.stdout
+
+
 def test_a_run_that_fails_is_named_and_left_out(tmp_path, started):
     (tmp_path / 'd2l').mkdir()
     (tmp_path / 'd2l/__init__.py').touch()

@@ -116,7 +116,7 @@ def test_sums_are_compared_repeat_by_repeat(weighed):
 
 
 def test_training_is_compared_with_the_fastest_product(weighed):
-    found = figure(weighed, 'from scratch, 2 devices', 'limits of MXNet')
+    found = figure(weighed, 'from scratch, 2 devices', "MXNet's fastest matrix product")
     # By hand, multiplications of LeNet: conv1 26*26*20*9, conv2 9*9*50*500, dense 800*128, 128*10.
     first, rest = 26**2 * 20 * 9, 9**2 * 50 * 500 + 800 * 128 + 128 * 10
     assert training_flops('LeNet') == 2 * (2 * first + 3 * rest)
