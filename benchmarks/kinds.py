@@ -169,11 +169,11 @@ KINDS = {
     'first step, cluster of 2 workers': one('chapter4.first_step'),
     'first step, DDP in 2 processes': one('chapter5.first_step', needs=TORCH),
     'first step, bare DDP in 2 processes': one('peer_ddp.first_step', needs=TORCH),
-    'memory, from scratch': one('chapter1.train', examples=FEW, weighed=True, quick=True),
+    'memory, from scratch': one('chapter1.train', examples=FEW, weighed=True),
     'memory, Gluon, chapter 1 network': one(
         'chapter2.train', options=SAME, examples=FEW, weighed=True
     ),
-    'memory, source 000': one('peer_source.train', examples=FEW, weighed=True, quick=True),
+    'memory, source 000': one('peer_source.train', examples=FEW, weighed=True),
     'memory, d2l': one('peer_d2l.train', needs=D2L, examples=FEW, weighed=True),
     'memory, train_ddp': one('chapter5.train_ddp', needs=TORCH, examples=FEW, weighed=True),
     'memory, bare DDP': one('peer_ddp.train', needs=TORCH, examples=FEW, weighed=True),
