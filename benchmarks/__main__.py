@@ -14,10 +14,10 @@ from .kinds import KINDS, names_with, usual
 from .measuring import clean_environment, measure
 from .result import FOLDER, FULL, PART, QUICK, Result, machine, newest
 
-# Rounds and examples of a run: 80 batches and 20, on two stand-ins 2.3 s and 0.6 s. What starts and
-# warms up takes as long again. A quick run took 240 s of processor time on two cores that others
-# used, too, with two more kinds than it has now.
-SIZES = {FULL: (3, 20_480), PART: (3, 20_480), QUICK: (2, 5_120)}
+# Rounds and examples of a run: 60 batches, 20 for a look; on two stand-ins 1.7 s and 0.6 s. Loading
+# and warming up takes more than that: of a whole round about 440 s of processor time, measured on
+# two cores that others used, too; all of a quick run with two more kinds than now, 240 s.
+SIZES = {FULL: (3, 15_360), QUICK: (2, 5_120)}
 BUSY = 0.5  # load per core from which somebody else's work is measured, too
 
 
@@ -86,10 +86,10 @@ def main(quick, words, rounds, examples, out, no_store, listed, readme):
     if readme:
         return publish()
     chosen, absent = choose(words, quick)
-    kind = PART if words or rounds or examples else FULL
-    kind = QUICK if quick else kind
-    usual_rounds, usual_examples = SIZES[kind]
-    rounds, examples = rounds or usual_rounds, examples or usual_examples
+    least = SIZES[QUICK if quick else FULL]
+    rounds, examples = rounds or least[0], examples or least[1]
+    whole = not words and rounds >= least[0] and examples >= least[1]
+    kind = QUICK if quick else FULL if whole else PART
     here, start = machine(), time.monotonic()
     if here['load_before'] > BUSY * here['cores']:
         click.secho(
