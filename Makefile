@@ -25,9 +25,8 @@ lab: setup ## open JupyterLab at the first chapter (LAB_ARGS=--no-browser and th
 	    --LabApp.default_url=/lab/tree/$(FIRST) \
 	    --MappingKernelManager.transport_encryption=auto $(LAB_ARGS)
 
-test: setup ## run the tests, and the notebooks through nbval (SLOW=1: the slow tests; PYTEST_ARGS)
-	@$(PYTHON) -m pytest -m '$(if $(SLOW),slow,not slow)' --nbval --nbval-sanitize-with tests/sanitize.cfg \
-	    --nbval-cell-timeout $(CELL_TIMEOUT) $(PYTEST_ARGS)
+test: setup ## run the tests, and the notebooks through nbval (TESTS=FILE; SLOW=1: the slow tests; PYTEST_ARGS)
+	@TESTS='$(TESTS)' SLOW='$(SLOW)' PYTEST_ARGS='$(PYTEST_ARGS)' CELL_TIMEOUT=$(CELL_TIMEOUT) sh tools/test.sh
 
 run: setup ## execute the notebooks into build/, also as HTML (CHAPTER=1: one of them)
 	@$(PYTHON) tools/run_notebooks.py --timeout $(CELL_TIMEOUT) $(if $(CHAPTER),--chapter '$(CHAPTER)') $(RUN_ARGS)

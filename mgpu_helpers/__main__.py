@@ -1,7 +1,10 @@
 """The command line: ``python -m mgpu_helpers COMMAND``; ``--help`` lists the commands."""
 
+from __future__ import annotations
+
 import importlib
 import sys
+from typing import Any, NoReturn
 
 import click
 
@@ -17,18 +20,18 @@ COMMANDS = {
 class Commands(click.Group):
     """The commands in the table above."""
 
-    def list_commands(self, ctx):
+    def list_commands(self, ctx: click.Context) -> list[str]:
         """Give their names."""
         return list(COMMANDS)
 
-    def get_command(self, ctx, name):
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         """Import one, or give None if there is none of this name."""
         if name not in COMMANDS:
             return None
         module, attribute = COMMANDS[name]
         return getattr(importlib.import_module(module), attribute)
 
-    def main(self, *args, **options):
+    def main(self, *args: Any, **options: Any) -> NoReturn:
         """Run one; Ctrl-C ends with the status that shells know, which is not click's own."""
         try:
             status = super().main(*args, **options | {'standalone_mode': False})
@@ -41,7 +44,7 @@ class Commands(click.Group):
 
 
 @click.command(cls=Commands, context_settings={'help_option_names': ['-h', '--help']})
-def main():
+def main() -> None:
     """Training on several GPUs: what the course runs from the shell."""
 
 

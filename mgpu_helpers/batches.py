@@ -1,10 +1,17 @@
 """Batches of arrays that are in memory as a whole, a fresh permutation in every epoch."""
 
+from __future__ import annotations
+
 import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from . import checks
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 DTYPES = tuple(np.dtype(name) for name in ('float16', 'float32', 'float64'))
 
@@ -66,14 +73,14 @@ class Batches:
 
     def __init__(
         self,
-        images,
-        labels,
-        batch_size,
-        seed=None,
-        dtype='float32',
-        last_batch='keep',
-        shuffle=True,
-    ):
+        images: np.ndarray,
+        labels: np.ndarray,
+        batch_size: int,
+        seed: int | None = None,
+        dtype: str = 'float32',
+        last_batch: str = 'keep',
+        shuffle: bool = True,
+    ) -> None:
         checks.positive_int('batch_size', batch_size)
         self.batch_size = int(batch_size)
         self._seed = check_seed(seed)
@@ -107,14 +114,14 @@ class Batches:
         self._epochs = itertools.count()
         self._table = np.arange(256, dtype=self.dtype) / self.dtype.type(255)
 
-    def __len__(self):
+    def __len__(self) -> int:
         whole, rest = divmod(self.num_examples, self.batch_size)
         return whole + bool(rest and self._keep)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         return self.groups(1)
 
-    def groups(self, count):
+    def groups(self, count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Go through one epoch several batches at a time.
 
         Parameters
@@ -140,7 +147,7 @@ class Batches:
         # function it would depend on which of several iterators is used first.
         return self._epoch(next(self._epochs), int(count) * self.batch_size)
 
-    def skip(self, epochs):
+    def skip(self, epochs: int) -> None:
         """Count epochs as done without going through them: training resumes where it stopped.
 
         Parameters
@@ -168,7 +175,7 @@ class Batches:
         checks.whole_number('epochs', epochs)
         self._epochs = itertools.count(next(self._epochs) + int(epochs))
 
-    def _epoch(self, epoch, step):
+    def _epoch(self, epoch: int, step: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         order = None
         if self._shuffle:
             key = None if self._seed is None else [self._seed, epoch]
@@ -187,7 +194,7 @@ class Batches:
             yield X, self._labels[chosen].astype(self.dtype)
 
 
-def check_seed(seed):
+def check_seed(seed: int | None) -> int | None:
     """`seed` as an int of at least 0, or None; raises TypeError or ValueError."""
     if seed is None:
         return None
@@ -195,7 +202,7 @@ def check_seed(seed):
     return int(seed)
 
 
-def check_dtype(dtype):
+def check_dtype(dtype: DTypeLike) -> np.dtype:
     """`dtype` as one of the three `numpy.dtype` that there are; raises ValueError."""
     try:
         # NumPy reads None as float64, which nobody means.
@@ -207,7 +214,7 @@ def check_dtype(dtype):
     return found
 
 
-def check_last_batch(last_batch):
+def check_last_batch(last_batch: str) -> str:
     """`last_batch`, if it is one of the two words; raises ValueError."""
     if last_batch not in ('keep', 'discard'):
         raise ValueError(

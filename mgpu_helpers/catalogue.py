@@ -11,6 +11,8 @@ Two environment variables count: ``MXNET_HOME`` says where the files are, and
 folder name) replaces the mirrors below, for example by a server in the classroom.
 """
 
+from __future__ import annotations
+
 import hashlib
 import os
 from pathlib import Path
@@ -89,13 +91,13 @@ MIRRORS = {
 }
 
 
-def folder_of(name):
+def folder_of(name: str) -> Path:
     """The folder (an absolute `pathlib.Path`) where the files of set `name` belong."""
     home = os.environ.get('MXNET_HOME') or os.path.join('~', '.mxnet')
     return Path(os.path.abspath(os.path.expanduser(home)), 'datasets', name)
 
 
-def mirrors_of(name):
+def mirrors_of(name: str) -> list[str]:
     """The base addresses to download set `name` from, each ending in a slash.
 
     Raises
@@ -113,7 +115,7 @@ def mirrors_of(name):
     return [m.replace('{name}', name).rstrip('/') + '/' for m in own or MIRRORS[name]]
 
 
-def look(path, known):
+def look(path: Path, known: Known) -> tuple[bytes | None, str | None]:
     """``(content, None)`` of a good file, ``(None, trouble)`` of a bad one, or two Nones."""
     try:
         data = path.read_bytes()

@@ -23,10 +23,14 @@ Examples
 ((256, 1, 28, 28), dtype('float32'), (256,))
 """
 
+from __future__ import annotations
+
 import gzip
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -69,15 +73,15 @@ class Dataset:
     train_labels: np.ndarray = field(repr=False)
     test_images: np.ndarray = field(repr=False)
     test_labels: np.ndarray = field(repr=False)
-    label_names: tuple
+    label_names: tuple[str, ...]
     source: str
 
 
-_kept = {}
+_kept: dict[tuple[str, Path], Dataset] = {}
 _lock = threading.RLock()
 
 
-def dataset(name):
+def dataset(name: str) -> Dataset:
     """A whole data set, decoded once per process and kept.
 
     Parameters
@@ -127,12 +131,12 @@ def dataset(name):
                 fetch.warn(_offline_notice(name, trouble.reasons), OfflineDataWarning)
                 _kept[key] = Dataset(name, *digits(), DIGIT_NAMES, 'digits')
             else:
-                arrays = (_decode(files[filename]) for filename in FILES[name])
-                _kept[key] = Dataset(name, *arrays, LABEL_NAMES[name], 'files')
+                X, y, X_test, y_test = (_decode(files[filename]) for filename in FILES[name])
+                _kept[key] = Dataset(name, X, y, X_test, y_test, LABEL_NAMES[name], 'files')
         return _kept[key]
 
 
-def environment_for_children():
+def environment_for_children() -> dict[str, str]:
     """Environment variables by which a process that this one starts finds the same data.
 
     Where the digits stand in here and a warning has said so, a child takes them at once: it does
@@ -152,7 +156,7 @@ def environment_for_children():
     return {STOOD_IN: os.pathsep.join(folders)} if folders else {}
 
 
-def _offline_notice(name, reasons):
+def _offline_notice(name: str, reasons: Sequence[str]) -> str:
     """What the reader must know when the digits stand in, and how to get the real data."""
     return '\n'.join(
         [
@@ -168,7 +172,7 @@ def _offline_notice(name, reasons):
     )
 
 
-def _decode(content):
+def _decode(content: bytes) -> np.ndarray:
     """The array in a gzipped IDX file (read-only: it looks straight into the bytes)."""
     raw = gzip.decompress(content)
     # Two zero bytes, the code of the type (8: uint8), the number of axes; then their lengths.
@@ -177,7 +181,14 @@ def _decode(content):
     return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape.astype(int))
 
 
-def load_arrays(name, batch_size, num_examples=None, seed=None, dtype='float32', last_batch='keep'):
+def load_arrays(
+    name: str,
+    batch_size: int,
+    num_examples: int | None = None,
+    seed: int | None = None,
+    dtype: str = 'float32',
+    last_batch: str = 'keep',
+) -> tuple[Batches, Batches]:
     """Batches of the training set and of the test set.
 
     Parameters
@@ -232,6 +243,6 @@ def load_arrays(name, batch_size, num_examples=None, seed=None, dtype='float32',
     return train, test
 
 
-def _check_name(name):
+def _check_name(name: str) -> None:
     if not isinstance(name, str) or name not in LABEL_NAMES:
         raise ValueError(f"name must be 'fashion-mnist' or 'mnist', got {name!r}")

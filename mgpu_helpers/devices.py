@@ -5,44 +5,23 @@ with a worker thread and arrays of its own, so splitting, copying and summing ar
 stand-in computes on one core (see ``runtime``).
 """
 
+from __future__ import annotations
+
 import functools
 import os
 import warnings
+from collections.abc import Sequence
 
 import mxnet as mx
 
 from . import checks
 from .cores import usable_cores
 from .display import Table
-from .driver import driver_gpus
-
-# mxnet-cu112 1.9.1 carries machine code for compute capability 5.0, 6.0, 7.0, 8.0 and 8.6 and no
-# PTX: code runs on its own major version only, so Ada (8.9) is the last that works.
-CAPABILITIES = ((5, 0), (9, 0))
-
-
-def has_code(gpu):
-    """Tell whether this MXNet's machine code runs on a GPU.
-
-    Parameters
-    ----------
-    gpu : mgpu_helpers.driver.GPU
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> from mgpu_helpers.driver import GPU
-    >>> has_code(GPU(0, 'NVIDIA H200', 141 * 2**30, (9, 0)))
-    False
-    """
-    return CAPABILITIES[0] <= gpu.capability < CAPABILITIES[1]
+from .driver import GPU, driver_gpus, has_code
 
 
 @functools.cache
-def usable_gpus():
+def usable_gpus() -> tuple[mx.Context, ...]:
     """List the GPUs that this MXNet can compute on.
 
     Returns
@@ -71,7 +50,7 @@ def usable_gpus():
     return tuple(mx.gpu(gpu.index) for gpu in driver_gpus() if has_code(gpu))
 
 
-def num_gpus():
+def num_gpus() -> int:
     """Count the real GPUs that this MXNet can use.
 
     Returns
@@ -92,7 +71,7 @@ def num_gpus():
     return len(usable_gpus())
 
 
-def devices(k):
+def devices(k: int) -> list[mx.Context]:
     """Give ``k`` devices: GPUs if there are that many usable ones, otherwise stand-ins.
 
     Parameters
@@ -111,7 +90,7 @@ def devices(k):
     TypeError
         If ``k`` is not an integer.
     ValueError
-        If ``k`` is below 1.
+        If ``k`` is below 1, or more stand-ins than a machine can start.
 
     Notes
     -----
@@ -126,6 +105,7 @@ def devices(k):
     checks.positive_int('the number of devices', k)
     if k <= num_gpus():
         return list(usable_gpus()[:k])
+    checks.stand_ins(k)
     _say_stand_ins(k)
     return [mx.cpu(i) for i in range(k)]
 
@@ -134,7 +114,7 @@ def devices(k):
 _said = set(os.environ.get('MGPU_SAID', '').split())
 
 
-def _say_stand_ins(k):
+def _say_stand_ins(k: int) -> None:
     """Print, once for each thing that there is to say, that CPU cores stand in for GPUs."""
     crowded = k > usable_cores()
     if 'stand-ins' not in _said:
@@ -148,7 +128,7 @@ def _say_stand_ins(k):
     _said.update({'stand-ins', 'crowded'} if crowded else {'stand-ins'})
 
 
-def choose_devices(num_gpus, given=None):
+def choose_devices(num_gpus: int, given: Sequence[mx.Context] | None = None) -> list[mx.Context]:
     """Give the devices to train on: those that the user listed, or ``devices(num_gpus)``.
 
     Parameters
@@ -185,7 +165,7 @@ def choose_devices(num_gpus, given=None):
     return list(given)
 
 
-def try_gpu(i=0):
+def try_gpu(i: int = 0) -> mx.Context:
     """Give ``gpu(i)`` if it is there and usable, otherwise ``cpu()``.
 
     Parameters
@@ -215,7 +195,7 @@ def try_gpu(i=0):
     return mx.gpu(i) if mx.gpu(i) in usable_gpus() else mx.cpu()
 
 
-def try_all_gpus():
+def try_all_gpus() -> list[mx.Context]:
     """Give every usable GPU, or one stand-in for each usable CPU core.
 
     Returns
@@ -236,7 +216,7 @@ def try_all_gpus():
     return list(usable_gpus()) or devices(usable_cores())
 
 
-def describe_devices(listed=None):
+def describe_devices(listed: Sequence[mx.Context] | None = None) -> Table:
     """Describe the devices in a small table.
 
     Parameters
@@ -269,12 +249,12 @@ def describe_devices(listed=None):
     return Table(rows, ['device', 'what it is', 'memory', 'compute capability'])
 
 
-def _gpu_row(device, gpu):
+def _gpu_row(device: mx.Context, gpu: GPU) -> tuple[object, ...]:
     usable = device in usable_gpus()
     reason = 'the CPU build of MXNet' if has_code(gpu) else 'no machine code for it in this MXNet'
     what = gpu.name if usable else f'{gpu.name}, not used: {reason}'
     return device, what, f'{gpu.memory / 2**30:.0f} GiB', '{}.{}'.format(*gpu.capability)
 
 
-def _stand_in_row(device):
+def _stand_in_row(device: mx.Context) -> tuple[object, ...]:
     return device, 'stand-in: one CPU core', 'shares main memory', '-'

@@ -1,5 +1,7 @@
 """The offline stand-in: scikit-learn's handwritten digits in the shape and number of MNIST."""
 
+from __future__ import annotations
+
 import functools
 import itertools
 
@@ -9,7 +11,7 @@ NUM_TRAIN, NUM_TEST = 60_000, 10_000
 
 
 @functools.cache
-def digits():
+def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Scikit-learn's 1,797 digits as 60,000 + 10,000 images of 28x28, always the same ones.
 
     The originals are divided first, class by class, so that no test image is a variant of a
@@ -31,16 +33,19 @@ def digits():
         cut = round(len(members) * NUM_TEST / (NUM_TRAIN + NUM_TEST))
         test.append(members[:cut])
         train.append(members[cut:])
-    arrays = []
+    arrays: list[np.ndarray] = []
     for originals, count in ((train, NUM_TRAIN), (test, NUM_TEST)):
         originals = np.concatenate(originals)
         arrays += _expand(images[originals], labels[originals], count, order)
     for array in arrays:
         array.setflags(write=False)
-    return tuple(arrays)
+    train_images, train_labels, test_images, test_labels = arrays
+    return train_images, train_labels, test_images, test_labels
 
 
-def _expand(images, labels, count, order):
+def _expand(
+    images: np.ndarray, labels: np.ndarray, count: int, order: np.random.RandomState
+) -> tuple[np.ndarray, np.ndarray]:
     """`count` different 28x28 variants of 8x8 images, in mixed order, with their labels."""
     # Chapter 1's LeNet starts from weights so small that it first has to find a direction: bright
     # images with small shifts help. Test accuracy after 4 epochs (batch 256, lr 0.2): 0.96 and 0.97
@@ -65,7 +70,7 @@ def _expand(images, labels, count, order):
     return out, out_labels
 
 
-def _enlarge(images, size):
+def _enlarge(images: np.ndarray, size: int) -> np.ndarray:
     """Bilinear enlargement of (n, 8, 8) integers to (n, size, size) uint8, brightest pixel 255."""
     unit = 2 * size  # positions and weights are in units of 1 / (2 * size) pixel
     position = np.clip((2 * np.arange(size) + 1) * 8 - size, 0, 7 * unit)

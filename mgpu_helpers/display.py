@@ -3,18 +3,25 @@
 Both work in a terminal and in a notebook, and leave in a notebook only what nbval can compare.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import io
 import re
 import sys
+from collections.abc import Iterable, Iterator, Sized
+from typing import Any, TypeVar
 
 from tabulate import tabulate
 from tqdm.std import tqdm
 
 from . import worker
 
+T = TypeVar('T')
+
 NUMBER = re.compile(r'[-+−]?\d[\d,.]*(?:e[-+]?\d+)?(?: ?[^\W\d]\S{0,4}| ?%)?')
+NONE = '-'  # in a cell: there is no value here
 
 
 class Table:
@@ -35,24 +42,24 @@ class Table:
     cpu(0)    one core
     """
 
-    def __init__(self, rows, headers):
+    def __init__(self, rows: Iterable[Iterable[object]], headers: Iterable[str]) -> None:
         self.rows, self.headers = [list(row) for row in rows], list(headers)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return tabulate(self.rows, self.headers, colalign=self._align(), disable_numparse=True)
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         page = tabulate(
             self.rows, self.headers, 'html', colalign=self._align(), disable_numparse=True
         )
         # tabulate writes no style for columns on the left, and JupyterLab's own is on the right.
         return re.sub('<(t[hd])>', r'<\1 style="text-align: left;">', page)
 
-    def _align(self):
-        """Numbers, also with a sign or a unit, to the right, words to the left."""
+    def _align(self) -> list[str]:
+        """Columns of numbers, also with a sign or a unit, to the right; words to the left."""
+        known = [[str(cell) for cell in cells if str(cell) != NONE] for cells in zip(*self.rows)]
         return [
-            'right' if all(NUMBER.fullmatch(str(cell)) for cell in cells) else 'left'
-            for cells in zip(*self.rows)
+            'right' if cells and all(map(NUMBER.fullmatch, cells)) else 'left' for cells in known
         ]
 
 
@@ -67,11 +74,11 @@ class Line:
     >>> Line().show('half of it')
     """
 
-    def __init__(self):
-        self._handle = None
+    def __init__(self) -> None:
+        self._handle: Any = None
         self._shown = ''
 
-    def show(self, text):
+    def show(self, text: str) -> None:
         """Put ``text`` in the place of what was shown before."""
         if not text and not self._shown:
             return
@@ -93,23 +100,23 @@ class NotebookBar(tqdm):
     tqdm's own notebook bar is a widget: stored in a notebook, it comes back as an error message.
     """
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.show = Line().show
         super().__init__(*args, file=io.StringIO(), ascii=False, mininterval=0.2, **kwargs)
 
-    def display(self, msg=None, pos=None):
+    def display(self, msg: str | None = None, pos: int | None = None) -> None:
         self.show(str(self) if msg is None else msg)
 
 
 class WorkerBar(NotebookBar):
     """tqdm's bar in a process that ``processes.run_workers`` started: its starter shows it."""
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.show = functools.partial(worker.send, 'bar')
 
 
-def in_notebook():
+def in_notebook() -> bool:
     """Tell whether this process is the kernel of a notebook.
 
     Returns
@@ -126,7 +133,7 @@ def in_notebook():
     return shell is not None and hasattr(shell, 'kernel')
 
 
-def show_figures():
+def show_figures() -> None:
     """Let this kernel show matplotlib's figures as pictures, from the first one on.
 
     Matplotlib's inline backend registers itself only when the cell that loads it has ended, so the
@@ -148,7 +155,7 @@ def show_figures():
 
 
 @contextlib.contextmanager
-def progress(iterable, label, unit='batch'):
+def progress(iterable: Iterable[T], label: str, unit: str = 'batch') -> Iterator[Iterator[T]]:
     """Show how far a loop over ``iterable`` is, how fast, and how long it will take.
 
     A bar in a notebook and on a terminal, nothing where output goes into a file; a worker's bar is
@@ -177,10 +184,10 @@ def progress(iterable, label, unit='batch'):
     """
     bar = NotebookBar if in_notebook() else WorkerBar if worker.started_as_worker() else tqdm
     options = {'disable': None} if bar is tqdm else {}  # None: off unless a terminal
-    total = len(iterable) if hasattr(iterable, '__len__') else None
+    total = len(iterable) if isinstance(iterable, Sized) else None
     with bar(total=total, desc=label, unit=unit, leave=False, dynamic_ncols=True, **options) as bar:
 
-        def counted():
+        def counted() -> Iterator[T]:
             for item in iterable:
                 yield item
                 bar.update()

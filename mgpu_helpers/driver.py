@@ -3,9 +3,15 @@
 Asked through ``libcuda.so.1`` itself, which comes with the driver: no toolkit, no framework.
 """
 
+from __future__ import annotations
+
 import ctypes
 import functools
 from dataclasses import dataclass
+
+# mxnet-cu112 1.9.1 carries machine code for compute capability 5.0, 6.0, 7.0, 8.0 and 8.6 and no
+# PTX: code runs on its own major version only, so Ada (8.9) is the last that works.
+CAPABILITIES = ((5, 0), (9, 0))
 
 
 @dataclass(frozen=True)
@@ -15,15 +21,34 @@ class GPU:
     index: int
     name: str
     memory: int
-    capability: tuple
+    capability: tuple[int, ...]
 
-    def __str__(self):
+    def __str__(self) -> str:
         major, minor = self.capability
         return f'GPU {self.index} ({self.name}, compute capability {major}.{minor})'
 
 
+def has_code(gpu: GPU) -> bool:
+    """Tell whether MXNet's machine code runs on a GPU.
+
+    Parameters
+    ----------
+    gpu : GPU
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> has_code(GPU(0, 'NVIDIA H200', 141 * 2**30, (9, 0)))
+    False
+    """
+    return CAPABILITIES[0] <= gpu.capability < CAPABILITIES[1]
+
+
 @functools.cache
-def driver_gpus():
+def driver_gpus() -> tuple[GPU, ...]:
     """Ask the NVIDIA driver which GPUs there are, usable or not.
 
     Returns
@@ -46,7 +71,7 @@ def driver_gpus():
     return tuple(_describe_gpu(cuda, i) for i in range(count.value))
 
 
-def _describe_gpu(cuda, index):
+def _describe_gpu(cuda: ctypes.CDLL, index: int) -> GPU:
     device, memory = ctypes.c_int(), ctypes.c_size_t()
     name, number = ctypes.create_string_buffer(128), ctypes.c_int()
     cuda.cuDeviceGet(ctypes.byref(device), index)

@@ -6,6 +6,8 @@ folder never shows a half-written file: not to a second notebook that starts at 
 and not after a killed download.
 """
 
+from __future__ import annotations
+
 import logging
 import os
 import queue
@@ -15,7 +17,9 @@ import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from .catalogue import FILES, folder_of, look, mirrors_of
 
@@ -38,12 +42,12 @@ class CacheWarning(UserWarning):
 class Unavailable(Exception):
     """The set is neither on this machine nor to be had from a mirror; `reasons` says why."""
 
-    def __init__(self, reasons):
+    def __init__(self, reasons: list[str]) -> None:
         super().__init__('; '.join(reasons))
         self.reasons = reasons
 
 
-def read(name):
+def read(name: str) -> dict[str, bytes]:
     """The verified content of the four files of a set, downloaded where necessary.
 
     Parameters
@@ -79,7 +83,7 @@ def read(name):
         return content
 
     mirrors = mirrors_of(name)
-    reasons = []
+    reasons: list[str] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _sweep(folder)
@@ -109,7 +113,7 @@ def read(name):
     return content
 
 
-def warn(message, category):
+def warn(message: str, category: type[Warning]) -> None:
     """Warn at the line outside this package that led here: the one the reader can see."""
     package = os.path.join(os.path.dirname(__file__), '')
     frame, level = sys._getframe(1), 2
@@ -118,7 +122,7 @@ def warn(message, category):
     warnings.warn(message, category, stacklevel=level)
 
 
-def _sweep(folder):
+def _sweep(folder: Path) -> None:
     """Remove what downloads that were killed more than an hour ago have left behind."""
     for left in folder.glob(WORKSHOP + '*'):
         try:
@@ -129,7 +133,7 @@ def _sweep(folder):
             shutil.rmtree(left, ignore_errors=True)
 
 
-def _answering(mirrors, filename, reasons):
+def _answering(mirrors: Sequence[str], filename: str, reasons: list[str]) -> Iterator[str]:
     """Yield the mirrors in the order in which they answer; note why the others did not.
 
     Asked one after the other, three mirrors with up to eight addresses each would take minutes
@@ -137,9 +141,9 @@ def _answering(mirrors, filename, reasons):
     """
     import requests
 
-    answers = queue.SimpleQueue()
+    answers: queue.SimpleQueue[tuple[str, str | None]] = queue.SimpleQueue()
 
-    def ask(mirror):
+    def ask(mirror: str) -> None:
         try:
             requests.head(mirror + filename, timeout=PATIENCE, allow_redirects=True)
         except Exception as error:
@@ -164,7 +168,9 @@ def _answering(mirrors, filename, reasons):
     reasons.extend(f'{mirror} did not answer within {PATIENCE:.0f} s' for mirror in silent)
 
 
-def _download(name, wanted, mirrors, folder, reasons):
+def _download(
+    name: str, wanted: Sequence[str], mirrors: Sequence[str], folder: Path, reasons: list[str]
+) -> dict[str, bytes]:
     """Bring the `wanted` files into `folder`, as far as the mirrors have them.
 
     Returns their content by name and appends to `reasons` why a mirror did not serve.
@@ -192,7 +198,7 @@ def _download(name, wanted, mirrors, folder, reasons):
     return done
 
 
-def _retrieve(mirror, name, filename, workshop, folder):
+def _retrieve(mirror: str, name: str, filename: str, workshop: str, folder: Path) -> bytes:
     """One file: downloaded and verified in `workshop`, then renamed into `folder`."""
     import pooch
 
@@ -216,7 +222,7 @@ def _retrieve(mirror, name, filename, workshop, folder):
     return data
 
 
-def _why(error):
+def _why(error: Exception) -> str:
     """A network error in a few words that a reader can act on."""
     from requests import exceptions
 
@@ -238,16 +244,17 @@ def _why(error):
 class _Progress:
     """The progress bar that pooch moves; drawn with the first bytes, so a dead mirror has none."""
 
-    def __init__(self, title):
-        self.title, self.total, self.bar = title, 0, None
+    def __init__(self, title: str) -> None:
+        self.title, self.total = title, 0
+        self.bar: Any = None
 
-    def __enter__(self):
+    def __enter__(self) -> _Progress:
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def update(self, count):
+    def update(self, count: int) -> None:
         if self.bar is None:
             from tqdm import tqdm
 
@@ -258,9 +265,9 @@ class _Progress:
         room = self.total - self.bar.n if self.total else count
         self.bar.update(min(count, room))
 
-    def reset(self):
+    def reset(self) -> None:
         """Pooch starts the bar again when the file is complete; ours is already full."""
 
-    def close(self):
+    def close(self) -> None:
         if self.bar is not None:
             self.bar.close()

@@ -4,8 +4,12 @@ Every function marked ``#@save`` in ``notebooks/02-multiple-gpus-gluon.ipynb`` s
 test holds the two equal. Sources 002 and 003 are the originals; where ours differs, it says why.
 """
 
+from __future__ import annotations
+
 import time
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
 from mxnet import autograd, gluon, init, nd
@@ -19,8 +23,17 @@ from .history import History
 from .replicas import check_last_batch, check_network, check_shards, check_step, devices_of
 from .scratch import allreduce, load_data_fashion_mnist, loss, train_epoch
 
+if TYPE_CHECKING:
+    from mxnet.gluon import Block
+    from mxnet.initializer import Initializer
+    from mxnet.ndarray import NDArray
 
-def lenet():
+    from .scratch import NDArrayIter
+
+    Loss = Callable[[NDArray, NDArray], NDArray]  # scores and labels to the loss of each example
+
+
+def lenet() -> nn.HybridSequential:
     """Build source 003's LeNet: chapter 1's network with max pooling, in Gluon's layers.
 
     Returns
@@ -77,7 +90,9 @@ class Residual(nn.HybridBlock):
     (2, 8, 3, 3)
     """
 
-    def __init__(self, channels, halve=False, norm=nn.BatchNorm):
+    def __init__(
+        self, channels: int, halve: bool = False, norm: Callable[[], Block] = nn.BatchNorm
+    ) -> None:
         super().__init__()
         strides = 2 if halve else 1
         with self.name_scope():
@@ -87,13 +102,13 @@ class Residual(nn.HybridBlock):
             self.body.add(nn.Conv2D(channels, kernel_size=3, padding=1), norm())
             self.shortcut = nn.Conv2D(channels, kernel_size=1, strides=strides) if halve else None
 
-    def hybrid_forward(self, F, X):
+    def hybrid_forward(self, F: Any, X: NDArray) -> NDArray:
         """Compute relu(body(X) + shortcut(X)); Gluon calls this with ``F`` = ``nd`` or ``sym``."""
         Y = self.body(X)
         return F.relu(Y + (self.shortcut(X) if self.shortcut else X))
 
 
-def resnet18_28(num_classes, norm=nn.BatchNorm):
+def resnet18_28(num_classes: int, norm: Callable[[], Block] = nn.BatchNorm) -> nn.HybridSequential:
     """Build the residual network for images of 28×28 pixels that source 002 trains.
 
     Parameters
@@ -138,7 +153,9 @@ def resnet18_28(num_classes, norm=nn.BatchNorm):
     return net
 
 
-def forward_backward(net, data, label, loss=loss):
+def forward_backward(
+    net: Block, data: Sequence[NDArray], label: Sequence[NDArray], loss: Loss = loss
+) -> list[NDArray]:
     """Compute the losses of all shards, then their gradients, each on the device of its shard.
 
     Parameters
@@ -184,7 +201,14 @@ def forward_backward(net, data, label, loss=loss):
     return losses
 
 
-def train_batch(X, y, net, devices, trainer, loss=loss):
+def train_batch(
+    X: NDArray,
+    y: NDArray,
+    net: Block,
+    devices: Sequence[mx.Context],
+    trainer: gluon.Trainer,
+    loss: Loss = loss,
+) -> list[NDArray]:
     """Train on one batch: split, forward and backward on each device; the trainer does the rest.
 
     Parameters
@@ -236,7 +260,7 @@ def train_batch(X, y, net, devices, trainer, loss=loss):
     return losses
 
 
-def evaluate_accuracy_gpus(net, data_iter):
+def evaluate_accuracy_gpus(net: Block, data_iter: Iterable[tuple[NDArray, NDArray]]) -> float:
     """Compute the share of examples that a network classifies right, on all its devices at once.
 
     Parameters
@@ -282,7 +306,7 @@ def evaluate_accuracy_gpus(net, data_iter):
     return sum(total.asscalar() for total in correct) / seen
 
 
-def average_running_stats(net):
+def average_running_stats(net: Block) -> None:
     """Give all replicas of a network the mean of their running statistics, in place.
 
     Parameters
@@ -316,7 +340,12 @@ def average_running_stats(net):
                 stat /= len(devices)
 
 
-def prepare(net, devices, seed=None, initializer=None):
+def prepare(
+    net: Block,
+    devices: Sequence[mx.Context],
+    seed: int | None = None,
+    initializer: Initializer | None = None,
+) -> None:
     """Initialize a network on devices and compile it.
 
     Parameters
@@ -362,7 +391,7 @@ def prepare(net, devices, seed=None, initializer=None):
     net.hybridize(static_alloc=True, static_shape=True)
 
 
-def make_trainer(net, lr):
+def make_trainer(net: Block, lr: float) -> gluon.Trainer:
     """Make a trainer, plain SGD, for the parameters of a network that have gradients.
 
     Parameters
@@ -412,18 +441,18 @@ def make_trainer(net, lr):
 
 
 def train(
-    net,
-    num_gpus,
-    batch_size,
-    lr,
-    num_epochs=5,
-    load_data=load_data_fashion_mnist,
-    num_examples=None,
-    seed=None,
-    devices=None,
-    initializer=None,
-    loss=loss,
-):
+    net: Block,
+    num_gpus: int,
+    batch_size: int,
+    lr: float,
+    num_epochs: int = 5,
+    load_data: Callable[..., tuple[NDArrayIter, NDArrayIter]] = load_data_fashion_mnist,
+    num_examples: int | None = None,
+    seed: int | None = None,
+    devices: Sequence[mx.Context] | None = None,
+    initializer: Initializer | None = None,
+    loss: Loss = loss,
+) -> History:
     """Train a Gluon network with data parallelism, and say how it goes.
 
     Parameters

@@ -1,14 +1,23 @@
 """What a training run leaves behind: times, losses and accuracies per epoch, as table and plot."""
 
+from __future__ import annotations
+
 import base64
 import html
 import io
 import itertools
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from .display import Table, in_notebook, show_figures
 
-LOOK = {'facecolor': '#fbfaf7', 'layout': 'constrained'}  # the card of the drawn figures
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# The card of the drawn figures.
+LOOK: dict[str, Any] = {'facecolor': '#fbfaf7', 'layout': 'constrained'}
 
 
 @dataclass
@@ -41,12 +50,12 @@ class History:
 
     label: str
     num_examples: int
-    seconds: list = field(default_factory=list)
-    train_loss: list = field(default_factory=list)
-    test_acc: list = field(default_factory=list)
-    _curve: object = field(default=None, init=False, repr=False, compare=False)
+    seconds: list[float] = field(default_factory=list)
+    train_loss: list[float] = field(default_factory=list)
+    test_acc: list[float] = field(default_factory=list)
+    _curve: LiveCurve | None = field(default=None, init=False, repr=False, compare=False)
 
-    def add(self, seconds, train_loss, test_acc):
+    def add(self, seconds: float, train_loss: float, test_acc: float) -> None:
         """Append one epoch.
 
         Parameters
@@ -61,11 +70,11 @@ class History:
             self._curve.draw()
 
     @property
-    def examples_per_second(self):
+    def examples_per_second(self) -> list[float]:
         """list of float: throughput in training, per epoch."""
         return [self.num_examples / s for s in self.seconds]
 
-    def table(self):
+    def table(self) -> Table:
         """Lay the epochs out, one per row.
 
         Returns
@@ -79,13 +88,13 @@ class History:
         ]
         return Table(rows, ['epoch', 'time', 'train loss', 'test acc', 'examples/sec'])
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f'{self.label}\n{self.table()!r}'
 
-    def _repr_html_(self):
+    def _repr_html_(self) -> str:
         return f'<b>{html.escape(self.label)}</b>{self.table()._repr_html_()}'
 
-    def plot(self, *others):
+    def plot(self, *others: History) -> Figure:
         """Draw training loss and test accuracy per epoch, this run's and others' in one picture.
 
         Parameters
@@ -127,11 +136,13 @@ class History:
             axes.set(xlabel='epoch', title=title)
             axes.locator_params(axis='x', integer=True)
             axes.grid(alpha=0.3)
-        axes.set_ylim(0, 1)
+        lowest = min(min(run.test_acc) for run in runs)
+        # Where all runs are good, what differs would be a line along the upper edge.
+        axes.set_ylim(min(0.9, math.floor(10 * lowest) / 10) if lowest >= 0.8 else 0, 1)
         axes.legend(loc='lower right', fontsize='small')
         return figure
 
-    def live(self, num_epochs):
+    def live(self, num_epochs: int) -> None:
         """In a notebook, show a curve of the test accuracy that grows with every ``add``.
 
         Parameters
@@ -163,11 +174,11 @@ class LiveCurve:
         Length of the axis.
     """
 
-    def __init__(self, history, num_epochs):
+    def __init__(self, history: History, num_epochs: int) -> None:
         self._history, self._num_epochs, self._handle = history, num_epochs, None
         self.draw()
 
-    def draw(self):
+    def draw(self) -> None:
         """Show what the history holds now."""
         from IPython.display import display
 
@@ -180,7 +191,7 @@ class LiveCurve:
         else:
             self._handle.update(shown, raw=True)
 
-    def _png(self):
+    def _png(self) -> str:
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(5, 2.6), **LOOK)
@@ -197,7 +208,7 @@ class LiveCurve:
         return base64.b64encode(picture.getvalue()).decode()
 
 
-def _styles():
+def _styles() -> Iterator[dict[str, Any]]:
     """Yield line styles whose marks shrink from run to run: where two agree, both can be seen."""
     looks = [('-', 'o', 9), ('--', 's', 6), (':', '^', 4)]
     return ({'ls': ls, 'marker': m, 'markersize': size} for ls, m, size in itertools.cycle(looks))

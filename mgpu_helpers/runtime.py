@@ -5,6 +5,8 @@ leaves a check in Python's import system, so that ``import mxnet`` - here, in a 
 first finds a machine on which it can work, or one sentence that says what to do.
 """
 
+from __future__ import annotations
+
 import ctypes
 import importlib.abc
 import importlib.machinery
@@ -12,8 +14,13 @@ import os
 import pathlib
 import sys
 import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from . import failing
+
+if TYPE_CHECKING:
+    from types import ModuleType
 
 # Why each, measured on two cores with LeNet, batch 256 (milliseconds a batch, 1 and 2 stand-ins):
 # MXNet's defaults give 82 and 94, so a second device gains nothing; all of these, 81 and 43.
@@ -52,7 +59,7 @@ MALLOC = {
 NUMPY_LIMIT = (1, 24)  # MXNet 1.9.1 uses np.bool, which NumPy 1.24 removed
 
 
-def prepare():
+def prepare() -> None:
     """Set what MXNet reads when it loads, and check the machine when it is about to load.
 
     Values that the user set in the environment stay as they are. Called when the package is
@@ -93,12 +100,12 @@ def prepare():
         failing.end_without_waiting()
 
 
-def _several_threads():
+def _several_threads() -> bool:
     """Tell whether the user asked for more than one OpenMP thread."""
     return os.environ.get('OMP_NUM_THREADS', '1') != '1'
 
 
-def _keep_freed_memory():
+def _keep_freed_memory() -> None:
     """Tell glibc to keep freed blocks for the next operator, where there is a glibc."""
     if sys.platform == 'win32':
         return  # where ctypes.CDLL(None), the program itself, is an error
@@ -113,13 +120,15 @@ def _keep_freed_memory():
 class _BeforeMXNet(importlib.abc.MetaPathFinder):
     """Finds nothing itself: it checks the machine just before somebody else finds MXNet."""
 
-    def find_spec(self, fullname, path, target=None):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> None:
         if fullname == 'mxnet':
             check_mxnet()
         return None
 
 
-def check_mxnet():
+def check_mxnet() -> None:
     """Raise if MXNet cannot work here; load NVIDIA's wheels first where its GPU build needs them.
 
     Raises
@@ -166,7 +175,7 @@ def check_mxnet():
         _load_nvidia_libraries(builds[0])
 
 
-def installed_builds():
+def installed_builds() -> list[str]:
     """List the MXNet distributions installed here, for example ``['mxnet-cu112']``.
 
     Returns
@@ -186,7 +195,7 @@ def installed_builds():
     return sorted(n for n in names if n == 'mxnet' or n.startswith(('mxnet-cu', 'mxnet-mkl')))
 
 
-def _check_numpy():
+def _check_numpy() -> None:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -201,14 +210,15 @@ def _check_numpy():
         )
 
 
-def _load_nvidia_libraries(build):
+def _load_nvidia_libraries(build: str) -> None:
     """Load NVIDIA's wheels (``nvidia/*/lib/*.so*``) so that MXNet finds CUDA without a toolkit."""
     try:
         ctypes.CDLL('libcuda.so.1', mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
         raise ImportError(
             f'{build} is the GPU build of MXNet and needs the NVIDIA driver, but libcuda.so.1 '
-            f"did not load ({error}). Install the driver, or the CPU build: 'make setup'."
+            f'did not load ({error}). Install the driver (in a container: docker run '
+            "--gpus all), or the CPU build: 'make setup GPU=0'."
         ) from error
     folders = [pathlib.Path(p) / 'nvidia' for p in sys.path]
     waiting = sorted({lib for folder in folders for lib in folder.glob('*/lib/lib*.so*')})
@@ -220,7 +230,7 @@ def _load_nvidia_libraries(build):
         waiting = left
 
 
-def _loads(library):
+def _loads(library: pathlib.Path) -> bool:
     try:
         ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
     except OSError:

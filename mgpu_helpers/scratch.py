@@ -4,8 +4,12 @@ Every function marked ``#@save`` in ``notebooks/01-multiple-gpus-scratch.ipynb``
 test holds the two equal. Sources 000 and 001 are the originals; where ours differs, it says why.
 """
 
+from __future__ import annotations
+
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
 import numpy as np
@@ -16,10 +20,19 @@ from .devices import choose_devices
 from .display import progress
 from .history import History
 
+if TYPE_CHECKING:
+    from mxnet.ndarray import NDArray
+
+    from .data import Batches
+
+    Sync = Callable[[list[list[NDArray]]], None]  # leaves the same sum on every device
+
 loss = gluon.loss.SoftmaxCrossEntropyLoss()
 
 
-def init_params(scale=0.01, seed=None, dtype='float32'):
+def init_params(
+    scale: float = 0.01, seed: int | None = None, dtype: str = 'float32'
+) -> list[NDArray]:
     """Draw LeNet's start parameters.
 
     Parameters
@@ -55,7 +68,7 @@ def init_params(scale=0.01, seed=None, dtype='float32'):
     return [nd.array(v, ctx=mx.cpu(), dtype=dtype) for v in values]
 
 
-def lenet(X, params):
+def lenet(X: NDArray, params: Sequence[NDArray]) -> NDArray:
     """Compute LeNet's scores for a batch, on the device on which the arrays are.
 
     Parameters
@@ -95,7 +108,7 @@ def lenet(X, params):
     return nd.dot(h3, W4) + b4
 
 
-def get_params(params, device):
+def get_params(params: Sequence[NDArray], device: mx.Context) -> list[NDArray]:
     """Copy parameters to a device and give each copy room for its gradient.
 
     Parameters
@@ -131,7 +144,7 @@ def get_params(params, device):
     return new_params
 
 
-def allreduce(data):
+def allreduce(data: Sequence[NDArray]) -> None:
     """Sum arrays that live on different devices, in place: afterwards each holds the sum.
 
     Parameters
@@ -166,7 +179,9 @@ def allreduce(data):
         total.copyto(x)
 
 
-def split_and_load(data, devices, even_split=True):
+def split_and_load(
+    data: NDArray, devices: Sequence[mx.Context], even_split: bool = True
+) -> list[NDArray]:
     """Cut a batch into one shard per device and copy each shard to its device.
 
     Parameters
@@ -206,7 +221,9 @@ def split_and_load(data, devices, even_split=True):
     return [data[a:b].as_in_context(d) for a, b, d in zip(cuts, cuts[1:], devices)]
 
 
-def split_batch(X, y, devices):
+def split_batch(
+    X: NDArray, y: NDArray, devices: Sequence[mx.Context]
+) -> tuple[list[NDArray], list[NDArray]]:
     """Cut examples and labels in the same places, one shard per device, even or not.
 
     Parameters
@@ -242,7 +259,7 @@ def split_batch(X, y, devices):
     return split_and_load(X, devices, False), split_and_load(y, devices, False)
 
 
-def sgd(params, lr, batch_size):
+def sgd(params: Sequence[NDArray], lr: float, batch_size: int) -> None:
     """Take one step of stochastic gradient descent, in place.
 
     Parameters
@@ -280,7 +297,7 @@ def sgd(params, lr, batch_size):
         p -= lr / batch_size * p.grad
 
 
-def sync_gradients(grads):
+def sync_gradients(grads: Sequence[Sequence[NDArray]]) -> None:
     """Sum the gradients over the devices, one ``allreduce`` for each parameter, in place.
 
     Parameters
@@ -309,7 +326,14 @@ def sync_gradients(grads):
         allreduce(list(grads_of_one_param))
 
 
-def train_batch(X, y, device_params, devices, lr, sync=sync_gradients):
+def train_batch(
+    X: NDArray,
+    y: NDArray,
+    device_params: Sequence[Sequence[NDArray]],
+    devices: Sequence[mx.Context],
+    lr: float,
+    sync: Sync = sync_gradients,
+) -> list[NDArray]:
     """Train on one batch: split, forward and backward on each device, sum, update.
 
     Parameters
@@ -375,22 +399,22 @@ class NDArrayIter:
         Has a length; each pass over it is one epoch.
     """
 
-    def __init__(self, batches):
+    def __init__(self, batches: Batches) -> None:
         self.batches = batches
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.batches)
 
     @property
-    def num_examples(self):
+    def num_examples(self) -> int:
         """int: examples per epoch."""
         return self.batches.num_examples
 
-    def skip(self, epochs):
+    def skip(self, epochs: int) -> None:
         """Count epochs as done, as when a run resumes; see ``data.Batches.skip``."""
         self.batches.skip(epochs)
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[tuple[NDArray, NDArray]]:
         # nd.array waits for device 0's queue, twice an array, and wakes Python on device 0's core:
         # with two arrays a batch, two stand-ins took a millisecond of 46 longer than as here, where
         # several batches, 4,096 examples, become one array, and a batch is a view of it.
@@ -402,8 +426,12 @@ class NDArrayIter:
 
 
 def load_data_fashion_mnist(
-    batch_size, num_examples=None, seed=None, dtype='float32', last_batch='keep'
-):
+    batch_size: int,
+    num_examples: int | None = None,
+    seed: int | None = None,
+    dtype: str = 'float32',
+    last_batch: str = 'keep',
+) -> tuple[NDArrayIter, NDArrayIter]:
     """Load Fashion-MNIST: iterators over training and test batches.
 
     Parameters
@@ -443,7 +471,13 @@ def load_data_fashion_mnist(
     return _load('fashion-mnist', batch_size, num_examples, seed, dtype, last_batch)
 
 
-def load_data_mnist(batch_size, num_examples=None, seed=None, dtype='float32', last_batch='keep'):
+def load_data_mnist(
+    batch_size: int,
+    num_examples: int | None = None,
+    seed: int | None = None,
+    dtype: str = 'float32',
+    last_batch: str = 'keep',
+) -> tuple[NDArrayIter, NDArrayIter]:
     """Load MNIST; everything else is as in ``load_data_fashion_mnist``.
 
     Examples
@@ -455,12 +489,16 @@ def load_data_mnist(batch_size, num_examples=None, seed=None, dtype='float32', l
     return _load('mnist', batch_size, num_examples, seed, dtype, last_batch)
 
 
-def _load(*args):
+def _load(*args: Any) -> tuple[NDArrayIter, NDArrayIter]:
     train_batches, test_batches = data.load_arrays(*args)
     return NDArrayIter(train_batches), NDArrayIter(test_batches)
 
 
-def evaluate_accuracy(net, data_iter, device):
+def evaluate_accuracy(
+    net: Callable[[NDArray], NDArray],
+    data_iter: Iterable[tuple[NDArray, NDArray]],
+    device: mx.Context,
+) -> float:
     """Compute the share of examples that a network classifies right, on one device.
 
     Parameters
@@ -502,7 +540,7 @@ def evaluate_accuracy(net, data_iter, device):
     return correct.asscalar() / seen
 
 
-def total_loss(losses):
+def total_loss(losses: Sequence[Sequence[NDArray]]) -> float:
     """Add up losses from any devices; this waits for them.
 
     Parameters
@@ -531,7 +569,11 @@ def total_loss(losses):
     return nd.concat(*here, dim=0).astype('float64').sum().asscalar()
 
 
-def train_epoch(train_iter, step, ahead=16):
+def train_epoch(
+    train_iter: Iterable[tuple[NDArray, NDArray]],
+    step: Callable[[NDArray, NDArray], Sequence[NDArray]],
+    ahead: int = 16,
+) -> float:
     """Train on every batch once.
 
     Parameters
@@ -582,16 +624,16 @@ def train_epoch(train_iter, step, ahead=16):
 
 
 def train(
-    num_gpus,
-    batch_size,
-    lr,
-    num_epochs=4,
-    num_examples=None,
-    seed=None,
-    devices=None,
-    sync=sync_gradients,
-    dtype='float32',
-):
+    num_gpus: int,
+    batch_size: int,
+    lr: float,
+    num_epochs: int = 4,
+    num_examples: int | None = None,
+    seed: int | None = None,
+    devices: Sequence[mx.Context] | None = None,
+    sync: Sync = sync_gradients,
+    dtype: str = 'float32',
+) -> History:
     """Train LeNet on Fashion-MNIST with data parallelism, and say how it goes.
 
     Parameters

@@ -6,17 +6,20 @@ that the starter is gone, and the worker ends. Standard output carries messages;
 prints goes to standard error instead, which the starter reads line by line.
 """
 
+from __future__ import annotations
+
 import os
 import pickle
 import sys
 import threading
 import time
 import traceback
+from typing import BinaryIO, NoReturn
 
-_messages = None  # the pipe to the starter, where this process is a worker
+_messages: BinaryIO | None = None  # the pipe to the starter, where this process is a worker
 
 
-def started_as_worker():
+def started_as_worker() -> bool:
     """Tell whether this process was started by ``processes.run_workers``.
 
     Returns
@@ -31,7 +34,7 @@ def started_as_worker():
     return _messages is not None
 
 
-def send(kind, value):
+def send(kind: str, value: object) -> None:
     """Send a message to the starter of this worker.
 
     Parameters
@@ -61,18 +64,18 @@ def send(kind, value):
     _messages.flush()
 
 
-def _wait_and_end(call):
+def _wait_and_end(call: int) -> NoReturn:
     while os.read(call, 4096):
         pass
     os._exit(1)
 
 
-def _main():
+def _main() -> None:
     """Be a worker: what ``processes.run_workers`` runs in the new process."""
     global _messages
     _messages = os.fdopen(os.dup(1), 'wb')
     os.dup2(2, 1)
-    sys.stdout.reconfigure(line_buffering=True)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # nobody has replaced it
     call = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)  # `input()` in the function ends at once instead of eating our pipe
@@ -95,7 +98,7 @@ def _main():
     _end(0)
 
 
-def _send_back(result):
+def _send_back(result: object) -> None:
     try:
         send('result', result)
     except (TypeError, ValueError, AttributeError, pickle.PicklingError) as error:
@@ -105,7 +108,7 @@ def _send_back(result):
         ) from error
 
 
-def _summary(error):
+def _summary(error: BaseException) -> str:
     """Put an error into one line."""
     lines = traceback.format_exception_only(error)[-1].strip().splitlines()
     if len(lines) > 1 and lines[0].endswith('(most recent call last):'):
@@ -114,14 +117,14 @@ def _summary(error):
     return '\n'.join(lines)
 
 
-def _end(status):
+def _end(status: int) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     # Not sys.exit: threads of a process group that lost a member may never end by themselves.
     os._exit(status)
 
 
-def _exactly(file, size):
+def _exactly(file: int, size: int) -> bytes:
     """Read ``size`` bytes, or leave if the starter is gone before it has sent them."""
     parts = []
     while size:

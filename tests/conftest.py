@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
+from checkouts import ROOT, copy_to
 
 import mgpu_helpers  # noqa: F401  before any test imports MXNet: its settings must come first
 
@@ -98,15 +100,20 @@ def stub_driver(tmp_path, compile_c):
     """Build a ``libcuda.so.1`` that reports the GPUs it is told; give back its folder.
 
     Each GPU is ``(name, gibibytes, (major, minor))``; ``cuda`` is the version that the driver says
-    it knows, times a thousand.
+    it knows, times a thousand. MXNet's GPU build loads with it, and computes on CPUs.
     """
+    # What libmxnet.so of mxnet-cu112 is linked with besides cuDeviceGet: for whoever has a GPU.
+    linked = (
+        'cuDevicePrimaryCtxRetain cuGetErrorString cuGraphKernelNodeGetParams cuGraphNodeGetType '
+        'cuLaunchKernel cuModuleGetFunction cuModuleLoadData cuModuleLoadDataEx cuModuleUnload'
+    ).split()
 
     def build(gpus, cuda=13000):
         names = ', '.join(f'"{name}"' for name, _, _ in gpus) or '""'
         sizes = ', '.join(f'{gib}ul << 30' for _, gib, _ in gpus) or '0'
         capabilities = ', '.join(f'{{{a}, {b}}}' for _, _, (a, b) in gpus) or '{0, 0}'
         folder = tmp_path / 'driver'
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         compile_c(
             f"""
             #include <string.h>
@@ -121,9 +128,27 @@ def stub_driver(tmp_path, compile_c):
             int cuDeviceTotalMem_v2(unsigned long *b, int d) {{ *b = sizes[d]; return 0; }}
             int cuDeviceGetAttribute(int *v, int a, int d) {{
                 *v = capabilities[d][a - 75]; return 0; }}
-            """,
+            """
+            + '\n'.join(f'int {name}(void) {{ return 100; }}' for name in linked),
             folder / 'libcuda.so.1',
         )
         return folder
 
     return build
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A copy of this checkout in a folder with a space in its name."""
+    return copy_to(tmp_path / 'a course')
+
+
+@pytest.fixture(scope='module')
+def with_uv():
+    """A PATH on which uv and a Python 3.11 are found; skips where `make setup` was not used."""
+    places = os.pathsep.join([os.environ['PATH'], str(ROOT / '.uv' / 'bin')])
+    if shutil.which('uv', path=places) is None:
+        pytest.skip('no uv here: the environment was not made by `make setup`')
+    if sys.version_info[:2] != (3, 11):
+        pytest.skip('needs Python 3.11')
+    return os.pathsep.join([str(Path(sys.base_prefix) / 'bin'), places])

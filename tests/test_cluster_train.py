@@ -105,7 +105,7 @@ def test_as_one_process(
     assert np.linalg.norm(theirs - flat(start)) > 1e-3 * np.linalg.norm(theirs)  # it has moved
     error = np.linalg.norm(ours - theirs) / np.linalg.norm(theirs)
     moved = np.linalg.norm(ours - theirs) / np.linalg.norm(theirs - flat(start))
-    record_property('relative error', error)
+    record_property('relative error', float(error))
     # One example left out of 250 would be about 4e-3 of the way.
     print(f'{workers} x {num_gpus} {kind}, {batch_size}: {error:.1e}, of the way {moved:.1e}')
     assert error <= 1e-5 and moved <= 1e-3

@@ -131,3 +131,11 @@ def test_describe_devices_refuses_a_repeated_device():
 
 def test_choose_devices_takes_the_users_own():
     assert choose_devices(2, (mx.cpu(3), mx.cpu(1))) == [mx.cpu(3), mx.cpu(1)]
+
+
+@pytest.mark.parametrize('many', [257, 100_000, 10**400])
+def test_more_stand_ins_than_a_machine_can_start_are_refused_at_once(many, capsys):
+    for call in (mgpu.devices, lambda k: mgpu.train(k, 256, 0.2), lambda k: choose_devices(k)):
+        with pytest.raises(ValueError, match='too many for one machine.*use at most 256'):
+            call(many)
+    assert capsys.readouterr().out == ''

@@ -48,6 +48,16 @@ def test_plot_is_a_picture_with_a_line_per_run(run):
     assert len(Image.open(picture).convert('L').getcolors()) > 10
 
 
+@pytest.mark.parametrize('worst,lowest', [(0.10, 0), (0.79, 0), (0.8, 0.8), (0.918, 0.9), (1, 0.9)])
+def test_accuracies_that_are_all_good_fill_their_plot(worst, lowest):
+    one, two = History('one', 10), History('two', 10)
+    for accuracy in (0.98, 0.99):
+        one.add(1, 2, accuracy)
+        two.add(1, 2, worst)
+    bottom, top = one.plot(two).axes[1].get_ylim()
+    assert (bottom, top) == (pytest.approx(lowest), 1)
+
+
 def test_plot_of_no_epoch_is_refused(run):
     with pytest.raises(ValueError, match="'new' has no epoch"):
         run.plot(History('new', 10))
@@ -55,6 +65,12 @@ def test_plot_of_no_epoch_is_refused(run):
 
 def test_table_escapes_html():
     assert '&lt;i&gt;' in Table([['<i>']], ['a'])._repr_html_()
+
+
+def test_columns_of_numbers_are_on_the_right_with_gaps_too():
+    table = Table([['a', '1', '-', '-'], ['b', '20 ms', '3e-4', '-']], ['n', 'x', 'y', 'z'])
+    assert repr(table).splitlines()[2:] == ['a        1     -  -', 'b    20 ms  3e-4  -']
+    assert table._repr_html_().count('text-align: right') == 2 * 3  # two columns, head and rows
 
 
 LOOP = """

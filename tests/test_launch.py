@@ -358,3 +358,16 @@ def test_signals_are_left_alone_beside_the_main_thread():
     thread.start()
     thread.join()
     assert seen == [before] == [signal.getsignal(signal.SIGTERM)]
+
+
+def test_a_worker_that_leaves_the_others_alone_is_talked_about(monkeypatch, started, tmp_path):
+    """They would wait for it for ever, and nobody would know why nothing moves."""
+    monkeypatch.setattr('mgpu_helpers.cluster.watch.PATIENCE', 0.5)
+    # The one that makes the folder leaves at once, the other stays.
+    leaves = f'import os, time; os.mkdir("{tmp_path}/x") if not os.path.exists("{tmp_path}/x") '
+    leaves += 'else time.sleep(4)'
+    said = []
+    launching.launch(python(leaves), 2, 1, on_line=lambda *line: said.append(line))
+    (name, text) = said[0]
+    assert name == 'launch' and len(said) == 1
+    assert '1 of 2 workers has ended, and worker' in text and 'Ctrl-C stops all' in text

@@ -5,7 +5,9 @@ import re
 from pathlib import Path
 
 import nbformat
+import pages
 import pytest
+from run_notebooks import tidied
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = sorted((ROOT / 'notebooks').glob('[0-9]*.ipynb'))
@@ -138,3 +140,81 @@ def test_hidden_answers_are_hidden_in_html_too(path):
     assert answers
     for answer in answers:
         assert '\n\n' not in answer, answer
+
+
+# --- one course: all chapters are built alike -----------------------------------------------------
+
+LAST = ['Summary', 'Exercises', 'Next']
+EXERCISES = (
+    'Change the code, run it again, explain what you see. Those marked *on paper* need no '
+    'computer; their answers are hidden below them.\n\n1. **'
+)
+NAMES = {'Gluon'}  # written with a capital wherever they stand
+
+
+def markdown_cells(path):
+    return [c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == 'markdown']
+
+
+def title(path):
+    return markdown_cells(path)[0].splitlines()[0].removeprefix('# ')
+
+
+@pytest.mark.parametrize('path', CHAPTERS, ids=lambda p: p.name)
+def test_a_chapter_says_where_in_the_course_it_is(path):
+    assert nbformat.read(path, as_version=4).cells[0].cell_type == 'markdown'
+    lines = markdown_cells(path)[0].splitlines()
+    assert re.fullmatch(r'# \S.*', lines[0])
+    where = f'*Chapter {int(path.name[:2])} of {len(CHAPTERS)}. It takes about '
+    assert lines[2].startswith(where) and lines[2].endswith('*'), lines[2]
+    opening = '\n'.join(lines[3:])
+    assert '?' in opening and '**' in opening, 'its question, and its answer in bold'
+
+
+@pytest.mark.parametrize('path', CHAPTERS, ids=lambda p: p.name)
+def test_sections_are_alike_in_all_chapters(path):
+    """A heading begins its cell, so that JupyterLab can fold the section and a diff names it."""
+    headings = []
+    for source in markdown_cells(path)[1:]:
+        plain = re.sub('```.*?```', '', source, flags=re.DOTALL)
+        found = re.findall(r'^(#+) (.+)$', plain, re.MULTILINE)
+        assert len(found) == source.startswith('#'), source
+        headings += found
+    assert {level for level, _ in headings} == {'##'}
+    words = [heading for _, heading in headings]
+    assert words[-3:] == LAST and len(set(words)) == len(words)
+    for heading in words:  # one capital, at its beginning
+        assert heading[0] == heading[0].upper() and heading[-1] not in '.:', heading
+        for word in re.sub('`[^`]*`', '', heading).split(': ', 1)[0].split()[1:]:
+            assert not re.fullmatch('[A-Z][a-z]+', word) or word in NAMES, heading
+
+
+@pytest.mark.parametrize('path', CHAPTERS, ids=lambda p: p.name)
+def test_a_chapter_ends_with_exercises_and_the_way_on(path):
+    *_, exercises, way_on = markdown_cells(path)
+    assert exercises.startswith('## Exercises\n\n' + EXERCISES)
+    others = dict(zip(CHAPTERS, CHAPTERS[1:])).get(path, CHAPTERS[0])  # after the last, the first
+    assert f'[{title(others)}]({others.name})' in way_on
+    numbers = [int(n) for n in re.findall(r'^(\d+)\. \*\*', exercises, re.MULTILINE)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    # What is to be done on paper has an answer.
+    for exercise in re.split(r'^\d+\. ', exercises, flags=re.MULTILINE)[1:]:
+        assert '(on paper)' not in exercise or '<summary>Answer</summary>' in exercise, exercise
+
+
+@pytest.mark.parametrize('path', CHAPTERS, ids=lambda p: p.name)
+def test_letters_of_formulas_are_in_italics(path):
+    """Written ``*k*``, and ``<em>k</em>`` in a hidden answer; ``$k$`` needs a script to be read."""
+    for source in markdown_cells(path):
+        for formula in pages.FORMULA.findall(source):
+            pages.formula(formula)  # can be set on the exported page
+        plain = re.sub(r'```.*?```|\$\$.*?\$\$|<code>.*?</code>', ' `` ', source, flags=re.DOTALL)
+        plain = re.sub(r'`[^`]*`|\]\([^)]*\)|<[^>]+>', lambda found: '*' * len(found[0]), plain)
+        assert '$' not in plain, plain
+        assert not re.search(r"(?<![\w'’*])[ijkmn](?![\w'’*])", plain), plain
+
+
+@pytest.mark.parametrize('path', CHAPTERS, ids=lambda p: p.name)
+def test_a_chapter_is_stored_without_what_an_editor_adds(path):
+    stored = path.read_text(encoding='utf8')
+    assert stored == tidied(path), 'make run RUN_ARGS=--tidy brings it into form'

@@ -117,6 +117,11 @@ def test_the_tables_show_the_error():
     assert all(row[-1] for row in table.rows)
 
 
+def test_times_and_efficiencies_are_not_mixed():
+    with pytest.raises(ValueError, match='make a table of each'):
+        published_table([*published_times(), *published_scaling()])
+
+
 def test_bad_names():
     with pytest.raises(ValueError, match='name must be one of Inception V3, .*, not .*AlexNet'):
         horovod_machine('AlexNet')

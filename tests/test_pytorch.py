@@ -335,6 +335,8 @@ def test_devices():
         pt.devices(0)
     with pytest.raises(ValueError, match='-1'):
         pt.try_gpu(-1)
+    with pytest.raises(ValueError, match='100000 stand-ins are too many.*at most 256'):
+        pt.train(100_000, 256, 0.2)
 
 
 def test_the_package_needs_no_mxnet():

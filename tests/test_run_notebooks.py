@@ -242,3 +242,19 @@ def test_store_refuses_an_error_that_a_tag_allows(course):
     done = course.run('--store')
     assert done.returncode == 1
     assert 'cell 1 holds an error (ZeroDivisionError): not stored' in done.stderr
+
+
+def test_what_jupyterlab_adds_when_it_saves_is_taken_out_and_nothing_runs(course):
+    course.write('01-one', 'print(6 * 7)')
+    course.run('--store')
+    path = course.notebooks / '01-one.ipynb'
+    stored = path.read_bytes()
+    saved = nbformat.reads(stored.decode(), as_version=4)
+    saved.cells[1].metadata['collapsed'] = False
+    saved.metadata['widgets'] = {'state': {}}
+    saved.metadata.language_info['version'] = '3.11.99'
+    nbformat.write(saved, path)
+    assert path.read_bytes() != stored
+    done = course.run('--tidy')
+    assert (done.returncode, done.stdout) == (0, '')
+    assert path.read_bytes() == stored

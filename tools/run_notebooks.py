@@ -10,7 +10,6 @@ that differs from run to run only where results do.
 
 import argparse
 import asyncio
-import copy
 import importlib.util
 import os
 import re
@@ -22,7 +21,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
-from nbconvert import HTMLExporter
+from pages import WIDGET, page_of, prefer_pictures
 from tqdm import tqdm
 from traitlets.config import Config
 
@@ -37,7 +36,6 @@ LANGUAGE = {
 }
 # An import of what not every environment has.
 FRAMEWORK = re.compile(r'^\s*(?:import|from) (mxnet|torch)\b', re.MULTILINE)
-WIDGET = 'application/vnd.jupyter.widget-view+json'
 
 
 class ChapterError(Exception):
@@ -249,15 +247,6 @@ def execute(nb, folder, name, timeout):
         progress.bar.close()
 
 
-def prefer_pictures(nb):
-    """Take widgets away from outputs that have a picture as well: without a kernel it is shown."""
-    for cell in nb.cells:
-        for output in cell.get('outputs', []):
-            data = output.get('data', {})
-            if any(kind.startswith('image/') for kind in data):
-                data.pop(WIDGET, None)
-
-
 def normalise(nb):
     """Bring an executed notebook into the form it is stored in.
 
@@ -292,6 +281,21 @@ def normalise(nb):
     nb.metadata = nbformat.from_dict(kept | {'kernelspec': KERNELSPEC, 'language_info': LANGUAGE})
 
 
+def tidied(path):
+    """Give the text of a chapter's file as ``--store`` would have written it, outputs as they are.
+
+    What JupyterLab adds when it saves (its version, the state of widgets, times) is gone.
+
+    Raises
+    ------
+    ChapterError
+        An output is an error or was written to stderr.
+    """
+    nb = nbformat.read(path, as_version=4)
+    normalise(nb)
+    return nbformat.writes(nb) + '\n'
+
+
 def write(path, text):
     """Write a file so that a reader sees the old one or the new one, never half of it."""
     partial = path.with_name(path.name + '.part')
@@ -302,15 +306,7 @@ def write(path, text):
 def save(nb, folder, build, name):
     """Leave ``<name>.ipynb`` and ``<name>.html`` in ``build``, figures embedded."""
     write(build / f'{name}.ipynb', nbformat.writes(nb) + '\n')
-    # nbconvert embeds no image from outside the folder it is told, so it is told the one above.
-    page = copy.deepcopy(nb)
-    prefer_pictures(page)
-    for cell in page.cells:
-        if cell.cell_type == 'markdown':
-            cell.source = cell.source.replace('../img/', 'img/')
-    resources = {'metadata': {'path': str(folder.parent), 'name': name}}
-    html, _ = HTMLExporter(embed_images=True).from_notebook_node(page, resources=resources)
-    write(build / f'{name}.html', html)
+    write(build / f'{name}.html', page_of(nb, folder, name))
 
 
 def run_chapter(path, build, timeout, store):
@@ -350,6 +346,9 @@ def main(arguments=None):
     parser.add_argument('--chapter', metavar='N', help='which: 1, or 1,3 (default: all there are)')
     parser.add_argument('--store', action='store_true', help='store the outputs in notebooks/ too')
     parser.add_argument(
+        '--tidy', action='store_true', help='run nothing: bring what an editor saved into form'
+    )
+    parser.add_argument(
         '--timeout',
         type=int,
         default=900,
@@ -367,6 +366,9 @@ def main(arguments=None):
     options.build.mkdir(parents=True, exist_ok=True)
     try:
         for path in chapters:
+            if options.tidy:
+                write(path, tidied(path))
+                continue
             missing = None if options.chapter else framework_missing(path)
             if missing:
                 print(f'{path.stem}  left out: no {missing} is installed here (make setup TORCH=1)')

@@ -2,10 +2,18 @@
 # Make the course's environment: .venv with Python 3.11, the packages of the lock, our own package,
 # and a Jupyter kernel. Usually called as `make setup`; `sh tools/setup.sh` does the same.
 #
-#   GPU=1       MXNet for NVIDIA GPUs (requirements-cu112.txt); remembered until GPU=0
+#   GPU=1       MXNet for NVIDIA GPUs (requirements-cu112.txt); remembered until GPU=0. Where every GPU
+#               is too new for MXNet (compute capability 9.0 and up) it means TORCH=1: 2.5 GB that
+#               cannot run on them would serve nobody, and PyTorch is what uses them.
 #   TORCH=1     PyTorch beside MXNet, for chapter 5 (requirements-torch*.txt); remembered until TORCH=0
 #   TORCH=only  PyTorch and no MXNet (requirements-no-mxnet.txt); what TORCH=1 means where MXNet has
 #               no build: macOS, Linux on Arm
+#   (nothing)   as last time. The first time NVIDIA's driver is asked: GPU=1 where MXNet can use a GPU,
+#               TORCH=1 where all are too new for it, else MXNet for CPUs. What was chosen is
+#               remembered: a driver that is gone for a day changes nothing.
+#   MGPU_DRIVER=later (in the environment, for container images)
+#               the driver is not here, but will be where this runs: GPU=1 is installed without it and
+#               not loaded, and TORCH=1 means the build with CUDA
 #
 # Nothing outside this folder is changed, except uv's cache of downloads in the user's home.
 # An environment that is up to date is recognised by its stamp, in a few hundredths of a second;
@@ -26,14 +34,21 @@ stamp=.venv/made-by-setup
 
 # --- What is wanted? ----------------------------------------------------------------------------
 was() { cat ".uv/$1" 2>/dev/null || printf %s "$2"; } # was FILE DEFAULT: what was chosen last time
+case ${MGPU_DRIVER:-} in
+    '' | later) ;;
+    *) fail "MGPU_DRIVER is '$MGPU_DRIVER'; expected later (an image for machines with a driver) or nothing." ;;
+esac
 case ${GPU:-} in
     1) kind=cu112 ;;
     0) kind=cpu ;;
-    '') kind=$(was kind cpu) ;;
+    '')
+        kind=$(was kind cpu)
+        [ -n "${TORCH:-}" ] || [ -e .uv/kind ] || [ -e .uv/torch ] || kind=unknown # until the driver was asked
+        ;;
     *) fail "GPU is '$GPU'; expected 1 (NVIDIA GPUs), 0 (CPU) or nothing (as last time)." ;;
 esac
 case $kind in
-    cpu | cu112) ;;
+    cpu | cu112 | unknown) ;;
     *) fail ".uv/kind says '$kind'; expected cpu or cu112. What to do: make clean, then again." ;;
 esac
 case ${TORCH:-} in
@@ -46,15 +61,6 @@ case $torch in
     0 | 1 | only) ;;
     *) fail ".uv/torch says '$torch'; expected 0, 1 or only. What to do: make clean, then again." ;;
 esac
-if [ "$kind" != cpu ] && [ "$torch" != 0 ]; then
-    last=''
-    [ -n "${GPU:-}" ] || last=' (GPU=1 since last time)'
-    [ -n "${TORCH:-}" ] || last=" (TORCH=$torch since last time)"
-    fail "GPU=1 and TORCH=$torch cannot share an environment$last: MXNet and PyTorch bring NVIDIA's libraries in" \
-        'other versions under the same names (both NCCLs are nvidia/nccl/lib/libnccl.so.2).' \
-        'What to do: make setup GPU=1 TORCH=0 for chapters 1 to 4, and make setup GPU=0 TORCH=1 for chapter 5;' \
-        "what was downloaded stays in uv's cache, so this is quick. Or use a second clone of the course for one of them."
-fi
 
 # --- Can this machine run it? -------------------------------------------------------------------
 system="$(uname -s) $(uname -m)"
@@ -78,6 +84,64 @@ if ls /lib/ld-musl-*.so.1 >/dev/null 2>&1 && [ ! -e /lib64/ld-linux-x86-64.so.2 
     fail 'this Linux is built on musl (Alpine), but MXNet and PyTorch need glibc.' \
         'What to do: use Debian, Ubuntu, Fedora or another glibc distribution.'
 fi
+
+# Asked where the driver decides: the first time, and whenever GPU=1 is named. Any Python can ask; where
+# there is none yet, `decide` fails, and is called again when Python 3.11 has been fetched.
+note=''
+decide() {
+    case $kind,${GPU:-},${MGPU_DRIVER:-},$system in
+        unknown,* | cu112,1,,*x86_64 | cu112,1,,*amd64) ;;
+        *) return 0 ;;
+    esac
+    answer=''
+    for py in "$python" python3 python3.11 python; do
+        "$py" -I -c 'import sys; sys.exit(sys.version_info < (3, 9))' >/dev/null 2>&1 || continue
+        answer=$("$py" -I tools/ask_driver.py mxnet 2>/dev/null) || answer=none # a driver that is broken
+        break
+    done
+    [ -n "$answer" ] || return 1
+    note=$(printf '%s\n' "$answer" | sed 1d)
+    why=$(printf '%s\n' "$note" | sed 1q)
+    answer=$(printf '%s\n' "$answer" | sed 1q)
+    case $answer,$kind in
+        none,unknown) kind=cpu ;;
+        none,*) ;; # a host from which others are set up: what was named holds
+        cu112,unknown)
+            kind=cu112
+            note="$note
+So MXNet for NVIDIA GPUs is installed, up to 2.5 GB; the one for CPUs: make setup GPU=0"
+            ;;
+        cu112,*) ;;
+        torch,*)
+            [ "${TORCH:-}" != 0 ] || fail "GPU=1 and TORCH=0 leave nothing that could use a GPU here." "$why" \
+                'What to do: make setup TORCH=1 (PyTorch), or make setup GPU=0 TORCH=0 (CPU).'
+            kind=cpu
+            [ "$torch" != 0 ] || torch=1
+            named=1
+            note="$note
+Without PyTorch: make setup TORCH=0"
+            ;;
+        update,unknown | old,unknown)
+            kind=cpu
+            note="$note
+So MXNet for CPUs is installed."
+            ;;
+        update,*) fail "$why" 'What to do: update the driver, or take the CPU course: make setup GPU=0' ;;
+        *) fail "$why" 'What to do: take the CPU course: make setup GPU=0' ;;
+    esac
+}
+named=${TORCH:-} # is PyTorch's build to be looked up anew?
+decide || :
+
+if [ "$kind" = cu112 ] && [ "$torch" != 0 ]; then
+    last=''
+    [ -n "${GPU:-}" ] || last=' (GPU=1 since last time)'
+    [ -n "${TORCH:-}" ] || last=" (TORCH=$torch since last time)"
+    fail "GPU=1 and TORCH=$torch cannot share an environment$last: MXNet and PyTorch bring NVIDIA's libraries in" \
+        'other versions under the same names (both NCCLs are nvidia/nccl/lib/libnccl.so.2).' \
+        'What to do: make setup GPU=1 TORCH=0 for chapters 1 to 4, and make setup GPU=0 TORCH=1 for chapter 5;' \
+        "what was downloaded stays in uv's cache, so this is quick. Or use a second clone of the course for one of them."
+fi
 [ -w . ] || [ -e "$stamp" ] || fail "cannot write in '$root'." \
     'What to do: copy the course to a folder of your own and run the same command there.'
 . tools/env.sh
@@ -91,27 +155,13 @@ sha256() { if command -v sha256sum >/dev/null 2>&1; then sha256sum; else shasum 
 # capability 7.5 and up and a driver that knows CUDA 13; for any other machine there is one without CUDA,
 # 190 MB. On other systems PyPI's is the only one that is locked.
 which_build() {
-    case $torch,${TORCH:-},$(stamped 3),$system in
+    case $torch,$named,$(stamped 3),$system,${MGPU_DRIVER:-} in
         0,*) echo none ;;
         *,,cpu,* | *,,pypi,*) stamped 3 ;;
-        *x86_64 | *amd64)
-            "$python" - <<'END' || echo cpu
-import ctypes, runpy, sys
-gpus = runpy.run_path('mgpu_helpers/driver.py')['driver_gpus']()
-cuda = ctypes.c_int()
-if gpus:
-    ctypes.CDLL('libcuda.so.1').cuDriverGetVersion(ctypes.byref(cuda))
-why = ''
-if gpus and not any(gpu.capability >= (7, 5) for gpu in gpus):
-    best = '{}.{}'.format(*max(gpu.capability for gpu in gpus))
-    why = f'the best GPU is of compute capability {best}, and it needs 7.5'
-elif gpus and cuda.value < 13000:
-    knows = f'{cuda.value // 1000}.{cuda.value % 1000 // 10}'
-    why = f"NVIDIA's driver knows CUDA {knows}, and it needs CUDA 13 (driver 580 or newer)"
-if why:
-    print(f'setup: PyTorch will not use a GPU here: {why}', file=sys.stderr)
-print('cpu' if why or not gpus else 'pypi')
-END
+        *x86_64, | *amd64,)
+            answer=$("$python" -I tools/ask_driver.py pytorch) || answer=cpu
+            printf '%s\n' "$answer" | sed '1d; s/^/setup: /' >&2
+            printf '%s\n' "$answer" | sed 1q
             ;;
         *) echo pypi ;;
     esac
@@ -169,8 +219,11 @@ fi
 log=.uv/setup.log
 : >"$log"
 trap 'printf "\nsetup: stopped; the same command starts over and keeps what was downloaded.\n" >&2; exit 130' INT TERM HUP
-printf '%s\n' "$kind" >.uv/kind
-printf '%s\n' "$torch" >.uv/torch
+remember() {
+    [ "$kind" = unknown ] || printf '%s\n' "$kind" >.uv/kind
+    [ "$kind" = unknown ] || printf '%s\n' "$torch" >.uv/torch
+}
+remember
 
 # --- uv -----------------------------------------------------------------------------------------
 uv_version=$(sed -n 's/^uv==\([^ ]*\).*/\1/p' tools/uv-requirements.txt)
@@ -278,10 +331,13 @@ else
     say "Python: $("$python" -c 'import platform; print(platform.python_version())') in .venv"
 fi
 
+decide || kind=cpu
+remember
+[ -z "$note" ] || printf '%s\n' "$note" | sed 's/^/setup: /'
 [ -n "$build" ] || choose "$(which_build)"
 
 # Asked before 2.5 GB are fetched for nothing.
-if [ "$kind" = cu112 ] && ! "$python" -c 'import ctypes; ctypes.CDLL("libcuda.so.1")' 2>>"$log"; then
+if [ "$kind,${MGPU_DRIVER:-}" = cu112, ] && ! "$python" -c 'import ctypes; ctypes.CDLL("libcuda.so.1")' 2>>"$log"; then
     fail "MXNet for GPUs needs NVIDIA's driver (libcuda.so.1), which is not here." \
         'What to do: install the driver, or take the CPU course: make setup GPU=0'
 fi
@@ -356,7 +412,11 @@ breathe() {
         *) fail "$2 was installed but cannot be loaded." "The last message was: $(last_line)" "All of it: $log" ;;
     esac
 }
-[ "$torch" = only ] || breathe 'mxnet, d2l.mxnet' MXNet
+case $kind,$torch,${MGPU_DRIVER:-} in
+    *,only,*) ;;
+    cu112,*,later) say "MXNet was not loaded: that needs NVIDIA's driver, which comes with the machine where this runs" ;;
+    *) breathe 'mxnet, d2l.mxnet' MXNet ;;
+esac
 [ "$torch" = 0 ] || breathe 'torch; torch.ones(1).numpy()' PyTorch
 
 printf '%s\n' "$key" "$root" "$build" >"$stamp.new"

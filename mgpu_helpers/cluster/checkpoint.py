@@ -3,11 +3,14 @@
 Knows NumPy only; never imports MXNet.
 """
 
+from __future__ import annotations
+
 import io
 import os
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,12 +23,14 @@ class Checkpoint:
     """What ``save_checkpoint`` saved: the epoch, the arrays by name, the info, and the file."""
 
     epoch: int
-    arrays: dict = field(repr=False)  # far too long to be shown
-    info: dict
+    arrays: dict[str, np.ndarray] = field(repr=False)  # far too long to be shown
+    info: dict[str, Any]
     path: Path
 
 
-def save_checkpoint(folder, epoch, arrays, **info):
+def save_checkpoint(
+    folder: str | Path, epoch: int, arrays: dict[str, np.ndarray], **info: Any
+) -> Path:
     """Save what a run needs in order to resume after an epoch, in one file.
 
     Parameters
@@ -82,7 +87,7 @@ def save_checkpoint(folder, epoch, arrays, **info):
     return path
 
 
-def load_checkpoint(path):
+def load_checkpoint(path: str | Path) -> Checkpoint:
     """Load a checkpoint, after proof that every byte is as it was saved.
 
     Parameters
@@ -120,7 +125,7 @@ def load_checkpoint(path):
     return Checkpoint(epoch, dict(zip(names, arrays.values())), info, Path(path))
 
 
-def latest_checkpoint(folder):
+def latest_checkpoint(folder: str | Path) -> Checkpoint | None:
     """Load the newest checkpoint of a folder that is whole.
 
     Parameters

@@ -1,9 +1,13 @@
 """``launch`` and ``join`` on the command line: options in, words and an exit status out."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import signal
 import sys
+from collections.abc import Callable
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -13,12 +17,14 @@ from . import launch as launching
 from .probe import sentence
 from .terminal import Ended, show, signals_end
 
+F = TypeVar('F', bound=Callable[..., Any])
+
 BAD_USAGE, TOO_LATE = 2, 124  # the second is what the program `timeout` says
 # Everything after the first word that is no option belongs to the command; `--` may stand before.
 SETTINGS = {'allow_interspersed_args': False, 'help_option_names': ['-h', '--help']}
 
 
-def status_of(error):
+def status_of(error: ProcessFailed | TimeoutError | Ended) -> int:
     """Give the exit status that tells a shell how it ended.
 
     Parameters
@@ -42,18 +48,18 @@ def status_of(error):
     return 128 + error.number
 
 
-def _say(text):
+def _say(text: str) -> None:
     with contextlib.suppress(OSError):  # the terminal may be what has gone
         click.echo(text, err=True)
 
 
-def _refuse(error):
+def _refuse(error: Exception) -> NoReturn:
     """End before anything was started: one sentence."""
     _say(f'Error: {sentence(error)}')
     sys.exit(BAD_USAGE)
 
 
-def _options(function):
+def _options(function: F) -> F:
     """Add what both commands have."""
     options = (
         click.option('-n', '--workers', type=int, required=True, help='How many workers.'),
@@ -80,7 +86,7 @@ def _options(function):
 @click.option('--timeout', type=float, metavar='SECONDS', help='Stop all after this time.')
 @click.option('--ssh', default='ssh', show_default=True, help='The program, with its options.')
 @click.option('--python', help='The Python on other machines, if its path is another.')
-def launch(command, workers, servers, **options):
+def launch(command: tuple[str, ...], workers: int, servers: int, **options: Any) -> None:
     """Run COMMAND in several workers, with the scheduler and the servers of MXNet's store.
 
     What they print comes out line by line, after the name of who printed it. When one fails, the
@@ -136,7 +142,7 @@ def launch(command, workers, servers, **options):
 )
 @click.option('--root', required=True, metavar='HOST', help='Name or address of where index 0 is.')
 @click.option('--port', type=int, required=True, help='Of index 0; index I has PORT + I.')
-def join(command, connect_timeout, **options):
+def join(command: tuple[str, ...], connect_timeout: float, **options: Any) -> None:
     """Be one process of a cluster that another system starts, such as Slurm or Kubernetes.
 
     To be started 1 + SERVERS + WORKERS times, with the indices 0, 1, ...; workers become COMMAND.

@@ -6,6 +6,8 @@ the names stand in the line because not every text can be a name in a zip file. 
 of the line without it and of the rest: a damaged learning rate is as bad as a damaged weight.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import hashlib
@@ -14,7 +16,9 @@ import json
 import os
 import re
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +32,7 @@ class BrokenCheckpoint(ValueError):
     """A file is not, or not entirely, what ``save_checkpoint`` once wrote."""
 
 
-def check(epoch, arrays, info):
+def check(epoch: int, arrays: dict[str, np.ndarray], info: dict[str, Any]) -> None:
     """Raise unless these can be saved and come back the same; see ``save_checkpoint``.
 
     Raises
@@ -52,7 +56,7 @@ def check(epoch, arrays, info):
         _check_info(name, value)
 
 
-def _check_array(name, array):
+def _check_array(name: object, array: object) -> None:
     if not isinstance(name, str):
         raise TypeError(f'the names in arrays must be texts, not {checks.shown(name)}')
     # Exactly: a masked array, for one, would lose its mask.
@@ -69,7 +73,7 @@ def _check_array(name, array):
         )
 
 
-def _check_info(name, value):
+def _check_info(name: str, value: object) -> None:
     wrong, kind = 'it would come back as something else', TypeError
     try:
         if json.loads(json.dumps(value, allow_nan=False)) == value:
@@ -83,7 +87,7 @@ def _check_info(name, value):
     )
 
 
-def npz(arrays):
+def npz(arrays: dict[str, np.ndarray]) -> memoryview:
     """Give the bytes of a ``.npz`` file that holds arrays.
 
     Parameters
@@ -106,7 +110,9 @@ def npz(arrays):
     return file.getbuffer()
 
 
-def first_line(epoch, info, names, body):
+def first_line(
+    epoch: int, info: dict[str, Any], names: list[str], body: bytes | memoryview
+) -> bytes:
     """Write the first line of a checkpoint, which says what is in it and has its SHA-256.
 
     Parameters
@@ -135,7 +141,7 @@ def first_line(epoch, info, names, body):
     return json.dumps(head | {'sha256': digest.hexdigest()}).encode()
 
 
-def read_head(path, line):
+def read_head(path: str | Path, line: bytes) -> dict[str, Any]:
     """Read the first line of a checkpoint.
 
     Parameters
@@ -174,7 +180,7 @@ def read_head(path, line):
     return head
 
 
-def broken(path, what):
+def broken(path: str | Path, what: str) -> BrokenCheckpoint:
     """Make the error for a file that cannot be loaded.
 
     Examples
@@ -190,7 +196,7 @@ def broken(path, what):
 
 
 @contextlib.contextmanager
-def replacing(path):
+def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary name beside a file's; the ``with`` block writes there, and renames.
 
     Parameters
@@ -238,7 +244,7 @@ def replacing(path):
             temporary.unlink()
 
 
-def sync_folder(folder):
+def sync_folder(folder: str | Path) -> None:
     """Wait until the names in a folder are on the disk, not only the bytes of its files.
 
     Parameters
@@ -264,7 +270,7 @@ def sync_folder(folder):
         os.close(number)
 
 
-def saved(folder):
+def saved(folder: str | Path) -> list[Path]:
     """List the checkpoints in a folder by their names, whole or broken.
 
     Parameters

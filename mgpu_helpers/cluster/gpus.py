@@ -1,5 +1,7 @@
 """Which of a machine's GPUs each of its processes sees."""
 
+from __future__ import annotations
+
 import os
 
 from ..driver import driver_gpus
@@ -7,7 +9,7 @@ from ..driver import driver_gpus
 NO_GPU = {'CUDA_VISIBLE_DEVICES': ''}  # the scheduler and the servers would only take memory there
 
 
-def share_gpus(index, workers):
+def share_gpus(index: int, workers: int) -> dict[str, str]:
     """Give a worker its part of this machine's GPUs, by ``CUDA_VISIBLE_DEVICES``.
 
     Parameters

@@ -1,5 +1,7 @@
 """The machines of a cluster: a hostfile read, names turned into addresses."""
 
+from __future__ import annotations
+
 import ipaddress
 import re
 import socket
@@ -43,7 +45,7 @@ class Host:
 THIS = Host('localhost', LOOPBACK, None, True)
 
 
-def resolve(name, patience=0):
+def resolve(name: str, patience: float = 0) -> str:
     """Turn a host name into an IPv4 address (MXNet's store knows no other kind).
 
     Parameters
@@ -71,7 +73,8 @@ def resolve(name, patience=0):
     deadline = time.monotonic() + patience
     while True:
         try:
-            return socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
+            found = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+            return str(found[0][4][0])
         except (OSError, UnicodeError) as error:
             if time.monotonic() >= deadline:
                 waited = f' after {patience:g} seconds' if patience else ''
@@ -83,7 +86,7 @@ def resolve(name, patience=0):
         time.sleep(min(1, max(0, deadline - time.monotonic())))
 
 
-def is_here(ip):
+def is_here(ip: str) -> bool:
     """Tell whether an address is one of this machine.
 
     Parameters
@@ -108,7 +111,7 @@ def is_here(ip):
     return True
 
 
-def read_hosts(path):
+def read_hosts(path: str | Path) -> list[Host]:
     """Read a hostfile: in each line ``name`` or ``name slots=N``, and comments after ``#``.
 
     A name may be an address, and ``user@`` may stand before it.
@@ -139,7 +142,7 @@ def read_hosts(path):
     ...     read_hosts(file.name)
     [Host(name='localhost', ip='127.0.0.1', slots=2, here=True)]
     """
-    hosts = {}
+    hosts: dict[str, Host] = {}
     for number, line in enumerate(Path(path).read_text(errors='replace').splitlines(), 1):
         line = line.partition('#')[0].strip()
         if not line:

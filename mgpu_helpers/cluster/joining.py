@@ -1,9 +1,13 @@
 """Be one process of a cluster whose processes another system starts: Slurm, Kubernetes, a hand."""
 
+from __future__ import annotations
+
 import ipaddress
 import os
 import socket
 import sys
+from collections.abc import Sequence
+from typing import NoReturn
 
 from .. import checks
 from .gpus import NO_GPU
@@ -13,7 +17,7 @@ from .probe import find_program
 from .roles import NODE, Role, check_first_port, check_numbers, check_port, environment
 
 
-def role_of(index, workers, servers):
+def role_of(index: int, workers: int, servers: int) -> tuple[str, int]:
     """Tell which role a number stands for: the scheduler is 0, then servers, then workers.
 
     Parameters
@@ -54,7 +58,7 @@ def role_of(index, workers, servers):
     return 'worker', index - 1 - servers
 
 
-def own_address(root):
+def own_address(root: str) -> str:
     """Find the address of this machine from which it reaches another.
 
     Parameters
@@ -90,7 +94,7 @@ def own_address(root):
         return s.getsockname()[0]
 
 
-def _find_root(root, index, patience):
+def _find_root(root: str, index: int, patience: float) -> str:
     """Resolve the root's name, and raise if it cannot be the root's address."""
     if not root.strip():
         raise ValueError('--root is empty: name the machine on which index 0 runs')
@@ -109,7 +113,15 @@ def _find_root(root, index, patience):
     return ip
 
 
-def prepare(command, workers, servers, index, root, port, patience=60):
+def prepare(
+    command: Sequence[str],
+    workers: int,
+    servers: int,
+    index: int,
+    root: str,
+    port: int,
+    patience: float = 60,
+) -> tuple[list[str], dict[str, str]]:
     """Find out what this process has to run, and with which environment.
 
     Parameters
@@ -167,7 +179,15 @@ def prepare(command, workers, servers, index, root, port, patience=60):
     return program, env
 
 
-def join(command, workers, servers, index, root, port, patience=60):
+def join(
+    command: Sequence[str],
+    workers: int,
+    servers: int,
+    index: int,
+    root: str,
+    port: int,
+    patience: float = 60,
+) -> NoReturn:
     """Become one process of a cluster: this process is replaced, and does not come back.
 
     Parameters

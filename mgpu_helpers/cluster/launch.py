@@ -1,10 +1,15 @@
 """Starts a cluster, here or on several machines, watches it, and ends it."""
 
+from __future__ import annotations
+
 import os
 import shlex
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from .. import checks
 from ..processes import Group
@@ -13,7 +18,7 @@ from . import ssh as remote
 from .gpus import NO_GPU
 from .hosts import THIS, Host, read_hosts
 from .roles import NODE, Role, check_first_port, check_numbers, environment, plan
-from .watch import Watch
+from .watch import Left, Watch
 
 # sshd turns connections away at random when more than 10 are logging in (its MaxStartups).
 BETWEEN_LOGINS = 0.1
@@ -39,17 +44,17 @@ class Cluster:
 
     roles: list[Role]
     hosts: dict[str, Host]
-    gpus: dict[str, dict]
+    gpus: dict[str, dict[str, str]]
     command: list[str]
-    options: dict
+    options: dict[str, Any]
 
-    def place(self, name):
+    def place(self, name: str) -> str:
         """Say where a role is, if there are several places: ``' on b'``, or nothing."""
         where = {role.name: self.hosts[role.host].name for role in self.roles}
         return f' on {where[name]}' if len(self.hosts) > 1 and name in where else ''
 
 
-def program_of(command, python):
+def program_of(command: Sequence[str], python: str) -> list[str]:
     """Let ``python`` in a command be a certain Python: that of the launcher, wherever it is.
 
     Parameters
@@ -71,7 +76,7 @@ def program_of(command, python):
     return [python if command[0] in ('python', 'python3') else command[0], *command[1:]]
 
 
-def unbuffered():
+def unbuffered() -> dict[str, str]:
     """Let Python programs print each line at once, also the last ones before they are killed.
 
     Returns
@@ -88,16 +93,16 @@ def unbuffered():
 
 
 def prepare(
-    command,
-    workers,
-    servers,
-    hostfile=None,
-    port=None,
-    connect_timeout=60,
-    timeout=None,
-    ssh='ssh',
-    python=None,
-):
+    command: Sequence[str],
+    workers: int,
+    servers: int,
+    hostfile: str | Path | None = None,
+    port: int | None = None,
+    connect_timeout: float = 60,
+    timeout: float | None = None,
+    ssh: str = 'ssh',
+    python: str | None = None,
+) -> Cluster:
     """Check everything that can be checked before a cluster is started, and place its roles.
 
     Parameters
@@ -169,16 +174,18 @@ def prepare(
     return replace(cluster, roles=roles, gpus=gpus)
 
 
-def _look_at(cluster, chosen):
+def _look_at(cluster: Cluster, chosen: bool) -> dict[str, dict[str, Any]]:
     """Ask each machine that gets a role whether it can take its part; see ``probe.look``."""
-    options, found, questions = cluster.options, {}, {}
+    options = cluster.options
+    found: dict[str, dict[str, Any]] = {}
+    questions: dict[str, dict[str, Any]] = {}
     for ip, host in cluster.hosts.items():
         mine = [role for role in cluster.roles if role.host == ip]
         if not mine:
             continue
         workers = sum(role.kind == 'worker' for role in mine)
         python = sys.executable if host.here else options['python']
-        question = {
+        question: dict[str, Any] = {
             'ip': ip,
             'ports': [role.port for role in mine] if chosen else len(mine),
             'workers': workers,
@@ -195,7 +202,7 @@ def _look_at(cluster, chosen):
     return found | {questions[name]['ip']: answer for name, answer in answers.items()}
 
 
-def run(cluster, on_line=None):
+def run(cluster: Cluster, on_line: Callable[[str, str], object] | None = None) -> bool:
     """Start a cluster, and wait until its workers have ended.
 
     Parameters
@@ -226,18 +233,25 @@ def run(cluster, on_line=None):
     options = cluster.options
     with Group() as group:
         watch = Watch(cluster.roles, options['connect_timeout'])
+        left = Left(sum(role.kind == 'worker' for role in cluster.roles))
         for role in cluster.roles:
             _start(group, role, cluster)
 
-        def take(name, text):
+        def take(name: str, text: str) -> bool:
             if watch.line(name, text):
                 return True
             if on_line:
                 on_line(name, text)
-            return None
+            return False
+
+        def check() -> None:
+            watch.check()
+            sentence = left.note(group.at_work)
+            if sentence and on_line:
+                on_line('launch', sentence)
 
         try:
-            group.wait(on_line=take, timeout=options['timeout'], check=watch.check)
+            group.wait(on_line=take, timeout=options['timeout'], check=check)
         except TimeoutError as error:
             if watch.up or len(cluster.hosts) == 1:
                 raise
@@ -248,7 +262,7 @@ def run(cluster, on_line=None):
     return watch.up
 
 
-def _start(group, role, cluster):
+def _start(group: Group, role: Role, cluster: Cluster) -> None:
     host, is_worker = cluster.hosts[role.host], role.kind == 'worker'
     python = sys.executable if host.here else cluster.options['python']
     command = program_of(cluster.command, python) if is_worker else [python, *NODE]
@@ -266,7 +280,13 @@ def _start(group, role, cluster):
     time.sleep(BETWEEN_LOGINS)
 
 
-def launch(command, workers, servers, on_line=None, **options):
+def launch(
+    command: Sequence[str],
+    workers: int,
+    servers: int,
+    on_line: Callable[[str, str], object] | None = None,
+    **options: Any,
+) -> bool:
     """Run a command in several workers, with the scheduler and the servers that they need.
 
     Parameters

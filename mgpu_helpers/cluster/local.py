@@ -1,11 +1,15 @@
 """A cluster on this machine, for notebooks: every role a process of its own, all on loopback."""
 
+from __future__ import annotations
+
 import gc
 import os
 import pathlib
 import signal
 import sys
 import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from .. import checks
 from ..data import environment_for_children
@@ -14,6 +18,11 @@ from ..processes import SETTLE, Group, results_of, start_workers
 from .gpus import NO_GPU, share_gpus
 from .roles import NODE, check_numbers, environment, plan
 from .watch import Watch
+
+if TYPE_CHECKING:
+    from ..processes import Member
+    from ..processes.calls import Call
+    from .roles import Role
 
 # Where `mgpu_helpers` lies, so that schedulers and servers find it, whatever folder this is.
 PACKAGE = str(pathlib.Path(__file__).parents[2])
@@ -45,23 +54,33 @@ class LocalCluster:
     [(0, 2), (1, 2)]
     """
 
-    def __init__(self, workers=2, servers=1, connect_timeout=60):
+    def __init__(self, workers: int = 2, servers: int = 1, connect_timeout: float = 60) -> None:
         check_numbers(workers, servers)
         checks.positive_number('connect_timeout', connect_timeout)
         self.workers, self.servers, self.connect_timeout = workers, servers, connect_timeout
-        self._group, self._lines = None, {}
+        self._group: Group | None = None
+        self._lines: dict[str, list[str]] = {}
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: object) -> None:
         if self._group:
             self._group.stop()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f'LocalCluster(workers={self.workers}, servers={self.servers})'
 
-    def run(self, function, *args, on_line=None, show=True, timeout=None, settle=SETTLE, **kwargs):
+    def run(
+        self,
+        function: Callable[..., Any],
+        *args: Any,
+        on_line: Callable[[str, str], object] | None = None,
+        show: bool = True,
+        timeout: float | None = None,
+        settle: float = SETTLE,
+        **kwargs: Any,
+    ) -> list[Any]:
         """Call a function in every worker, beside a scheduler and servers; wait until all are done.
 
         Parameters
@@ -117,7 +136,7 @@ class LocalCluster:
         self._lines = {role.name: [] for role in roles}
         watch, line = Watch(roles, self.connect_timeout), Line()
 
-        def read(name, text):
+        def read(name: str, text: str) -> bool:
             if watch.line(name, text):
                 return True
             self._lines[name].append(text)
@@ -126,28 +145,37 @@ class LocalCluster:
                 print(f'[{name}] {text}')
             if on_line:
                 on_line(name, text)
+            return False
 
-        def check():
+        def check() -> None:
             watch.check()
-            if timeout and watch.up and time.monotonic() > watch.up_since + timeout:
-                late = ', '.join(self._group.at_work)
+            up_since = watch.up_since
+            if timeout and up_since is not None and time.monotonic() > up_since + timeout:
+                late = ', '.join(group.at_work)
                 raise TimeoutError(f'{late} still at work after {timeout} seconds: stopped')
 
-        def see(name, kind, value):
+        def see(name: str, kind: str, value: Any) -> None:
             if name == 'worker 0':  # the others are as far, and two bars in one line are none
                 line.show(f'{name}: {value}' if value else '')
 
         with Group() as group:
             try:
                 self._group = group
-                workers = self._start(roles, function, args, kwargs)
+                workers = self._start(group, roles, function, args, kwargs)
                 group.wait(read, see, settle=settle, check=check)
             finally:
                 line.show('')
                 self._group = None
         return results_of(workers)
 
-    def _start(self, roles, function, args, kwargs):
+    def _start(
+        self,
+        group: Group,
+        roles: Sequence[Role],
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> list[Member]:
         """Start all roles; the workers are given back."""
         workers = [role for role in roles if role.kind == 'worker']
         # That CPU cores stand in is for the notebook to say, and not for every worker once more.
@@ -156,18 +184,18 @@ class LocalCluster:
             shared | environment(role, roles) | share_gpus(role.index, self.workers)
             for role in workers
         ]
-        call = (function, args, kwargs), {}
+        call: Call = ((function, args, kwargs), {})
         names = [role.name for role in workers]
         # Workers first: a function that cannot be sent is found out before anything has started.
-        members = start_workers(self._group, _in_worker, [call] * len(workers), names, envs)
+        members = start_workers(group, _in_worker, [call] * len(workers), names, envs)
         search = os.pathsep.join([PACKAGE, *filter(None, [os.environ.get('PYTHONPATH')])])
         for role in roles:
             if role.kind != 'worker':
                 env = environment(role, roles) | NO_GPU | {'PYTHONPATH': search}
-                self._group.start(role.name, [sys.executable, *NODE], env, service=True)
+                group.start(role.name, [sys.executable, *NODE], env, service=True)
         return members
 
-    def kill(self, name, number=signal.SIGKILL):
+    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Send a signal to a process of the run, for example from ``on_line``.
 
         Parameters
@@ -189,7 +217,7 @@ class LocalCluster:
         self._group.kill(name, number)
 
     @property
-    def output(self):
+    def output(self) -> Table:
         """Table: what each process of the last run printed, side by side."""
         longest = max(map(len, self._lines.values()), default=0)
         rows = [
@@ -199,7 +227,7 @@ class LocalCluster:
         return Table(rows, list(self._lines))
 
 
-def _in_worker(function, args, kwargs):
+def _in_worker(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     result = function(*args, **kwargs)
     # A store waits for the other workers when it is freed, and the scheduler and the servers end
     # after that; a Trainer is part of a cycle that keeps its store.

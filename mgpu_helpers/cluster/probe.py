@@ -3,11 +3,15 @@
 ``python -m mgpu_helpers.cluster.probe`` is how another machine is asked (see ``ssh``).
 """
 
+from __future__ import annotations
+
 import importlib.machinery
 import json
 import os
 import shutil
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 from .gpus import share_gpus
 from .roles import check_port, free_ports
@@ -15,7 +19,9 @@ from .roles import check_port, free_ports
 MARK = 'mgpu-probe: '  # a login shell may print something, too
 
 
-def find_program(program, advice='write it as in a shell, such as: python train.py'):
+def find_program(
+    program: str, advice: str = 'write it as in a shell, such as: python train.py'
+) -> str:
     """Find the program of a command, as a shell would.
 
     Parameters
@@ -47,7 +53,9 @@ def find_program(program, advice='write it as in a shell, such as: python train.
     return found
 
 
-def look(ip, ports, workers=0, program=None):
+def look(
+    ip: str, ports: int | Sequence[int], workers: int = 0, program: str | None = None
+) -> dict[str, Any]:
     """Raise unless this machine can take its part; say at which ports, and with which GPUs.
 
     Parameters
@@ -100,7 +108,7 @@ def look(ip, ports, workers=0, program=None):
     return {'ports': free, 'gpus': [share_gpus(i, workers) for i in range(workers)]}
 
 
-def sentence(error):
+def sentence(error: Exception) -> str:
     """Put an error into words, without its number.
 
     Parameters

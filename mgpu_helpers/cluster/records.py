@@ -1,8 +1,14 @@
 """What a worker of a cluster measures in training, an entry per epoch."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..history import History
+
+if TYPE_CHECKING:
+    from .traffic import Traffic
 
 
 @dataclass
@@ -31,12 +37,20 @@ class WorkerHistory(History):
     [0.3]
     """
 
-    computing: list = field(default_factory=list)
-    waiting: list = field(default_factory=list)
-    sent: list = field(default_factory=list)
-    received: list = field(default_factory=list)
+    computing: list[float] = field(default_factory=list)
+    waiting: list[float] = field(default_factory=list)
+    sent: list[int] = field(default_factory=list)
+    received: list[int] = field(default_factory=list)
 
-    def add(self, seconds, train_loss, test_acc, computing, waiting, traffic):
+    def add(  # type: ignore[override]  # an epoch of a worker has more to it
+        self,
+        seconds: float,
+        train_loss: float,
+        test_acc: float,
+        computing: float,
+        waiting: float,
+        traffic: Traffic,
+    ) -> None:
         """Append one epoch.
 
         Parameters

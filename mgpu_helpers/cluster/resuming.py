@@ -1,10 +1,21 @@
 """A network's parameters as arrays, and back: what a run needs in order to go on."""
 
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 from ..gluon import nd
 from .checkpoint import latest_checkpoint
 
+if TYPE_CHECKING:
+    import numpy as np
+    from mxnet.gluon import Block
 
-def parameters(net):
+    from ..scratch import NDArrayIter
+
+
+def parameters(net: Block) -> dict[str, np.ndarray]:
     """Copy the parameters of a network into NumPy arrays.
 
     Parameters
@@ -28,7 +39,7 @@ def parameters(net):
     return {name: p.list_data()[0].asnumpy() for name, p in net.collect_params().items()}
 
 
-def load_parameters(net, arrays):
+def load_parameters(net: Block, arrays: dict[str, np.ndarray]) -> None:
     """Give all replicas of a network the values of ``parameters``.
 
     Parameters
@@ -64,7 +75,7 @@ def load_parameters(net, arrays):
         param.set_data(nd.array(arrays[name], dtype=arrays[name].dtype))
 
 
-def resume(net, train_iter, folder, **info):
+def resume(net: Block, train_iter: NDArrayIter, folder: str | Path | None, **info: Any) -> int:
     """Go on where the newest whole checkpoint of a folder ends, if there is one.
 
     Parameters

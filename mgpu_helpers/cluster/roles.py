@@ -1,8 +1,12 @@
 """Who is who in a cluster: the scheduler, the servers, the workers, and how each is told."""
 
+from __future__ import annotations
+
 import os
 import socket
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from .. import checks
 
@@ -39,12 +43,12 @@ class Role:
     port: int
 
     @property
-    def name(self):
+    def name(self) -> str:
         """str: what it is called in messages."""
         return self.kind if self.kind == 'scheduler' else f'{self.kind} {self.index}'
 
 
-def check_numbers(workers, servers):
+def check_numbers(workers: int, servers: int) -> None:
     """Raise unless so many workers and servers make a cluster.
 
     Parameters
@@ -73,7 +77,7 @@ def check_numbers(workers, servers):
         )
 
 
-def check_kind(kind, compression=None):
+def check_kind(kind: str, compression: dict[str, Any] | None = None) -> None:
     """Raise unless this is a kind of store that can be opened here, and compress like this.
 
     MXNet takes a misspelt kind without a word: ``'lokal'`` for ``'local'``, ``'dist_asnyc'`` for a
@@ -117,7 +121,13 @@ def check_kind(kind, compression=None):
         raise ValueError(f"compression is for stores whose kind begins with 'dist_', not {kind!r}")
 
 
-def plan(workers, servers, hosts=(LOOPBACK,), ports=None, slots=None):
+def plan(
+    workers: int,
+    servers: int,
+    hosts: Iterable[str] = (LOOPBACK,),
+    ports: Callable[[str, int], Iterable[int]] | None = None,
+    slots: Sequence[int | None] | None = None,
+) -> list[Role]:
     """Place the roles of a cluster: the scheduler first, then servers, then workers.
 
     Parameters
@@ -172,21 +182,22 @@ def plan(workers, servers, hosts=(LOOPBACK,), ports=None, slots=None):
     return roles
 
 
-def _turns(workers, hosts, slots):
+def _turns(workers: int, hosts: Sequence[str], slots: Sequence[int | None]) -> list[str]:
     """Let workers go round the hosts that have a slot left."""
-    if None not in slots and sum(slots) < workers:
+    room = sum(n for n in slots if n is not None)
+    if None not in slots and room < workers:
         listed = ', '.join(f'{host} takes {n}' for host, n in zip(hosts, slots))
         raise ValueError(
             f'{workers} workers are more than the hosts take ({listed}): name more hosts or slots, '
-            f'or take at most {sum(slots)} workers'
+            f'or take at most {room} workers'
         )
-    chosen = []
+    chosen: list[str] = []
     while len(chosen) < workers:
         chosen += [h for h, n in zip(hosts, slots) if n is None or chosen.count(h) < n]
     return chosen[:workers]
 
 
-def free_ports(host, count):
+def free_ports(host: str, count: int) -> list[int]:
     """Find TCP ports at which nobody listens.
 
     Parameters
@@ -216,7 +227,7 @@ def free_ports(host, count):
             s.close()
 
 
-def check_port(host, port):
+def check_port(host: str, port: int) -> None:
     """Raise if another program has a port.
 
     Parameters
@@ -248,7 +259,7 @@ def check_port(host, port):
             ) from error
 
 
-def check_first_port(port, others):
+def check_first_port(port: int, others: int) -> None:
     """Raise unless a port and those that follow it exist.
 
     Parameters
@@ -279,7 +290,7 @@ def check_first_port(port, others):
         )
 
 
-def environment(role, roles):
+def environment(role: Role, roles: Sequence[Role]) -> dict[str, str]:
     """Tell a process its role: the environment variables that MXNet reads when it is loaded.
 
     Parameters

@@ -1,9 +1,13 @@
 """Commands on other machines, through ssh: they end when we do."""
 
+from __future__ import annotations
+
 import json
 import math
 import os
 import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ..processes import Group, ProcessFailed
 from ..processes.guard import LEASH
@@ -16,7 +20,7 @@ PREFIXES = ('DMLC_', 'MGPU_', 'MXNET_', 'NVIDIA_', 'OMP_', 'PS_', 'PYTHON')
 NO_CONNECTION = 255  # ssh's own status; all others are those of the command
 
 
-def passed_on():
+def passed_on() -> dict[str, str]:
     """Give the variables of this process that processes on other machines get, too.
 
     Returns
@@ -35,7 +39,14 @@ def passed_on():
     }
 
 
-def command_on(host, command, env, ssh='ssh', python='python3', connect_timeout=10):
+def command_on(
+    host: str,
+    command: Sequence[str],
+    env: Mapping[str, str],
+    ssh: str = 'ssh',
+    python: str = 'python3',
+    connect_timeout: float = 10,
+) -> list[str]:
     """Give the command that runs a command on another machine, in the folder of the same name.
 
     Parameters
@@ -83,7 +94,12 @@ def command_on(host, command, env, ssh='ssh', python='python3', connect_timeout=
     return [*shlex.split(ssh), '-T', *chosen, host, shlex.join(['sh', '-c', script])]
 
 
-def ask(questions, ssh='ssh', python='python3', limit=60):
+def ask(
+    questions: Mapping[str, dict[str, Any]],
+    ssh: str = 'ssh',
+    python: str = 'python3',
+    limit: float = 60,
+) -> dict[str, dict[str, Any]]:
     """Ask other machines, all at once, whether they can take their part; see ``probe.look``.
 
     Parameters
@@ -111,7 +127,7 @@ def ask(questions, ssh='ssh', python='python3', limit=60):
     >>> ask({})
     {}
     """
-    said = {host: [] for host in questions}
+    said: dict[str, list[str]] = {host: [] for host in questions}
     with Group() as group:
         for host, question in questions.items():
             command = [python, '-m', 'mgpu_helpers.cluster.probe', json.dumps(question)]
@@ -137,7 +153,7 @@ def ask(questions, ssh='ssh', python='python3', limit=60):
     return found
 
 
-def _reason(host, status, lines):
+def _reason(host: str, status: int, lines: Sequence[str]) -> str:
     last = next((line for line in reversed(lines) if line.strip()), f'status {status}').strip()
     if status == NO_CONNECTION:
         return (

@@ -1,11 +1,18 @@
 """The terminal of ``launch``: lines with the name of who printed them, and the signals that end."""
 
+from __future__ import annotations
+
 import contextlib
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NoReturn
 
 import click
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 COLOURS = {'scheduler': 'yellow', 'server': 'magenta', 'worker': 'cyan'}
 SIGNALS = ('SIGINT', 'SIGTERM', 'SIGHUP')
@@ -20,12 +27,12 @@ class Ended(BaseException):
         Of the signal.
     """
 
-    def __init__(self, number):
+    def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.number = number
 
 
-def show(name, text):
+def show(name: str, text: str) -> None:
     """Print a line of a process after its name, in a colour where there is a terminal.
 
     Parameters
@@ -46,7 +53,7 @@ def show(name, text):
 
 
 @contextlib.contextmanager
-def signals_end():
+def signals_end() -> Iterator[None]:
     """Within this block, SIGINT, SIGTERM and SIGHUP raise ``Ended``, so that all is cleaned up.
 
     A signal that is ignored remains so: ``nohup`` means it.
@@ -63,7 +70,7 @@ def signals_end():
     'end'
     """
 
-    def end(number, frame):
+    def end(number: int, frame: FrameType | None) -> NoReturn:
         raise Ended(number)
 
     before = {}

@@ -4,6 +4,8 @@ Nothing has to be built into the program that is measured, nor into the librarie
 kernel keeps these counters for every connection anyway.
 """
 
+from __future__ import annotations
+
 import errno
 import ipaddress
 import os
@@ -12,9 +14,12 @@ import socket
 import stat
 import struct
 import sys
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from .. import checks
+
+Peer = tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int]  # an address and a port
 
 # Places in Linux's `struct tcp_info` (include/uapi/linux/tcp.h), which only ever grows at its end.
 # Not `tcpi_bytes_acked`: it is late by the time of an acknowledgement, and counts the opening and
@@ -39,13 +44,13 @@ class Traffic:
     sent: int
     received: int
 
-    def __sub__(self, earlier):
+    def __sub__(self, earlier: Traffic) -> Traffic:
         if not isinstance(earlier, Traffic):
             return NotImplemented
         return Traffic(self.sent - earlier.sent, self.received - earlier.received)
 
 
-def socket_bytes(peers=None):
+def socket_bytes(peers: Iterable[tuple[str, int]] | None = None) -> Traffic:
     """Count the bytes that went through this process's TCP connections, those of libraries too.
 
     Parameters
@@ -104,7 +109,7 @@ def socket_bytes(peers=None):
     return Traffic(sum(t.sent for t in found.values()), sum(t.received for t in found.values()))
 
 
-def _ask(descriptor, wanted):
+def _ask(descriptor: int, wanted: Set[Peer] | None) -> dict[int, Traffic]:
     """Give ``{number of the socket: its Traffic}``, and ``{}`` where there is none that counts."""
     try:
         copy = os.dup(descriptor)  # so that nobody can close it, and open another, while we ask
@@ -136,7 +141,7 @@ def _ask(descriptor, wanted):
         os.close(copy)
 
 
-def _counts(answer):
+def _counts(answer: bytes) -> Traffic:
     """Read a ``struct tcp_info``."""
     if len(answer) < NEEDED:
         raise RuntimeError(
@@ -149,7 +154,7 @@ def _counts(answer):
     return Traffic(sent - again, received - (answer[0] in OTHER_END_CLOSED))
 
 
-def check_peers(peers):
+def check_peers(peers: Iterable[tuple[str, int]]) -> set[Peer]:
     """Give ``peers`` as a set of IP addresses and ports, each in one way of writing.
 
     Raises
@@ -183,7 +188,7 @@ def check_peers(peers):
     return {_plain(*pair) for pair in pairs}
 
 
-def _plain(address, port):
+def _plain(address: str, port: int) -> Peer:
     """Write an address in one way: of IPv4, also where a socket of IPv6 speaks to one of IPv4."""
     address = ipaddress.ip_address(address)
     return getattr(address, 'ipv4_mapped', None) or address, int(port)

@@ -4,7 +4,12 @@ Every function marked ``#@save`` in ``notebooks/04-multiple-machines.ipynb`` sta
 holds the two equal. Source 002, which chapter 2 follows, ends where this begins.
 """
 
+from __future__ import annotations
+
 import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .. import checks
 from ..devices import choose_devices
@@ -27,8 +32,16 @@ from .resuming import parameters, resume
 from .roles import check_kind
 from .traffic import socket_bytes
 
+if TYPE_CHECKING:
+    from mxnet import Context
+    from mxnet.gluon import Block, Trainer
+    from mxnet.kvstore import KVStore
+    from mxnet.ndarray import NDArray
 
-def shard(X, rank, num_workers):
+    from ..checks import Array
+
+
+def shard(X: Array, rank: int, num_workers: int) -> Array:
     """Give the part of a joint batch that belongs to one worker.
 
     Parameters
@@ -54,7 +67,9 @@ def shard(X, rank, num_workers):
     return X[len(X) * rank // num_workers : len(X) * (rank + 1) // num_workers]
 
 
-def compute_gradients(X, y, net, devices, rank, num_workers):
+def compute_gradients(
+    X: NDArray, y: NDArray, net: Block, devices: Sequence[Context], rank: int, num_workers: int
+) -> list[NDArray]:
     """Compute this worker's part of the gradient of one joint batch.
 
     Parameters
@@ -113,13 +128,15 @@ class PushPullTrainer(gluon.Trainer):
     0.1
     """
 
-    def _allreduce_grads(self):
+    def _allreduce_grads(self) -> None:
         for i, param in enumerate(self._params):
             self._kvstore.push(i, param.list_grad(), priority=-i)
             self._kvstore.pull(i, param.list_data(), priority=-i)
 
 
-def make_trainer(net, lr, store, compression=None):
+def make_trainer(
+    net: Block, lr: float, store: KVStore, compression: dict[str, Any] | None = None
+) -> Trainer:
     """Make a trainer, plain SGD, whose updates happen at the servers of a store.
 
     Parameters
@@ -164,7 +181,9 @@ def make_trainer(net, lr, store, compression=None):
     )
 
 
-def join(kind, num_gpus, lr, seed, compression=None):
+def join(
+    kind: str, num_gpus: int, lr: float, seed: int, compression: dict[str, Any] | None = None
+) -> tuple[KVStore, list[Context], Block, Trainer]:
     """Become a worker: open the store, and make the network and its trainer.
 
     Parameters
@@ -192,7 +211,13 @@ def join(kind, num_gpus, lr, seed, compression=None):
     return store, devices, net, make_trainer(net, lr, store, compression)
 
 
-def train_epoch(batches, net, devices, trainer, store):
+def train_epoch(
+    batches: Iterable[tuple[NDArray, NDArray]],
+    net: Block,
+    devices: Sequence[Context],
+    trainer: Trainer,
+    store: KVStore,
+) -> tuple[float, float, float]:
     """Train on this worker's shard of every joint batch, and measure what it waits for.
 
     Parameters
@@ -239,16 +264,16 @@ def train_epoch(batches, net, devices, trainer, store):
 
 
 def train(
-    kind='dist_sync',
-    num_gpus=1,
-    batch_size=256,
-    lr=0.3,
-    num_epochs=3,
-    num_examples=None,
-    seed=0,
-    compression=None,
-    checkpoints=None,
-):
+    kind: str = 'dist_sync',
+    num_gpus: int = 1,
+    batch_size: int = 256,
+    lr: float = 0.3,
+    num_epochs: int = 3,
+    num_examples: int | None = None,
+    seed: int = 0,
+    compression: dict[str, Any] | None = None,
+    checkpoints: str | Path | None = None,
+) -> WorkerHistory:
     """Train chapter 2's LeNet on Fashion-MNIST, in one worker of a cluster.
 
     Every worker calls this with the same arguments.
@@ -306,7 +331,7 @@ def train(
         with progress(train_iter, f'epoch {epoch}/{num_epochs}') as batches:
             train_loss, *split = train_epoch(batches, net, devices, trainer, store)
         seconds, traffic = time.time() - start, socket_bytes() - before
-        run.add(seconds, train_loss, evaluate_accuracy_gpus(net, test_iter), *split, traffic)
+        run.add(seconds, train_loss, evaluate_accuracy_gpus(net, test_iter), *split, traffic)  # type: ignore[call-arg, arg-type]
         if store.rank == 0:
             print(f'epoch {epoch}, time: {seconds:.1f} sec, test acc: {run.test_acc[-1]:.4f}')
             if checkpoints:

@@ -1,13 +1,23 @@
-"""Who has registered with the scheduler: is the store up, and who is missing?"""
+"""Who has registered with the scheduler, who is missing, and who has left the others alone?"""
+
+from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .roles import Role
 
 # With PS_VERBOSE=2 the scheduler reports each node that registers, and each message after that. Two
 # of its threads write at the same time, and now and then two reports come out mixed, in pieces.
 REPORT = re.compile(r'ps-lite/')
 TROUBLE = re.compile(r'Check failed|taken by another|terminate called|what\(\)|Traceback|Error')
 ADDED = re.compile(r'cmd=ADD_NODE, node=\{ role=(\w+), ip=([^,]+), port=(\d+), is_recovery=')
+# A worker that leaves well lets the others wait for ever, if they still need the store. But one may
+# also have more to do at its end, such as a plot: so we say it, and stop nobody.
+PATIENCE = 30  # seconds
 ALL_THERE = re.compile(r'the scheduler is connected to|cmd=BARRIER')
 
 
@@ -34,26 +44,28 @@ class Watch:
     ['worker 0']
     """
 
-    def __init__(self, roles, limit):
+    def __init__(self, roles: Sequence[Role], limit: float) -> None:
         self._names = {(r.kind, r.host, r.port): r.name for r in roles if r.kind != 'scheduler'}
-        self._places, self._strangers, self._limit = set(), [], limit
+        self._places: set[tuple[str, str, int]] = set()
+        self._strangers: list[tuple[str, str, int]] = []
+        self._limit = limit
         self._deadline = time.monotonic() + limit
         self._reports = False
-        self.up_since = None
+        self.up_since: float | None = None
 
     @property
-    def up(self):
+    def up(self) -> bool:
         """bool: whether the store is up."""
         return self.up_since is not None
 
     @property
-    def missing(self):
+    def missing(self) -> list[str]:
         """list of str: who has not registered."""
         if self.up:
             return []
         return [name for place, name in self._names.items() if place not in self._places]
 
-    def line(self, name, text):
+    def line(self, name: str, text: str) -> bool:
         """Take note of a line.
 
         Parameters
@@ -82,7 +94,7 @@ class Watch:
         # What ends the scheduler is of interest, such as a port that is taken.
         return not TROUBLE.search(text)
 
-    def check(self):
+    def check(self) -> None:
         """Raise if the time is over, or if somebody registered from another port than planned.
 
         Raises
@@ -107,3 +119,45 @@ class Watch:
                 'with the scheduler, and all were stopped. Does it call mx.kv.create with a kind '
                 "that begins with 'dist_', and early enough? (connect_timeout sets the limit)"
             )
+
+
+class Left:
+    """Knows when some workers have ended well, and what that means for those that have not.
+
+    Parameters
+    ----------
+    workers : int
+        How many were started.
+
+    Examples
+    --------
+    >>> Left(workers=2).note(['worker 0', 'worker 1']) is None
+    True
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._workers, self._since, self._count = workers, 0.0, workers
+
+    def note(self, at_work: list[str]) -> str | None:
+        """Give a sentence, once after each end, if others go on for ``PATIENCE`` seconds.
+
+        Parameters
+        ----------
+        at_work : list of str
+            Names of the workers that still run.
+
+        Returns
+        -------
+        str or None
+        """
+        if len(at_work) < self._count:
+            self._count, self._since = len(at_work), time.monotonic()
+        if not at_work or not self._since or time.monotonic() < self._since + PATIENCE:
+            return None
+        self._since = 0.0
+        ended = self._workers - len(at_work)
+        return (
+            f'{ended} of {self._workers} workers {"has" if ended == 1 else "have"} ended, and '
+            f'{", ".join(at_work)} still at work {PATIENCE} seconds later. If it waits for the '
+            'others, it does so for ever: Ctrl-C stops all, --timeout does so by itself.'
+        )

@@ -9,15 +9,23 @@ for all that were pushed before it and touch the same *array*, also where they t
 it. Sent and added message by message, a ring's step would be a chain around the ring.
 """
 
+from __future__ import annotations
+
 import functools
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import mxnet as mx
 
 from ..scratch import allreduce
 from . import checks
 
+if TYPE_CHECKING:
+    from mxnet.kvstore import KVStore
+    from mxnet.ndarray import NDArray
 
-def allreduce_naive(data):
+
+def allreduce_naive(data: Sequence[NDArray]) -> None:
     """Sum on the first device and copy the sum to the others: chapter 1's ``allreduce``.
 
     2 (k - 1) messages of the whole array for k devices, all of them through the first one's link.
@@ -49,7 +57,7 @@ def allreduce_naive(data):
     allreduce(data)
 
 
-def allreduce_tree(data):
+def allreduce_tree(data: Sequence[NDArray]) -> None:
     """Sum up a binary tree and send the sum back down it.
 
     2 ⌈log₂ k⌉ steps; in each, whole arrays travel between pairs of devices at the same time.
@@ -86,7 +94,7 @@ def allreduce_tree(data):
             source.copyto(target)
 
 
-def allreduce_butterfly(data):
+def allreduce_butterfly(data: Sequence[NDArray]) -> None:
     """Exchange sums with a partner whose distance doubles: recursive doubling.
 
     log₂ k steps for a power of two: half of the tree's, and every device sends in each. Otherwise
@@ -128,7 +136,7 @@ def allreduce_butterfly(data):
         x.copyto(surplus)
 
 
-def slices(x, k):
+def slices(x: NDArray, k: int) -> list[NDArray | None]:
     """Cut an array into k views of nearly equal length; empty ones are left out as ``None``.
 
     Parameters
@@ -153,7 +161,7 @@ def slices(x, k):
     return [flat[a:b] if a < b else None for a, b in zip(cuts, cuts[1:])]
 
 
-def send(messages, add):
+def send(messages: Iterable[tuple[NDArray | None, NDArray | None]], add: bool) -> None:
     """Let all of these messages travel at the same time; then add each, or put it in place.
 
     Parameters
@@ -171,7 +179,8 @@ def send(messages, add):
     ([2.0, 2.0], [2.0, 2.0])
     """
     messages = [(source, target) for source, target in messages if source is not None]
-    received = [source.copyto(target.context) for source, target in messages]
+    # An empty slice is empty on both devices.
+    received = [source.copyto(target.context) for source, target in messages]  # type: ignore[union-attr]
     for (_, target), r in zip(messages, received):
         if add:
             target += r
@@ -179,7 +188,7 @@ def send(messages, add):
             r.copyto(target)
 
 
-def allreduce_sharded(data):
+def allreduce_sharded(data: Sequence[NDArray]) -> None:
     """Let each device sum a slice of its own, which it then sends to all the others.
 
     2 (k - 1) messages a device, but each only a k-th of the array: all links carry the same.
@@ -214,7 +223,7 @@ def allreduce_sharded(data):
     send([(parts[i][i], parts[j][i]) for i, j in pairs], add=False)
 
 
-def reduce_scatter(data):
+def reduce_scatter(data: Sequence[NDArray]) -> list[NDArray | None]:
     """Sum around a ring: afterwards device i holds the whole sum of slice i, and only of that.
 
     k - 1 steps; in each, every device sends a k-th of its array to the next one, which adds it.
@@ -254,7 +263,7 @@ def reduce_scatter(data):
     return [parts[i][i] for i in range(k)]
 
 
-def all_gather(data):
+def all_gather(data: Sequence[NDArray]) -> None:
     """Pass slices around a ring: slice i of device i arrives on all devices.
 
     k - 1 steps; in each, every device sends a k-th of its array to the next one, which keeps it.
@@ -288,7 +297,7 @@ def all_gather(data):
         send([(parts[i][s], parts[j][s]) for i, j, s in around], add=False)
 
 
-def allreduce_ring(data):
+def allreduce_ring(data: Sequence[NDArray]) -> None:
     """Sum around a ring: ``reduce_scatter``, then ``all_gather``.
 
     2 (k - 1) steps with a k-th of the array each: a device sends less than two arrays, however many
@@ -321,7 +330,7 @@ def allreduce_ring(data):
     all_gather(data)
 
 
-def allreduce_kvstore(data):
+def allreduce_kvstore(data: Sequence[NDArray]) -> None:
     """Sum with MXNet's own key-value store: NCCL's on GPUs where it is built in, else ``device``.
 
     Parameters
@@ -356,7 +365,7 @@ def allreduce_kvstore(data):
 
 
 @functools.lru_cache(maxsize=16)
-def store_for(devices):
+def store_for(devices: tuple[mx.Context, ...]) -> KVStore:
     """Make a key-value store for these devices, or give the one that was made before.
 
     Parameters

@@ -1,9 +1,17 @@
 """Many small gradients in few big messages."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 from mxnet import nd
 
 from . import checks
+
+if TYPE_CHECKING:
+    from mxnet.ndarray import NDArray
 
 
 class Bucket:
@@ -41,13 +49,13 @@ class Bucket:
     [1.0, 1.0, 1.0, 1.0, 5.0, 5.0, 5.0]
     """
 
-    def __init__(self, arrays):
+    def __init__(self, arrays: Sequence[NDArray]) -> None:
         checks.bucket(arrays)
         cuts = np.cumsum([0] + [x.size for x in arrays]).tolist()
         self.flat = nd.empty(cuts[-1], ctx=arrays[0].context, dtype=arrays[0].dtype)
         self.parts = [self.flat[a:b].reshape(x.shape) for a, b, x in zip(cuts, cuts[1:], arrays)]
 
-    def pack(self, arrays):
+    def pack(self, arrays: Sequence[NDArray]) -> None:
         """Copy the arrays in, end to end.
 
         Parameters
@@ -63,7 +71,7 @@ class Bucket:
         checks.same_layout(arrays, self.parts)
         copy_all(arrays, self.parts)
 
-    def unpack(self, arrays):
+    def unpack(self, arrays: Sequence[NDArray]) -> None:
         """Copy what the bucket holds back into the arrays.
 
         Parameters
@@ -80,7 +88,7 @@ class Bucket:
         copy_all(self.parts, arrays)
 
 
-def copy_all(sources, targets):
+def copy_all(sources: Sequence[NDArray], targets: Sequence[NDArray]) -> None:
     """Copy arrays into others on the same device, in one operator where MXNet has one.
 
     Parameters
@@ -108,7 +116,7 @@ def copy_all(sources, targets):
         source.copyto(target)
 
 
-def fill_buckets(sizes, bucket_bytes):
+def fill_buckets(sizes: Sequence[int], bucket_bytes: int) -> list[list[int]]:
     """Say which gradients go together: the last ones first, until a bucket is full.
 
     Parameters
@@ -135,7 +143,7 @@ def fill_buckets(sizes, bucket_bytes):
     [[7, 6, 5], [4], [3, 2, 1, 0]]
     """
     checks.positive_int('bucket_bytes', bucket_bytes)
-    buckets, room = [], 0
+    buckets, room = [], 0  # type: ignore[var-annotated]  # of lists
     for i in reversed(range(len(sizes))):
         if not buckets or sizes[i] > room:
             buckets.append([])

@@ -3,13 +3,22 @@
 Each raises before anything is changed, and names the value, what was expected and the way out.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from mxnet import nd
 
 from ..checks import alike, positive_int, shown, step
 from .counting import Counted
 
+if TYPE_CHECKING:
+    from mxnet import Context
+    from mxnet.ndarray import NDArray
 
-def one_per_device(data):
+
+def one_per_device(data: Sequence[NDArray]) -> None:
     """Raise unless ``data`` holds arrays that can be summed, each on a device of its own.
 
     Raises
@@ -21,8 +30,8 @@ def one_per_device(data):
 
     Examples
     --------
-    >>> from mgpu_helpers.collectives import Counted
-    >>> one_per_device([Counted(0, 8), Counted(1, 8)])
+    >>> from mgpu_helpers.collectives import Count
+    >>> one_per_device([Counted(i, 8, Count(2)) for i in range(2)])
     """
     alike(data)
     strange = [x for x in data if type(x) is not nd.NDArray and not isinstance(x, Counted)]
@@ -41,7 +50,7 @@ def one_per_device(data):
         )
 
 
-def bucket(arrays):
+def bucket(arrays: Sequence[NDArray]) -> None:
     """Raise unless ``arrays`` can be laid end to end: of one type, on one device, at least one.
 
     Raises
@@ -53,8 +62,8 @@ def bucket(arrays):
 
     Examples
     --------
-    >>> from mgpu_helpers.collectives import Counted
-    >>> bucket([Counted(0, 8), Counted(0, 3)])
+    >>> from mgpu_helpers.collectives import Count
+    >>> bucket([Counted(0, 8, Count(1)), Counted(0, 3, Count(1))])
     """
     if not isinstance(arrays, (list, tuple)) or not all(hasattr(x, 'shape') for x in arrays):
         raise TypeError(f'a bucket takes a list of arrays, not {shown(arrays)}')
@@ -74,7 +83,7 @@ def bucket(arrays):
         )
 
 
-def same_layout(arrays, parts):
+def same_layout(arrays: Sequence[NDArray], parts: Sequence[NDArray]) -> None:
     """Raise unless ``arrays`` are like ``parts``, in this order: shape, type and device.
 
     Raises
@@ -109,7 +118,7 @@ def same_layout(arrays, parts):
             )
 
 
-def same_gradients(grads):
+def same_gradients(grads: Sequence[Sequence[NDArray]]) -> None:
     """Raise unless each device has gradients of the same shapes, at least one.
 
     Raises
@@ -145,7 +154,7 @@ def same_gradients(grads):
             )
 
 
-def layout(grads):
+def layout(grads: Sequence[Sequence[NDArray]]) -> tuple[tuple[Any, ...], ...]:
     """Give what buckets depend on: device, shape and type of each gradient; or raise.
 
     Raises
@@ -165,7 +174,13 @@ def layout(grads):
         raise
 
 
-def steps(batches, device_params, devices, lr, sync):
+def steps(
+    batches: Sequence[tuple[NDArray, NDArray]],
+    device_params: Sequence[Sequence[NDArray]],
+    devices: Sequence[Context],
+    lr: float,
+    sync: object,
+) -> None:
     """Raise unless one training step can be taken with these batches; see ``step``.
 
     Raises
@@ -192,7 +207,7 @@ def steps(batches, device_params, devices, lr, sync):
         raise TypeError(f'sync must be a function, such as sync_with(...) gives, not {shown(sync)}')
 
 
-def allreduce(algorithm, bucket_bytes):
+def allreduce(algorithm: object, bucket_bytes: int | None) -> None:
     """Raise unless gradients can be summed with these; see ``collectives.sync_with``.
 
     Raises

@@ -1,6 +1,10 @@
 """What an allreduce sends and adds, counted by running it on arrays that keep books."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -35,13 +39,13 @@ class Count:
 
     devices: int
     messages: int = 0
-    links: dict = field(default_factory=dict)
-    additions: dict = field(default_factory=dict)
+    links: dict[tuple[int, int], int] = field(default_factory=dict)
+    additions: dict[int, int] = field(default_factory=dict)
     # In which step a port was last busy, and in which a device last kept something that came.
-    _busy: dict = field(default_factory=dict, repr=False)
-    _kept: dict = field(default_factory=dict, repr=False)
+    _busy: dict[tuple[str, int], int] = field(default_factory=dict, repr=False)
+    _kept: dict[int, int] = field(default_factory=dict, repr=False)
 
-    def sent(self, source, target, nbytes):
+    def sent(self, source: int, target: int, nbytes: int) -> int:
         """Enter one message; give the step in which it arrives."""
         self.messages += 1
         self.links[source, target] = self.links.get((source, target), 0) + nbytes
@@ -50,23 +54,23 @@ class Count:
         self._busy.update(dict.fromkeys(ports, before + 1))
         return before + 1
 
-    def kept(self, device, step):
+    def kept(self, device: int, step: int) -> None:
         """Enter that a device has put what arrived in a step where it belongs."""
         self._kept[device] = max(self._kept.get(device, 0), step)
 
     @property
-    def steps(self):
+    def steps(self) -> int:
         """int: how many messages followed one another, if each takes as long as any other.
 
         A device sends one and receives one at a time, and can send only what it has.
         """
         return max(self._busy.values(), default=0)
 
-    def added(self, device, numbers):
+    def added(self, device: int, numbers: int) -> None:
         """Enter one addition of arrays."""
         self.additions[device] = self.additions.get(device, 0) + numbers
 
-    def port(self, device):
+    def port(self, device: int) -> tuple[int, int]:
         """Give the bytes that a device sent and those that it received.
 
         Parameters
@@ -83,21 +87,21 @@ class Count:
         return out, into
 
     @property
-    def busiest(self):
+    def busiest(self) -> int:
         """int: bytes in one direction at the device that sends or receives most."""
         return max((n for i in range(self.devices) for n in self.port(i)), default=0)
 
     @property
-    def total_bytes(self):
+    def total_bytes(self) -> int:
         """int: bytes over all links together."""
         return sum(self.links.values())
 
     @property
-    def most_additions(self):
+    def most_additions(self) -> int:
         """int: numbers that the device which adds most has to add."""
         return max(self.additions.values(), default=0)
 
-    def matrix(self):
+    def matrix(self) -> np.ndarray:
         """Lay the bytes out, one row per source, one column per target.
 
         Returns
@@ -109,7 +113,7 @@ class Count:
             grid[link] = nbytes
         return grid
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return (
             f'Count(devices={self.devices}, messages={self.messages}, steps={self.steps}, '
             f'busiest={self.busiest} bytes, most_additions={self.most_additions})'
@@ -125,7 +129,7 @@ class Counted:
         Where it is.
     values : int or numpy.ndarray
         How many numbers (float32, each 1), or the numbers, one-dimensional.
-    book : Count, optional
+    book : Count
         Where to write.
 
     Examples
@@ -137,20 +141,22 @@ class Counted:
     Count(devices=2, messages=1, steps=1, busiest=16 bytes, most_additions=4)
     """
 
-    def __init__(self, device, values, book=None, arrived=0):
+    def __init__(
+        self, device: int, values: int | np.ndarray, book: Count, arrived: int = 0
+    ) -> None:
         values = np.ones(values, dtype='float32') if isinstance(values, int) else values
         self.context, self.values, self.book = device, values, book
         self.arrived = arrived  # the step in which it came here
         self.shape, self.size, self.dtype = values.shape, values.size, values.dtype
 
-    def reshape(self, shape):
+    def reshape(self, shape: int) -> Counted:
         """Give a view; it shares the numbers."""
         return Counted(self.context, self.values.reshape(shape), self.book, self.arrived)
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: slice) -> Counted:
         return Counted(self.context, self.values[key], self.book, self.arrived)
 
-    def copyto(self, target):
+    def copyto(self, target: Counted | int) -> Counted:
         """Copy to a device, which gives a new array, or into another array."""
         device = target.context if isinstance(target, Counted) else target
         step = self.arrived
@@ -162,13 +168,13 @@ class Counted:
         self.book.kept(device, step)
         return target
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
             f'an array that is counted has no {name!r}: it knows copyto, +=, reshape, [a:b], '
             'context, shape, size and dtype'
         )
 
-    def __iadd__(self, other):
+    def __iadd__(self, other: Counted) -> Counted:
         if other.context != self.context:
             raise ValueError(
                 f'device {self.context} cannot add what is on device {other.context}: copy it first'
@@ -179,7 +185,7 @@ class Counted:
         return self
 
 
-def count(algorithm, devices, size):
+def count(algorithm: Callable[[list[Any]], None], devices: int, size: int) -> Count:
     """Count what an allreduce of float32 arrays sends and adds, by letting it do it.
 
     Parameters
@@ -232,7 +238,9 @@ def count(algorithm, devices, size):
     return book
 
 
-def count_table(algorithms, devices, size):
+def count_table(
+    algorithms: Mapping[str, Callable[[list[Any]], None]], devices: int, size: int
+) -> Table:
     """Lay the counts of several algorithms side by side.
 
     Parameters

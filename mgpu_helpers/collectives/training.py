@@ -1,6 +1,10 @@
 """What a training step makes of a better allreduce: ``sync_with``, and fewer of them."""
 
+from __future__ import annotations
+
 import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from mxnet import autograd
 
@@ -8,8 +12,16 @@ from ..scratch import lenet, loss, sgd, split_batch, sync_gradients
 from . import checks
 from .bucket import Bucket, copy_all, fill_buckets
 
+if TYPE_CHECKING:
+    from mxnet import Context
+    from mxnet.ndarray import NDArray
 
-def sync_with(algorithm, bucket_bytes=None):
+    from ..scratch import Sync
+
+    Allreduce = Callable[[list[NDArray]], None]  # leaves the sum in each array
+
+
+def sync_with(algorithm: Allreduce, bucket_bytes: int | None = None) -> Sync:
     """Make a ``sync`` for chapter 1's ``train`` and ``train_batch`` from an allreduce.
 
     Parameters
@@ -41,25 +53,28 @@ def sync_with(algorithm, bucket_bytes=None):
     [[3.0, 3.0, 3.0]]
     """
     checks.allreduce(algorithm, bucket_bytes)
-    kept = {}  # the buckets, made when these gradients are seen for the first time
+    # The buckets, made when these gradients are seen for the first time.
+    kept = {}  # type: ignore[var-annotated]
 
-    def one_by_one(grads):
+    def one_by_one(grads: Sequence[Sequence[NDArray]]) -> None:
         checks.same_gradients(grads)
         for grads_of_one_param in zip(*grads):
             algorithm(list(grads_of_one_param))
 
-    def in_buckets(grads):
+    def in_buckets(grads: Sequence[Sequence[NDArray]]) -> None:
         layout = checks.layout(grads)
         if layout not in kept:
             kept.clear()
-            kept[layout] = make_buckets(grads, bucket_bytes)
+            kept[layout] = make_buckets(grads, bucket_bytes)  # type: ignore[arg-type]  # is not None
         for indices, buckets in kept[layout]:
             sum_in_buckets(algorithm, buckets, [[g[i] for i in indices] for g in grads])
 
     return one_by_one if bucket_bytes is None else in_buckets
 
 
-def make_buckets(grads, bucket_bytes):
+def make_buckets(
+    grads: Sequence[Sequence[NDArray]], bucket_bytes: int
+) -> list[tuple[list[int], list[Bucket]]]:
     """Make the buckets that these gradients fill, on each device.
 
     Parameters
@@ -94,7 +109,9 @@ def make_buckets(grads, bucket_bytes):
     ]
 
 
-def sum_in_buckets(algorithm, buckets, grads):
+def sum_in_buckets(
+    algorithm: Allreduce, buckets: Sequence[Bucket], grads: Sequence[Sequence[NDArray]]
+) -> None:
     """Sum gradients over the devices in one call of ``algorithm``, in place.
 
     Parameters
@@ -130,7 +147,13 @@ def sum_in_buckets(algorithm, buckets, grads):
         copy_all(bucket.parts, arrays)
 
 
-def accumulate_batch(small_batches, device_params, devices, lr, sync=sync_gradients):
+def accumulate_batch(
+    small_batches: Sequence[tuple[NDArray, NDArray]],
+    device_params: Sequence[Sequence[NDArray]],
+    devices: Sequence[Context],
+    lr: float,
+    sync: Sync = sync_gradients,
+) -> list[NDArray]:
     """Take one training step from several small batches: their gradients add up, then one sum.
 
     Parameters
@@ -187,7 +210,7 @@ def accumulate_batch(small_batches, device_params, devices, lr, sync=sync_gradie
 
 
 @contextlib.contextmanager
-def adding_gradients(device_params):
+def adding_gradients(device_params: Sequence[Sequence[NDArray]]) -> Iterator[None]:
     """Let backward passes add to the gradients, which begin at 0, instead of replacing them.
 
     Parameters

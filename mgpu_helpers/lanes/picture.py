@@ -1,8 +1,20 @@
 """The picture of timelines: a panel for each, a row per lane, a bar per span."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 from ..display import show_figures
 from ..history import LOOK
 from .spans import KINDS, MOVING, rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from .core import Timeline
+    from .spans import Span
 
 _DARK = ('compute', 'backward', 'copy')  # white letters on these
 _EMPTY, _EDGE, _INK = '#FFFFFF', '#C9C7C1', '#1F1F1F'
@@ -10,7 +22,7 @@ _LETTER = 0.056  # width of a letter of a bar's name, inches
 _WIDTH = 8  # of a picture, inches
 
 
-def percent(share):
+def percent(share: float) -> str:
     """Write a share so that little does not look like nothing.
 
     Examples
@@ -21,7 +33,7 @@ def percent(share):
     return f'{share:.0%}' if not 0 < share < 0.095 else f'{share:.1%}'
 
 
-def draw(timelines):
+def draw(timelines: Sequence[Timeline]) -> Figure:
     """Draw timelines one above the other, on one time axis; see ``Timeline.plot``.
 
     Examples
@@ -37,6 +49,7 @@ def draw(timelines):
     show_figures()
     heights = [0.75 * len(t.lanes) + 0.3 for t in timelines]
     figure = Figure(figsize=(_WIDTH, sum(heights) + 0.85), **LOOK)
+    figure.get_layout_engine().set(hspace=0.1)  # a panel's title away from the axis above it
     panels = figure.subplots(
         len(timelines), sharex=True, squeeze=False, gridspec_kw={'height_ratios': heights}
     )
@@ -57,7 +70,7 @@ def draw(timelines):
     return figure
 
 
-def _draw_panel(axes, timeline, longest):
+def _draw_panel(axes: Axes, timeline: Timeline, longest: float) -> None:
     """Draw one timeline into its panel, whose time axis is ``longest`` seconds long."""
     first, last = timeline.ends()
     inch = longest / (_WIDTH - 0.4 - 0.085 * max(map(len, timeline.lanes)))  # in seconds, along x
@@ -81,7 +94,9 @@ def _draw_panel(axes, timeline, longest):
     axes.set_title(f'{length}{together}', loc='right', fontsize='small')
 
 
-def _draw_row(axes, row, first, inch, y, height):
+def _draw_row(
+    axes: Axes, row: Sequence[Span], first: float, inch: float, y: float, height: float
+) -> None:
     """Draw bars that do not overlap, and the names of those that have room for them."""
     for kind in {s.kind for s in row}:
         # Without edges, which would make all of a short operator an edge. What moves lies on top:
@@ -92,7 +107,7 @@ def _draw_row(axes, row, first, inch, y, height):
         axes.broken_barh(shape, (y, height), color=KINDS[kind], linewidth=0, zorder=z)
     for s in row:
         if s.seconds > 0.06 * inch:  # wide enough to be told apart from the bar before it
-            line = {'color': _EMPTY, 'alpha': 0.4, 'lw': 0.5, 'zorder': 1.3}
+            line: dict[str, Any] = {'color': _EMPTY, 'alpha': 0.4, 'lw': 0.5, 'zorder': 1.3}
             axes.vlines(1e3 * (s.start - first), y, y + height, **line)
         if height > 0.15 and s.seconds > (_LETTER * len(s.name) + 0.08) * inch:
             middle = 1e3 * ((s.start + s.end) / 2 - first), y + height / 2

@@ -1,5 +1,8 @@
 """A piece of work: on which lane, of which kind, from when to when."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .. import checks
@@ -51,7 +54,7 @@ class Span:
     start: float
     end: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for what in ('lane', 'name'):
             if not isinstance(getattr(self, what), str):
                 raise TypeError(f'{what} must be a text, not {checks.shown(getattr(self, what))}')
@@ -66,12 +69,12 @@ class Span:
             )
 
     @property
-    def seconds(self):
+    def seconds(self) -> float:
         """float: how long it took."""
         return self.end - self.start
 
 
-def rows(spans):
+def rows(spans: Iterable[Span]) -> list[list[Span]]:
     """Deal a lane's spans out to rows in which none overlaps another: one row if one will do.
 
     Else computing comes first and moving below it, so that it is seen what is hidden behind what.
@@ -91,8 +94,9 @@ def rows(spans):
     return _deal([s for s in spans if s.kind not in MOVING]) + _deal(moving)
 
 
-def _deal(spans):
-    rows, nanosecond = [], 1e-9  # below that, an overlap is rounding
+def _deal(spans: Iterable[Span]) -> list[list[Span]]:
+    rows: list[list[Span]] = []
+    nanosecond = 1e-9  # below that, an overlap is rounding
     for span in spans:
         free = next((row for row in rows if row[-1].end <= span.start + nanosecond), None)
         if free is None:

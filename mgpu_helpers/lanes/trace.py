@@ -1,6 +1,14 @@
 """A timeline as a trace for Chrome's and Perfetto's viewers."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
 from .spans import rows
+
+if TYPE_CHECKING:
+    from .core import Timeline
 
 # The nearest that Chrome's viewer has names for (Perfetto's picks its own colours by name).
 _CHROME = {
@@ -13,7 +21,7 @@ _CHROME = {
 }
 
 
-def chrome_trace(timeline):
+def chrome_trace(timeline: Timeline) -> dict[str, Any]:
     """Lay a timeline out as the JSON object of Chrome's *Trace Event Format*.
 
     Parameters
@@ -40,7 +48,7 @@ def chrome_trace(timeline):
     }
 
 
-def _events(timeline, start):
+def _events(timeline: Timeline, start: float) -> Iterator[dict[str, Any]]:
     """Yield the events of a trace: names of processes and threads, then the spans."""
     for pid, lane in enumerate(timeline.lanes, 1):
         yield _name(pid, 0, 'process_name', name=lane)
@@ -63,5 +71,5 @@ def _events(timeline, start):
                 }
 
 
-def _name(pid, tid, what, **args):
+def _name(pid: int, tid: int, what: str, **args: object) -> dict[str, Any]:
     return {'ph': 'M', 'name': what, 'pid': pid, 'tid': tid, 'args': args}

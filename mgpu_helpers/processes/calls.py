@@ -1,20 +1,29 @@
 """Functions that are called in several new processes at the same time."""
 
+from __future__ import annotations
+
 import importlib
 import io
 import pickle
 import sys
 import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from .group import NOTHING, Group, ProcessFailed
 
+if TYPE_CHECKING:
+    from .group import Member
 
-def _payloads(function, calls):
+    Call = tuple[tuple[Any, ...], dict[str, Any]]  # args, kwargs
+
+
+def _payloads(function: Callable[..., Any], calls: Sequence[Call]) -> list[bytes]:
     """Pickle a call for each process; one that stands in the list several times only once."""
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):
-        def reducer_override(self, value):
+        def reducer_override(self, value: Any) -> Any:
             # Modules travel by name. cloudpickle knows those of the very type ModuleType, and
             # lazy_loader gives ours, such as `mgpu`, a type of its own.
             if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value:
@@ -37,7 +46,13 @@ def _payloads(function, calls):
     return [done[id(args), id(kwargs)] for args, kwargs in calls]
 
 
-def start_workers(group, function, calls, names, envs=None):
+def start_workers(
+    group: Group,
+    function: Callable[..., Any],
+    calls: Sequence[Call],
+    names: Sequence[str],
+    envs: Sequence[Mapping[str, str]] | None = None,
+) -> list[Member]:
     """Start a process of a group for each call of a function.
 
     Parameters
@@ -76,7 +91,7 @@ def start_workers(group, function, calls, names, envs=None):
     ]
 
 
-def results_of(members):
+def results_of(members: Sequence[Member]) -> list[Any]:
     """Give what the functions returned in workers that have ended.
 
     Parameters
@@ -105,7 +120,15 @@ def results_of(members):
     return [member.result for member in members]
 
 
-def run_workers(function, calls, names, envs=None, on_line=None, on_message=None, timeout=None):
+def run_workers(
+    function: Callable[..., Any],
+    calls: Sequence[Call],
+    names: Sequence[str],
+    envs: Sequence[Mapping[str, str]] | None = None,
+    on_line: Callable[[str, str], object] | None = None,
+    on_message: Callable[[str, str, Any], object] | None = None,
+    timeout: float | None = None,
+) -> list[Any]:
     """Call a function in several new processes at the same time; give back what each returned.
 
     Parameters

@@ -1,5 +1,7 @@
 """A group of processes: started, watched and stopped together."""
 
+from __future__ import annotations
+
 import collections
 import contextlib
 import os
@@ -10,6 +12,8 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any, Self
 
 from .guard import Leash
 
@@ -36,25 +40,34 @@ class ProcessFailed(RuntimeError):
         still running and had to be stopped.
     """
 
-    def __init__(self, name, status, summary, details=''):
+    def __init__(self, name: str, status: int, summary: str, details: str = '') -> None:
         super().__init__(f'{name} {summary}' + (f'\n\n{details.rstrip()}' if details else ''))
-        self.name, self.status, self.others = name, status, {}
+        self.name, self.status = name, status
+        self.others: dict[str, int | None] = {}
 
 
 class Member:
     """One process of a group: its name, its ``Popen``, its last lines, what it sent."""
 
-    def __init__(self, name, process, service=False, is_worker=False):
+    def __init__(
+        self,
+        name: str,
+        process: subprocess.Popen[bytes],
+        service: bool = False,
+        is_worker: bool = False,
+    ) -> None:
         self.name, self.process, self.service = name, process, service
         self.is_worker = is_worker  # one that owes a result
-        self.lines = collections.deque(maxlen=LAST_LINES)
-        self.status = None  # until it has ended
-        self.error = None  # (time, summary, traceback), as worker.py sends it
-        self.result = NOTHING
-        self.watcher = None  # the thread that notes its end
+        self.lines: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
+        self.status: int | None = None  # until it has ended
+        # (time, summary, traceback), as worker.py sends it.
+        self.error: tuple[float, str, str] | None = None
+        self.result: Any = NOTHING
+        self.watcher: threading.Thread | None = None  # the thread that notes its end
 
-    def failure(self):
+    def failure(self) -> ProcessFailed:
         """Put its end into words: a ``ProcessFailed``."""
+        assert self.status is not None  # it has ended
         if self.error:
             _, summary, trace = self.error
             return ProcessFailed(self.name, self.status, f'failed with {summary}', trace)
@@ -67,7 +80,7 @@ class Member:
         return ProcessFailed(self.name, self.status, words, last and f'Its last lines:\n{last}')
 
 
-def _signal_name(number):
+def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -85,18 +98,26 @@ class Group:
     hello: from another process
     """
 
-    def __init__(self):
-        self.members = []
-        self._events = queue.SimpleQueue()
+    def __init__(self) -> None:
+        self.members: list[Member] = []
+        self._events: queue.SimpleQueue[tuple[Member, str, Any]] = queue.SimpleQueue()
         self._leash = Leash()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
-    def start(self, name, command, env=None, payload=None, service=False, open_input=False):
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        payload: bytes | None = None,
+        service: bool = False,
+        open_input: bool = False,
+    ) -> Member:
         """Start one process, in a session of its own, so that Ctrl-C reaches us and not it.
 
         It ends, with all that it started, when this process does.
@@ -143,7 +164,7 @@ class Group:
         member = Member(name, process, service, is_worker)
         self.members.append(member)
         text = process.stderr if is_worker else process.stdout
-        jobs = [(self._read_lines, text)]
+        jobs: list[tuple[Callable[..., None], Any]] = [(self._read_lines, text)]
         if is_worker:
             jobs += [(self._read_messages, process.stdout), (self._feed, payload)]
         readers = [threading.Thread(target=f, args=(member, x), daemon=True) for f, x in jobs]
@@ -153,25 +174,27 @@ class Group:
             thread.start()
         return member
 
-    def _read_lines(self, member, pipe):
+    def _read_lines(self, member: Member, pipe: IO[bytes]) -> None:
         for line in pipe:
             self._events.put((member, 'line', line.decode(errors='replace').rstrip('\r\n')))
 
-    def _read_messages(self, member, pipe):
+    def _read_messages(self, member: Member, pipe: IO[bytes]) -> None:
         try:
             while True:
                 self._events.put((member, *pickle.load(pipe)))
         except (EOFError, pickle.UnpicklingError):  # it ended, perhaps in the middle of a message
             pass
 
-    def _feed(self, member, payload):
+    def _feed(self, member: Member, payload: bytes) -> None:
+        stdin = member.process.stdin
+        assert stdin is not None  # start gave it a pipe
         try:
-            member.process.stdin.write(len(payload).to_bytes(8, 'big') + payload)
-            member.process.stdin.flush()  # and left open: its closing tells the worker of our end
+            stdin.write(len(payload).to_bytes(8, 'big') + payload)
+            stdin.flush()  # and left open: its closing tells the worker of our end
         except BrokenPipeError:
             pass  # it has ended; its status says how
 
-    def _watch(self, member, readers):
+    def _watch(self, member: Member, readers: Sequence[threading.Thread]) -> None:
         if hasattr(os, 'waitid'):
             # While the dead process is not yet waited for, its number cannot belong to another.
             os.waitid(os.P_PID, member.process.pid, os.WEXITED | os.WNOWAIT)
@@ -181,7 +204,14 @@ class Group:
             reader.join()
         self._events.put((member, 'end', status))
 
-    def wait(self, on_line=None, on_message=None, timeout=None, settle=SETTLE, check=None):
+    def wait(
+        self,
+        on_line: Callable[[str, str], object] | None = None,
+        on_message: Callable[[str, str, Any], object] | None = None,
+        timeout: float | None = None,
+        settle: float = SETTLE,
+        check: Callable[[], object] | None = None,
+    ) -> None:
         """Wait until all have ended; when one fails, stop the others and raise.
 
         Parameters
@@ -206,7 +236,9 @@ class Group:
             If some still run after ``timeout`` seconds.
         """
         deadline = time.monotonic() + timeout if timeout else float('inf')
-        end, failed, late = float('inf'), [], []
+        end = float('inf')
+        failed: list[Member] = []
+        late: list[str] = []
         while self._running() and time.monotonic() < end:
             if not self._at_work():
                 end = min(end, time.monotonic() + GRACE)
@@ -245,7 +277,7 @@ class Group:
         if late:
             raise TimeoutError(f'{", ".join(late)} still at work after {timeout} seconds: stopped')
 
-    def kill(self, name, number=signal.SIGKILL):
+    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Send a signal to one process and all that it started.
 
         Parameters
@@ -266,18 +298,18 @@ class Group:
             raise ValueError(f'no process named {name!r} is running; those that are: {known}')
         _signal_group(running[name].process, number)
 
-    def _running(self):
+    def _running(self) -> list[Member]:
         return [member for member in self.members if member.status is None]
 
-    def _at_work(self):
+    def _at_work(self) -> list[Member]:
         return [member for member in self._running() if not member.service]
 
     @property
-    def at_work(self):
+    def at_work(self) -> list[str]:
         """list of str: names of those that still run, services left out."""
         return [member.name for member in self._at_work()]
 
-    def stop(self):
+    def stop(self) -> None:
         """End every process that still runs: ask, and after ``GRACE`` seconds kill."""
         try:
             for member in self._running():
@@ -297,7 +329,7 @@ class Group:
                             pipe.close()
             self._leash.close()
 
-    def _note_an_end(self):
+    def _note_an_end(self) -> None:
         try:
             member, kind, value = self._events.get(timeout=0.1)
         except queue.Empty:
@@ -313,7 +345,7 @@ class Group:
             member.status = value
 
 
-def _signal_group(process, number):
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
     """Signal a process and all that it started, where there are process groups."""
     with contextlib.suppress(ProcessLookupError):
         if hasattr(os, 'killpg'):

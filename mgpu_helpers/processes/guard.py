@@ -6,9 +6,12 @@ the starter holds the other end: when that closes, by whatever end of the starte
 the process group.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import sys
+from collections.abc import Sequence
 
 # 16 ms before the command begins. Without fork (Windows) there is no guard here.
 LEASH = """
@@ -49,18 +52,19 @@ class Leash:
     >>> leash.close()
     """
 
-    def __init__(self):
-        self._here, self._there = None, None
+    def __init__(self) -> None:
+        self._here: int | None = None
+        self._there: int | None = None
         if HAS_GUARD:
             # Neither end goes to other processes by itself: Python's pipes close on exec.
             self._there, self._here = os.pipe()
 
     @property
-    def fds(self):
+    def fds(self) -> tuple[int, ...]:
         """tuple of int: what the command's process must inherit."""
         return () if self._there is None else (self._there,)
 
-    def command(self, command):
+    def command(self, command: Sequence[str]) -> list[str]:
         """Put the guard in front of a command.
 
         Parameters
@@ -77,7 +81,7 @@ class Leash:
         # Isolated (-I) and without site (-S): nothing of the user's runs in there, and it is fast.
         return [sys.executable, '-I', '-S', '-c', LEASH, str(self._there), *command]
 
-    def close(self):
+    def close(self) -> None:
         """Let go: what still runs in the groups is killed."""
         for fd in (self._here, self._there):
             if fd is not None:

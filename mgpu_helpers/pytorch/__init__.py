@@ -17,47 +17,4 @@ except ModuleNotFoundError as error:
         name='torch',
     ) from error
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submod_attrs={
-        'ddp': [
-            'build_lenet',
-            'ddp_step',
-            'evaluate_ddp',
-            'lenet_params',
-            'train_ddp',
-            'train_rank',
-        ],
-        'devices': [
-            'StandIn',
-            'describe_devices',
-            'devices',
-            'num_gpus',
-            'on_each',
-            'place',
-            'synchronize',
-            'try_all_gpus',
-            'try_gpu',
-        ],
-        'group': ['agree_on', 'launch', 'load_in_turn', 'process_group', 'this_device'],
-        'scratch': [
-            'TensorIter',
-            'allreduce',
-            'evaluate_accuracy',
-            'forward_backward',
-            'get_params',
-            'init_params',
-            'lenet',
-            'load_data_fashion_mnist',
-            'loss',
-            'scatter',
-            'sgd',
-            'split_batch',
-            'sync_gradients',
-            'total_loss',
-            'train',
-            'train_batch',
-            'train_epoch',
-        ],
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

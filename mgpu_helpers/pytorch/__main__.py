@@ -4,6 +4,8 @@
 ``python -m mgpu_helpers.pytorch --num-gpus 2`` on this one.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 
@@ -11,7 +13,7 @@ from .. import checks
 from . import process_group, train_ddp, train_rank
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(
         prog='python -m mgpu_helpers.pytorch',
         description=__doc__,

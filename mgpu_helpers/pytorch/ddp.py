@@ -4,8 +4,11 @@ The same functions run in processes that ``launch`` starts, and in those of ``to
 ``torchrun --nproc-per-node=2 -m mgpu_helpers.pytorch``.
 """
 
+from __future__ import annotations
+
 import contextlib
 import time
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.distributed as dist
@@ -20,7 +23,7 @@ from .group import agree_on, launch, load_in_turn, this_device
 from .scratch import init_params, load_data_fashion_mnist, loss
 
 
-def build_lenet(params):
+def build_lenet(params: Sequence[torch.Tensor]) -> nn.Sequential:
     """Build ``scratch.lenet`` from PyTorch's layers, with given start parameters.
 
     Parameters
@@ -50,7 +53,7 @@ def build_lenet(params):
     return net
 
 
-def lenet_params(net):
+def lenet_params(net: nn.Module) -> list[torch.Tensor]:
     """Give the parameters of ``build_lenet``'s network in the form of ``init_params``.
 
     Parameters
@@ -73,7 +76,9 @@ def lenet_params(net):
     return [(p.T if p.dim() == 2 else p).clone() for p in params]
 
 
-def ddp_step(X, y, net, optimizer):
+def ddp_step(
+    X: torch.Tensor, y: torch.Tensor, net: DistributedDataParallel, optimizer: torch.optim.Optimizer
+) -> torch.Tensor:
     """Train on this rank's shard of one batch; the other ranks do the same with theirs.
 
     Parameters
@@ -118,7 +123,9 @@ def ddp_step(X, y, net, optimizer):
     return l.detach()
 
 
-def evaluate_ddp(net, data_iter):
+def evaluate_ddp(
+    net: DistributedDataParallel, data_iter: Iterable[tuple[torch.Tensor, torch.Tensor]]
+) -> float:
     """Compute the accuracy over all ranks, each classifying its shard of every batch.
 
     Parameters
@@ -155,7 +162,14 @@ def evaluate_ddp(net, data_iter):
     return right / seen
 
 
-def train_rank(batch_size, lr, num_epochs=4, num_examples=None, seed=None, dtype='float32'):
+def train_rank(
+    batch_size: int,
+    lr: float,
+    num_epochs: int = 4,
+    num_examples: int | None = None,
+    seed: int | None = None,
+    dtype: str = 'float32',
+) -> History:
     """Train LeNet in one of several processes; every rank calls this with the same arguments.
 
     Parameters
@@ -191,7 +205,7 @@ def train_rank(batch_size, lr, num_epochs=4, num_examples=None, seed=None, dtype
             for X, y in batches:
                 total += ddp_step(X, y, net, optimizer).double().sum()
         dist.all_reduce(total)
-        train_loss, seconds = total.item() / train_iter.num_examples, time.time() - start
+        train_loss, seconds = total.item() / train_iter.num_examples, time.time() - start  # type: ignore[union-attr]
         history.add(seconds, train_loss, evaluate_ddp(net, test_iter))
         if first:
             print(f'epoch {epoch}, time: {seconds:.1f} sec, test acc: {history.test_acc[-1]:.2f}')
@@ -199,8 +213,14 @@ def train_rank(batch_size, lr, num_epochs=4, num_examples=None, seed=None, dtype
 
 
 def train_ddp(
-    num_gpus, batch_size, lr, num_epochs=4, num_examples=None, seed=None, dtype='float32'
-):
+    num_gpus: int,
+    batch_size: int,
+    lr: float,
+    num_epochs: int = 4,
+    num_examples: int | None = None,
+    seed: int | None = None,
+    dtype: str = 'float32',
+) -> History:
     """Train LeNet on Fashion-MNIST with ``DistributedDataParallel``, one process for each device.
 
     Parameters

@@ -4,10 +4,14 @@ PyTorch has one CPU device (``torch.ones(1).to('cpu:1').device`` is ``cpu``), so
 here: a number and a thread that computes what it is given, one thing after another, on one core.
 """
 
+from __future__ import annotations
+
 import functools
 import os
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeAlias
 
 import torch
 
@@ -16,7 +20,7 @@ from ..cores import usable_cores
 from ..display import Table
 
 
-def _begin_thread():
+def _begin_thread() -> None:
     """One core for each stand-in, unless the user set another number of threads.
 
     With two threads inside each of two stand-ins on two cores, they get in each other's way: 40 to
@@ -27,7 +31,7 @@ def _begin_thread():
 
 
 @functools.cache
-def _queue(index):
+def _queue(index: int) -> ThreadPoolExecutor:
     """Give the thread of a stand-in, always the same for one number."""
     name = f'cpu:{index}'
     return ThreadPoolExecutor(1, thread_name_prefix=name, initializer=_begin_thread)
@@ -48,25 +52,28 @@ class StandIn:
     (cpu:1, 8)
     """
 
-    def __init__(self, index):
+    def __init__(self, index: int) -> None:
         checks.whole_number('the number of the stand-in', index)
         self.index = int(index)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f'cpu:{self.index}'
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, StandIn) and other.index == self.index
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash((StandIn, self.index))
 
-    def submit(self, function, *args):
+    def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
         """Put a call at the end of the queue; give its ``concurrent.futures.Future``."""
         return _queue(self.index).submit(function, *args)
 
 
-def place(device):
+Device: TypeAlias = torch.device | StandIn
+
+
+def place(device: Device) -> torch.device:
     """Tell where the tensors of a device are: itself for a GPU, main memory for a stand-in.
 
     Parameters
@@ -97,7 +104,9 @@ def place(device):
     )
 
 
-def on_each(devices, function, *lists):
+def on_each(
+    devices: Sequence[Device], function: Callable[..., Any], *lists: Sequence[Any]
+) -> list[Any]:
     """Call a function once for each device, all devices at the same time.
 
     Parameters
@@ -134,7 +143,7 @@ def on_each(devices, function, *lists):
     return [function(*args) for _, *args in zip(devices, *lists)]
 
 
-def synchronize(devices):
+def synchronize(devices: Iterable[Device]) -> None:
     """Wait until these devices have done what they were given.
 
     Parameters
@@ -153,7 +162,7 @@ def synchronize(devices):
 
 
 @functools.cache
-def usable_gpus():
+def usable_gpus() -> tuple[torch.device, ...]:
     """List the GPUs that this PyTorch can compute on.
 
     Returns
@@ -186,12 +195,12 @@ def usable_gpus():
     return tuple(torch.device('cuda', i) for i in found if i not in old)
 
 
-def _capability(index):
+def _capability(index: int) -> int:
     major, minor = torch.cuda.get_device_capability(index)
     return 10 * major + minor
 
 
-def num_gpus():
+def num_gpus() -> int:
     """Count the GPUs that this PyTorch can use.
 
     Returns
@@ -206,7 +215,7 @@ def num_gpus():
     return len(usable_gpus())
 
 
-def devices(k):
+def devices(k: int) -> list[Device]:
     """Give ``k`` devices: GPUs if there are that many usable ones, otherwise stand-ins.
 
     Parameters
@@ -225,7 +234,7 @@ def devices(k):
     TypeError
         If ``k`` is not an integer.
     ValueError
-        If ``k`` is below 1.
+        If ``k`` is below 1, or more stand-ins than a machine can start.
 
     Notes
     -----
@@ -239,10 +248,11 @@ def devices(k):
     checks.positive_int('the number of devices', k)
     if k <= num_gpus():
         return list(usable_gpus()[:k])
+    checks.stand_ins(k)
     return [StandIn(i) for i in range(k)]
 
 
-def choose_devices(num_gpus, given=None):
+def choose_devices(num_gpus: int, given: Sequence[Device] | None = None) -> list[Device]:
     """Give the devices to train on: those that the user listed, or ``devices(num_gpus)``.
 
     Parameters
@@ -290,7 +300,7 @@ def choose_devices(num_gpus, given=None):
     return list(given)
 
 
-def try_gpu(i=0):
+def try_gpu(i: int = 0) -> Device:
     """Give GPU ``i`` if it is there and usable, otherwise a stand-in.
 
     Parameters
@@ -321,7 +331,7 @@ def try_gpu(i=0):
     return torch.device('cuda', i) if torch.device('cuda', i) in usable_gpus() else StandIn(0)
 
 
-def try_all_gpus():
+def try_all_gpus() -> list[Device]:
     """Give every usable GPU, or one stand-in for each usable CPU core.
 
     Returns
@@ -337,7 +347,7 @@ def try_all_gpus():
     return list(usable_gpus()) or devices(usable_cores())
 
 
-def describe_devices(listed=None):
+def describe_devices(listed: Sequence[Device] | None = None) -> Table:
     """Describe devices in a small table.
 
     Parameters
@@ -368,9 +378,9 @@ def describe_devices(listed=None):
     return Table([_row(device) for device in listed], headers)
 
 
-def _row(device):
+def _row(device: Device) -> tuple[object, ...]:
     if place(device).type != 'cuda':
         return device, 'stand-in: one CPU core', 'shares main memory', '-'
-    about = torch.cuda.get_device_properties(device)
+    about = torch.cuda.get_device_properties(place(device))
     memory = f'{about.total_memory / 2**30:.0f} GiB'
     return device, about.name, memory, f'{about.major}.{about.minor}'

@@ -3,12 +3,16 @@
 ``launch`` starts them, from a notebook or a script; ``torchrun`` does from the shell.
 """
 
+from __future__ import annotations
+
 import contextlib
 import gc
 import os
 import socket
 import tempfile
 import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -20,8 +24,10 @@ from ..display import Line
 from ..processes import run_workers
 from .devices import num_gpus as count_gpus
 
+T = TypeVar('T')
 
-def this_device():
+
+def this_device() -> torch.device:
     """Tell the device of this process, one of those that ``launch`` or ``torchrun`` started.
 
     Returns
@@ -42,7 +48,7 @@ def this_device():
 
 
 @contextlib.contextmanager
-def process_group():
+def process_group() -> Iterator[None]:
     """Join the other processes of this run, for the length of a ``with`` block.
 
     Rank and world size stand in the environment, where ``launch`` and ``torchrun`` put them;
@@ -80,7 +86,7 @@ def process_group():
     gc.collect()
 
 
-def agree_on(seed):
+def agree_on(seed: int | None) -> int:
     """Give every rank the first one's seed, a new one if that is ``None``.
 
     Parameters
@@ -103,7 +109,7 @@ def agree_on(seed):
     return agreed[0]
 
 
-def load_in_turn(load, *args):
+def load_in_turn(load: Callable[..., T], *args: Any) -> T:
     """Load data, the first rank before the others: if they must be fetched, then once.
 
     Parameters
@@ -137,12 +143,19 @@ def load_in_turn(load, *args):
     return loaded
 
 
-def _as_member(function, args, kwargs):
+def _as_member(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with process_group():
         return function(*args, **kwargs)
 
 
-def launch(function, num_gpus, *args, labels=True, timeout=None, **kwargs):
+def launch(
+    function: Callable[..., Any],
+    num_gpus: int,
+    *args: Any,
+    labels: bool = True,
+    timeout: float | None = None,
+    **kwargs: Any,
+) -> list[Any]:
     """Call a function in ``num_gpus`` new processes, one for each device, joined into a group.
 
     Parameters
@@ -191,11 +204,11 @@ def launch(function, num_gpus, *args, labels=True, timeout=None, **kwargs):
         checks.positive_number('timeout', timeout)
     line = Line()
 
-    def on_line(name, text):
+    def on_line(name: str, text: str) -> None:
         line.show('')
         print(f'[{name}] {text}' if labels else text)
 
-    def on_message(name, kind, value):
+    def on_message(name: str, kind: str, value: str) -> None:
         line.show(value)
 
     with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
@@ -220,7 +233,7 @@ def launch(function, num_gpus, *args, labels=True, timeout=None, **kwargs):
             line.show('')  # a bar that an error or Ctrl-C has stopped
 
 
-def _loopback():
+def _loopback() -> dict[str, str]:
     """Keep gloo inside this machine: it would look up the machine's name, which may be unknown."""
     if 'GLOO_SOCKET_IFNAME' in os.environ or not hasattr(socket, 'if_nameindex'):
         return {}

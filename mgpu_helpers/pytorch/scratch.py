@@ -4,8 +4,12 @@ Source 004 is the original; where ours differs, it says why. Functions marked ``
 ``notebooks/05-multiple-gpus-pytorch.ipynb`` stand here, and a test holds the two equal.
 """
 
+from __future__ import annotations
+
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,10 +21,18 @@ from ..display import progress
 from ..history import History
 from .devices import choose_devices, on_each, place, synchronize
 
+if TYPE_CHECKING:
+    from ..data import Batches
+    from .devices import Device
+
+    Sync = Callable[[list[list[torch.Tensor]]], None]  # leaves the same sum on every device
+
 loss = nn.CrossEntropyLoss(reduction='none')
 
 
-def init_params(scale=0.01, seed=None, dtype='float32'):
+def init_params(
+    scale: float = 0.01, seed: int | None = None, dtype: str = 'float32'
+) -> list[torch.Tensor]:
     """Draw LeNet's start parameters.
 
     Parameters
@@ -56,7 +68,7 @@ def init_params(scale=0.01, seed=None, dtype='float32'):
     return [torch.from_numpy(v.astype(dtype)) for v in values]
 
 
-def lenet(X, params):
+def lenet(X: torch.Tensor, params: Sequence[torch.Tensor]) -> torch.Tensor:
     """Compute LeNet's scores for a batch, on the device on which the tensors are.
 
     Parameters
@@ -92,7 +104,7 @@ def lenet(X, params):
     return h3 @ W4 + b4
 
 
-def get_params(params, device):
+def get_params(params: Sequence[torch.Tensor], device: Device) -> list[torch.Tensor]:
     """Copy parameters to a device and let each copy have a gradient.
 
     Parameters
@@ -130,7 +142,7 @@ def get_params(params, device):
     return new_params
 
 
-def allreduce(data):
+def allreduce(data: Sequence[torch.Tensor]) -> None:
     """Sum tensors that live on different devices, in place: afterwards each holds the sum.
 
     Parameters
@@ -165,7 +177,7 @@ def allreduce(data):
         x.copy_(total)
 
 
-def scatter(data, devices):
+def scatter(data: torch.Tensor, devices: Sequence[Device]) -> list[torch.Tensor]:
     """Cut a batch into one shard per device and copy each shard to its device.
 
     Parameters
@@ -204,7 +216,9 @@ def scatter(data, devices):
     return [shard.to(place(d)) for shard, d in zip(shards, devices)]
 
 
-def split_batch(X, y, devices):
+def split_batch(
+    X: torch.Tensor, y: torch.Tensor, devices: Sequence[Device]
+) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Cut examples and labels in the same places, one shard per device, even or not.
 
     Parameters
@@ -241,7 +255,9 @@ def split_batch(X, y, devices):
     return scatter(X, devices), scatter(y, devices)
 
 
-def forward_backward(X, y, params):
+def forward_backward(
+    X: torch.Tensor, y: torch.Tensor, params: Sequence[torch.Tensor]
+) -> torch.Tensor:
     """Compute losses and gradients of one shard, on its device.
 
     Parameters
@@ -276,7 +292,7 @@ def forward_backward(X, y, params):
     return l.detach()
 
 
-def sgd(params, lr, batch_size):
+def sgd(params: Sequence[torch.Tensor], lr: float, batch_size: int) -> None:
     """Take one step of stochastic gradient descent, in place.
 
     Parameters
@@ -310,10 +326,10 @@ def sgd(params, lr, batch_size):
     checks.positive_int('batch_size', batch_size)
     with torch.no_grad():
         for p in params:
-            p -= lr / batch_size * p.grad
+            p -= lr / batch_size * p.grad  # type: ignore[operator]  # it has one
 
 
-def sync_gradients(grads):
+def sync_gradients(grads: Sequence[Sequence[torch.Tensor]]) -> None:
     """Sum the gradients over the devices, one ``allreduce`` for each parameter, in place.
 
     Parameters
@@ -337,7 +353,14 @@ def sync_gradients(grads):
         allreduce(list(grads_of_one_param))
 
 
-def train_batch(X, y, device_params, devices, lr, sync=sync_gradients):
+def train_batch(
+    X: torch.Tensor,
+    y: torch.Tensor,
+    device_params: Sequence[Sequence[torch.Tensor]],
+    devices: Sequence[Device],
+    lr: float,
+    sync: Sync = sync_gradients,
+) -> list[torch.Tensor]:
     """Train on one batch: split, forward and backward on each device, sum, update.
 
     Parameters
@@ -385,7 +408,7 @@ def train_batch(X, y, device_params, devices, lr, sync=sync_gradients):
     for params in device_params[len(ls) :]:
         for p in params:
             p.grad = torch.zeros_like(p)
-    sync([[p.grad for p in params] for params in device_params])
+    sync([[p.grad for p in params] for params in device_params])  # type: ignore[misc]  # all have one
     on_each(devices, partial(sgd, lr=lr, batch_size=len(X)), device_params)
     return ls
 
@@ -399,25 +422,29 @@ class TensorIter:
         Has a length; each pass over it is one epoch.
     """
 
-    def __init__(self, batches):
+    def __init__(self, batches: Batches) -> None:
         self.batches = batches
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.batches)
 
     @property
-    def num_examples(self):
+    def num_examples(self) -> int:
         """int: examples per epoch."""
         return self.batches.num_examples
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         for X, y in self.batches:
             yield torch.from_numpy(X), torch.from_numpy(y).long()
 
 
 def load_data_fashion_mnist(
-    batch_size, num_examples=None, seed=None, dtype='float32', last_batch='keep'
-):
+    batch_size: int,
+    num_examples: int | None = None,
+    seed: int | None = None,
+    dtype: str = 'float32',
+    last_batch: str = 'keep',
+) -> tuple[TensorIter, TensorIter]:
     """Load Fashion-MNIST: iterators over training and test batches.
 
     Parameters
@@ -455,11 +482,17 @@ def load_data_fashion_mnist(
     >>> [len(X) for X, y in train_iter]
     [256, 256, 256, 232]
     """
-    loaded = data.load_arrays('fashion-mnist', batch_size, num_examples, seed, dtype, last_batch)
-    return tuple(map(TensorIter, loaded))
+    train_batches, test_batches = data.load_arrays(
+        'fashion-mnist', batch_size, num_examples, seed, dtype, last_batch
+    )
+    return TensorIter(train_batches), TensorIter(test_batches)
 
 
-def evaluate_accuracy(net, data_iter, device):
+def evaluate_accuracy(
+    net: Callable[[torch.Tensor], torch.Tensor],
+    data_iter: Iterable[tuple[torch.Tensor, torch.Tensor]],
+    device: Device,
+) -> float:
     """Compute the share of examples that a network classifies right, on one device.
 
     Parameters
@@ -503,7 +536,7 @@ def evaluate_accuracy(net, data_iter, device):
     return int(correct) / seen
 
 
-def total_loss(losses):
+def total_loss(losses: Sequence[Sequence[torch.Tensor]]) -> float:
     """Add up losses from any devices; this waits for them.
 
     Parameters
@@ -531,7 +564,11 @@ def total_loss(losses):
     return torch.cat([l.cpu() for ls in losses for l in ls]).double().sum().item()
 
 
-def train_epoch(train_iter, step, devices=()):
+def train_epoch(
+    train_iter: Iterable[tuple[torch.Tensor, torch.Tensor]],
+    step: Callable[[torch.Tensor, torch.Tensor], Sequence[torch.Tensor]],
+    devices: Sequence[Device] = (),
+) -> float:
     """Train on every batch once.
 
     Parameters
@@ -574,16 +611,16 @@ def train_epoch(train_iter, step, devices=()):
 
 
 def train(
-    num_gpus,
-    batch_size,
-    lr,
-    num_epochs=4,
-    num_examples=None,
-    seed=None,
-    devices=None,
-    sync=sync_gradients,
-    dtype='float32',
-):
+    num_gpus: int,
+    batch_size: int,
+    lr: float,
+    num_epochs: int = 4,
+    num_examples: int | None = None,
+    seed: int | None = None,
+    devices: Sequence[Device] | None = None,
+    sync: Sync = sync_gradients,
+    dtype: str = 'float32',
+) -> History:
     """Train LeNet on Fashion-MNIST with data parallelism, and say how it goes.
 
     Parameters

@@ -14,47 +14,4 @@ allreduce, ``explore`` has sliders.
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach(
-    __name__,
-    submod_attrs={
-        'costs': [
-            'ALGORITHMS',
-            'butterfly',
-            'hierarchical',
-            'naive',
-            'ring',
-            'sharded',
-            'through_host',
-            'tree',
-        ],
-        'curves': [
-            'POWERS',
-            'Scaling',
-            'Step',
-            'eight_slower_than_one',
-            'hiding_batch',
-            'many_devices',
-            'plot_hiding',
-            'step',
-            'step_seconds',
-            'strong_scaling',
-            'weak_scaling',
-        ],
-        'drawings': ['plot_costs'],
-        'explore': ['Explorer', 'explore', 'picture'],
-        'fitting': ['Fit', 'fit', 'measure'],
-        'links': ['LINKS', 'Link', 'links_table'],
-        'machines': ['MACHINES', 'Machine', 'communication_seconds', 'sustained_flops'],
-        'memory': ['Memory', 'memory_per_device'],
-        'messages': ['message_seconds', 'rounds'],
-        'models': ['FLOAT32', 'MODELS', 'Layer', 'Model', 'models_table'],
-        'published': [
-            'Comparison',
-            'horovod_machine',
-            'published_scaling',
-            'published_table',
-            'published_times',
-        ],
-        'simulator': ['Simulation', 'simulate'],
-    },
-)
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,12 +5,19 @@ another: ``f(devices, nbytes, link)`` gives seconds. Arithmetic on the devices i
 two arrays takes a small part of what moving one of them takes.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from .inputs import check_levels, check_message
 
+if TYPE_CHECKING:
+    from .links import Link
 
-def naive(devices, nbytes, link):
+
+def naive(devices: int, nbytes: float, link: Link) -> float:
     """Cost chapter 1's allreduce: all send to the first device, which sends the sum back.
 
     Parameters
@@ -43,7 +50,7 @@ def naive(devices, nbytes, link):
     return 2 * (devices - 1) * link.seconds(nbytes)
 
 
-def through_host(devices, nbytes, link):
+def through_host(devices: int, nbytes: float, link: Link) -> float:
     """Cost an allreduce on the CPU: all devices send to it, and it sends the sum to each.
 
     Arguments, result and errors are ``naive``'s; ``link`` is the CPU's.
@@ -58,7 +65,7 @@ def through_host(devices, nbytes, link):
     return 2 * devices * link.seconds(nbytes) if devices > 1 else 0.0
 
 
-def tree(devices, nbytes, link):
+def tree(devices: int, nbytes: float, link: Link) -> float:
     """Cost a binary tree: in each round half of the senders are done; then the sum comes back down.
 
     Arguments, result and errors are ``naive``'s.
@@ -74,7 +81,7 @@ def tree(devices, nbytes, link):
     return 2 * rounds * link.seconds(nbytes)
 
 
-def butterfly(devices, nbytes, link):
+def butterfly(devices: int, nbytes: float, link: Link) -> float:
     """Cost a butterfly (recursive doubling): in each round all devices exchange sums in pairs.
 
     Arguments, result and errors are ``naive``'s; links carry both directions at once.
@@ -96,7 +103,7 @@ def butterfly(devices, nbytes, link):
     return (rounds + extra) * link.seconds(nbytes)
 
 
-def sharded(devices, nbytes, link):
+def sharded(devices: int, nbytes: float, link: Link) -> float:
     """Cost a parameter server on every device: each sums its own slice, and sends it to the others.
 
     Arguments, result and errors are ``naive``'s; all pairs can talk at once, as through a switch.
@@ -111,7 +118,7 @@ def sharded(devices, nbytes, link):
     return 2 * (devices - 1) * link.seconds(nbytes / devices)
 
 
-def ring(devices, nbytes, link):
+def ring(devices: int, nbytes: float, link: Link) -> float:
     """Cost a ring: slices go around it once to be summed, and once more to be handed out.
 
     Arguments, result and errors are ``naive``'s; each device needs a link to its neighbour only.
@@ -132,7 +139,7 @@ def ring(devices, nbytes, link):
     return 2 * (devices - 1) * link.seconds(nbytes / devices)
 
 
-def hierarchical(nbytes, levels):
+def hierarchical(nbytes: float, levels: Sequence[tuple[int, Link]]) -> float:
     """Cost an allreduce in levels: devices in a server, servers in a rack, and so on.
 
     Parameters

@@ -5,13 +5,24 @@ that does not fit behind the backward pass. Devices are equally fast, the gradie
 bit, and nothing else gets in the way: what this predicts is the best that a machine can do.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from .. import checks
 from .inputs import check_counts, check_model
 from .machines import MACHINES, communication_seconds
 from .models import MODELS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..display import Table
+    from .machines import Machine
+    from .models import Model
 
 POWERS = tuple(2**i for i in range(11))  # 1, 2, 4, ... 1,024
 
@@ -46,12 +57,20 @@ class Step:
     exposed: float
 
     @property
-    def seconds(self):
+    def seconds(self) -> float:
         """float: of the whole step."""
         return self.overhead + self.forward + self.backward + self.exposed
 
 
-def step(model, batch, devices, machine, algorithm='ring', overlap=True, messages=1):
+def step(
+    model: Model,
+    batch: int,
+    devices: int,
+    machine: Machine,
+    algorithm: str = 'ring',
+    overlap: bool = True,
+    messages: int = 1,
+) -> Step:
     """Work out a training step in its parts.
 
     Parameters
@@ -96,7 +115,15 @@ def step(model, batch, devices, machine, algorithm='ring', overlap=True, message
     return Step(devices, batch, machine.overhead, forward, backward, communication, exposed)
 
 
-def step_seconds(model, batch, devices, machine, algorithm='ring', overlap=True, messages=1):
+def step_seconds(
+    model: Model,
+    batch: int,
+    devices: int,
+    machine: Machine,
+    algorithm: str = 'ring',
+    overlap: bool = True,
+    messages: int = 1,
+) -> float:
     """Work out how long a training step takes; arguments and errors as ``step``.
 
     Returns
@@ -112,7 +139,7 @@ def step_seconds(model, batch, devices, machine, algorithm='ring', overlap=True,
     return step(model, batch, devices, machine, algorithm, overlap, messages).seconds
 
 
-def hiding_batch(model, devices, machine, algorithm='ring'):
+def hiding_batch(model: Model, devices: int, machine: Machine, algorithm: str = 'ring') -> int:
     """Find the smallest batch per device behind whose backward pass the allreduce fits.
 
     Parameters
@@ -152,7 +179,13 @@ def hiding_batch(model, devices, machine, algorithm='ring'):
     return max(1, math.ceil(communication / backward_of_one))
 
 
-def plot_hiding(model, devices, machine, algorithm='ring', batches=POWERS):
+def plot_hiding(
+    model: Model,
+    devices: int,
+    machine: Machine,
+    algorithm: str = 'ring',
+    batches: Sequence[int] = POWERS,
+) -> Figure:
     """Draw backward pass, allreduce and efficiency over the batch on each device.
 
     The line where the backward pass becomes the longer one is ``hiding_batch``.
@@ -217,36 +250,36 @@ class Scaling:
     """
 
     label: str
-    steps: list
-    examples: list
+    steps: list[Step]
+    examples: list[int]
     single: float
 
     @property
-    def devices(self):
+    def devices(self) -> list[int]:
         """list of int: how many, entry by entry."""
         return [step.devices for step in self.steps]
 
     @property
-    def seconds(self):
+    def seconds(self) -> list[float]:
         """list of float: time of a step."""
         return [step.seconds for step in self.steps]
 
     @property
-    def throughput(self):
+    def throughput(self) -> list[float]:
         """list of float: examples a second."""
         return [n / s for n, s in zip(self.examples, self.seconds, strict=True)]
 
     @property
-    def speedup(self):
+    def speedup(self) -> list[float]:
         """list of float: how many times the throughput of one device."""
         return [rate / self.single for rate in self.throughput]
 
     @property
-    def efficiency(self):
+    def efficiency(self) -> list[float]:
         """list of float: speed-up per device, 1 at best."""
         return [s / k for s, k in zip(self.speedup, self.devices, strict=True)]
 
-    def table(self):
+    def table(self) -> Table:
         """Lay the numbers of devices out, one per row.
 
         Returns
@@ -257,7 +290,7 @@ class Scaling:
 
         return scaling_table(self)
 
-    def plot(self, *others):
+    def plot(self, *others: Scaling) -> Figure:
         """Draw speed-up and efficiency over the devices, this one's and others'.
 
         Parameters
@@ -274,7 +307,14 @@ class Scaling:
         return draw_scaling((self, *others))
 
 
-def weak_scaling(model, batch_per_device, device_counts, machine, label=None, **options):
+def weak_scaling(
+    model: Model,
+    batch_per_device: int,
+    device_counts: Sequence[int],
+    machine: Machine,
+    label: str | None = None,
+    **options: Any,
+) -> Scaling:
     """Let the batch grow with the devices: each always has ``batch_per_device`` examples.
 
     Parameters
@@ -308,7 +348,7 @@ def weak_scaling(model, batch_per_device, device_counts, machine, label=None, **
     """
     check_counts('device_counts', device_counts)
     checks.positive_int('batch_per_device', batch_per_device)
-    label = label or f'{getattr(model, "name", "")}, {batch_per_device} per device'
+    label = label or f'{getattr(model, "name", "")}, {batch_per_device:,} per device'
     return _scaling(
         label,
         model,
@@ -320,7 +360,14 @@ def weak_scaling(model, batch_per_device, device_counts, machine, label=None, **
     )
 
 
-def strong_scaling(model, global_batch, device_counts, machine, label=None, **options):
+def strong_scaling(
+    model: Model,
+    global_batch: int,
+    device_counts: Sequence[int],
+    machine: Machine,
+    label: str | None = None,
+    **options: Any,
+) -> Scaling:
     """Share one batch among more and more devices: the work stays, the part of each shrinks.
 
     Parameters
@@ -374,7 +421,15 @@ def strong_scaling(model, global_batch, device_counts, machine, label=None, **op
     )
 
 
-def _scaling(label, model, examples, device_counts, machine, batch_of_one, options):
+def _scaling(
+    label: str,
+    model: Model,
+    examples: list[int],
+    device_counts: Sequence[int],
+    machine: Machine,
+    batch_of_one: int,
+    options: dict[str, Any],
+) -> Scaling:
     """Work out a step for each number of devices, and one device as what to compare with."""
     steps = [
         step(model, math.ceil(n / k), k, machine, **options)
@@ -384,7 +439,7 @@ def _scaling(label, model, examples, device_counts, machine, batch_of_one, optio
     return Scaling(label, steps, examples, single)
 
 
-def many_devices():
+def many_devices() -> tuple[Scaling, Scaling]:
     """Work out the ready example: what happens at 8, 64 and 1,024 devices?
 
     ResNet-50 on p3.16xlarge, servers of eight V100, hierarchical allreduce: the batch of 8,192 with
@@ -409,7 +464,7 @@ def many_devices():
     )
 
 
-def eight_slower_than_one():
+def eight_slower_than_one() -> Scaling:
     """Work out the ready example: why are 8 GPUs slower than 1?
 
     Chapter 1's LeNet and batch of 256, on computers with one V100 and 10 Gb Ethernet: the whole

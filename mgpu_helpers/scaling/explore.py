@@ -1,8 +1,11 @@
 """Sliders: how a training step scales, for devices, links, batches and models of one's choice."""
 
+from __future__ import annotations
+
 import base64
 import io
 import math
+from typing import TYPE_CHECKING, Any
 
 from .. import checks
 from ..display import show_figures
@@ -15,6 +18,14 @@ from .links import Link
 from .machines import MACHINES, Machine
 from .models import MODELS, Layer, Model
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from .curves import Scaling, Step
+
 MOST = 4096  # devices at the right end of the curve
 # What a convolutional network computes for each parameter, and what a V100 keeps up with it.
 WORK = MODELS['ResNet-50'].flops / MODELS['ResNet-50'].parameters
@@ -23,7 +34,8 @@ TICKS = tuple(4**i for i in range(7))
 CHOSEN, MUTED = '#D55E00', '#525252'
 BACKWARD, EXPOSED = {'color': KINDS['backward']}, {'color': KINDS['allreduce']}
 HIDDEN = {'color': '#F5D899'}  # the same, lighter
-START = {  # ResNet-50 with 25 Gb/s: the allreduce takes a little longer than the backward pass
+# ResNet-50 with 25 Gb/s: the allreduce takes a little longer than the backward pass
+START: dict[str, Any] = {
     'devices': 64,
     'bandwidth': 3.125e9,
     'latency': 14e-6,
@@ -33,15 +45,15 @@ START = {  # ResNet-50 with 25 Gb/s: the allreduce takes a little longer than th
 
 
 def picture(
-    devices=START['devices'],
-    bandwidth=START['bandwidth'],
-    latency=START['latency'],
-    batch=START['batch'],
-    parameters=START['parameters'],
-    algorithm='ring',
-    overlap=True,
-    flops=FLOPS,
-):
+    devices: int = START['devices'],
+    bandwidth: float = START['bandwidth'],
+    latency: float = START['latency'],
+    batch: int = START['batch'],
+    parameters: int = START['parameters'],
+    algorithm: str = 'ring',
+    overlap: bool = True,
+    flops: float = FLOPS,
+) -> Figure:
     """Draw how well so many devices work together, and where the time of a step goes.
 
     Parameters
@@ -87,14 +99,14 @@ def picture(
     checks.one_of('algorithm', algorithm, ALGORITHMS)
     machine = Machine('chosen', flops, Link('chosen', latency, bandwidth))
     model = Model('chosen', [Layer('all', parameters, WORK * parameters)])
-    options = {'algorithm': algorithm, 'overlap': overlap}
+    options: dict[str, Any] = {'algorithm': algorithm, 'overlap': overlap}
     counts = sorted({2**i for i in range(MOST.bit_length())} | {devices})
     curve = weak_scaling(model, batch, counts, machine, **options)
     chosen = step(model, batch, devices, machine, **options)
     return _draw(curve, chosen)
 
 
-def explore(**start):
+def explore(**start: Any) -> Explorer:
     """Show ``picture`` with sliders that change it; where widgets do not run, the picture alone.
 
     Parameters
@@ -142,7 +154,7 @@ class Explorer:
         Both.
     """
 
-    def __init__(self, **start):
+    def __init__(self, **start: Any) -> None:
         self._choice = START | start
         self._first = _png(picture(**self._choice))  # says what is wrong before anything is shown
         widgets = _widgets()
@@ -152,19 +164,19 @@ class Explorer:
             slider.observe(lambda change, name=name: self._move(name, change['new']), 'value')
         self.view = widgets.VBox([*self.sliders.values(), self.image])
 
-    def _move(self, name, value):
+    def _move(self, name: str, value: float) -> None:
         scale = SCALES.get(name, 1)
         self._choice[name] = round(value * scale) if name == 'parameters' else value * scale
         self.image.value = _png(picture(**self._choice))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         values = (
             f'{name}={value:.6g}' if isinstance(value, float) else f'{name}={value!r}'
             for name, value in self._choice.items()
         )
         return f'picture({", ".join(values)})'
 
-    def _repr_mimebundle_(self, include=None, exclude=None):
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         """What a notebook shows: the sliders; or, where there is no kernel, the first picture."""
         return {
             **self.view._repr_mimebundle_(),
@@ -186,7 +198,7 @@ TITLES = {
 SCALES = {'bandwidth': 1e9, 'latency': 1e-6, 'parameters': 1e6}  # of a slider, to that of picture
 
 
-def _widgets():
+def _widgets() -> ModuleType:
     try:
         import ipywidgets
     except ModuleNotFoundError as error:
@@ -198,7 +210,7 @@ def _widgets():
     return ipywidgets
 
 
-def _sliders(widgets, start):
+def _sliders(widgets: ModuleType, start: dict[str, Any]) -> dict[str, Any]:
     """One slider for each value; those over several powers of ten move in powers."""
     sliders = {}
     for name, title in TITLES.items():
@@ -217,20 +229,20 @@ def _sliders(widgets, start):
     return sliders
 
 
-def _png(figure):
+def _png(figure: Figure) -> bytes:
     file = io.BytesIO()
     figure.savefig(file, format='png', dpi=100)
     return file.getvalue()
 
 
-def _draw(curve, chosen):
+def _draw(curve: Scaling, chosen: Step) -> Figure:
     from matplotlib.figure import Figure
 
     show_figures()
     # Margins that stay: laid out anew for every choice, the picture would twitch.
     figure = Figure(figsize=(8, 4.9), facecolor=LOOK['facecolor'])
     margins = {'left': 0.1, 'right': 0.97, 'top': 0.94, 'bottom': 0.1, 'hspace': 0.55}
-    panels = figure.subplot_mosaic(
+    panels: dict[str, Axes] = figure.subplot_mosaic(
         [['speedup', 'efficiency'], ['step', 'step']], height_ratios=[3, 1], gridspec_kw=margins
     )
     for axes in panels.values():
@@ -246,7 +258,7 @@ def _draw(curve, chosen):
     return figure
 
 
-def _draw_curve(axes, devices, values, chosen):
+def _draw_curve(axes: Axes, devices: list[int], values: list[float], chosen: int) -> None:
     """Draw values over numbers of devices, and where the chosen number lies."""
     axes.plot(devices, values, '.-', color=KINDS['compute'], markersize=5)
     here = values[devices.index(chosen)]
@@ -257,7 +269,7 @@ def _draw_curve(axes, devices, values, chosen):
     axes.set_xlabel('devices')
 
 
-def _draw_speedup(axes, curve, here):
+def _draw_speedup(axes: Axes, curve: Scaling, here: str) -> None:
     axes.plot(curve.devices, curve.devices, ':', color=MUTED, lw=1, zorder=1)
     axes.set_yscale('log', base=2)
     axes.set_yticks(TICKS, [f'{n:,}' for n in TICKS])
@@ -266,17 +278,17 @@ def _draw_speedup(axes, curve, here):
     axes.set_title(f'speed-up over one device: {here}', size='medium')
 
 
-def _draw_efficiency(axes, here):
+def _draw_efficiency(axes: Axes, here: str) -> None:
     axes.axhline(1, ls=':', color=MUTED, lw=1, zorder=1)
     axes.set_ylim(0, 1.08)
     axes.yaxis.set_major_formatter(lambda share, _: f'{share:.0%}')
     axes.set_title(f'efficiency, speed-up per device: {here}', size='medium')
 
 
-def _draw_step(axes, chosen):
+def _draw_step(axes: Axes, chosen: Step) -> None:
     """Draw one step: what is computed, and below it the allreduce, which ends with the step."""
     hidden = chosen.communication - chosen.exposed
-    bars = (
+    bars: tuple[tuple[float, float, float, str, dict[str, Any]], ...] = (
         (1, chosen.overhead, chosen.forward, 'forward', {'color': KINDS['forward']}),
         (1, chosen.overhead + chosen.forward, chosen.backward, 'backward', BACKWARD),
         (0, chosen.seconds - chosen.communication, hidden, 'hidden', HIDDEN),

@@ -3,9 +3,12 @@
 Knows no framework: what is measured is any function that moves so many bytes and waits.
 """
 
+from __future__ import annotations
+
 import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 
@@ -16,16 +19,27 @@ from .costs import ALGORITHMS
 from .links import Link
 from .models import short
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Number = TypeVar('Number', float, np.ndarray)
 # 4 kB to 65.5 MB. Not 64 MiB: glibc takes blocks of that size for a thread fresh from the system
 # every time, and chapter 1's allreduce then spends 45 ms, not 14, most of it in 16,385 page faults.
 SIZES = tuple(4000 * 2**i for i in range(15))
 LEAST = 3  # sizes that a straight line needs before its error says anything
 # Okabe and Ito's colours, told apart with any colour vision.
 COLOURS = ('#0072B2', '#E69F00', '#009E73', '#CC79A7', '#D55E00', '#56B4E9')
-STYLES = ({'ls': '--'}, {'ls': '-'})  # in the caches, in main memory
+STYLES: tuple[dict[str, Any], ...] = ({'ls': '--'}, {'ls': '-'})  # in the caches, in main memory
 
 
-def measure(run, sizes=SIZES, repeats=20, seconds=3.0, label='measuring'):
+def measure(
+    run: Callable[[int], object],
+    sizes: Iterable[int] = SIZES,
+    repeats: int = 20,
+    seconds: float = 3.0,
+    label: str = 'measuring',
+) -> list[float]:
     """Time a function at several sizes.
 
     Parameters
@@ -84,7 +98,7 @@ def measure(run, sizes=SIZES, repeats=20, seconds=3.0, label='measuring'):
     return [best[nbytes] for nbytes in sizes]
 
 
-def _time(run, nbytes):
+def _time(run: Callable[[int], object], nbytes: int) -> float:
     """Run twice, time the second."""
     run(nbytes)
     start = time.perf_counter()
@@ -92,7 +106,7 @@ def _time(run, nbytes):
     return time.perf_counter() - start
 
 
-def _sizes(sizes):
+def _sizes(sizes: Iterable[int]) -> list[int]:
     """Give sizes as a list, or say what is wrong with them."""
     sizes = list(sizes)
     for nbytes in sizes:
@@ -116,7 +130,7 @@ class Line(NamedTuple):
     alpha: float
     bandwidth: float
 
-    def seconds(self, nbytes):
+    def seconds(self, nbytes: Number) -> Number:
         """Give the time for ``nbytes``, a number or an array, in seconds."""
         return self.alpha + nbytes / self.bandwidth
 
@@ -147,7 +161,13 @@ class Fit:
     memory: Line
     border: float
 
-    def seconds(self, nbytes):
+    @overload
+    def seconds(self, nbytes: float) -> float: ...
+
+    @overload
+    def seconds(self, nbytes: np.ndarray) -> np.ndarray: ...
+
+    def seconds(self, nbytes: float | np.ndarray) -> float | np.ndarray:
         """Predict the time for any size.
 
         Parameters
@@ -160,26 +180,28 @@ class Fit:
         float or array
             Seconds.
         """
-        small = np.asarray(nbytes) <= self.border
-        times = np.where(small, self.cache.seconds(nbytes), self.memory.seconds(nbytes))
-        return times if np.ndim(nbytes) else float(times)
+        n = np.asarray(nbytes)
+        times = np.where(n <= self.border, self.cache.seconds(n), self.memory.seconds(n))
+        return times if n.ndim else float(times)
 
     @property
-    def errors(self):
+    def errors(self) -> np.ndarray:
         """array of float: predicted / measured - 1 at each size."""
         return self.seconds(self.nbytes) / self.measured - 1
 
     @property
-    def median_error(self):
+    def median_error(self) -> float:
         """float: median of the errors' amounts; 0.2 are 20 %."""
         return float(np.median(abs(self.errors)))
 
     @property
-    def worst_error(self):
+    def worst_error(self) -> float:
         """float: the largest of the errors' amounts."""
-        return float(abs(self.errors).max())
+        return float(np.max(abs(self.errors)))
 
-    def against(self, nbytes, seconds, label=None):
+    def against(
+        self, nbytes: Iterable[int], seconds: Iterable[float], label: str | None = None
+    ) -> Fit:
         """Hold the same two lines against other measurements, which they have not seen.
 
         Parameters
@@ -195,7 +217,7 @@ class Fit:
         nbytes, seconds = _points(nbytes, seconds)
         return replace(self, nbytes=nbytes, measured=seconds, label=label or self.label)
 
-    def link(self, algorithm, devices, regime='memory'):
+    def link(self, algorithm: str, devices: int, regime: str = 'memory') -> Link:
         """Work out the single link that makes an algorithm's formula give this line.
 
         Parameters
@@ -233,7 +255,7 @@ class Fit:
         latency = max(line.alpha / (both - share), 1e-12)
         return Link(f'{self.label}, {regime}', latency, line.bandwidth * share, 'fitted')
 
-    def table(self):
+    def table(self) -> Table:
         """Lay measured and predicted times out, a row per size.
 
         Returns
@@ -257,7 +279,7 @@ class Fit:
         ]
         return Table(rows, ['size', 'measured', 'predicted', 'error', 'line'])
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         lines = (
             f'{name}: {time_text(line.alpha)} + bytes / {line.bandwidth / 1e9:.3g} GB/s'
             for name, line in (('cache', self.cache), ('memory', self.memory))
@@ -267,7 +289,7 @@ class Fit:
             f'error: median {self.median_error:.0%}, largest {self.worst_error:.0%}'
         )
 
-    def plot(self, *others):
+    def plot(self, *others: Fit) -> Figure:
         """Draw measured times as points and the model as lines, and below them the errors.
 
         Parameters
@@ -291,7 +313,7 @@ class Fit:
         return _draw((self, *others))
 
 
-def fit(nbytes, seconds, label=''):
+def fit(nbytes: Iterable[int], seconds: Iterable[float], label: str = '') -> Fit:
     """Fit latency and bandwidth, once for the caches and once for main memory.
 
     Parameters
@@ -333,8 +355,8 @@ def fit(nbytes, seconds, label=''):
             f'measure {2 * LEAST} or more'
         )
     cuts = range(LEAST, len(n) - LEAST + 1)
-    found = [(_line(n[:i], t[:i]), _line(n[i:], t[i:]), i) for i in cuts]
-    found = [pair for pair in found if pair[0] and pair[1]]
+    pairs = [(_line(n[:i], t[:i]), _line(n[i:], t[i:]), i) for i in cuts]
+    found = [(a, b, i) for a, b, i in pairs if a and b]
     if not found:
         raise ValueError(
             'the times do not grow with the size, so there is no bandwidth to find: measure '
@@ -344,7 +366,7 @@ def fit(nbytes, seconds, label=''):
     return min(fits, key=lambda f: (f.errors**2).sum())
 
 
-def _points(nbytes, seconds):
+def _points(nbytes: Iterable[int], seconds: Iterable[float]) -> tuple[np.ndarray, np.ndarray]:
     """Give sizes and times as arrays, ascending by size, or say what is wrong with them."""
     nbytes, seconds = list(nbytes), list(seconds)
     if len(nbytes) != len(seconds):
@@ -362,7 +384,7 @@ def _points(nbytes, seconds):
     return np.array(nbytes)[order], np.array(seconds, dtype=float)[order]
 
 
-def _line(n, t):
+def _line(n: np.ndarray, t: np.ndarray) -> Line | None:
     """Find the line of least squared relative errors with alpha >= 0; None if it does not rise."""
     alpha, beta = np.linalg.lstsq(np.stack([1 / t, n / t], 1), np.ones(len(n)), rcond=None)[0]
     if alpha < 0:
@@ -370,14 +392,14 @@ def _line(n, t):
     return Line(float(alpha), float(1 / beta)) if beta > 0 else None
 
 
-def _border(cache, memory, last, first):
+def _border(cache: Line, memory: Line, last: float, first: float) -> float:
     """Where one line ends and the other begins, between sizes ``last`` and ``first``."""
     slope = 1 / cache.bandwidth - 1 / memory.bandwidth
     crossing = (memory.alpha - cache.alpha) / slope if slope else 0
     return float(crossing if last <= crossing < first else np.sqrt(last * first))
 
 
-def time_text(seconds):
+def time_text(seconds: float) -> str:
     """Write a time in the unit that leaves 1 to 999.
 
     Examples
@@ -391,7 +413,7 @@ def time_text(seconds):
     return f'{seconds * 1e6:.2g} µs'
 
 
-def _draw(fits):
+def _draw(fits: Sequence[Fit]) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 
@@ -418,7 +440,7 @@ def _draw(fits):
     return figure
 
 
-def _draw_fit(times, errors, one, colour):
+def _draw_fit(times: Axes, errors: Axes, one: Fit, colour: str) -> None:
     """Draw one fit's points, its two lines, and its errors."""
     times.plot(one.nbytes, one.measured, 'o', color=colour, markersize=5.5, mec=LOOK['facecolor'])
     ends = one.nbytes[0], one.border, one.nbytes[-1]
@@ -429,7 +451,7 @@ def _draw_fit(times, errors, one, colour):
     errors.plot(one.nbytes, one.errors, 'o', color=colour, markersize=4)
 
 
-def _explain(axes, labels):
+def _explain(axes: Axes, labels: Sequence[str]) -> None:
     """Add two legends: which colour is which fit, and what points and lines mean."""
     from matplotlib.lines import Line2D
 

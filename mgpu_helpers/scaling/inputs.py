@@ -3,10 +3,15 @@
 Each names the value, what was expected and the way out.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NoReturn, Protocol, TypeVar
+
 from ..checks import positive_int, positive_number, shown
 
 
-def check_speed(latency, bandwidth):
+def check_speed(latency: object, bandwidth: object) -> None:
     """Raise unless both are finite numbers above 0; see ``scaling.Link``.
 
     Examples
@@ -17,7 +22,7 @@ def check_speed(latency, bandwidth):
     positive_number('bandwidth in bytes per second', bandwidth)
 
 
-def check_message(devices, nbytes, link):
+def check_message(devices: object, nbytes: object, link: object) -> None:
     """Raise unless the cost of an allreduce can be worked out with these; see ``scaling.costs``.
 
     Raises
@@ -39,7 +44,7 @@ def check_message(devices, nbytes, link):
         raise TypeError(f"link must be a Link, such as LINKS['PCIe 3 x16'], not {shown(link)}")
 
 
-def check_levels(value):
+def check_levels(value: object) -> None:
     """Raise unless ``value`` lists (devices, link), one for each level of a machine.
 
     Raises
@@ -65,7 +70,7 @@ def check_levels(value):
         raise ValueError('levels is an empty list: give at least one (devices, link)')
 
 
-def check_counts(name, values):
+def check_counts(name: str, values: object) -> None:
     """Raise unless ``values`` is a non-empty list of integers of at least 1.
 
     Raises
@@ -89,7 +94,7 @@ def check_counts(name, values):
         positive_int(f'each of {name}', value)
 
 
-def check_model(value):
+def check_model(value: object) -> None:
     """Raise unless ``value`` is a network as the cost model sees it, with sizes.
 
     Raises
@@ -106,7 +111,7 @@ def check_model(value):
         raise TypeError(f"model must be a Model, such as MODELS['VGG-16'], not {shown(value)}")
 
 
-def check_machine(value):
+def check_machine(value: object) -> None:
     """Raise unless ``value`` is a machine as the cost model sees it.
 
     Raises
@@ -125,7 +130,18 @@ def check_machine(value):
         )
 
 
-class Library(dict):
+class Named(Protocol):
+    """What can stand in a ``Library``."""
+
+    @property
+    def name(self) -> str:
+        """Under which it is found there."""
+
+
+Entry = TypeVar('Entry', bound=Named)
+
+
+class Library(dict[str, Entry]):
     """A dictionary that says what there is, where something else is asked for.
 
     Parameters
@@ -144,11 +160,11 @@ class Library(dict):
     KeyError: "there is no link 'carrier pigeon'; there are: ...
     """
 
-    def __init__(self, kind, entries):
+    def __init__(self, kind: str, entries: Iterable[Entry]) -> None:
         super().__init__((entry.name, entry) for entry in entries)
         self.kind = kind
 
-    def __missing__(self, name):
+    def __missing__(self, name: object) -> NoReturn:
         raise KeyError(
             f'there is no {self.kind} {name!r}; there are: {", ".join(self)}; or make your own'
         )

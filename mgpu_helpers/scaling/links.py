@@ -1,8 +1,14 @@
 """Links between devices: how long a message takes, and the published speeds of common ones."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .inputs import Library, check_speed
+
+if TYPE_CHECKING:
+    from ..display import Table
 
 
 @dataclass(frozen=True)
@@ -42,10 +48,10 @@ class Link:
     bandwidth: float
     source: str = ''
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_speed(self.latency, self.bandwidth)
 
-    def seconds(self, nbytes):
+    def seconds(self, nbytes: float) -> float:
         """Give the time of one message: its latency, then its bytes one after the other.
 
         Parameters
@@ -83,7 +89,7 @@ LINKS = Library(
 )
 
 
-def links_table():
+def links_table() -> Table:
     """Lay the published links out, one per row.
 
     Returns

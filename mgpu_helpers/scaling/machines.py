@@ -1,12 +1,18 @@
 """Machines: what a device computes in a second, and the links that an allreduce goes through."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .. import checks
 from .costs import ALGORITHMS, hierarchical
 from .inputs import Library, check_machine, check_message, check_model
 from .links import LINKS, Link
 from .models import MODELS
+
+if TYPE_CHECKING:
+    from .models import Model
 
 CROWDED = ('butterfly', 'sharded')  # in them all devices of a server talk to other servers at once
 
@@ -51,13 +57,13 @@ class Machine:
     name: str
     flops: float
     link: Link
-    memory: float = None
+    memory: float | None = None
     overhead: float = 0.0
-    devices_per_server: int = None
-    network: Link = None
+    devices_per_server: int | None = None
+    network: Link | None = None
     source: str = ''
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         checks.positive_number('flops per second', self.flops)
         check_message(1, 1, self.link)
         if self.memory is not None:
@@ -71,7 +77,7 @@ class Machine:
         if self.network is not None:
             check_message(self.devices_per_server, 1, self.network)
 
-    def levels(self, devices):
+    def levels(self, devices: int) -> list[tuple[int, Link]]:
         """Give the levels that so many devices make up, as ``hierarchical`` takes them.
 
         Raises
@@ -80,7 +86,7 @@ class Machine:
             If the last server would not be full.
         """
         n = self.devices_per_server or devices
-        if devices <= n:
+        if self.network is None or devices <= n:
             return [(devices, self.link)]
         if devices % n:
             raise ValueError(
@@ -90,7 +96,7 @@ class Machine:
         return [(n, self.link), (devices // n, self.network)]
 
 
-def sustained_flops(model, examples_per_second):
+def sustained_flops(model: Model, examples_per_second: float) -> float:
     """Work out how many operations a second a device keeps up, from its measured speed.
 
     Parameters
@@ -120,7 +126,9 @@ def sustained_flops(model, examples_per_second):
     return 3 * model.flops * examples_per_second
 
 
-def communication_seconds(devices, nbytes, machine, algorithm='ring', messages=1):
+def communication_seconds(
+    devices: int, nbytes: float, machine: Machine, algorithm: str = 'ring', messages: int = 1
+) -> float:
     """Work out the time of an allreduce on a machine.
 
     Parameters
@@ -169,7 +177,7 @@ def communication_seconds(devices, nbytes, machine, algorithm='ring', messages=1
         )
     if algorithm == 'hierarchical':
         return messages * hierarchical(nbytes / messages, machine.levels(devices))
-    slowest = machine.network if several else machine.link
+    slowest = machine.network if several and machine.network else machine.link
     return messages * ALGORITHMS[algorithm](devices, nbytes / messages, slowest)
 
 

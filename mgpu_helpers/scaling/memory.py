@@ -1,10 +1,19 @@
 """What a device has to keep in its memory to train."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .. import checks
 from .inputs import check_model
 from .models import FLOAT32
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from ..display import Table
+    from .models import Model
 
 
 @dataclass(frozen=True)
@@ -31,11 +40,11 @@ class Memory:
     activations: float
 
     @property
-    def total(self):
+    def total(self) -> float:
         """float: bytes of all four."""
         return self.parameters + self.gradients + self.optimizer_state + self.activations
 
-    def table(self, *others):
+    def table(self, *others: Memory) -> Table:
         """Lay the parts out, one row for this and each of the others.
 
         Returns
@@ -46,7 +55,7 @@ class Memory:
 
         return memory_table((self, *others))
 
-    def plot(self, *others, limit=None):
+    def plot(self, *others: Memory, limit: float | None = None) -> Figure:
         """Draw the parts as bars, this one's and others', and a line at ``limit`` bytes.
 
         Returns
@@ -58,7 +67,9 @@ class Memory:
         return draw_memory((self, *others), limit)
 
 
-def memory_per_device(model, batch, optimizer_state=0, label=None):
+def memory_per_device(
+    model: Model, batch: int, optimizer_state: int = 0, label: str | None = None
+) -> Memory:
     """Count the bytes that one device needs to train; data parallelism shares only the batch.
 
     Parameters
@@ -99,7 +110,7 @@ def memory_per_device(model, batch, optimizer_state=0, label=None):
     checks.positive_int('batch', batch)
     checks.whole_number('optimizer_state', optimizer_state)
     return Memory(
-        label or f'{model.name}, {batch} per device',
+        label or f'{model.name}, {batch:,} per device',
         model.nbytes,
         model.nbytes,
         optimizer_state * model.nbytes,

@@ -4,9 +4,15 @@ The formulas in ``costs`` say what an algorithm should cost. Here it is played t
 what to whom, and when, if a device can send one message and receive one at the same time.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from .. import checks
+
+if TYPE_CHECKING:
+    from .links import Link
 
 
 class Move(NamedTuple):
@@ -28,7 +34,7 @@ class Move(NamedTuple):
     adds: bool
 
 
-def plan_naive(k):
+def plan_naive(k: int) -> list[list[Move]]:
     """Plan: the others send to device 0, one after the other; it sends the sum back.
 
     Parameters
@@ -51,7 +57,7 @@ def plan_naive(k):
     return there + back
 
 
-def plan_tree(k):
+def plan_tree(k: int) -> list[list[Move]]:
     """Plan: neighbours add up pairwise, then pairs of pairs; the sum goes back the same way.
 
     Examples
@@ -64,7 +70,7 @@ def plan_tree(k):
     return up + [[Move(i, j, None, False) for j, i, _, _ in turn] for turn in reversed(up)]
 
 
-def plan_butterfly(k):
+def plan_butterfly(k: int) -> list[list[Move]]:
     """Plan: in each round all devices exchange what they have, with partners ever farther away.
 
     With ``p`` the largest power of two up to ``k``, the surplus devices ``p + j`` first give theirs
@@ -82,7 +88,7 @@ def plan_butterfly(k):
     return fold + exchange + [[Move(j, i, None, False) for i, j, _, _ in turn] for turn in fold]
 
 
-def plan_sharded(k):
+def plan_sharded(k: int) -> list[list[Move]]:
     """Plan: device ``i`` adds up slice ``i`` of all, then sends that sum to all.
 
     In round ``s`` each device sends to the one ``s`` farther on, so that nobody gets two messages
@@ -99,7 +105,7 @@ def plan_sharded(k):
     return gather + spread
 
 
-def plan_ring(k):
+def plan_ring(k: int) -> list[list[Move]]:
     """Plan: slices travel round the ring and grow into sums, then the sums travel round.
 
     In step ``s`` device ``i`` sends slice ``i - s`` to its neighbour ``i + 1`` (both modulo ``k``).
@@ -122,7 +128,7 @@ PLANS = {
 }
 
 
-def plan(algorithm, devices):
+def plan(algorithm: str, devices: int) -> list[list[Move]]:
     """Look up what an algorithm does, round by round.
 
     Parameters
@@ -155,7 +161,7 @@ def plan(algorithm, devices):
     return PLANS[algorithm](devices)
 
 
-def cut(nbytes, parts):
+def cut(nbytes: int, parts: int) -> list[int]:
     """Cut bytes into slices as ``numpy.array_split`` does: the first ones may be one byte longer.
 
     Parameters
@@ -177,7 +183,7 @@ def cut(nbytes, parts):
     return [size + (i < longer) for i in range(parts)]
 
 
-def rounds(algorithm, devices, nbytes):
+def rounds(algorithm: str, devices: int, nbytes: int) -> list[list[tuple[int, int, int]]]:
     """List the messages of one allreduce, round by round.
 
     Parameters
@@ -207,7 +213,8 @@ def rounds(algorithm, devices, nbytes):
     """
     checks.positive_int('nbytes', nbytes)
     turns = plan(algorithm, devices)
-    sizes = {**dict(enumerate(cut(nbytes, devices))), None: nbytes}
+    sizes: dict[int | None, int] = dict(enumerate(cut(nbytes, devices)))
+    sizes[None] = nbytes
     return [[(m.source, m.target, sizes[m.part]) for m in turn] for turn in turns]
 
 
@@ -231,7 +238,9 @@ class Message(NamedTuple):
     end: float
 
 
-def travel(turns, devices, link):
+def travel(
+    turns: Sequence[Sequence[tuple[int, int, int]]], devices: int, link: Link
+) -> list[Message]:
     """Play messages through: each leaves as soon as it can.
 
     A device has one outgoing and one incoming port of the link's speed. A message occupies its
@@ -277,7 +286,7 @@ def travel(turns, devices, link):
     return travelled
 
 
-def message_seconds(algorithm, devices, nbytes, link):
+def message_seconds(algorithm: str, devices: int, nbytes: int, link: Link) -> float:
     """Time one allreduce message by message.
 
     Parameters

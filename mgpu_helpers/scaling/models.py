@@ -1,9 +1,18 @@
 """Sizes of networks: parameters, floating-point operations and activations, layer by layer."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from .. import checks
 from .inputs import Library
+
+if TYPE_CHECKING:
+    from ..display import Table
+
+    Kernel = int | tuple[int, int]  # a side, or height and width
 
 FLOAT32 = 4  # bytes of a value
 
@@ -41,7 +50,7 @@ class Layer:
     flops: float
     activations: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         checks.whole_number('parameters', self.parameters)
         checks.not_negative('flops', self.flops)
         checks.whole_number('activations', self.activations)
@@ -76,10 +85,10 @@ class Model:
     """
 
     name: str
-    layers: tuple
+    layers: Sequence[Layer]
     source: str = ''
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, 'layers', tuple(self.layers))  # frozen, and so hashable
         other = [layer for layer in self.layers if not isinstance(layer, Layer)]
         if other:
@@ -91,33 +100,33 @@ class Model:
                 )
 
     @property
-    def parameters(self):
+    def parameters(self) -> int:
         """int: values that training changes."""
         return sum(layer.parameters for layer in self.layers)
 
     @property
-    def nbytes(self):
+    def nbytes(self) -> int:
         """int: bytes of the gradient, 4 per parameter."""
         return FLOAT32 * self.parameters
 
     @property
-    def flops(self):
+    def flops(self) -> float:
         """float: operations of the forward pass for one example."""
         return sum(layer.flops for layer in self.layers)
 
     @property
-    def activations(self):
+    def activations(self) -> int:
         """int: values per example that the backward pass needs again."""
         return sum(layer.activations for layer in self.layers)
 
-    def __str__(self):
+    def __str__(self) -> str:
         return (
             f'{self.name}: {self.parameters:,} parameters ({short(self.nbytes)}B), '
             f'{short(self.flops)}FLOP per example'
         )
 
 
-def short(value):
+def short(value: float) -> str:
     """Write a quantity in three digits with its decimal prefix, ready for a unit.
 
     Examples
@@ -131,7 +140,7 @@ def short(value):
     return f'{value:.3g} '
 
 
-def dense(name, inputs, outputs):
+def dense(name: str, inputs: int, outputs: int) -> Layer:
     """Describe a fully connected layer with biases.
 
     Examples
@@ -142,7 +151,15 @@ def dense(name, inputs, outputs):
     return Layer(name, (inputs + 1) * outputs, 2 * inputs * outputs, outputs)
 
 
-def conv(name, side, inputs, outputs, kernel=1, norm=True, bias=None):
+def conv(
+    name: str,
+    side: int,
+    inputs: int,
+    outputs: int,
+    kernel: Kernel = 1,
+    norm: bool = True,
+    bias: bool | None = None,
+) -> Layer:
     """Describe a convolution whose output is ``side`` x ``side`` pixels of ``outputs`` channels.
 
     ``kernel`` is a side or (height, width); ``norm`` adds batch normalization, two values
@@ -160,14 +177,14 @@ def conv(name, side, inputs, outputs, kernel=1, norm=True, bias=None):
     return Layer(name, weights + biases + 2 * outputs * norm, 2 * weights * side**2, kept)
 
 
-def _lenet():
+def _lenet() -> Iterator[Layer]:
     yield conv('conv1', 26, 1, 20, 3, norm=False)
     yield conv('conv2', 9, 20, 50, 5, norm=False)
     yield dense('fc1', 800, 128)
     yield dense('fc2', 128, 10)
 
 
-def _resnet18_28():
+def _resnet18_28() -> Iterator[Layer]:
     yield Layer('norm', 2, 0, 28**2)
     yield conv('conv', 26, 1, 64, 3, norm=False)
     inputs = 64
@@ -182,7 +199,7 @@ def _resnet18_28():
     yield dense('fc', 256, 10)
 
 
-def _vgg16():
+def _vgg16() -> Iterator[Layer]:
     stages = ((224, 64, 2), (112, 128, 2), (56, 256, 3), (28, 512, 3), (14, 512, 3))
     inputs = 3
     for stage, (side, outputs, count) in enumerate(stages, 1):
@@ -194,7 +211,7 @@ def _vgg16():
     yield dense('fc3', 4096, 1000)
 
 
-def _resnet(*counts):
+def _resnet(*counts: int) -> Iterator[Layer]:
     yield conv('conv1', 112, 3, 64, 7)
     inputs, before = 64, 56
     for stage, (count, side) in enumerate(zip(counts, (56, 28, 14, 7), strict=True), 1):
@@ -210,14 +227,14 @@ def _resnet(*counts):
     yield dense('fc', 2048, 1000)
 
 
-def _branch(name, side, channels, *steps):
+def _branch(name: str, side: int, channels: int, *steps: tuple[Any, ...]) -> Iterator[Layer]:
     """Convolutions one after the other: each step is (kernel, channels) or (..., side)."""
     for i, (kernel, outputs, *other_side) in enumerate(steps, 1):
-        yield conv(f'{name}.{i}', *other_side or [side], channels, outputs, kernel)
+        yield conv(f'{name}.{i}', (other_side or [side])[0], channels, outputs, kernel)
         channels = outputs
 
 
-def _inception_v3():
+def _inception_v3() -> Iterator[Layer]:
     row, column = (1, 7), (7, 1)
     yield from _branch('stem', 0, 3, (3, 32, 149), (3, 32, 147), (3, 64, 147), (1, 80, 73))
     yield conv('stem.5', 71, 80, 192, 3)
@@ -249,17 +266,17 @@ def _inception_v3():
 MODELS = Library(
     'model',
     (
-        Model('LeNet', _lenet(), 'chapter 1, 28x28'),
-        Model('ResNet-18 (28x28)', _resnet18_28(), 'chapter 2, 28x28'),
-        Model('ResNet-50', _resnet(3, 4, 6, 3), 'He et al. 2015, version 1.5, 224x224'),
-        Model('ResNet-101', _resnet(3, 4, 23, 3), 'He et al. 2015, version 1.5, 224x224'),
-        Model('Inception V3', _inception_v3(), 'Szegedy et al. 2015, no auxiliary, 299x299'),
-        Model('VGG-16', _vgg16(), 'Simonyan and Zisserman 2014, 224x224'),
+        Model('LeNet', tuple(_lenet()), 'chapter 1, 28x28'),
+        Model('ResNet-18 (28x28)', tuple(_resnet18_28()), 'chapter 2, 28x28'),
+        Model('ResNet-50', tuple(_resnet(3, 4, 6, 3)), 'He et al. 2015, version 1.5, 224x224'),
+        Model('ResNet-101', tuple(_resnet(3, 4, 23, 3)), 'He et al. 2015, version 1.5, 224x224'),
+        Model('Inception V3', tuple(_inception_v3()), 'Szegedy et al. 2015, no auxiliary, 299x299'),
+        Model('VGG-16', tuple(_vgg16()), 'Simonyan and Zisserman 2014, 224x224'),
     ),
 )
 
 
-def models_table():
+def models_table() -> Table:
     """Lay the networks out, one per row: parameters, bytes of the gradient, operations.
 
     Returns

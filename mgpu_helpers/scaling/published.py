@@ -4,7 +4,11 @@ No figure here was fitted to a result. Speeds of links are those of ``LINKS``, s
 measured on one GPU, and the formulas are those of ``costs`` and ``curves``.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from .. import checks
 from . import costs
@@ -12,6 +16,10 @@ from .curves import step
 from .links import LINKS, Link
 from .machines import MACHINES, Machine, sustained_flops
 from .models import FLOAT32, MODELS, short
+
+if TYPE_CHECKING:
+    from ..display import Table
+    from .models import Model
 
 D2L = 'd2l.ai, Parameter Servers'
 NVIDIA = 'NVIDIA, MxNet/RN50v1.5'  # github.com/NVIDIA/DeepLearningExamples
@@ -71,16 +79,16 @@ class Comparison:
     published: float
     predicted: float
     source: str
-    unhidden: float = None
+    unhidden: float | None = None
     note: str = ''
 
     @property
-    def error(self):
+    def error(self) -> float:
         """float: how much our figure is above the published one, as a share of that."""
         return self.predicted / self.published - 1
 
 
-def published_times():
+def published_times() -> list[Comparison]:
     """Compare the times of allreduces that Dive into Deep Learning works out.
 
     Returns
@@ -116,7 +124,7 @@ def published_times():
     ]
 
 
-def published_scaling(algorithm='ring'):
+def published_scaling(algorithm: str = 'ring') -> list[Comparison]:
     """Compare shares of linear scaling: Horovod on up to 512 GPUs, MXNet on eight.
 
     Parameters
@@ -174,7 +182,7 @@ def published_scaling(algorithm='ring'):
     return found
 
 
-def horovod_machine(name):
+def horovod_machine(name: str) -> Machine:
     """Give the cluster of Horovod's benchmarks, its GPUs as fast as measured with one network.
 
     Parameters
@@ -207,7 +215,7 @@ def horovod_machine(name):
     )
 
 
-def _messages(model):
+def _messages(model: Model) -> int:
     """Count what the gradients join to, from the last layer to the first; none is cut."""
     count = free = 0
     for layer in reversed(model.layers):
@@ -218,7 +226,9 @@ def _messages(model):
     return count
 
 
-def _shares(model, batch, devices, machine, **options):
+def _shares(
+    model: Model, batch: int, devices: int, machine: Machine, **options: Any
+) -> list[float]:
     """The efficiency with all hidden that fits, and with nothing hidden."""
     alone = step(model, batch, 1, machine).seconds
     return [
@@ -227,7 +237,7 @@ def _shares(model, batch, devices, machine, **options):
     ]
 
 
-def published_table(comparisons):
+def published_table(comparisons: Sequence[Comparison]) -> Table:
     """Lay comparisons out, one per row, with the error of each.
 
     Parameters
@@ -239,6 +249,11 @@ def published_table(comparisons):
     -------
     mgpu_helpers.display.Table
 
+    Raises
+    ------
+    ValueError
+        If they are of both kinds: seconds and shares have no column in common.
+
     Examples
     --------
     >>> published_table(published_times()).rows[3][2:6]
@@ -247,12 +262,17 @@ def published_table(comparisons):
     from ..display import Table
     from .drawings import milliseconds
 
-    shares = any(c.unhidden for c in comparisons)
+    shares = any(c.unhidden is not None for c in comparisons)
+    if shares and any(c.unhidden is None for c in comparisons):
+        raise ValueError(
+            'these comparisons are of times and of efficiencies: make a table of each, '
+            'published_table(published_times()) and published_table(published_scaling())'
+        )
     write = '{:.0%}'.format if shares else milliseconds
     rows, heads = [], ['what', 'from', 'published', 'ours', 'error', 'why', 'source']
     for c in comparisons:
         ours = [write(c.predicted), _error(c.error)]
-        more = [write(c.unhidden)] if shares else [c.note]
+        more = [c.note] if c.unhidden is None else [write(c.unhidden)]
         middle = [*more, *ours] if shares else [*ours, *more]
         published = write(c.published) if shares else f'{1000 * c.published:g} ms'
         rows.append([c.what, c.inputs, published, *middle, c.source])
@@ -261,5 +281,5 @@ def published_table(comparisons):
     return Table(rows, heads)
 
 
-def _error(share):
+def _error(share: float) -> str:
     return f'{abs(share):.0%} {"more" if share > 0 else "less"}' if abs(share) >= 0.005 else '0%'

@@ -4,9 +4,12 @@ The formulas of ``curves`` need every device to be as fast as any other. Here ea
 layer in its own time, gradients travel in buckets, and what happens next is whatever comes first.
 """
 
+from __future__ import annotations
+
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,7 +19,16 @@ from ..lanes import Timeline
 from .drawings import milliseconds
 from .events import DRAWN, Network, Run
 from .inputs import check_machine
+from .machines import Machine
 from .models import FLOAT32
+
+if TYPE_CHECKING:
+    from ..lanes import Span
+    from .events import Phase
+    from .links import Link
+    from .models import Model
+
+    LayerTimes = tuple[str, float, float, float]  # name, gradient_bytes, forward, backward
 
 BYTES, STEP_BYTES = 240, 48  # of a device: tracemalloc found 168 for one step, 456 for ten
 
@@ -67,20 +79,20 @@ class Simulation:
     alone: float
     exposed: float
     waiting: np.ndarray = field(repr=False)
-    _spans: list | None = field(repr=False, default=None)
+    _spans: list[Span] | None = field(repr=False, default=None)
 
     @property
-    def throughput(self):
+    def throughput(self) -> float:
         """float: examples a second, of all devices together."""
         return self.devices * self.batch / self.seconds
 
     @property
-    def efficiency(self):
+    def efficiency(self) -> float:
         """float: throughput of a device as a share of that of one device alone, 0 to 1."""
         return self.alone / self.seconds
 
     @property
-    def timeline(self):
+    def timeline(self) -> Timeline:
         """Timeline: what each device and the network did when; for up to 16 devices."""
         if self._spans is None:
             raise ValueError(
@@ -88,7 +100,7 @@ class Simulation:
             )
         return Timeline(self._spans, self.title)
 
-    def table(self, *others):
+    def table(self, *others: Simulation) -> Table:
         """Lay the main figures out, a row for this simulation and each of the others.
 
         Returns
@@ -114,20 +126,20 @@ class Simulation:
 
 
 def simulate(
-    model,
-    batch,
-    devices,
-    machine,
-    algorithm='ring',
-    bucket_bytes=25 * 2**20,
-    overlap=True,
-    spread=0.0,
-    update=0.0,
-    steps=1,
-    seed=0,
-    messages=False,
-    title=None,
-):
+    model: Model | Sequence[LayerTimes],
+    batch: int,
+    devices: int,
+    machine: Machine | Link,
+    algorithm: str = 'ring',
+    bucket_bytes: float | None = 25 * 2**20,
+    overlap: bool = True,
+    spread: float = 0.0,
+    update: float = 0.0,
+    steps: int = 1,
+    seed: int = 0,
+    messages: bool = False,
+    title: str | None = None,
+) -> Simulation:
     """Simulate data-parallel training steps.
 
     Parameters
@@ -197,7 +209,7 @@ def simulate(
     return _result(run, title or _title(model, algorithm, overlap), batch)
 
 
-def _result(run, title, batch):
+def _result(run: Run, title: str, batch: int) -> Simulation:
     alone = sum(run.seconds)
     waiting = 1 - alone * np.sum(run.factors, axis=0) / run.end
     return Simulation(
@@ -212,17 +224,20 @@ def _result(run, title, batch):
     )
 
 
-def _title(model, algorithm, overlap):
+def _title(model: Model | Sequence[LayerTimes], algorithm: str, overlap: bool) -> str:
     """Name a simulation by what it simulates."""
     named = [getattr(model, 'name', 'layers'), algorithm, *([] if overlap else ['no overlap'])]
     return ', '.join(named)
 
 
-def _work(model, batch, machine):
+def _work(
+    model: Model | Sequence[LayerTimes], batch: int, machine: Machine | Link
+) -> tuple[list[Work], float]:
     """Give the layers as Work, and the seconds of a step that do not depend on them."""
     checks.positive_int('batch', batch)
     if hasattr(model, 'layers'):
         check_machine(machine)
+        assert isinstance(machine, Machine)
         seconds = [batch * layer.flops / machine.flops for layer in model.layers]
         return [
             Work(layer.name, FLOAT32 * layer.parameters, t, 2 * t)
@@ -239,7 +254,7 @@ def _work(model, batch, machine):
     return work, getattr(machine, 'overhead', 0.0)
 
 
-def _one(layer):
+def _one(layer: LayerTimes) -> Work:
     """Check one layer of a list."""
     if not isinstance(layer, (list, tuple)) or len(layer) != 4:
         raise TypeError(
@@ -252,7 +267,9 @@ def _one(layer):
     return work
 
 
-def _check(devices, bucket_bytes, spread, steps, update, seed):
+def _check(
+    devices: int, bucket_bytes: float | None, spread: float, steps: int, update: float, seed: int
+) -> None:
     checks.positive_int('devices', devices)
     checks.positive_int('steps', steps)
     checks.not_negative('spread', spread)
@@ -266,7 +283,9 @@ def _check(devices, bucket_bytes, spread, steps, update, seed):
         checks.positive_number('bucket_bytes', bucket_bytes)
 
 
-def _phases(work, overhead, update, bucket_bytes):
+def _phases(
+    work: Sequence[Work], overhead: float, update: float, bucket_bytes: float | None
+) -> tuple[list[Phase], dict[int, int], list[float]]:
     """List what a device does in a step, and fill buckets in the order of the backward pass.
 
     Gives (kind, name, seconds) of each phase, which phases close which bucket, and the buckets'
@@ -289,7 +308,7 @@ def _phases(work, overhead, update, bucket_bytes):
     return [*phases, ('update', 'update', update)], closes, sizes
 
 
-def _factors(spread, steps, devices, seed):
+def _factors(spread: float, steps: int, devices: int, seed: int) -> np.ndarray:
     """Draw by what each device's computing in each step is longer; the mean is 1."""
     if not spread:
         return np.ones((steps, devices))
@@ -298,7 +317,7 @@ def _factors(spread, steps, devices, seed):
     return rng.lognormal(-variance / 2, np.sqrt(variance), (steps, devices))
 
 
-def _fits_in_memory(devices, steps):
+def _fits_in_memory(devices: int, steps: int) -> None:
     """Raise if so many devices would not fit into what is free now."""
     each, free = BYTES + STEP_BYTES * steps, free_memory()
     if free is not None and devices * each > free:
@@ -309,7 +328,7 @@ def _fits_in_memory(devices, steps):
         )
 
 
-def free_memory():
+def free_memory() -> int | None:
     """Give the bytes of memory that no process uses; None where the system does not say.
 
     Examples

@@ -5,21 +5,32 @@ the JSON open for more. Here every recording dumps into a file of its own. Such 
 of one long JSON array, which is cut out and closed.
 """
 
+from __future__ import annotations
+
 import ctypes
 import json
 import re
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
 from mxnet import nd, profiler
 from mxnet.base import MXNetError
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    Record = dict[str, Any]  # an event as the profiler writes it
+
 # The engine's own book-keeping, and what some operators set up when they are used first.
 NOISE = ('DeleteVariable', 'WaitForVar', 'ResourceParallelRandomSetSeed')
 MARKER = '_eye'  # an operator that says which thread works for which device
-_places = {}  # the profiler's number of a device -> its name; written once in a process
+_places: dict[
+    int, str
+] = {}  # the profiler's number of a device -> its name; written once in a process
 
 
 @dataclass(frozen=True)
@@ -32,7 +43,7 @@ class Event:
     end: float
 
 
-def lane_of(device_type, device_id):
+def lane_of(device_type: str, device_id: int | str) -> str:
     """Name the lane on which a device's work is done, by MXNet's name and number of the device.
 
     Examples
@@ -68,7 +79,7 @@ class Profiler:
     >>> folder.cleanup()
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder: Path) -> None:
         self._file = folder / 'recording.json'
         # It writes once more when the process ends, and first removes what has that name: so the
         # name must be none that exists (/dev/null would be gone, for root) or could be made.
@@ -87,13 +98,13 @@ class Profiler:
             )
         _learn_places(before)
 
-    def start(self):
+    def start(self) -> None:
         """Begin, when all devices are done with what they had to do before."""
         nd.waitall()
         _configure(self._file)
         profiler.set_state('run')
 
-    def stop(self, devices):
+    def stop(self, devices: Iterable[mx.Context]) -> list[Event]:
         """End, and give back the operators that ran.
 
         Parameters
@@ -130,7 +141,7 @@ class Profiler:
         ]
 
 
-def unknown(device_type, number):
+def unknown(device_type: str, number: int) -> bool:
     """Tell whether MXNet's profiler has no room for this device: cores, GPUs, and two more.
 
     Examples
@@ -141,7 +152,7 @@ def unknown(device_type, number):
     return device_type == 'cpu' and number >= len(_places or _guessed_places())
 
 
-def check_known(device_type, number):
+def check_known(device_type: str, number: int) -> None:
     """Raise unless MXNet's profiler knows this device; an unknown one ends the process.
 
     It has room for as many devices as there are cores and GPUs, and two more.
@@ -168,7 +179,7 @@ def check_known(device_type, number):
         )
 
 
-def _configure(path):
+def _configure(path: Path) -> None:
     options = ('profile_symbolic', 'profile_imperative')
     nothing = ('profile_api', 'profile_memory', 'aggregate_stats')
     try:
@@ -181,7 +192,7 @@ def _configure(path):
         pass
 
 
-def _dump(path):
+def _dump(path: Path) -> list[Record]:
     """Let the profiler write, and read it: a list of its records; empty if it never ran."""
     try:
         profiler.dump(False)
@@ -197,7 +208,7 @@ def _dump(path):
     return json.loads(f'[{inner.strip(",")}]')
 
 
-def _keep(records):
+def _keep(records: list[Record]) -> str:
     """Write somebody else's records into a file that stays."""
     file, name = tempfile.mkstemp(prefix='mxnet-profile-', suffix='.json')
     with open(file, 'w') as out:
@@ -205,7 +216,7 @@ def _keep(records):
     return name
 
 
-def _learn_places(path):
+def _learn_places(path: Path) -> None:
     """Read which number means which device: the first thing that the profiler ever writes."""
     if _places:
         return
@@ -218,20 +229,20 @@ def _learn_places(path):
         _places.update(_guessed_places())
 
 
-def _guessed_places():
+def _guessed_places() -> dict[int, str]:
     """Number the devices as the profiler does."""
     cores = ctypes.CDLL(None).get_nprocs()  # what C++ calls the hardware's concurrency
     names = [f'cpu/{i}' for i in range(cores)] + [f'gpu/{i}' for i in range(mx.context.num_gpus())]
     return dict(enumerate([*names, 'cpu pinned/', 'cpu shared/']))
 
 
-def _place(number):
+def _place(number: int) -> str:
     """Name the lane of the device with this number."""
     found = re.fullmatch(r'(cpu|gpu)/(\d+)', _places.get(number, ''))
     return lane_of(*found.groups()) if found else 'cpu(0)'
 
 
-def _pairs(records):
+def _pairs(records: Iterable[Record]) -> Iterator[Record]:
     """Yield the records of beginnings, each with its ``end`` (microseconds)."""
     begun = {}
     for e in records:

@@ -1,16 +1,24 @@
 """Which phase of training each operator belongs to that ran: events and pushes brought together."""
 
+from __future__ import annotations
+
 import bisect
 import collections
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ..lanes import Span
+
+if TYPE_CHECKING:
+    from .events import Event
+    from .pushes import Step
 
 BACKWARD = '_backward_'
 BULK = 'ImperativeBulk'
 SEVERAL = 'several operators'
 
 
-def spans(events, steps):
+def spans(events: Iterable[Event], steps: Sequence[Step]) -> list[Span]:
     """Give each operator that ran the phase for which it was pushed.
 
     Operators of one name run on one device in the order in which they were pushed. What MXNet
@@ -51,7 +59,7 @@ def spans(events, steps):
     return result
 
 
-def _expected(step, lane, name, count):
+def _expected(step: Step, lane: str, name: str, count: int) -> list[tuple[str, str]]:
     """List label and kind of each of ``count`` operators of one name that ran on a lane."""
     if ',' in name:  # a part of a compiled network, by the names of its operators
         return [(SEVERAL, 'backward' if BACKWARD in name else 'forward')] * count
@@ -67,7 +75,7 @@ def _expected(step, lane, name, count):
     return known[:cut] + [(label, kind)] * (count - len(known)) + known[cut:]
 
 
-def _own(step, lane, name):
+def _own(step: Step, lane: str, name: str) -> tuple[int, str]:
     """Tell for what, and at which place, MXNet pushed operators of this name on its own."""
     summed = name.startswith('KVStore') or name == 'ElementwiseSum'
     if step.kvstore is not None and (summed or name.startswith('Copy')):

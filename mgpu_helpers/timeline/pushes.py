@@ -5,19 +5,28 @@ why. So the functions of MXNet's library through which all of it goes are wrappe
 recording, and each operator is noted with its phase.
 """
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import functools
 import json
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from mxnet import Context, autograd, gluon, nd
 from mxnet.base import _LIB, check_call, py_str
 
 from .. import scratch
 from .events import check_known, lane_of, unknown
+
+if TYPE_CHECKING:
+    Device = tuple[str, int]  # such as ('cpu', 0)
+    Function = Callable[..., Any]
+    Wrapper = Callable[[Function], Function]
 
 COPY = '_copyto'
 
@@ -38,8 +47,8 @@ class Step:
     """A training step: what was pushed, and at which place in that list MXNet pushed on its own."""
 
     start: float
-    pushes: list = field(default_factory=list)
-    backward: dict = field(default_factory=dict)  # lane -> place
+    pushes: list[Push] = field(default_factory=list)
+    backward: dict[str, int] = field(default_factory=dict)  # lane -> place
     kvstore: int | None = None  # place
 
 
@@ -55,16 +64,17 @@ class Watch:
     [('_ones', 'forward'), ('_ones', 'forward'), ('dot', 'forward')]
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.steps = [Step(time.time())]
-        self.devices = set()
-        self._phases = []
+        self.devices: set[Context] = set()
+        self._phases: list[str] = []
         self._updated = False
-        self._held = []  # handles of arrays that must not be freed yet
-        self._graphs = {}  # handle of a compiled network -> names of its operators
+        self._held: list[Any] = []  # handles of arrays that must not be freed yet
+        # The handle of a compiled network -> the names of its operators.
+        self._graphs: dict[int, list[str]] = {}
 
     @contextlib.contextmanager
-    def watching(self):
+    def watching(self) -> Iterator[Watch]:
         """Wrap MXNet's functions, and take the wrapping off again, whatever happens."""
         with contextlib.ExitStack() as stack:
             for owner, name, wrapper in self._wrappers():
@@ -73,7 +83,7 @@ class Watch:
                 setattr(owner, name, functools.wraps(original)(wrapper(original)))
             yield self
 
-    def _wrappers(self):
+    def _wrappers(self) -> Iterator[tuple[object, str, Wrapper]]:
         yield _LIB, 'MXNDArrayFree', self._hold_back
         yield _LIB, 'MXImperativeInvokeEx', self._before(self._note_operator)
         yield _LIB, 'MXInvokeCachedOpEx', self._before(self._note_network)
@@ -90,13 +100,13 @@ class Watch:
         if chapter_2:
             yield chapter_2, 'split_and_load', self._within('copy')
 
-    def _hold_back(self, free):
+    def _hold_back(self, free: Function) -> Function:
         """Make a wrapper that frees arrays later where the profiler does not know the device.
 
         Freeing is work for the device, too, and would end the process (see ``check_known``).
         """
 
-        def wrapped(handle):
+        def wrapped(handle: Any) -> int:
             if unknown(*_device(_int(handle))):
                 self._held.append(handle)
                 return 0
@@ -104,16 +114,16 @@ class Watch:
 
         return wrapped
 
-    def free_held(self):
+    def free_held(self) -> None:
         """Free what was held back, once the profiler is off."""
         while self._held:
             check_call(_LIB.MXNDArrayFree(self._held.pop()))
 
-    def _before(self, note):
+    def _before(self, note: Function) -> Wrapper:
         """Make a wrapper that calls ``note`` with the arguments first."""
 
-        def wrapper(original):
-            def wrapped(*args):
+        def wrapper(original: Function) -> Function:
+            def wrapped(*args: Any) -> Any:
                 note(*args)
                 return original(*args)
 
@@ -121,11 +131,11 @@ class Watch:
 
         return wrapper
 
-    def _within(self, kind):
+    def _within(self, kind: str) -> Wrapper:
         """Make a wrapper that calls a function inside a phase."""
 
-        def wrapper(original):
-            def wrapped(*args, **kwargs):
+        def wrapper(original: Function) -> Function:
+            def wrapped(*args: Any, **kwargs: Any) -> Any:
                 with self.phase(kind):
                     return original(*args, **kwargs)
 
@@ -134,7 +144,7 @@ class Watch:
         return wrapper
 
     @contextlib.contextmanager
-    def phase(self, kind):
+    def phase(self, kind: str) -> Iterator[None]:
         """Note what is pushed in this block as ``kind``."""
         self._phases.append(kind)
         try:
@@ -142,7 +152,7 @@ class Watch:
         finally:
             self._phases.pop()
 
-    def _kind(self, name):
+    def _kind(self, name: str) -> str:
         """Tell for what an operator is that is being pushed."""
         if '_update' in name:  # of an optimizer, also when the key-value store calls it
             return 'update'
@@ -154,7 +164,7 @@ class Watch:
             return 'allreduce'
         return 'copy' if name == COPY else 'compute'
 
-    def _add(self, name, devices, to=None, **more):
+    def _add(self, name: str, devices: Sequence[Device], **more: Any) -> None:
         """Note a push; first wait, if with it a new step begins."""
         kind = self._kind(name)
         if self._updated and (kind == 'forward' or 'copy' in self._phases):
@@ -172,7 +182,18 @@ class Watch:
             lane, name, label = _copied(*devices)
         self.steps[-1].pushes.append(Push(lane, name, label, kind, **more))
 
-    def _note_operator(self, creator, n_in, inputs, n_out, outputs, n_options, keys, values, *_):
+    def _note_operator(
+        self,
+        creator: Any,
+        n_in: Any,
+        inputs: Any,
+        n_out: Any,
+        outputs: Any,
+        n_options: Any,
+        keys: Any,
+        values: Any,
+        *_: Any,
+    ) -> None:
         arrays = inputs[: _int(n_in)][:1]
         if n_out._obj.value:
             arrays = [*arrays, outputs._obj[0]]
@@ -184,23 +205,23 @@ class Watch:
         name = _operator_name(creator.value)
         self._add(name, devices if name == COPY else devices[:1])
 
-    def _note_graph(self, block, *_):
+    def _note_graph(self, block: gluon.HybridBlock, *_: Any) -> None:
         if block._cached_op is not None:
             graph = json.loads(block._cached_graph[1].tojson())
             names = [node['op'] for node in graph['nodes'] if node['op'] != 'null']
             self._graphs[block._cached_op.handle.value] = names
 
-    def _note_network(self, network, n_in, inputs, *_):
+    def _note_network(self, network: Any, n_in: Any, inputs: Any, *_: Any) -> None:
         devices = [_device(handle) for handle in inputs[: _int(n_in)][:1]]
         for name in self._graphs.get(network.value, ()):
             self._add(name, devices, compiled=True)
 
-    def _note_backward(self, n, heads, *_):
+    def _note_backward(self, n: Any, heads: Any, *_: Any) -> None:
         step = self.steps[-1]
         for handle in heads[: _int(n)]:
             step.backward.setdefault(lane_of(*_device(handle)), len(step.pushes))
 
-    def _note_kvstore(self, *arguments):
+    def _note_kvstore(self, *arguments: Any) -> None:
         lists = (a for a in arguments if getattr(a, '_type_', None) is ctypes.c_void_p)
         for handle in (
             h for handles in lists if isinstance(handles, ctypes.Array) for h in handles
@@ -210,19 +231,19 @@ class Watch:
             self.steps[-1].kvstore = len(self.steps[-1].pushes)
 
 
-def _copied(source, target):
+def _copied(source: Device, target: Device) -> tuple[str, str, str]:
     """Tell where a copy runs, what the profiler calls it, and what we call it."""
     names = ['GPU' if device[0] == 'gpu' else 'CPU' for device in (source, target)]
     runs_on = target if names == ['CPU', 'GPU'] else source
     return lane_of(*runs_on), 'Copy{}2{}'.format(*names), f'copy to {lane_of(*target)}'
 
 
-def _int(value):
+def _int(value: Any) -> int:
     """Take a number that MXNet's Python passes as C's or as its own."""
     return getattr(value, 'value', value)
 
 
-def _device(handle):
+def _device(handle: Any) -> Device:
     """Ask MXNet on which device an array is: type and number."""
     kind, number = ctypes.c_int(), ctypes.c_int()
     check_call(
@@ -232,7 +253,7 @@ def _device(handle):
 
 
 @functools.cache
-def _operator_name(creator):
+def _operator_name(creator: Any) -> str:
     name = ctypes.c_char_p()
     check_call(_LIB.MXSymbolGetAtomicSymbolName(ctypes.c_void_p(creator), ctypes.byref(name)))
     return py_str(name.value)

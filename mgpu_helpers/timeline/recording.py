@@ -1,9 +1,13 @@
 """``record`` a block of code, name its phases with ``phase``; ``one_batch`` is an example."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import mxnet as mx
 import numpy as np
@@ -18,11 +22,14 @@ from .events import Profiler, check_known
 from .phases import spans
 from .pushes import Watch
 
+if TYPE_CHECKING:
+    from ..scratch import Sync
+
 _watch = None  # of the recording that is on
 
 
 @contextlib.contextmanager
-def record(title='', devices=None):
+def record(title: str = '', devices: Sequence[mx.Context] | None = None) -> Iterator[Timeline]:
     """Record what every device does while a block of code runs.
 
     Parameters
@@ -107,7 +114,7 @@ def record(title='', devices=None):
             timeline.add(spans(events, watch.steps), map(str, devices or ()))
 
 
-def phase(kind):
+def phase(kind: str) -> contextlib._GeneratorContextManager[None]:
     """Say for which phase of training a block of code, or a function, is: for ``record``.
 
     Parameters
@@ -144,12 +151,19 @@ def phase(kind):
 
 
 @contextlib.contextmanager
-def _phase(kind):
+def _phase(kind: str) -> Iterator[None]:
     with _watch.phase(kind) if _watch else contextlib.nullcontext():
         yield
 
 
-def one_batch(num_gpus=2, batch_size=256, title='', sync=sync_gradients, tries=5, devices=None):
+def one_batch(
+    num_gpus: int = 2,
+    batch_size: int = 256,
+    title: str = '',
+    sync: Sync = sync_gradients,
+    tries: int = 5,
+    devices: Sequence[mx.Context] | None = None,
+) -> Timeline:
     """Record chapter 1's training step, on random images.
 
     Parameters

@@ -1,0 +1,49 @@
+# syntax=docker/dockerfile:1
+# The course in a container, for a server with NVIDIA GPUs or without. No CUDA toolkit: the driver comes
+# from the host (NVIDIA's container toolkit), the other libraries with the packages.
+#
+#   docker build -t mgpu .                                               MXNet for GPUs, chapters 1 to 4
+#   docker build -t mgpu-torch --build-arg GPU=0 --build-arg TORCH=1 .   chapter 5 on GPUs, the others on CPUs
+#   docker build -t mgpu-cpu --build-arg GPU=0 .                         CPUs; with TORCH=1 and MGPU_DRIVER=
+#                                                                        (empty) also PyTorch, without CUDA
+#   docker run --rm --init --gpus all --shm-size=1g -p 8888:8888 -v mgpu-data:/student/.mxnet mgpu
+#
+# The last prints an address with a token (your own: -e JUPYTER_TOKEN=...). NCCL and PyTorch's processes
+# exchange data in shared memory, of which Docker gives 64 MB unless told.
+
+FROM debian:bookworm-slim AS base
+# Debian 12, because its own Python is the 3.11 that MXNet needs; libgomp1 and libquadmath0 are what a slim
+# image lacks for MXNet, and git is for nbdime and for whoever keeps notes in the notebooks.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends \
+        ca-certificates git libgomp1 libquadmath0 make python3 python3-venv \
+    && rm -rf /var/lib/apt/lists/*
+# The folders for the data and for uv's cache are made here, so that what is mounted there is the user's, too.
+RUN useradd --create-home --home-dir /student --shell /bin/bash --uid 1000 student \
+    && install -d -o student -g student /student/course /student/.mxnet /student/.cache
+USER 1000
+WORKDIR /student/course
+
+FROM base
+ARG GPU=1
+ARG TORCH=0
+# No driver is here while the image is made; tools/setup.sh says what that means.
+ARG MGPU_DRIVER=later
+# Only what setup reads, so that an edited chapter does not install gigabytes again: MXNet's settings and
+# checks are all of the package that it loads, and README.md is needed by name only.
+COPY --chown=student:student pyproject.toml LICENSE requirements*.txt ./
+COPY --chown=student:student tools/ask_driver.py tools/env.sh tools/setup.sh tools/uv-requirements.txt \
+    tools/uv-settings.sh tools/
+COPY --chown=student:student mgpu_helpers/__init__.py mgpu_helpers/driver.py mgpu_helpers/failing.py \
+    mgpu_helpers/runtime.py mgpu_helpers/
+RUN --mount=type=cache,target=/student/.cache/uv,uid=1000,gid=1000 \
+    touch README.md && sh tools/setup.sh
+COPY --chown=student:student . .
+
+ENV NVIDIA_VISIBLE_DEVICES=all \
+    NVIDIA_DRIVER_CAPABILITIES=compute,utility
+EXPOSE 8888
+HEALTHCHECK --start-period=1m CMD ["python3", "-c", \
+    "import urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:8888/api', timeout=5)"]
+CMD ["make", "lab", "LAB_ARGS=--no-browser --ip=0.0.0.0 --port=8888"]

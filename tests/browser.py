@@ -1,0 +1,135 @@
+"""A Chromium that tests drive: open a page, ask it something, take its picture.
+
+It listens for commands of the DevTools protocol on a port of 127.0.0.1; websocket-client, which
+JupyterLab's server needs as well, carries them.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import time
+
+import pytest
+import websocket
+
+NAMES = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable')
+# No window, nothing fetched or synchronised on its own; /dev/shm may be tiny in a container.
+FLAGS = (
+    '--headless --disable-gpu --hide-scrollbars --no-first-run --disable-sync --disable-quic '
+    '--disable-background-networking --disable-component-update --disable-dev-shm-usage '
+    '--remote-debugging-port=0'
+).split()
+
+
+def find_browser():
+    """The path of a Chromium, or skip; $CHROME names one that is elsewhere."""
+    named = os.environ.get('CHROME')
+    for name in [named] if named else NAMES:
+        if found := shutil.which(name):
+            return found
+    pytest.skip(
+        f'no browser at CHROME={named}'
+        if named
+        else 'no Chromium here: apt-get install chromium, or CHROME=/path/to/chrome'
+    )
+
+
+class Browser:
+    """A running Chromium; ``folder`` keeps its profile."""
+
+    def __init__(self, folder):
+        # Chromium refuses root its sandbox; our pages come from this checkout.
+        flags = [*FLAGS, f'--user-data-dir={folder}'] + ['--no-sandbox'] * (os.geteuid() == 0)
+        with open(folder / 'log', 'wb') as log:
+            self.process = subprocess.Popen([find_browser(), *flags], stdout=log, stderr=log)
+        try:
+            port, path = self._wait_for(folder / 'DevToolsActivePort').split()
+            self.socket = websocket.create_connection(
+                f'ws://127.0.0.1:{port}{path}',
+                timeout=60,
+                suppress_origin=True,
+                http_no_proxy=['127.0.0.1'],
+            )
+        except BaseException:
+            self.process.kill()
+            raise
+        self.asked = 0
+
+    def _wait_for(self, file):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and self.process.poll() is None:
+            if file.exists() and (text := file.read_text()).count('\n'):
+                return text
+            time.sleep(0.05)
+        pytest.fail('Chromium did not start:\n' + (file.parent / 'log').read_text()[-2000:])
+
+    def call(self, method, session=None, **parameters):
+        """Send a command and return its result; events that come before it are passed over."""
+        self.asked += 1
+        message = {'id': self.asked, 'method': method, 'params': parameters}
+        self.socket.send(json.dumps(message | ({'sessionId': session} if session else {})))
+        while (answer := json.loads(self.socket.recv())).get('id') != self.asked:
+            pass
+        assert 'error' not in answer, f'{method}: {answer["error"]}'
+        return answer['result']
+
+    @contextlib.contextmanager
+    def page(self, url, width=1200, height=900, dark=False):
+        """Open a page in a tab of its own, and wait until all of it has been loaded."""
+        target = self.call('Target.createTarget', url='about:blank')['targetId']
+        session = self.call('Target.attachToTarget', targetId=target, flatten=True)['sessionId']
+        page = Page(self, session, width)
+        try:
+            page.resize(height)
+            theme = {'name': 'prefers-color-scheme', 'value': 'dark' if dark else 'light'}
+            page.call('Emulation.setEmulatedMedia', features=[theme])
+            assert not page.call('Page.navigate', url=url).get('errorText'), url
+            page.wait_for('document.readyState === "complete"')
+            yield page
+        finally:
+            self.call('Target.closeTarget', targetId=target)
+
+    def close(self):
+        with contextlib.suppress(Exception):
+            self.call('Browser.close')
+            self.process.wait(10)
+        self.process.kill()
+        self.process.wait()
+        self.socket.close()
+
+
+class Page:
+    """A tab."""
+
+    def __init__(self, browser, session, width):
+        self.browser, self.session, self.width = browser, session, width
+
+    def call(self, method, **parameters):
+        return self.browser.call(method, self.session, **parameters)
+
+    def resize(self, height):
+        size = {'width': self.width, 'height': height, 'deviceScaleFactor': 1, 'mobile': False}
+        self.call('Emulation.setDeviceMetricsOverride', **size)
+
+    def ask(self, script):
+        """Run a JavaScript expression in the page, and return its value."""
+        options = {'returnByValue': True, 'awaitPromise': True}
+        answer = self.call('Runtime.evaluate', expression=script, **options)
+        assert 'exceptionDetails' not in answer, answer['exceptionDetails']
+        return answer['result'].get('value')
+
+    def wait_for(self, condition, seconds=60):
+        deadline = time.monotonic() + seconds
+        while not self.ask(condition):
+            assert time.monotonic() < deadline, f'not within {seconds} s: {condition}'
+            time.sleep(0.05)
+
+    def picture(self, path, height, scale=1):
+        """Save what a window of this height shows, as PNG."""
+        self.resize(height)
+        clip = {'x': 0, 'y': 0, 'width': self.width, 'height': height, 'scale': scale}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(base64.b64decode(self.call('Page.captureScreenshot', clip=clip)['data']))

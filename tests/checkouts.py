@@ -1,0 +1,94 @@
+"""What the tests of `make setup` have in common: copies of this checkout, and commands in them."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+# What setup.sh calls besides Python, uv and a downloader.
+TOOLS = (
+    'sh awk cat chmod cp cut date df dirname env expand false flock grep head id ln ls mkdir mv '
+    'printenv readlink rm sed sha256sum sort stat tail touch tr true uname'
+).split()
+# A setup that ends where the first package would be fetched.
+NOTHING_TO_BE_HAD = {'HTTPS_PROXY': 'http://127.0.0.1:9', 'UV_HTTP_RETRIES': 0}
+
+
+def tracked():
+    """The files of the checkout: what git has, and what is not ignored."""
+    try:
+        listed = subprocess.run(
+            ['git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard'],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip('not a git checkout')
+    return [name for name in listed.split('\0') if name and (ROOT / name).is_file()]
+
+
+def copy_to(folder):
+    """A copy of this checkout, without what no setup reads."""
+    for name in tracked():
+        if name.startswith(('notebooks/', 'benchmarks/results/')):
+            continue
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, folder / name)
+    return folder
+
+
+def environment(**changes):
+    """Our environment without what a surrounding `make` put there; None takes a name away."""
+    ours = ('MAKE', 'MFLAGS', 'UV_', 'GPU', 'TORCH', 'MGPU_DRIVER')
+    env = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    if cache := os.environ.get('UV_CACHE_DIR'):  # where HOME is of no use, this is where wheels are
+        env['UV_CACHE_DIR'] = cache
+    for name, value in changes.items():
+        env.pop(name, None)
+        if value is not None:
+            env[name] = str(value)
+    return env
+
+
+def call(folder, *command, **changes):
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(**changes),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def setup(folder, **changes):
+    return call(folder, 'sh', 'tools/setup.sh', **changes)
+
+
+def refused(done, *words):
+    """It ended with a sentence on stderr, and with no page of a program's own words."""
+    assert done.returncode == 1, done.stdout + done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert 'Traceback' not in done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) <= 6 and all(line.startswith('setup: ') for line in lines), done.stderr
+
+
+def folder_of_tools(folder, *more):
+    """A PATH with the usual small programs only, and those of `more` that are here."""
+    folder.mkdir()
+    for name in (*TOOLS, *more):
+        if found := shutil.which(name):
+            (folder / name).symlink_to(found)
+    return folder
+
+
+def python(folder, code, **changes):
+    interpreter = folder / '.venv/bin/python'
+    return call(folder, interpreter, '-W', 'ignore', '-c', code, PYTHONPATH=None, **changes)

@@ -1,0 +1,264 @@
+"""The published look: every chapter as a page in a real browser, light and dark.
+
+Pictures of all pages are left in ``build/look/``, also when a check fails.
+"""
+
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import nbformat
+import pages
+import pytest
+from browser import Browser, find_browser
+from lab import Lab
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parent.parent
+CHAPTERS = sorted((ROOT / 'notebooks').glob('[0-9]*.ipynb'))
+LOOK = ROOT / 'build' / 'look'
+THEMES = ('light', 'dark')
+WIDTH = 1200
+SCALE = 0.75  # of the pictures: text of 14 pixels is still read well, at half the time and bytes
+
+# What a page says about itself; everything that a person would see is looked at in the browser.
+FINDINGS = r"""
+(() => {
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const words = (element) => element.textContent.trim().slice(0, 80);
+  const prose = document.body.cloneNode(true);
+  prose.querySelectorAll('pre, code, script, style, .formula').forEach((part) => part.remove());
+  const style = getComputedStyle(document.body);
+  const text = getComputedStyle(document.querySelector('p') || document.body);
+  return {
+    height: document.documentElement.scrollHeight,
+    width: document.documentElement.scrollWidth,
+    title: document.title,
+    background: style.backgroundColor,
+    ink: text.color,
+    images: all('img').map((image) => ({
+      name: image.alt || image.src.slice(0, 80), alt: image.alt, loaded: image.naturalWidth,
+      drawn: image.closest('.jp-RenderedMarkdown') !== null})),
+    tex: prose.textContent.match(/\$[^$\n]+\$|\\[a-z]+[{_]/g) || [],
+    stderr: all('[data-mime-type="application/vnd.jupyter.stderr"]').map(words),
+    raw: all('.jp-OutputArea-output pre').map((pre) => pre.textContent.match(
+      /<Figure size.*|<\/?(div|table|span|svg|p)\b.*|Traceback \(most recent.*/)).filter((m) => m)
+      .map((m) => m[0].slice(0, 80)),
+    scrolls: all('main *').filter((element) => element.scrollWidth > element.clientWidth + 1
+      && /auto|scroll/.test(getComputedStyle(element).overflowX)).map(words),
+    answers: all('details').map((answer) => answer.open),
+    links: all('a[href]').map((link) => link.getAttribute('href')),
+    anchors: all('[id]').map((element) => element.id),
+    elsewhere: all('script[src], link[href], img[src]').map((e) => e.src || e.href)
+      .filter((address) => /^https?:/.test(address)),
+  };
+})()
+"""
+
+
+def luminance(color):
+    """Relative luminance of a CSS color, as WCAG 2 defines it."""
+    parts = [int(part) / 255 for part in re.findall(r'\d+', color)[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear))
+
+
+def complaints(found, theme):
+    """Say in words what is wrong with a page."""
+    said = []
+    said += [f'does not load: {i["name"]}' for i in found['images'] if not i['loaded']]
+    drawn = [image for image in found['images'] if image['drawn']]  # plots have no words to give
+    said += ['a figure without words for who cannot see it' for i in drawn if not i['alt']]
+    said += [f'raw TeX: {tex}' for tex in found['tex']]
+    said += [f'an error or a warning: {text}' for text in found['stderr']]
+    said += [f'not meant to be read: {text}' for text in found['raw']]
+    if found['width'] > WIDTH:
+        said.append(f'wider than the window: {found["width"]} pixels')
+    said += [f'scrolls sideways: {text}' for text in found['scrolls']]
+    said += ['an answer is open' for is_open in found['answers'] if is_open]
+    said += [f'fetched from elsewhere: {address}' for address in found['elsewhere']]
+    said += [f'leads nowhere: {link}' for link in found['links'] if not leads(link, found)]
+    light, ink = luminance(found['background']), luminance(found['ink'])
+    if (light > 0.5) != (theme == 'light'):
+        said.append(f'not {theme}: {found["background"]}')
+    contrast = (max(light, ink) + 0.05) / (min(light, ink) + 0.05)
+    if contrast < 7:  # WCAG's strictest grade
+        said.append(f'text is hard to read: {found["ink"]} on {found["background"]}')
+    return said
+
+
+def leads(link, found):
+    """Whether a link of a page in ``build/`` has something at its end; the web is not asked."""
+    address = urlparse(link)
+    if address.scheme:
+        return address.scheme in ('https', 'mailto')
+    if not address.path:
+        return unquote(address.fragment) in found['anchors']
+    file = ROOT / 'build' / unquote(address.path)
+    if file.suffix == '.html':  # made of a chapter
+        file = ROOT / 'notebooks' / f'{file.stem}.ipynb'
+    return file.exists()
+
+
+@pytest.fixture(scope='module')
+def browser(tmp_path_factory):
+    find_browser()
+    browser = Browser(tmp_path_factory.mktemp('chromium'))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope='module')
+def rendered(tmp_path_factory):
+    """The pages of all chapters as they are stored; nothing is executed."""
+    folder = tmp_path_factory.mktemp('build')
+    for path in CHAPTERS:
+        page = pages.page_of(nbformat.read(path, as_version=4), path.parent, path.stem)
+        (folder / f'{path.stem}.html').write_text(page, encoding='utf-8')
+    return folder
+
+
+def test_pictures_lie_where_git_does_not_look():
+    assert '/build/' in (ROOT / '.gitignore').read_text().splitlines()
+
+
+@pytest.mark.parametrize('theme', THEMES)
+@pytest.mark.parametrize('path', CHAPTERS, ids=lambda p: p.stem[:2])
+def test_a_chapter_looks_as_it_should(path, theme, browser, rendered):
+    address = (rendered / f'{path.stem}.html').as_uri()
+    picture = LOOK / f'{path.stem[:2]}-{theme}.png'
+    with browser.page(address, WIDTH, dark=theme == 'dark') as page:
+        found = page.ask(FINDINGS)
+        page.picture(picture, found['height'], SCALE)
+    assert complaints(found, theme) == []
+    nb = nbformat.read(path, as_version=4)
+    assert found['title'] == pages.title_of(nb)
+    drawn = sum(c.source.count('](../img/') for c in nb.cells if c.cell_type == 'markdown')
+    assert sum(image['drawn'] for image in found['images']) == drawn
+    assert len(found['answers']) == sum(c.source.count('<details>') for c in nb.cells) > 0
+    with Image.open(picture) as image:
+        assert image.size == pytest.approx((WIDTH * SCALE, found['height'] * SCALE), abs=1)
+        assert image.height > 5000
+        # In each part of the page there is something to see.
+        for top in range(0, image.height - 600, 600):
+            part = image.crop((0, top, image.width, top + 600)).convert('RGB')
+            assert len(part.getcolors(10**6)) > 20, f'nothing to see from pixel {top} on: {picture}'
+
+
+def bad_output(kind, **content):
+    return new_code_cell('1', outputs=[new_output(kind, **content)])
+
+
+# What can be wrong, and what is then said.
+BAD = {
+    'an image that is not there': (
+        new_markdown_cell('![a figure](../img/no-such-figure.svg)'),
+        'does not load: a figure',
+    ),
+    'a figure without words': (
+        new_markdown_cell('![](../img/lenet.svg)'),
+        'a figure without words for who cannot see it',
+    ),
+    'a formula that nothing sets': (new_markdown_cell('Take $k$ devices.'), 'raw TeX: $k$'),
+    'an error': (
+        bad_output('error', ename='E', evalue='too hot', traceback=['E: too hot']),
+        'an error or a warning: E: too hot',
+    ),
+    'a warning': (
+        bad_output('stream', name='stderr', text='Warning: old'),
+        'an error or a warning: Warning: old',
+    ),
+    'a figure without a picture': (
+        bad_output('display_data', data={'text/plain': '<Figure size 800x300 with 2 Axes>'}),
+        'not meant to be read: <Figure size 800x300 with 2 Axes>',
+    ),
+    'HTML as text': (
+        bad_output('stream', name='stdout', text='<table><tr>1</tr></table>'),
+        'not meant to be read: <table><tr>1</tr></table>',
+    ),
+    'a wide table': (
+        bad_output('display_data', data={'text/html': f'<table><td>{"x" * 300}</td></table>'}),
+        'scrolls sideways: ' + 'x' * 80,
+    ),
+    'an open answer': (
+        new_markdown_cell('<details open><summary>Answer</summary><p>42</p></details>'),
+        'an answer is open',
+    ),
+    'a link to nothing': (
+        new_markdown_cell('[more](99-no-chapter.ipynb)'),
+        'leads nowhere: 99-no-chapter.html',
+    ),
+    'a script from elsewhere': (
+        new_markdown_cell('<div><script src="http://127.0.0.1:9/x.js"></script></div>'),
+        'fetched from elsewhere: http://127.0.0.1:9/x.js',
+    ),
+}
+
+
+@pytest.mark.parametrize('what', BAD)
+def test_what_is_wrong_is_found(what, browser, tmp_path):
+    cell, said = BAD[what]
+    nb = new_notebook(cells=[new_markdown_cell('# A chapter\n\nIts first words.'), cell])
+    file = tmp_path / 'page.html'
+    file.write_text(pages.page_of(nb, ROOT / 'notebooks', 'page'), encoding='utf-8')
+    with browser.page(file.as_uri(), WIDTH) as page:
+        assert complaints(page.ask(FINDINGS), 'light') == [said]
+
+
+def test_a_page_in_the_wrong_theme_is_found(browser, tmp_path):
+    file = tmp_path / 'page.html'
+    for ink, said in (('#777777', 2), ('#ffffff', 1)):
+        style = f'<style>body {{ background: #111111 }} p {{ color: {ink} }}</style>'
+        file.write_text(f'{style}<main><p>Its first words.</p></main>')
+        with browser.page(file.as_uri(), WIDTH) as page:
+            found = page.ask(FINDINGS)
+        assert len(complaints(found, 'light')) == said
+        assert 'not light: rgb(17, 17, 17)' in complaints(found, 'light')
+
+
+# --- JupyterLab itself: it finds ../img/ in its own way, and brings its own styles ---------------
+
+IN_LAB = """
+(() => {
+  const panel = document.querySelector('.jp-NotebookPanel');
+  if (!panel) return null;
+  const all = (selector) => [...panel.querySelectorAll(selector)];
+  return {
+    headings: all('.jp-RenderedMarkdown h2').length,
+    images: all('img').map((image) => ({name: image.alt || image.src.slice(0, 80),
+      loaded: image.complete && image.naturalWidth})),
+    formulas: all('mjx-container, .MathJax').length,
+    answers: all('details').map((answer) => answer.open),
+    light: document.body.dataset.jpThemeLight,
+  };
+})()
+"""
+
+
+@pytest.fixture(scope='module')
+def lab(tmp_path_factory):
+    find_browser()
+    lab = Lab(tmp_path_factory.mktemp('lab'), CHAPTERS[0].name)
+    yield lab
+    lab.close()
+
+
+@pytest.mark.parametrize('theme', THEMES)
+def test_chapter_1_opens_in_jupyterlab(theme, browser, lab):
+    nb = nbformat.read(CHAPTERS[0], as_version=4)
+    text = '\n'.join(c.source for c in nb.cells if c.cell_type == 'markdown')
+    plots = sum('image/png' in str(c.get('outputs', '')) for c in nb.cells)
+    lab.choose(theme)
+    with browser.page(lab.address(), 1400, 1800) as page:
+        complete = f"""((found) => found && found.headings === {len(re.findall('^## ', text, re.M))}
+            && found.formulas === {text.count('$$') // 2}
+            && found.images.every((image) => image.loaded))({IN_LAB})"""
+        try:
+            page.wait_for(complete, seconds=40)
+        finally:
+            found = page.ask(IN_LAB)
+            page.picture(LOOK / f'01-lab-{theme}.png', 1800, SCALE)
+    assert len(found['images']) == text.count('](../img/') + plots
+    assert found['light'] == str(theme == 'light').lower()
+    assert not any(found['answers'])

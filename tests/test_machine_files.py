@@ -1,0 +1,227 @@
+"""Dockerfile, dev container, Binder, workflows: they parse, and what they refer to is there."""
+
+import glob
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from checkouts import NOTHING_TO_BE_HAD, ROOT, call, refused, setup, tracked
+
+WORKFLOWS = sorted((ROOT / '.github/workflows').glob('*.yml'))
+
+
+def dockerfile():
+    """The instructions, in order: ``(name, rest)``, continued lines joined."""
+    text = (ROOT / 'Dockerfile').read_text()
+    text = re.sub(r'^\s*#.*\n', '', text, flags=re.MULTILINE)
+    joined = re.sub(r'\\\n\s*', '', text)
+    return [tuple(line.split(None, 1)) for line in joined.splitlines() if line.strip()]
+
+
+def instructions(wanted):
+    return [rest for name, rest in dockerfile() if name == wanted]
+
+
+def copied():
+    """What COPY takes before the packages are installed: ``(path, folder in the image)``."""
+    for rest in instructions('COPY'):
+        *sources, folder = [word for word in rest.split() if not word.startswith('--')]
+        if sources != ['.']:
+            for source in sources:
+                found = glob.glob(source, root_dir=ROOT)
+                assert found, f'{source} is not there'
+                yield from ((name, folder) for name in found)
+
+
+def ignored(name):
+    """Does .dockerignore keep this file out of the image?"""
+    for line in (ROOT / '.dockerignore').read_text().splitlines():
+        if line and not line.startswith('#'):
+            parts = name.split('/')
+            if line.removeprefix('**/') in parts if line.startswith('**/') else parts[0] == line:
+                return True
+    return False
+
+
+def make_commands(text):
+    """The targets and variables of each `make` in shell commands."""
+    for command in re.findall(r'^make ([^\n&|]*)', text, re.MULTILINE):
+        target, *given = shlex.split(command)
+        yield target, [word.split('=')[0] for word in given]
+
+
+def check_make(text):
+    makefile = (ROOT / 'Makefile').read_text()
+    found = list(make_commands(text))
+    for target, variables in found:
+        assert re.search(rf'^{target}:', makefile, re.MULTILINE), f'make {target}'
+        for name in variables:
+            assert f'$({name})' in makefile, f'make {target} {name}='
+    return [target for target, _ in found]
+
+
+# --- Dockerfile -----------------------------------------------------------------------------------
+
+
+def test_setup_runs_with_what_the_image_copies_before_it(tmp_path, with_uv):
+    for name, folder in copied():
+        assert not ignored(name), name
+        (tmp_path / folder).mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / folder)
+    (tmp_path / 'README.md').touch()
+    done = setup(
+        tmp_path,
+        PATH=with_uv,
+        UV_CACHE_DIR=tmp_path / 'cache',
+        GPU=1,
+        MGPU_DRIVER='later',
+        **NOTHING_TO_BE_HAD,
+    )
+    refused(done, 'packages could not be reached')
+    assert 'the rest of requirements-cu112.txt' in done.stdout
+    # And what setup loads at its end.
+    code = 'import mgpu_helpers; print(mgpu_helpers.__file__)'
+    done = call(tmp_path, sys.executable, '-c', code, PYTHONPATH=tmp_path)
+    assert Path(done.stdout.strip()).parent == tmp_path / 'mgpu_helpers', done.stderr
+
+
+def test_image_holds_the_course_and_not_what_was_made_here():
+    inside = {name for name in tracked() if not ignored(name)}
+    assert {'Makefile', 'README.md', 'conftest.py', 'tests/conftest.py'} <= inside
+    assert {str(path.relative_to(ROOT)) for path in (ROOT / 'notebooks').glob('*.ipynb')} <= inside
+    for name in ('.venv/bin/python', '.uv/kind', '.git/config', 'build/x', 'tests/__pycache__/x'):
+        assert ignored(name), name
+
+
+def test_arguments_of_the_image_are_those_of_setup():
+    text = (ROOT / 'tools/setup.sh').read_text()
+    arguments = [rest.split('=')[0] for rest in instructions('ARG')]
+    assert arguments == ['GPU', 'TORCH', 'MGPU_DRIVER']
+    assert all(f'${{{name}:-}}' in text for name in arguments)
+
+
+def test_image_starts_jupyter_for_an_ordinary_user():
+    assert instructions('USER') == ['1000'] and '--uid 1000' in instructions('RUN')[1]
+    (port,) = instructions('EXPOSE')
+    (command,) = map(json.loads, instructions('CMD'))
+    assert check_make(shlex.join(command)) == ['lab']
+    assert f'--port={port}' in command[-1] and '--ip=0.0.0.0' in command[-1]
+    (health,) = instructions('HEALTHCHECK')
+    interpreter, option, code = json.loads(health.split('CMD ')[1])
+    assert (interpreter, option) == ('python3', '-c') and f':{port}/api' in code
+    compile(code, 'HEALTHCHECK', 'exec')
+
+
+# --- Dev container and Binder ---------------------------------------------------------------------
+
+
+def devcontainer():
+    text = (ROOT / '.devcontainer/devcontainer.json').read_text()
+    return json.loads(re.sub(r'^\s*//.*$', '', text, flags=re.MULTILINE))
+
+
+def test_dev_container_is_the_first_stage_of_the_image():
+    described = devcontainer()
+    build, folder = described['build'], ROOT / '.devcontainer'
+    assert (folder / build['dockerfile']).resolve() == ROOT / 'Dockerfile'
+    assert (folder / build['context']).resolve() == ROOT
+    assert any(rest.endswith(f' AS {build["target"]}') for rest in instructions('FROM'))
+    user = instructions('RUN')[1]
+    assert user.split(' &&')[0].endswith(f' {described["remoteUser"]}')
+    assert [str(port) for port in described['forwardPorts']] == instructions('EXPOSE')
+    for mount in described['mounts']:
+        target = dict(part.split('=') for part in mount.split(','))['target']
+        assert target in user.split()
+
+
+def test_dev_container_makes_the_environment_that_it_names():
+    described = devcontainer()
+    assert check_make(described['postCreateCommand']) == ['setup']
+    settings = described['customizations']['vscode']['settings']
+    assert settings['python.defaultInterpreterPath'].endswith('}/.venv/bin/python')
+    assert 'ms-toolsai.jupyter' in described['customizations']['vscode']['extensions']
+
+
+def test_binder_has_the_python_and_the_libraries_of_the_image():
+    folder = ROOT / '.binder'
+    assert (folder / 'runtime.txt').read_text() == 'python-3.11\n'
+    packages = re.sub('#.*', '', (folder / 'apt.txt').read_text()).split()
+    assert {'libgomp1', 'libquadmath0', 'make'} <= set(packages)
+    assert set(packages) <= set(instructions('RUN')[0].split())
+    # Anything of these would come before postBuild, and install beside the lock.
+    assert not {'environment.yml', 'requirements.txt', 'Dockerfile'} & set(os.listdir(folder))
+
+
+def test_binder_builds_with_commands_that_there_are():
+    script = ROOT / '.binder/postBuild'
+    assert os.access(script, os.X_OK)
+    assert call(ROOT, 'sh', '-n', script).stderr == ''
+    assert 'setup' in check_make(script.read_text())
+    done = call(ROOT, script, NB_PYTHON_PREFIX=None)
+    assert done.returncode != 0 and 'NB_PYTHON_PREFIX: is set by repo2docker' in done.stderr
+
+
+# --- Workflows ------------------------------------------------------------------------------------
+
+
+def workflow(path):
+    described = yaml.safe_load(path.read_text())
+    described['on'] = described.pop(True)  # YAML 1.1 reads the word as a yes
+    return described
+
+
+def steps(described):
+    return [step for job in described['jobs'].values() for step in job['steps']]
+
+
+@pytest.mark.parametrize('path', WORKFLOWS, ids=lambda path: path.name)
+def test_workflow_may_read_and_ends(path):
+    described = workflow(path)
+    assert described['permissions'] == {'contents': 'read'}
+    assert 'group' in described['concurrency']
+    for job in described['jobs'].values():
+        assert 'permissions' not in job and 10 <= job['timeout-minutes'] <= 180
+    for step in steps(described):
+        assert ('run' in step) != ('uses' in step)
+        assert re.fullmatch(r'actions/[\w-]+@(v\d+|[0-9a-f]{40})', step.get('uses', 'actions/x@v1'))
+        if 'checkout' in step.get('uses', ''):
+            assert step['with']['persist-credentials'] is False
+
+
+@pytest.mark.parametrize('path', WORKFLOWS, ids=lambda path: path.name)
+def test_workflow_calls_what_there_is(path):
+    text = path.read_text()
+    commands = '\n'.join(step.get('run', '') for step in steps(workflow(path)))
+    assert 'setup' in check_make(commands)
+    files = re.findall(r'(?<![\w/.])(?:notebooks|tests|tools|\.ci)/[\w./*-]+', commands)
+    files += re.findall(r"'([\w./*-]+\.txt)'", text)
+    assert files
+    for name in files:
+        assert glob.glob(name, root_dir=ROOT), name
+
+
+def test_every_check_runs_on_every_push_and_pull_request():
+    described = workflow(ROOT / '.github/workflows/cpu.yml')
+    assert set(described['on']) == {'push', 'pull_request'} and not any(described['on'].values())
+    assert described['concurrency']['cancel-in-progress'] is True
+    assert 'bash .ci/run' in [step.get('run') for step in steps(described)]
+    uploads = [step for step in steps(described) if 'upload-artifact' in step.get('uses', '')]
+    assert [step['if'] for step in uploads] == ['failure()']
+
+
+def test_gpu_machine_runs_every_chapter_and_nobody_elses_code():
+    described = workflow(ROOT / '.github/workflows/gpu.yml')
+    # No event that carries a pull request from a fork may reach a self-hosted machine.
+    assert set(described['on']) == {'workflow_dispatch', 'schedule', 'push'}
+    assert described['on']['push'] == {'branches': ['main']}
+    (job,) = described['jobs'].values()
+    assert job['runs-on'] == ['self-hosted', 'linux', 'x64', 'gpu', 'multi-gpu']
+    commands = '\n'.join(step.get('run', '') for step in job['steps'])
+    for path in (ROOT / 'notebooks').glob('*.ipynb'):
+        assert f'notebooks/{path.name}' in commands

@@ -1,0 +1,236 @@
+"""`make setup` where an NVIDIA GPU is, or is to be: the driver decides, or GPU= and TORCH= do."""
+
+import ctypes.util
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from checkouts import (
+    NOTHING_TO_BE_HAD,
+    ROOT,
+    call,
+    folder_of_tools,
+    python,
+    refused,
+    setup,
+)
+
+A100, H100 = ('A100', 80, (8, 0)), ('H100', 80, (9, 0))
+K80, P100, T4 = ('K80', 12, (3, 7)), ('P100', 16, (6, 0)), ('T4', 16, (7, 5))
+CPU, CU112 = 'requirements.txt', 'requirements-cu112.txt'
+BOTH = 'requirements.txt requirements-torch.txt'
+
+
+def remembered(folder):
+    return [(folder / '.uv' / name).read_text().strip() for name in ('kind', 'torch')]
+
+
+# --- What was named -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('value', ['yes', '0,1'])
+def test_wrong_gpu_value_is_named(checkout, value):
+    refused(setup(checkout, GPU=value), f"GPU is '{value}'", 'expected 1')
+    assert not (checkout / '.uv').exists()
+
+
+def test_gpu_packages_without_a_driver_are_not_fetched(checkout, tmp_path, with_uv):
+    if ctypes.util.find_library('cuda'):
+        pytest.skip("NVIDIA's driver is here")
+    cache = tmp_path / 'cache'
+    done = setup(checkout, GPU=1, PATH=with_uv, UV_CACHE_DIR=cache, LD_LIBRARY_PATH=None)
+    refused(done, "NVIDIA's driver", 'make setup GPU=0')
+    # The choice is remembered until it is taken back.
+    refused(setup(checkout, PATH=with_uv, UV_CACHE_DIR=cache, LD_LIBRARY_PATH=None), 'GPU=0')
+
+
+def test_wrong_torch_value_is_named(checkout):
+    refused(setup(checkout, TORCH='yes'), "TORCH is 'yes'", 'expected 1', 'only')
+    assert not (checkout / '.uv').exists()
+
+
+def test_wrong_driver_value_is_named(checkout):
+    refused(setup(checkout, MGPU_DRIVER='none'), "MGPU_DRIVER is 'none'", 'expected later')
+    assert not (checkout / '.uv').exists()
+
+
+@pytest.mark.parametrize(
+    ('before', 'given'),
+    [
+        ({}, {'GPU': 1, 'TORCH': 1}),
+        ({}, {'GPU': 1, 'TORCH': 'only'}),
+        ({'torch': '1'}, {'GPU': 1}),
+        ({'torch': 'only'}, {'GPU': 1}),
+        ({'kind': 'cu112'}, {'TORCH': 1}),
+    ],
+)
+def test_mxnet_for_gpus_and_pytorch_are_not_mixed(checkout, stub_driver, before, given):
+    for name, what in before.items():
+        (checkout / '.uv').mkdir()
+        (checkout / '.uv' / name).write_text(f'{what}\n')
+    files = {path: path.stat().st_mtime_ns for path in checkout.rglob('*')}
+    done = setup(checkout, LD_LIBRARY_PATH=stub_driver([A100]), **given)
+    refused(done, 'GPU=1 and TORCH=', 'GPU=1 TORCH=0', 'GPU=0 TORCH=1', 'libnccl.so.2', 'clone')
+    assert ('since last time' in done.stderr) == bool(before)
+    assert {path: path.stat().st_mtime_ns for path in checkout.rglob('*')} == files
+
+
+# --- What the driver says -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ('gpus', 'cuda', 'for_mxnet', 'for_pytorch', 'why'),
+    [
+        ([], 13000, 'none', 'cpu', ''),
+        ([A100] * 8, 13000, 'cu112', 'pypi', '8 x A100 (compute capability 8.0): MXNet can'),
+        ([('M60', 8, (5, 0))], 11020, 'cu112', 'cpu', 'compute capability 5.0, and it needs 7.5'),
+        ([('L4', 24, (8, 9))], 12040, 'cu112', 'cpu', 'knows CUDA 12.4, and it needs CUDA 13'),
+        ([P100, T4], 13010, 'cu112', 'pypi', 'P100 (compute capability 6.0), T4 (compute'),
+        ([H100, A100], 13000, 'cu112', 'pypi', 'H100 (compute capability 9.0): counted as absent'),
+        ([H100], 13000, 'torch', 'pypi', 'PyTorch comes too'),
+        ([('B200', 192, (10, 0)), K80], 13000, 'torch', 'pypi', '5.0 to 8.9 only'),
+        ([K80], 11040, 'old', 'cpu', '5.0 to 8.9 only'),
+        ([A100], 10020, 'update', 'cpu', 'knows CUDA 10.2 only'),
+    ],
+)
+def test_driver_is_asked_for_what_its_gpus_can_run(
+    stub_driver, gpus, cuda, for_mxnet, for_pytorch, why
+):
+    driver, said = stub_driver(gpus, cuda), ''
+    for question, word in {'mxnet': for_mxnet, 'pytorch': for_pytorch}.items():
+        command = (sys.executable, '-I', 'tools/ask_driver.py', question)
+        done = call(ROOT, *command, LD_LIBRARY_PATH=driver)
+        assert (done.stdout.split('\n')[0], done.stderr) == (word, '')
+        said += done.stdout
+    assert why in said
+
+
+def choose(folder, tmp_path, path, driver, **given):
+    """A setup up to where the first package would be fetched: what it chose, and what it said."""
+    done = setup(
+        folder,
+        PATH=path,
+        UV_CACHE_DIR=tmp_path / 'cache',
+        LD_LIBRARY_PATH=driver,
+        **NOTHING_TO_BE_HAD | given,
+    )
+    refused(done, 'packages could not be reached')
+    assert done.stdout.count('the rest of ') == 1
+    return done.stdout.split('the rest of ')[1].split('\n')[0], done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ('gpus', 'chosen', 'kept', 'words'),
+    [
+        ([], CPU, ['cpu', '0'], []),
+        ([A100, H100], CU112, ['cu112', '0'], ['make setup GPU=0', 'counted as absent']),
+        ([H100], BOTH, ['cpu', '1'], ['make setup TORCH=0', 'PyTorch comes too']),
+        ([K80], CPU, ['cpu', '0'], ['5.0 to 8.9 only', 'MXNet for CPUs is installed']),
+    ],
+)
+def test_first_setup_chooses_by_itself_and_stays_with_it(
+    checkout, tmp_path, with_uv, stub_driver, gpus, chosen, kept, words
+):
+    found, said = choose(checkout, tmp_path, with_uv, stub_driver(gpus))
+    assert (found, remembered(checkout)) == (chosen, kept)
+    assert all(word in said for word in words)
+    if not gpus:
+        assert 'MXNet can' not in said and 'compute capability' not in said
+    if chosen == BOTH:  # and with a driver that says something else, on another day
+        found, said = choose(checkout, tmp_path, with_uv, stub_driver([A100]))
+        assert (found, remembered(checkout)) == (chosen, kept)
+
+
+def test_the_driver_is_asked_also_where_the_only_python_is_the_one_that_setup_fetches(
+    checkout, tmp_path, with_uv, stub_driver
+):
+    tools = folder_of_tools(tmp_path / 'bin')
+    (tools / 'uv').symlink_to(shutil.which('uv', path=with_uv))
+    # Where uv keeps the Pythons that it has fetched.
+    pythons = tmp_path / 'pythons'
+    version = '.'.join(map(str, sys.version_info[:3]))
+    fetched = pythons / f'cpython-{version}-linux-x86_64-gnu' / 'bin' / 'python3.11'
+    fetched.parent.mkdir(parents=True)
+    fetched.symlink_to(Path(sys.base_prefix) / 'bin' / 'python3.11')
+    driver = stub_driver([A100])
+    found, said = choose(checkout, tmp_path, tools, driver, UV_PYTHON_INSTALL_DIR=pythons)
+    assert (found, remembered(checkout)) == (CU112, ['cu112', '0'])
+    assert 'make setup GPU=0' in said
+
+
+def test_gpu_1_means_pytorch_where_every_gpu_is_too_new(checkout, tmp_path, with_uv, stub_driver):
+    driver = stub_driver([H100, H100])
+    refused(setup(checkout, GPU=1, TORCH=0, LD_LIBRARY_PATH=driver), 'H100', 'TORCH=1', 'GPU=0')
+    assert not (checkout / '.uv').exists()
+    for _ in range(2):  # what was remembered does not stand against it
+        found, said = choose(checkout, tmp_path, with_uv, driver, GPU=1)
+        assert (found, remembered(checkout)) == (BOTH, ['cpu', '1'])
+        assert '2 x H100 (compute capability 9.0)' in said and 'PyTorch comes too' in said
+
+
+@pytest.mark.parametrize(('gpu', 'cuda', 'word'), [(K80, 11040, '3.7'), (A100, 10020, '10.2')])
+def test_gpu_1_without_a_gpu_that_could_serve_is_refused(checkout, stub_driver, gpu, cuda, word):
+    driver = stub_driver([gpu], cuda)
+    refused(setup(checkout, GPU=1, LD_LIBRARY_PATH=driver), gpu[0], word, 'make setup GPU=0')
+    assert not (checkout / '.uv').exists()
+
+
+def test_pytorch_without_cuda_where_the_driver_is_too_old_for_it(
+    checkout, tmp_path, with_uv, stub_driver
+):
+    found, said = choose(checkout, tmp_path, with_uv, stub_driver([A100], 12040), TORCH=1)
+    assert found == 'requirements.txt requirements-torch-cpu.txt'
+    assert 'PyTorch will not use a GPU here' in said and 'knows CUDA 12.4' in said
+
+
+@pytest.mark.parametrize(('given', 'chosen'), [({'GPU': 1}, CU112), ({'GPU': 0, 'TORCH': 1}, BOTH)])
+def test_an_image_is_made_before_there_is_a_driver(checkout, tmp_path, with_uv, given, chosen):
+    given = given | {'MGPU_DRIVER': 'later'}
+    assert choose(checkout, tmp_path, with_uv, None, **given)[0] == chosen
+
+
+# --- The whole of it ------------------------------------------------------------------------------
+
+STEP = """
+import mgpu_helpers as mgpu
+import mxnet as mx
+from mgpu_helpers import scratch
+
+assert mx.runtime.Features().is_enabled('CUDA')
+devices = mgpu.devices(2)
+start = scratch.init_params(scale=0.1, seed=1)
+replicas = [scratch.get_params(start, device) for device in devices]
+X, y = mx.nd.random.uniform(shape=(16, 1, 28, 28)), mx.nd.arange(16) % 10
+losses = scratch.train_batch(X, y, replicas, devices, lr=0.1)
+print(devices, sum(len(one) for one in losses))
+for before, one, other in zip(start, *replicas):
+    assert (one.asnumpy() == other.asnumpy()).all() and (one.asnumpy() != before.asnumpy()).any()
+"""
+
+
+@pytest.mark.slow  # the first time it downloads 2.5 GB
+def test_mxnet_for_gpus_is_installed_and_computes(checkout, with_uv, stub_driver):
+    """Everything but a GPU: 4.5 GB of packages, NVIDIA's libraries, a step on CPUs.
+
+    The stub says that it has no GPU: once it names one, CUDA asks it for what only a driver can do.
+    """
+    if shutil.disk_usage(checkout).free < 10e9:
+        pytest.skip('less than 10 GB of disk are free')
+    try:
+        driver = stub_driver([])
+        done = setup(checkout, GPU=1, PATH=with_uv, LD_LIBRARY_PATH=driver)
+        if 'is there a network?' in done.stderr or 'Failed to download' in done.stderr:
+            pytest.skip(f'the packages cannot be downloaded here:\n{done.stderr}')
+        assert done.stdout.endswith('setup: ready (MXNet for NVIDIA GPUs in .venv)\n'), done.stderr
+
+        if not ctypes.util.find_library('cuda'):
+            done = python(checkout, 'import mgpu_helpers, mxnet', LD_LIBRARY_PATH=None)
+            assert 'the GPU build of MXNet and needs the NVIDIA driver' in done.stderr
+        # Nothing is looked up anew, and nothing changed, while the driver is away.
+        assert setup(checkout, PATH=with_uv).stdout.count('\n') == 1
+
+        done = python(checkout, STEP, LD_LIBRARY_PATH=driver)
+        assert done.stdout.endswith('[cpu(0), cpu(1)] 16\n'), done.stderr
+    finally:
+        shutil.rmtree(checkout)  # 4.5 GB where files cannot be linked

@@ -1,0 +1,143 @@
+"""The type hints: complete, right as far as mypy sees, and found by who uses the package; lint."""
+
+import ast
+import importlib
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import mgpu_helpers  # noqa: F401  before a hint's MXNet: it makes the settings
+
+ROOT = Path(__file__).resolve().parent.parent
+MODULES = sorted((ROOT / 'mgpu_helpers').rglob('*.py'))
+WRONG = """\
+import mgpu_helpers as mgpu
+from mgpu_helpers.scaling import LINKS, ring
+
+seconds: float = ring(4, 160e6, LINKS['PCIe 3 x16'])
+ring('four', 160e6, LINKS['PCIe 3 x16'])
+ring(4, 160e6, 'PCIe 3 x16')
+mgpu.train(2, 256, lr=0.2, sync='ring')
+name: str = mgpu.train(2, 256, lr=0.2, seed=None)
+mgpu.History('a run', 60_000).seconds.append('long')
+mgpu.trian(2, 256, lr=0.2)
+"""
+RIGHT_LINES = 4  # of these; with each of the others something is wrong
+
+
+def run(*command):
+    """Run a tool of this environment on the checkout."""
+    env = os.environ | {'MYPYPATH': str(ROOT), 'NO_COLOR': '1'}
+    return subprocess.run(
+        [sys.executable, '-m', *map(str, command)],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+    )
+
+
+def parts(node, prefix=''):
+    """Go through the functions of a module or class, and what its classes say of themselves."""
+    for part in node.body:
+        name = prefix + getattr(part, 'name', '')
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield name, part
+        elif isinstance(part, ast.ClassDef):
+            yield from parts(part, f'{name}.')
+        elif prefix and isinstance(part, ast.Assign):
+            names = [target.id for target in part.targets if isinstance(target, ast.Name)]
+            yield from ((prefix + name, part) for name in names)
+
+
+def is_public(name):
+    return all(part.strip('_') == part or part.endswith('__') for part in name.split('.'))
+
+
+def lacking(name, part):
+    """Name what has no annotation."""
+    if isinstance(part, ast.Assign):
+        return [name]
+    a, is_method = part.args, '.' in name
+    static = any(ast.unparse(d) == 'staticmethod' for d in part.decorator_list)
+    named = [*a.posonlyargs, *a.args][1 if is_method and not static else 0 :]
+    every = [*named, *a.kwonlyargs, *filter(None, [a.vararg, a.kwarg])]
+    found = [f'{name}({arg.arg})' for arg in every if arg.annotation is None]
+    return found + [f'{name} -> ?'] * (part.returns is None)
+
+
+def test_the_check_finds_what_is_missing():
+    source = """\
+class A:
+    limit = 3
+    size: int
+    def __init__(self, a, *b: int, c=1, **d) -> None: ...
+    def _own(self, x): ...
+    @staticmethod
+    def make(a): ...
+def f(x: int): ...
+"""
+    found = [x for name, p in parts(ast.parse(source)) if is_public(name) for x in lacking(name, p)]
+    constructor = [f'A.__init__({name})' for name in 'acd']
+    assert found == ['A.limit', *constructor, 'A.make(a)', 'A.make -> ?', 'f -> ?']
+
+
+@pytest.mark.parametrize('path', MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_public_function_is_annotated(path):
+    """Read, not imported: a module whose framework is not installed is checked, too."""
+    found = parts(ast.parse(path.read_text(encoding='utf8')))
+    assert not [x for name, part in found if is_public(name) for x in lacking(name, part)]
+
+
+def test_mypy_finds_nothing_wrong():
+    """12 seconds of computing where no earlier run has left a cache, then half of one."""
+    checked = run('mypy')
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_a_wrong_call_is_found(tmp_path):
+    """Through the public face, whose names are in a stub; so the hints do not just look good."""
+    (tmp_path / 'program.py').write_text(WRONG)
+    output = run('mypy', tmp_path / 'program.py').stdout
+    lines = [int(line.split(':')[1]) for line in output.splitlines() if ': error: ' in line]
+    assert lines == list(range(RIGHT_LINES + 1, len(WRONG.splitlines()) + 1)), output
+
+
+def names_for_hints():
+    """What is imported for mypy and the reader only, by module."""
+    for path in MODULES:
+        for block in ast.parse(path.read_text(encoding='utf8')).body:
+            if isinstance(block, ast.If) and ast.unparse(block.test) == 'TYPE_CHECKING':
+                for part in block.body:
+                    if isinstance(part, ast.ImportFrom) and not part.level:
+                        yield from ((part.module, alias.name) for alias in part.names)
+
+
+@pytest.mark.parametrize('module,name', sorted(set(names_for_hints())))
+def test_what_a_hint_names_is_there(module, name):
+    """To mypy every name of MXNet is right, and nothing else imports these."""
+    pytest.importorskip(module.partition('.')[0])
+    assert hasattr(importlib.import_module(module), name)
+
+
+def test_the_wheel_holds_what_editors_read(tmp_path):
+    built = run('hatchling', 'build', '-t', 'wheel', '-d', tmp_path)
+    assert built.returncode == 0, built.stdout + built.stderr
+    [wheel] = tmp_path.glob('*.whl')
+    listed = set(zipfile.ZipFile(wheel).namelist())
+    stubs = [str(stub.relative_to(ROOT)) for stub in (ROOT / 'mgpu_helpers').rglob('*.pyi')]
+    assert stubs and listed >= {'mgpu_helpers/py.typed', *stubs}
+
+
+def test_lint():
+    checked = run('ruff', 'check', '.')
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_format():
+    checked = run('ruff', 'format', '--check', '.')
+    assert checked.returncode == 0, checked.stdout + checked.stderr

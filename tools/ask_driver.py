@@ -1,0 +1,80 @@
+"""What setup.sh asks NVIDIA's driver before it chooses packages: which of them suit these GPUs?
+
+``ask_driver.py mxnet`` prints a word (none, cu112, torch, update or old) and, on the next lines,
+the sentences that say why; ``ask_driver.py pytorch`` prints cpu or pypi, and why. It runs before
+any package is installed: any Python from 3.9 on will do.
+"""
+
+import collections
+import ctypes
+import pathlib
+import runpy
+import sys
+
+DRIVER = runpy.run_path(str(pathlib.Path(__file__).parent.parent / 'mgpu_helpers' / 'driver.py'))
+has_code, TOO_NEW = DRIVER['has_code'], DRIVER['CAPABILITIES'][1]
+PYTORCH = (7, 5)  # the oldest that PyPI's PyTorch 2.13, built with CUDA 13, has code for
+
+
+def mxnet(gpus, cuda):
+    """Which packages bring most of the course to these GPUs, and why not simply MXNet's?"""
+    usable = [gpu for gpu in gpus if has_code(gpu)]
+    others = [gpu for gpu in gpus if gpu not in usable]
+    no_code = "MXNet's last release has machine code for compute capability 5.0 to 8.9 only"
+    if not gpus:
+        return ['none']
+    if usable and cuda < 11000:  # cu112 goes with any CUDA 11
+        return [
+            'update',
+            f"{listed(usable)}, but NVIDIA's driver knows CUDA {version(cuda)} only, "
+            'and MXNet for GPUs needs CUDA 11 (driver 450 or newer).',
+        ]
+    if usable:
+        left_out = f'{listed(others)}: counted as absent, because {no_code}.'
+        return ['cu112', f'{listed(usable)}: MXNet can use it.'] + [left_out] * bool(others)
+    if max(gpu.capability for gpu in gpus) >= TOO_NEW:
+        return [
+            'torch',
+            f'{listed(gpus)}: {no_code}.',
+            'So chapters 1 to 4 run on CPU cores, and PyTorch comes too: chapter 5 uses such GPUs.',
+        ]
+    return ['old', f'{listed(gpus)}: {no_code}.']
+
+
+def pytorch(gpus, cuda):
+    """PyPI's build, 2.7 GB, or the one without CUDA, 190 MB?"""
+    best = max((gpu.capability for gpu in gpus), default=None)
+    if best is None:
+        return ['cpu']
+    if best < PYTORCH:
+        best, needed = ('.'.join(map(str, capability)) for capability in (best, PYTORCH))
+        why = f'the best GPU is of compute capability {best}, and it needs {needed}'
+    elif cuda < 13000:
+        knows = f"NVIDIA's driver knows CUDA {version(cuda)}"
+        why = f'{knows}, and it needs CUDA 13 (driver 580 or newer; then: make setup TORCH=1)'
+    else:
+        return ['pypi']
+    return ['cpu', f'PyTorch will not use a GPU here: {why}']
+
+
+def listed(gpus):
+    """``8 x NVIDIA A100 (compute capability 8.0)``, each kind once."""
+    kinds = collections.Counter(
+        f'{gpu.name} (compute capability {".".join(map(str, gpu.capability))})' for gpu in gpus
+    )
+    return ', '.join(f'{n} x {kind}' if n > 1 else kind for kind, n in kinds.items())
+
+
+def version(cuda):
+    return f'{cuda // 1000}.{cuda % 1000 // 10}'
+
+
+def main(question):
+    gpus, cuda = DRIVER['driver_gpus'](), ctypes.c_int()
+    if gpus:
+        ctypes.CDLL('libcuda.so.1').cuDriverGetVersion(ctypes.byref(cuda))
+    print(*{'mxnet': mxnet, 'pytorch': pytorch}[question](gpus, cuda.value), sep='\n')
+
+
+if __name__ == '__main__':
+    main(sys.argv[1])
