@@ -15,17 +15,23 @@ from mxnet import gluon, init, np, npx
 from mxnet.gluon import nn
 
 from .child import WARM_UP, arrays, wait_for_the_others
+from .peer_data import Published
 
 npx.set_np()  # as every chapter of d2l begins
 LR = 0.2
 
 
-def batches(num_examples, batch_size):
-    """Call d2l's loader on arrays of ours.
+def load(dataset, batch_size):
+    """Call d2l's loader, with another class in the place of MXNet's ``FashionMNIST``."""
+    original, gluon.data.vision.FashionMNIST = gluon.data.vision.FashionMNIST, dataset
+    try:
+        return d2l.load_data_fashion_mnist(batch_size)[0]
+    finally:
+        gluon.data.vision.FashionMNIST = original
 
-    MXNet's class of the data set refuses the published files and downloads again, so a class of the
-    same kind that has the arrays takes its place; how it yields them is the original's.
-    """
+
+def batches(num_examples, batch_size):
+    """Load arrays of ours; how the class yields them is the original's."""
     images, labels = arrays(num_examples)
 
     class Given(gluon.data.vision.FashionMNIST):
@@ -33,11 +39,7 @@ def batches(num_examples, batch_size):
             self._data = np.array(images[..., None], dtype='uint8')
             self._label = np.array(labels, dtype='int32')
 
-    original, gluon.data.vision.FashionMNIST = gluon.data.vision.FashionMNIST, Given
-    try:
-        return d2l.load_data_fashion_mnist(batch_size)[0]
-    finally:
-        gluon.data.vision.FashionMNIST = original
+    return load(Given, batch_size)
 
 
 def prepare(num_devices):
@@ -76,7 +78,7 @@ def train(num_devices, batch_size, num_examples):
 
 def first_step(num_devices, batch_size, num_examples):
     """Train on one batch."""
-    train_iter = batches(None, batch_size)
+    train_iter = load(Published, batch_size)
     net, loss, trainer, devices = prepare(num_devices)
     features, labels = next(iter(train_iter))
     d2l.train_batch_ch13(net, features, labels, loss, trainer, devices)
