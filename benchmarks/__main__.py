@@ -1,151 +1,122 @@
-"""``make bench``: one table, every figure a ratio of runs measured in turn in this session.
+"""``make bench``: one run, one table in three forms: on the terminal, as Markdown, as a picture."""
 
-Rounds are interleaved (every kind of run once, then all again), so that a machine that slows down
-slows all of them; a ratio is taken within a round, and the table gives its median and its range.
-"""
-
-import argparse
-import json
-import os
-import statistics
-import subprocess
+import pathlib
 import sys
 import time
 from importlib.util import find_spec
 
-from tqdm import tqdm
+import click
 
-from mgpu_helpers.cores import usable_cores
-from mgpu_helpers.display import Table
-from mgpu_helpers.runtime import SETTINGS, installed_builds
+from mgpu_helpers.data import dataset
 
-from . import cluster, sync
-from .kinds import ACCURACIES, ALLREDUCES, KINDS, MEMORY, RATIOS, names_with
+from . import picture, report
+from .kinds import KINDS, names_with, usual
+from .measuring import clean_environment, measure
+from .result import FOLDER, FULL, PART, QUICK, Result, machine, newest
 
-
-def run(kind, num_examples):
-    """Run the processes of a kind at the same time; give the list of what they measured."""
-    num_examples = round(num_examples * kind.share)
-    clean = {name: value for name, value in os.environ.items() if name not in SETTINGS}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, '-m', 'benchmarks.run', *map(str, (*one, num_examples))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=clean | kind.settings,
-        )
-        for one in kind.runs
-    ]
-    try:
-        for process in processes:
-            for line in process.stdout:
-                if line == 'ready\n':
-                    break
-            else:
-                raise RuntimeError(f'{process.args} ended before it was ready')
-        for process in processes:
-            process.stdin.write('go\n')
-            process.stdin.flush()
-        return [json.loads(p.communicate()[0].splitlines()[-1]) for p in processes]
-    finally:
-        for process in processes:
-            process.kill()
+# Rounds and examples of a run: 60 batches, 20 for a look; on two stand-ins 1.7 s and 0.6 s. Loading
+# and warming up takes more than that: of a whole round about 440 s of processor time, measured on
+# two cores that others used, too; all of a quick run with two more kinds than now, 240 s.
+SIZES = {FULL: (3, 15_360), QUICK: (2, 5_120)}
+BUSY = 0.5  # load per core from which somebody else's work is measured, too
 
 
-def rate(measured):
-    return sum(one['examples_per_second'] for one in measured)
-
-
-def import_seconds(module='mgpu_helpers'):
-    """Time of the import itself, in a fresh interpreter."""
-    script = (
-        f'import time; t = time.perf_counter(); import {module}; print(time.perf_counter() - t)'
-    )
-    return float(
-        subprocess.run([sys.executable, '-c', script], capture_output=True, text=True).stdout
-    )
-
-
-def measure(kinds, rounds, num_examples):
-    """Give a list of dictionaries, one per round, from the kind of run to what it measured."""
-    result = [{} for _ in range(rounds)]
-    steps = [
-        (one, name)
-        for i, one in enumerate(result)
-        for name in kinds
-        if i == 0 or not KINDS[name].once
-    ]
-    for one, name in tqdm(steps, unit='run', disable=None):
-        one[name] = run(KINDS[name], num_examples)
-    return result
-
-
-def row(what, values, aim):
-    """Median and range of repeated measurements, beside what we want."""
-    spread = f'{min(values):.3f} to {max(values):.3f}'
-    return [what, f'{statistics.median(values):.3f}', spread, aim]
-
-
-def main():
-    parser = argparse.ArgumentParser(prog='python -m benchmarks', description=__doc__)
-    parser.add_argument('--rounds', type=int, default=3)
-    parser.add_argument('--examples', type=int, default=60_000, help='per run')
-    parser.add_argument('--quick', action='store_true', help='2 rounds of 10,000 examples')
-    parser.add_argument(
-        '--only', nargs='+', default=[''], metavar='WORD', help='runs with one of these in the name'
-    )
-    options = parser.parse_args()
-    chosen = names_with(options.only)
-    if not chosen:
-        parser.error(f'no run has {options.only} in its name; there are: ' + '; '.join(KINDS))
-    here = {'mxnet': bool(installed_builds()), 'torch': find_spec('torch') is not None}
-    absent = {KINDS[name].needs for name in chosen if not here[KINDS[name].needs]}
+def choose(words, quick):
+    """Give the kinds to run, and the modules for want of which some are left out."""
+    if words:
+        chosen = names_with(words)
+        if not chosen:
+            raise click.BadParameter(
+                f'no run has {" or ".join(map(repr, words))} in its name; --list shows all names',
+                param_hint='--only',
+            )
+    else:
+        chosen = usual(quick)
+    wanted = {module for name in chosen for module in KINDS[name].needs}
+    absent = sorted(module for module in wanted if find_spec(module) is None)
+    left = [name for name in chosen if not set(KINDS[name].needs) & set(absent)]
     if absent:
-        print(f'left out: what needs {", ".join(absent)}, which is not installed here')
-        chosen = [name for name in chosen if KINDS[name].needs not in absent]
-    if options.quick:
-        chosen = [name for name in chosen if not KINDS[name].once]
-    if not chosen:
-        parser.exit(1, 'of what was chosen, nothing is left to measure\n')
-    if options.quick:
-        options.rounds, options.examples = 2, 10_000
-    begin = time.time()
-    imports = [import_seconds() for _ in range(7)]
-    rounds = measure(chosen, options.rounds, options.examples)
-    rows = [
-        row(f'{upper} / {lower}', [rate(one[upper]) / rate(one[lower]) for one in rounds], aim)
-        for upper, lower, aim in RATIOS
-        if {upper, lower} <= set(chosen)
-    ]
-    rows.append(row('import mgpu_helpers (seconds)', imports, '≤ 0.1'))
-    if MEMORY in chosen:
-        memory = [one[MEMORY][0]['peak_mb'] / 1e3 for one in rounds]
-        rows.append(row(f'{MEMORY}: peak memory (GB)', memory, '≤ 1.5'))
-    for name in ACCURACIES:
-        if name in chosen:
-            best = [rounds[0][name][0]['best_test_acc']]
-            rows.append(row(f'{name}: best test accuracy', best, '≥ 0.80'))
-    print(
-        f'{usable_cores()} cores, {options.examples:,} examples a run (ResNet-18: fewer), '
-        f'{options.rounds} rounds in {time.time() - begin:.0f} s; examples per second, as ratios'
-    )
-    print(Table(rows, ['what', 'median', 'range', 'aim']))
-    rates = [
-        [name, f'{statistics.median(rate(one[name]) for one in rounds if name in one):,.0f}']
-        for name in chosen
-        if name != ALLREDUCES
-    ]
-    if ALLREDUCES in chosen:
-        print()
-        print(sync.table(rounds[0][ALLREDUCES][0]['allreduces']))
-    of_workers = cluster.table(rounds)
-    if of_workers:
-        print(f'\nshares of an epoch; bytes over those of the model, {4 * cluster.VALUES:,}')
-        print(of_workers)
-    print()
-    print(Table(rates, ['run', 'examples per second']))
+        click.echo(f'left out: what needs {" and ".join(absent)}, not installed here', err=True)
+    if not left:
+        raise click.ClickException('of what was chosen, nothing is left to measure')
+    return left, absent
+
+
+def publish():
+    """Write the newest result into the README."""
+    result = newest()
+    if result is None:
+        raise click.ClickException(
+            f'no complete result of a full run in benchmarks/results; make bench makes one'
+        )
+    report.write_readme(result)
+    click.echo(f'README.md has the table of {result.name}')
+
+
+def store(result, folder):
+    """Write the three files, and the README where the result is one to publish."""
+    path = result.save(folder)
+    path.with_suffix('.md').write_text(report.markdown(result), encoding='utf8')
+    written = [path.name, path.with_suffix('.md').name]
+    if report.figures(result.measured):
+        picture.draw(result, path.with_suffix('.png'))
+        written.append(path.with_suffix('.png').name)
+    click.echo(f'\nstored in {click.format_filename(folder)}: {", ".join(written)}')
+    if result.publishable and pathlib.Path(folder).resolve() == FOLDER.resolve():
+        publish()
+
+
+@click.command(context_settings={'help_option_names': ['-h', '--help']})
+@click.option('--quick', is_flag=True, help='Fewer and shorter runs: a look, not to be published.')
+@click.option('--only', 'words', multiple=True, metavar='WORD',
+              help='Runs with this in their name; may be given several times.')  # fmt: skip
+@click.option('--rounds', type=click.IntRange(1), help='How often all runs are repeated.')
+@click.option('--examples', type=click.IntRange(256), help='Per run, at most.')
+@click.option('--out', type=click.Path(file_okay=False, path_type=pathlib.Path), default=FOLDER,
+              show_default='benchmarks/results', help='Folder for the results.')  # fmt: skip
+@click.option('--no-store', is_flag=True, help='Only print.')
+@click.option(
+    '--list', 'listed', is_flag=True, help='Measure nothing; print the names of all runs.'
+)
+@click.option('--readme', is_flag=True, help='Measure nothing; put the newest result into README.')
+def main(quick, words, rounds, examples, out, no_store, listed, readme):
+    """Measure the course's code against what one would use instead, side by side."""
+    if listed:
+        return click.echo('\n'.join(KINDS))
+    if readme:
+        return publish()
+    chosen, absent = choose(words, quick)
+    least = SIZES[QUICK if quick else FULL]
+    rounds, examples = rounds or least[0], examples or least[1]
+    whole = not words and rounds >= least[0] and examples >= least[1]
+    kind = QUICK if quick else FULL if whole else PART
+    here, start = machine(), time.monotonic()
+    if here['load_before'] > BUSY * here['cores']:
+        click.secho(
+            f'The machine is busy (load {here["load_before"]} on {here["cores"]} cores): the '
+            'figures will be of that, too.', fg='yellow', err=True,
+        )  # fmt: skip
+    data = dataset('fashion-mnist') if any(KINDS[name].data for name in chosen) else None
+    if data and data.source != 'files':
+        raise click.ClickException(
+            'these benchmarks need Fashion-MNIST, and there are only the digits that stand in for '
+            'it. Get it with: python -m mgpu_helpers data'
+        )
+    try:
+        with clean_environment(data):
+            measured, failed = measure(
+                chosen, rounds, examples, lambda text: click.secho(text, fg='red', err=True)
+            )
+    except KeyboardInterrupt:
+        click.echo('\nStopped: every process has ended, and nothing was stored.', err=True)
+        sys.exit(130)
+    seconds = time.monotonic() - start
+    result = Result(kind, rounds, examples, measured, failed, absent, seconds, machine=here)
+    click.echo(report.text(result))
+    if not no_store:
+        store(result, out)
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == '__main__':
-    main()
+    main(prog_name='python -m benchmarks')

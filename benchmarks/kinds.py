@@ -1,6 +1,26 @@
-"""What is measured, and which two kinds of run are compared."""
+"""What is run: processes that work at the same time, and with which settings."""
 
 from dataclasses import dataclass, field
+
+from mgpu_helpers.runtime import MALLOC, SETTINGS
+
+BATCH = 256
+# What `import mgpu_helpers` sets, for a process that does not import it: the whole, and the part
+# that concerns glibc, which keeps freed memory.
+KEEP_MEMORY = {name: str(value) for name, (_, value) in MALLOC.items()}
+OUR_SETTINGS = SETTINGS | KEEP_MEMORY
+# One device that is given two cores: as fast as one process without stand-ins gets on two.
+BOTH_CORES = {'OMP_NUM_THREADS': '2', 'MXNET_CPU_TEMP_COPY': '64'}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One process: a function of a module here, and what it is called with."""
+
+    what: str
+    devices: int
+    batch: int = BATCH
+    options: dict = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -9,119 +29,155 @@ class Kind:
 
     Parameters
     ----------
-    runs : list of tuple
-        For each process: a name in ``run.RUNS``, how many devices, the batch size.
+    runs : list of Run
+        One for each process.
     share : float
         Which part of the examples: ResNet-18 takes ten times as long as LeNet.
+    examples : int, optional
+        So many, whatever the share.
     settings : dict
         Environment variables for these processes.
-    needs : str
-        The framework without which this kind is left out.
+    needs : tuple of str
+        The modules without which this kind is left out.
+    data : bool
+        Whether it reads Fashion-MNIST.
     once : bool
-        Whether the first round is enough: a long run whose speed is not what counts.
+        Whether the first round is enough: it repeats by itself, or its speed is not what counts.
+    quick : bool
+        Whether ``--quick`` runs it.
+    extra : bool
+        Whether only ``--only`` runs it.
+    weighed : bool
+        Whether the memory of the whole process tree is looked at while it runs. That takes time,
+        so its speed is not used.
     found_by : str
         Another word by which ``--only`` chooses it.
     """
 
     runs: list
     share: float = 1
+    examples: int | None = None
     settings: dict = field(default_factory=dict)
-    needs: str = 'mxnet'
+    needs: tuple = ('mxnet',)
+    data: bool = True
     once: bool = False
+    quick: bool = False
+    extra: bool = False
+    weighed: bool = False
     found_by: str = ''
 
+    def examples_of(self, examples):
+        """Give how many examples it trains on: whole batches, at least one."""
+        wanted = self.examples or examples * self.share
+        return max(1, round(wanted / BATCH)) * BATCH
 
-def torch_kind(*runs, **options):
-    return Kind(list(runs), needs='torch', **options)
+
+def one(what, devices=2, batch=BATCH, options=None, **about):
+    """Describe a kind of a single process."""
+    return Kind([Run(what, devices, batch, options or {})], **about)
 
 
-# glibc's settings of runtime.py, for a process that does not import it: it keeps freed memory.
-KEEP_MEMORY = {
-    'MALLOC_TRIM_THRESHOLD_': '2147483647',
-    'MALLOC_TOP_PAD_': '67108864',
-    'MALLOC_MMAP_THRESHOLD_': '33554432',
-    'MALLOC_MMAP_MAX_': '0',
-}
+def apart(what, batch=BATCH, options=None, **about):
+    """Describe a kind of two processes, each with one device: all that two cores can do."""
+    return Kind([Run(what, 1, batch, options or {})] * 2, **about)
 
+
+def scaling(name, what, batch=BATCH, options=None, both=BOTH_CORES, **about):
+    """Describe four kinds: two devices, two processes, and one device with one core and with two.
+
+    ``batch`` is that of a device by itself; two devices share one of ``BATCH``.
+    """
+    return {
+        f'{name}, 2 devices': one(what, 2, BATCH, options, **about),
+        f'{name}, 2 processes': apart(what, batch, options, **about),
+        f'{name}, 1 device': one(what, 1, batch, options, **about),
+        f'{name}, 1 device, 2 threads': one(what, 1, batch, options, settings=both, **about),
+    }
+
+
+LENET = {'network': 'LeNet'}
+RESNET = {'network': 'ResNet-18'}
+SAME = {'network': "chapter 1's"}
+TORCH = ('torch',)
+D2L = ('mxnet', 'd2l')
+FEW = 12_800  # 50 batches: more than Python runs ahead, so memory is at its highest
 
 KINDS = {
-    'from scratch, 2 devices': Kind([('scratch', 2, 256)]),
-    'from scratch, 2 processes': Kind([('scratch', 1, 256)] * 2),
-    'from scratch, 1 device': Kind([('scratch', 1, 256)]),
-    'from scratch, 1 device, 2 threads': Kind(
-        [('scratch', 1, 256)],
-        settings={'OMP_NUM_THREADS': '2', 'MXNET_CPU_TEMP_COPY': '64'},
+    **scaling('from scratch', 'chapter1.train', quick=True),
+    'from scratch, 2 devices, buckets': one('chapter1.train', options={'buckets': True}),
+    'from scratch, 2 devices, batch 64': one('chapter1.train', batch=64, share=0.5, extra=True),
+    'from scratch, 2 devices, batch 64, buckets': one(
+        'chapter1.train', batch=64, options={'buckets': True}, share=0.5, extra=True
     ),
-    'from scratch, 2 devices, buckets': Kind([('scratch in buckets', 2, 256)]),
-    'from scratch, 2 devices, batch 64': Kind([('scratch', 2, 64)], share=0.5),
-    'from scratch, 2 devices, batch 64, buckets': Kind([('scratch in buckets', 2, 64)], share=0.5),
-    'allreduces': Kind([('collectives', 4, 1)], once=True),
-    'source 000, 2 devices': Kind([('peer', 2, 256)]),
-    'Gluon, chapter 1 network, 2 devices': Kind([('gluon lenet of chapter 1', 2, 256)]),
-    'Gluon LeNet, 2 devices': Kind([('gluon lenet', 2, 256)], found_by='cluster'),
-    'Gluon LeNet, 2 processes': Kind([('gluon lenet', 1, 256)] * 2),
-    'Gluon LeNet, 1 device': Kind([('gluon lenet', 1, 256)]),
-    'ResNet-18, 2 devices': Kind([('gluon resnet', 2, 256)], share=0.2),
-    'ResNet-18, 2 processes': Kind([('gluon resnet', 1, 128)] * 2, share=0.2),
-    'ResNet-18, 1 device': Kind([('gluon resnet', 1, 128)], share=0.2),
-    'ResNet-18, 2 devices, each updates': Kind([('each device updates', 2, 256)], share=0.2),
-    'evaluate LeNet, 2 devices': Kind([('evaluate lenet', 2, 256)]),
-    'evaluate LeNet, 1 device': Kind([('evaluate lenet', 1, 256)]),
-    'evaluate ResNet-18, 2 devices': Kind([('evaluate resnet', 2, 256)], share=0.2),
-    'evaluate ResNet-18, 1 device': Kind([('evaluate resnet', 1, 256)], share=0.2),
+    'source 000, 2 devices': one('peer_source.train', share=0.5, quick=True),
+    'd2l, 2 devices': one('peer_d2l.train', share=0.25, needs=D2L, quick=True),
+    'd2l, 2 devices, our settings': one(
+        'peer_d2l.train', share=0.25, needs=D2L, settings=OUR_SETTINGS, quick=True
+    ),
+    'Gluon, chapter 1 network, 2 devices': one('chapter2.train', options=SAME, quick=True),
+    **scaling('Gluon LeNet', 'chapter2.train', options=LENET),
+    **scaling('ResNet-18', 'chapter2.train', batch=128, options=RESNET, share=0.2),
+    'ResNet-18, 2 devices, each updates': one(
+        'chapter2.each_device_updates', options=RESNET, share=0.2, extra=True
+    ),
+    **scaling('evaluate LeNet', 'chapter2.evaluate', options=LENET),
+    **scaling('evaluate ResNet-18', 'chapter2.evaluate', options=RESNET, share=0.2),
+    **{
+        f'allreduce, {network}, {k} devices': one(
+            'chapter3.measure',
+            k,
+            options={'network': network},
+            data=False,
+            once=True,
+            found_by='allreduces',
+        )  # fmt: skip
+        for network in ('LeNet', 'ResNet-18')
+        for k in (2, 4)
+    },
     # Two epochs each, so half the examples.
-    'cluster, 2 workers': Kind([('cluster', 2, 256)], share=0.5),
-    'cluster, 1 worker': Kind([('cluster', 1, 256)], share=0.5),
-    'cluster, 2 workers, no waits': Kind([('cluster, no waits', 2, 256)], share=0.5),
-    'cluster, 2 workers, dist_async': Kind([('cluster, dist_async', 2, 256)], share=0.5),
-    'cluster, 2 workers, 2-bit': Kind([('cluster, 2-bit', 2, 256)], share=0.5),
-    'PyTorch from scratch, 2 devices': torch_kind(('torch scratch', 2, 256)),
-    'PyTorch from scratch, 1 device': torch_kind(('torch scratch', 1, 256)),
-    'PyTorch from scratch, 2 processes': torch_kind(*[('torch scratch', 1, 256)] * 2),
-    'train_ddp, 2 processes': torch_kind(('torch ddp', 2, 256)),
-    'bare DDP, 2 processes': torch_kind(('bare ddp', 2, 256)),
-    'bare DDP, 2 processes, our memory settings': torch_kind(
-        ('bare ddp', 2, 256), settings=KEEP_MEMORY
+    'cluster, 2 workers': one('chapter4.train', share=0.5),
+    'cluster, 1 worker': one('chapter4.train', 1, share=0.5),
+    'cluster, 2 workers, no waits': one('chapter4.train', options={'waits': False}, share=0.5),
+    'cluster, 2 workers, dist_async': one(
+        'chapter4.train', options={'kind': 'dist_async'}, share=0.5
     ),
-    'source 004, ten epochs, 1 device': torch_kind(('ten epochs', 1, 256), once=True),
-    'source 004, ten epochs, 2 devices': torch_kind(('ten epochs', 2, 256), once=True),
+    'cluster, 2 workers, 2-bit': one('chapter4.train', options={'compressed': True}, share=0.5),
+    **scaling('PyTorch from scratch', 'chapter5.train', needs=TORCH, both={'OMP_NUM_THREADS': '2'}),
+    'train_ddp, 2 processes': one('chapter5.train_ddp', needs=TORCH, share=0.5, quick=True),
+    'bare DDP, 2 processes': one('peer_ddp.train', needs=TORCH, share=0.5, quick=True),
+    'bare DDP, 2 processes, our memory settings': one(
+        'peer_ddp.train', needs=TORCH, share=0.5, settings=KEEP_MEMORY, quick=True
+    ),
+    'source 004, ten epochs, 1 device': one(
+        'chapter5.ten_epochs', 1, needs=TORCH, once=True, extra=True, examples=60_000
+    ),
+    'source 004, ten epochs, 2 devices': one(
+        'chapter5.ten_epochs', 2, needs=TORCH, once=True, extra=True, examples=60_000
+    ),
+    'limits of MXNet': one('limits.mxnet', data=False, quick=True),
+    'limits of PyTorch': one('limits.torch', data=False, needs=TORCH),
+    'import mgpu_helpers': one(
+        'starting.load', options={'module': 'mgpu_helpers'}, needs=(), data=False, quick=True
+    ),
+    'import d2l.mxnet': one(
+        'starting.load', options={'module': 'd2l.mxnet'}, needs=D2L, data=False
+    ),
+    'first step, from scratch': one('chapter1.first_step', quick=True),
+    'first step, Gluon LeNet': one('chapter2.first_step', options=LENET),
+    'first step, source 000': one('peer_source.first_step', quick=True),
+    'first step, d2l': one('peer_d2l.first_step', needs=D2L, quick=True),
+    'first step, cluster of 2 workers': one('chapter4.first_step'),
+    'first step, DDP in 2 processes': one('chapter5.first_step', needs=TORCH),
+    'first step, bare DDP in 2 processes': one('peer_ddp.first_step', needs=TORCH),
+    'memory, from scratch': one('chapter1.train', examples=FEW, weighed=True),
+    'memory, Gluon, chapter 1 network': one(
+        'chapter2.train', options=SAME, examples=FEW, weighed=True
+    ),
+    'memory, source 000': one('peer_source.train', examples=FEW, weighed=True),
+    'memory, d2l': one('peer_d2l.train', needs=D2L, examples=FEW, weighed=True),
+    'memory, train_ddp': one('chapter5.train_ddp', needs=TORCH, examples=FEW, weighed=True),
+    'memory, bare DDP': one('peer_ddp.train', needs=TORCH, examples=FEW, weighed=True),
 }
-# What stands in the table: two kinds whose ratio it is, and what we want it to be.
-RATIOS = [
-    ('from scratch, 2 devices', 'from scratch, 2 processes', '≥ 0.93'),
-    ('from scratch, 2 devices', 'from scratch, 1 device', '≥ 1.7'),
-    ('from scratch, 2 devices', 'from scratch, 1 device, 2 threads', ''),
-    ('from scratch, 2 devices', 'source 000, 2 devices', '≥ 2.0'),
-    ('from scratch, 2 devices, buckets', 'from scratch, 2 devices', '≥ 1.0'),
-    (
-        'from scratch, 2 devices, batch 64, buckets',
-        'from scratch, 2 devices, batch 64',
-        '≥ 1.0',
-    ),
-    ('from scratch, 2 devices', 'Gluon, chapter 1 network, 2 devices', '≥ 0.9'),
-    ('Gluon LeNet, 2 devices', 'Gluon LeNet, 2 processes', '≥ 0.93'),
-    ('Gluon LeNet, 2 devices', 'Gluon LeNet, 1 device', '≥ 1.75'),
-    ('ResNet-18, 2 devices', 'ResNet-18, 2 processes', '≥ 0.93'),
-    ('ResNet-18, 2 devices', 'ResNet-18, 1 device', '≥ 1.85'),
-    ('ResNet-18, 2 devices', 'ResNet-18, 2 devices, each updates', ''),
-    ('evaluate LeNet, 2 devices', 'evaluate LeNet, 1 device', '≥ 1.7'),
-    ('evaluate ResNet-18, 2 devices', 'evaluate ResNet-18, 1 device', '≥ 1.7'),
-    ('cluster, 2 workers', 'cluster, 1 worker', ''),
-    ('cluster, 2 workers', 'Gluon LeNet, 2 devices', ''),
-    ('cluster, 2 workers', 'cluster, 2 workers, no waits', ''),
-    ('cluster, 2 workers, dist_async', 'cluster, 2 workers', ''),
-    ('cluster, 2 workers, 2-bit', 'cluster, 2 workers', ''),
-    ('PyTorch from scratch, 2 devices', 'PyTorch from scratch, 1 device', '≥ 1.8'),
-    ('PyTorch from scratch, 2 devices', 'PyTorch from scratch, 2 processes', ''),
-    ('PyTorch from scratch, 2 devices', 'bare DDP, 2 processes', ''),
-    ('train_ddp, 2 processes', 'bare DDP, 2 processes, our memory settings', '≥ 0.98'),
-    ('train_ddp, 2 processes', 'bare DDP, 2 processes', '≥ 0.98'),
-    ('Gluon, chapter 1 network, 2 devices', 'bare DDP, 2 processes', '≥ 0.95'),
-    ('from scratch, 2 devices', 'bare DDP, 2 processes', ''),
-]
-MEMORY = 'from scratch, 2 devices'
-ACCURACIES = [name for name in KINDS if 'ten epochs' in name]
-ALLREDUCES = 'allreduces'  # its own table
 
 
 def names_with(words):
@@ -131,3 +187,8 @@ def names_with(words):
         for name, kind in KINDS.items()
         if any(word in text for word in words for text in (name, kind.found_by))
     ]
+
+
+def usual(quick):
+    """List the kinds of a run that chooses nothing."""
+    return [name for name, kind in KINDS.items() if not kind.extra and (kind.quick or not quick)]

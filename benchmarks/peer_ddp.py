@@ -14,6 +14,8 @@ import torch.multiprocessing
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from .child import arrays, wait_for_the_others
+
 LR = 0.2
 
 
@@ -26,6 +28,7 @@ def network():
 
 
 def work(rank, world_size, batch_size, images, labels, epochs, port, queue):
+    """Train in one process; rank 0 sends when its first step ended, and each epoch's seconds."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     os.environ |= {'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port)}
@@ -33,7 +36,7 @@ def work(rank, world_size, batch_size, images, labels, epochs, port, queue):
     model = DistributedDataParallel(network())
     optimizer = torch.optim.SGD(model.parameters(), LR)
     loss = nn.CrossEntropyLoss()
-    seconds, per_rank = [], batch_size // world_size
+    seconds, per_rank, first = [], batch_size // world_size, None
     for epoch in range(epochs):
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(epoch))
         begin = time.time()
@@ -42,25 +45,39 @@ def work(rank, world_size, batch_size, images, labels, epochs, port, queue):
             optimizer.zero_grad()
             loss(model(images[mine]), labels[mine]).backward()
             optimizer.step()
+            first = first or time.time()
         dist.barrier()
         seconds.append(time.time() - begin)
     if rank == 0:
-        queue.put(seconds)
+        queue.put((first, seconds))
     dist.barrier()
     os._exit(0)  # gloo's threads may abort at the interpreter's end
 
 
-def train(images, labels, num_gpus, batch_size, epochs):
-    """Train in ``num_gpus`` processes; give the seconds of each epoch."""
+def start(num_processes, batch_size, num_examples, epochs):
+    """Train in processes; give when the first step ended, and the seconds of each epoch."""
     import socket
 
+    images, labels = arrays(num_examples)
     with socket.socket() as free:
         free.bind(('127.0.0.1', 0))
         port = free.getsockname()[1]
     images = torch.from_numpy(images).unsqueeze(1).float().div_(255)
-    whole = len(images) // batch_size * batch_size or len(images)
-    images, labels = images[:whole], torch.from_numpy(labels)[:whole].long()
+    labels = torch.from_numpy(labels).long()
     queue = torch.multiprocessing.get_context('spawn').SimpleQueue()
-    shared = num_gpus, batch_size, images, labels, epochs, port, queue
-    torch.multiprocessing.spawn(work, shared, nprocs=num_gpus)
-    return queue.get(), whole
+    shared = num_processes, batch_size, images, labels, epochs, port, queue
+    torch.multiprocessing.spawn(work, shared, nprocs=num_processes)
+    return queue.get()
+
+
+def train(num_processes, batch_size, num_examples):
+    """Give the seconds of the second of two epochs; the first one warms up."""
+    wait_for_the_others()
+    return start(num_processes, batch_size, num_examples, epochs=2)[1][1]
+
+
+def first_step(num_processes, batch_size, num_examples):
+    """Give the seconds from the start of the processes to the end of their first step."""
+    wait_for_the_others()
+    begin = time.time()
+    return {'waited': start(num_processes, batch_size, batch_size, epochs=1)[0] - begin}

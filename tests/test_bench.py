@@ -1,76 +1,264 @@
-"""What the benchmark chooses and counts, on little work; `make bench` gives the figures."""
+"""What the benchmark chooses, runs and says, on little work; `make bench` gives the figures."""
 
+import json
 import os
 import re
+import select
+import shutil
+import signal
+import socket
 import subprocess
 import sys
+import termios
+import time
+from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
 import pytest
 
-from benchmarks.kinds import names_with
+from benchmarks import measuring
+from benchmarks.kinds import BATCH, KINDS, names_with, usual
 
 ROOT = Path(__file__).parent.parent
+needs_mxnet = pytest.mark.skipif(find_spec('mxnet') is None, reason='MXNet is not installed here')
 
 
-def bench(*words):
+def bench(*words, path=None, **options):
+    env = os.environ | ({'PYTHONPATH': str(path)} if path else {})
     return subprocess.run(
-        [sys.executable, '-m', 'benchmarks', '--rounds', '1', *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=300,
+        [sys.executable, '-m', 'benchmarks', *words],
+        cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, **options,
+    )  # fmt: skip
+
+
+def hide(folder, *names):
+    """Make a Python that does not find these modules; give its search path."""
+    (folder / 'sitecustomize.py').write_text(
+        'import importlib.machinery as m\n'
+        'find = m.PathFinder.find_spec\n'
+        f'hidden = {names!r}\n'
+        'def find_spec(name, *args): return None if name in hidden else find(name, *args)\n'
+        'm.PathFinder.find_spec = find_spec\n'
     )
+    return folder
 
 
 def test_a_word_chooses_the_kinds_of_a_chapter():
-    assert names_with(['cluster']) == [
-        'Gluon LeNet, 2 devices',
+    assert names_with(['cluster, ']) == [
         'cluster, 2 workers',
         'cluster, 1 worker',
         'cluster, 2 workers, no waits',
         'cluster, 2 workers, dist_async',
         'cluster, 2 workers, 2-bit',
     ]
+    assert len(names_with(['allreduces'])) == 4
+
+
+def test_a_quick_look_leaves_out_and_long_runs_are_for_those_who_ask():
+    full, quick = usual(False), usual(True)
+    assert set(quick) < set(full) < set(KINDS)
+    assert not [name for name in full if 'ten epochs' in name]
+    assert names_with(['ten epochs'])
+
+
+def test_every_run_is_of_whole_batches():
+    for kind in KINDS.values():
+        assert kind.examples_of(5_120) % BATCH == 0 and kind.examples_of(1) >= BATCH
+
+
+@pytest.mark.parametrize(
+    'words, message',
+    [
+        (['--only', 'chapter 9'], "no run has 'chapter 9' in its name; --list shows all"),
+        (['--rounds', '0'], '0 is not in the range x>=1'),
+        (['--examples', '10'], '10 is not in the range x>=256'),
+        (['--out', 'README.md'], "'README.md' is a file"),
+        (['--fast'], 'No such option'),
+    ],
+)
+def test_bad_options_are_refused_before_anything_runs(words, message):
+    done = bench(*words)
+    assert done.returncode == 2 and message in done.stderr and not done.stdout
+
+
+def test_the_names_of_all_runs_are_listed():
+    assert bench('--list').stdout.splitlines() == list(KINDS)
+
+
+def test_where_mxnet_and_pytorch_are_missing_their_kinds_are_left_out(tmp_path):
+    python = hide(tmp_path, 'mxnet', 'torch')
+    done = bench('--only', 'cluster', '--only', 'DDP', path=python)
+    assert 'left out: what needs mxnet and torch, not installed here' in done.stderr
+    assert done.returncode == 1 and 'nothing is left to measure' in done.stderr
+    words = '--only', 'import mgpu_helpers', '--only', 'import d2l', '--rounds', '2'
+    done = bench(*words, '--out', tmp_path / 'out', path=python)
+    assert done.returncode == 0, done.stderr
+    assert 'left out: what needs mxnet' in done.stderr
+    (path,) = (tmp_path / 'out').glob('*.json')
+    result = json.loads(path.read_text())
+    assert list(result['measured']) == ['import mgpu_helpers'] and result['absent'] == ['mxnet']
+    assert re.search(r'^import mgpu_helpers +0\.0\d+ s .* 2 +≤ 0\.1', done.stdout, re.M), (
+        done.stdout
+    )
+
+
+@needs_mxnet
+def test_the_digits_are_no_data_to_measure_with(tmp_path):
+    nobody = {'MXNET_HOME': str(tmp_path), 'MGPU_DATA_MIRRORS': 'http://127.0.0.1:9/'}
+    command = [sys.executable, '-m', 'benchmarks', '--only', 'Gluon LeNet', '--out', tmp_path / 'r']
+    done = subprocess.run(
+        command, cwd=ROOT, env=os.environ | nobody, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1 and not (tmp_path / 'r').exists()
+    assert 'Get it with: python -m mgpu_helpers data' in done.stderr and not done.stdout
+
+
+def test_a_run_that_fails_is_named_and_left_out(tmp_path, started):
+    (tmp_path / 'd2l').mkdir()
+    (tmp_path / 'd2l/__init__.py').touch()
+    (tmp_path / 'd2l/mxnet.py').write_text('raise OSError("this d2l does not load")\n')
+    (tmp_path / 'mxnet.py').touch()
+    words = '--only', 'import', '--rounds', '2', '--out', tmp_path / 'out'
+    done = bench(*words, path=tmp_path)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count('import d2l.mxnet: left out, because it failed') == 1
+    assert 'this d2l does not load' in done.stderr  # its last words, and no traceback of ours
+    assert 'benchmarks/measuring.py' not in done.stderr
+    assert 'Left out, because a run failed: import d2l.mxnet.' in done.stdout
+    (path,) = (tmp_path / 'out').glob('*.json')
+    result = json.loads(path.read_text())
+    assert list(result['measured']) == ['import mgpu_helpers']
+    assert len(result['measured']['import mgpu_helpers']) == 2
+    assert result['failed'] == ['import d2l.mxnet']
+    assert not started()
+
+
+@needs_mxnet
+def test_ctrl_c_leaves_no_process_and_no_file(tmp_path, started):
+    words = '--only', 'from scratch, 2 processes', '--examples', '600000', '--out', tmp_path / 'out'
+    running = subprocess.Popen(
+        [sys.executable, '-m', 'benchmarks', *words],
+        cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    while sum('benchmarks.run' in ' '.join(p.cmdline()) for p in safely(started())) < 2:
+        assert running.poll() is None, running.stderr.read()
+        time.sleep(0.1)
+    time.sleep(1)
+    running.send_signal(signal.SIGINT)
+    begin = time.monotonic()
+    _, said = running.communicate(timeout=30)
+    assert running.returncode == 130 and 'nothing was stored' in said
+    assert 'Traceback' not in said
+    assert time.monotonic() - begin < 10  # it does not wait for what runs
+    assert not started() and not (tmp_path / 'out').exists()
+
+
+def safely(processes):
+    return [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_bar_says_what_runs_and_how_long_it_will_take():
+    terminal, end = os.openpty()
+    termios.tcsetwinsize(end, (40, 120))
+    with subprocess.Popen(
+        [sys.executable, '-m', 'benchmarks', '--only', 'import mgpu', '--no-store'],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=end,
+    ) as running:  # fmt: skip
+        os.close(end)
+        shown = b''
+        while running.poll() is None or select.select([terminal], [], [], 0)[0]:
+            if select.select([terminal], [], [], 0.2)[0]:
+                try:
+                    shown += os.read(terminal, 4096)
+                except OSError:  # its other end is closed
+                    break
+        os.close(terminal)
+    assert re.search(rb'0/3 .*about \d+ s left; now: import mgpu_helpers', shown), shown
+    assert b'2/3' in shown
+
+
+@needs_mxnet
+def test_what_is_compared_is_stored_and_tells_nothing_of_who_made_it(tmp_path):
+    chosen = (
+        '--only',
+        'first step, from',
+        '--only',
+        'first step, Gluon',
+        '--only',
+        'first step, d2l',
+    )
+    done = bench(*chosen, '--rounds', '1', '--out', tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {p.suffix for p in tmp_path.iterdir()} == {'.json', '.md', '.png'}
+    (path,) = tmp_path.glob('*-part.json')  # so it is never taken for one to publish
+    measured = json.loads(path.read_text())['measured']
+    ours, theirs = (
+        measured[name][0][0]['waited'] for name in ('first step, from scratch', 'first step, d2l')
+    )
+    row = rf'^\| from scratch +\| d2l +\| {theirs / ours:.2f} '
+    assert re.search(row, path.with_suffix('.md').read_text(), re.M), done.stdout
+    everything = path.read_text() + path.with_suffix('.md').read_text()
+    for private in (str(ROOT), str(Path.home()), sys.prefix, str(tmp_path)):
+        assert private not in everything
+    if len(socket.gethostname()) > 3:
+        assert socket.gethostname() not in everything
+
+
+def test_memory_is_that_of_a_process_and_all_that_it_started():
+    hold = "import sys; kept = b'x' * 100_000_000; print('here', flush=True); sys.stdin.read()"
+    both = f'import subprocess, sys; p = subprocess.Popen([sys.executable, "-c", {hold!r}]); {hold}'
+    with subprocess.Popen(
+        [sys.executable, '-c', both], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        try:
+            assert [process.stdout.readline() for _ in range(2)] == [b'here\n'] * 2
+            assert 0.2 < measuring.weight_of([process.pid]) < 0.3
+        finally:
+            process.stdin.close()
+    assert measuring.weight_of([process.pid]) == 0  # it has ended, which is no error
+
+
+def test_the_package_has_the_command_too(tmp_path):
+    command = [sys.executable, '-m', 'mgpu_helpers', 'bench', '--list']
+    env = os.environ | {'PYTHONPATH': str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.splitlines() == list(KINDS)
+
+
+def test_without_the_repository_the_command_says_where_it_is(tmp_path):
+    shutil.copytree(ROOT / 'mgpu_helpers', tmp_path / 'mgpu_helpers')
+    command = [sys.executable, '-m', 'mgpu_helpers', 'bench', '--quick']
+    env = os.environ | {'PYTHONPATH': str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert 'part of the course' in done.stderr and 'make bench' in done.stderr
 
 
 @pytest.mark.slow
-def test_workers_are_compared_and_their_bytes_counted(started):
-    pytest.importorskip('mxnet')
-    done = bench('--examples', '2560', '--only', 'cluster, 1', '2-bit', 'no waits')
+@needs_mxnet
+def test_workers_are_compared_and_their_bytes_counted(started, tmp_path):
+    chosen = '--only', 'cluster, 1', '--only', '2-bit', '--only', 'no waits'
+    done = bench('--rounds', '1', '--examples', '2560', *chosen, '--out', tmp_path)
     assert done.returncode == 0, done.stderr
     assert not started(), 'processes of a cluster are left'
-    table = {
-        name: [float(number) for number in re.findall(r'\d+\.\d+', rest)]
-        for name, rest in re.findall(
-            r'^(cluster, \d workers?(?:, \S+)?)  +(0.*)$', done.stdout, re.M
-        )
-    }
-    assert set(table) == {'cluster, 1 worker', 'cluster, 2 workers, 2-bit'}, done.stdout
-    sent, received = table['cluster, 1 worker'][-2:]
-    assert 1 < sent < 1.01 and 1 < received < 1.01
-    sent, received = table['cluster, 2 workers, 2-bit'][-2:]
-    assert 1 / 16 < sent < 1 / 16 + 0.01 and 1 < received < 1.01
-    rates = re.findall(r'^cluster, 2 workers, no waits +([\d,]+)$', done.stdout, re.M)
-    assert len(rates) == 1, done.stdout
+    (path,) = tmp_path.glob('*.json')
+    measured = json.loads(path.read_text())['measured']
+    one, compressed = (
+        measured[name][0][0] for name in ('cluster, 1 worker', 'cluster, 2 workers, 2-bit')
+    )
+    assert 1 < one['sent'] < 1.01 and 1 < one['received'] < 1.01
+    assert 1 / 16 < compressed['sent'] < 1 / 16 + 0.01 and 1 < compressed['received'] < 1.01
+    assert re.search(r'^cluster, 2 workers, no waits +[\d,]+ ', done.stdout, re.M), done.stdout
 
 
-def test_where_mxnet_is_missing_its_kinds_are_left_out(tmp_path):
-    """A Python whose list of installed packages has no MXNet."""
-    (tmp_path / 'sitecustomize.py').write_text(
-        'import importlib.metadata as m\n'
-        'every = m.distributions\n'
-        "there = lambda d: not d.metadata['Name'].startswith('mxnet')\n"
-        'm.distributions = lambda: filter(there, every())\n'
-    )
-    done = subprocess.run(
-        [sys.executable, '-m', 'benchmarks', '--only', 'cluster'],
-        cwd=ROOT,
-        env=os.environ | {'PYTHONPATH': str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert 'left out: what needs mxnet' in done.stdout
-    assert done.returncode == 1 and 'nothing is left to measure' in done.stderr
-    assert 'cluster, 2 workers' not in done.stdout
+@pytest.mark.slow
+@needs_mxnet
+def test_the_allreduces_are_measured_by_themselves():
+    done = bench('--only', 'allreduces', '--no-store')
+    assert done.returncode == 0, done.stderr
+    summed = re.findall(r'^(LeNet|ResNet-18), (2|4) devices, (8|58) gradients', done.stdout, re.M)
+    assert len(set(summed)) == 4, done.stdout
+    assert len(summed) == 4 * 8  # each of the six in buckets, two of them also one by one
+    ratios = re.findall(r'^allreduce, .* 9 *$', done.stdout, re.M)
+    assert len(ratios) == 2 * 4, done.stdout  # over the naive one, and over a copy; nine repeats

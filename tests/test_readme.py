@@ -38,21 +38,11 @@ def test_run_executes_a_chapter(tmp_path):
 
 
 def test_bench_prints_its_table():
-    done = make(
-        'bench', "BENCH_ARGS=--rounds 1 --examples 1280 --only 'from scratch, 2 dev' 'source 000'"
-    )
+    words = "--rounds 1 --no-store --only 'first step, from' --only 'first step, source'"
+    done = make('bench', f'BENCH_ARGS={words}')
     assert done.returncode == 0, done.stderr
     rows = [line for line in done.stdout.splitlines() if re.search(r' \d+\.\d+ ', line)]
-    for what in ('from scratch, 2 devices / source 000', 'import', 'peak memory'):
-        assert any(what in row for row in rows), done.stdout
-
-
-def test_bench_measures_the_allreduces_by_themselves():
-    done = make('bench', 'BENCH_ARGS=--rounds 1 --only allreduces')
-    assert done.returncode == 0, done.stderr
-    rows = re.findall(r'^(LeNet|ResNet-18), (8|58) gradients, (2|4) devices', done.stdout, re.M)
-    assert len(set(rows)) == 4, done.stdout
-    assert len(rows) == 4 * 8  # each of the six in buckets, two of them also one by one
+    assert any(re.match('from scratch +source 000 ', row) for row in rows), done.stdout
 
 
 def test_lab_opens_on_the_first_chapter():

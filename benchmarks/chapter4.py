@@ -2,6 +2,8 @@
 
 import statistics
 
+from .child import wait_for_the_others
+
 VALUES = 129_068  # of LeNet
 TWO_BIT = {'type': '2bit', 'threshold': 0.005}
 
@@ -34,13 +36,14 @@ def without_waits(batch_size, num_examples):
     return seconds
 
 
-def measure(num_workers, batch_size, num_examples, kind='dist_sync', compression=None, waits=True):
+def train(num_workers, batch_size, num_examples, kind='dist_sync', compressed=False, waits=True):
     """Train in a new cluster with one server; give what was measured in the second of two epochs.
 
     The first one warms up. Shares and bytes are means over the workers.
     """
     from mgpu_helpers import cluster
 
+    wait_for_the_others()
     with cluster.LocalCluster(num_workers, servers=1) as started:
         if not waits:
             found = started.run(without_waits, batch_size, num_examples, show=False)
@@ -51,7 +54,7 @@ def measure(num_workers, batch_size, num_examples, kind='dist_sync', compression
             batch_size=batch_size,
             num_epochs=2,
             num_examples=num_examples,
-            compression=compression,
+            compression=TWO_BIT if compressed else None,
             show=False,
         )
     model = 4 * VALUES * -(-num_examples // batch_size)  # bytes, as often as there are steps
@@ -64,31 +67,29 @@ def measure(num_workers, batch_size, num_examples, kind='dist_sync', compression
     }
 
 
-def table(rounds):
-    """Lay out what ``measure`` gave, a row for each kind; None where no kind has it.
+def one_step(batch_size):
+    """Join in a worker and train one step; give the time at its end."""
+    import time
 
-    Parameters
-    ----------
-    rounds : list of dict
-        For each round, from the name of a kind to what its processes measured.
-    """
-    from mgpu_helpers.display import Table
+    import mgpu_helpers as mgpu
 
-    rows = []
-    for name in rounds[0]:
-        runs = [one[name][0] for one in rounds if 'waiting' in one.get(name, [{}])[0]]
-        if runs:
-            median = {key: statistics.median(run[key] for run in runs) for key in runs[0]}
-            waiting = [run['waiting'] for run in runs]
-            rows.append(
-                [
-                    name,
-                    f'{median["computing"]:.3f}',
-                    f'{median["waiting"]:.3f}',
-                    f'{min(waiting):.3f} to {max(waiting):.3f}',
-                    f'{median["sent"]:.4f}',
-                    f'{median["received"]:.4f}',
-                ]
-            )
-    heads = ['a worker of', 'computes', 'waits', 'range', 'sends a step', 'receives a step']
-    return Table(rows, heads) if rows else None
+    part = mgpu.cluster.training
+    store, devices, net, trainer = mgpu.cluster.join('dist_sync', 1, lr=0.3, seed=0)
+    batches, _ = mgpu.load_data_fashion_mnist(batch_size, seed=0)
+    X, y = next(iter(batches))
+    part.compute_gradients(X, y, net, devices, store.rank, store.num_workers)
+    trainer.step(1, ignore_stale_grad=True)
+    mgpu.gluon.nd.waitall()
+    return time.time()
+
+
+def first_step(num_workers, batch_size, num_examples):
+    """Give the seconds from the start of a cluster's processes to the end of their first step."""
+    import time
+
+    from mgpu_helpers import cluster
+
+    wait_for_the_others()
+    start = time.time()
+    with cluster.LocalCluster(num_workers, servers=1) as started:
+        return {'waited': max(started.run(one_step, batch_size, show=False)) - start}

@@ -1,0 +1,94 @@
+"""Chapter 2: training and evaluation in Gluon."""
+
+import time
+from functools import partial
+
+from .child import WARM_UP, wait_for_the_others
+
+
+def make(network):
+    """Make a network by its name here."""
+    import mgpu_helpers as mgpu
+
+    if network == 'ResNet-18':
+        return mgpu.gluon.resnet18_28(10)
+    if network == 'LeNet':
+        return mgpu.gluon.lenet()
+    nn = mgpu.gluon.nn
+    net = nn.HybridSequential()  # chapter 1's, in Gluon's layers: the same operators
+    for layer in mgpu.gluon.lenet():
+        net.add(nn.AvgPool2D(2, 2) if isinstance(layer, nn.MaxPool2D) else layer)
+    return net
+
+
+def train(num_devices, batch_size, num_examples, network):
+    """Give the seconds of an epoch of chapter 2's ``train``."""
+    import mgpu_helpers as mgpu
+
+    net = make(network)
+
+    def load(*args, **options):
+        """Give a few test batches only: they are not in the time, and ResNet-18 is slow."""
+        few, _ = mgpu.load_data_fashion_mnist(*args, **options | {'num_examples': batch_size})
+        return mgpu.load_data_fashion_mnist(*args, **options)[0], few
+
+    def epoch(n):
+        options = {'load_data': load, 'num_examples': n, 'seed': 0}
+        return mgpu.gluon.train(net, num_devices, batch_size, 0.05, 1, **options)
+
+    epoch(min(WARM_UP, num_examples // 2))
+    wait_for_the_others()
+    return epoch(num_examples).seconds[0]
+
+
+def each_device_updates(num_devices, batch_size, num_examples, network):
+    """Do as ``train``, but every device updates its own replica."""
+    import mgpu_helpers as mgpu
+
+    net, chapter, devices = make(network), mgpu.gluon, mgpu.devices(num_devices)
+    chapter.prepare(net, devices)
+    trained = [p for p in net.collect_params().values() if p.grad_req != 'null']
+    sgd = {'learning_rate': 0.05}
+    trainer = chapter.gluon.Trainer(trained, 'sgd', sgd, update_on_kvstore=False)
+    step = partial(chapter.train_batch, net=net, devices=devices, trainer=trainer)
+
+    def epoch(n):
+        start = time.time()
+        batches, _ = mgpu.load_data_fashion_mnist(batch_size, num_examples=n, seed=0)
+        mgpu.train_epoch(batches, step, ahead=min(16, 2 + len(batches) // 16))
+        return time.time() - start
+
+    epoch(min(WARM_UP, num_examples // 2))
+    wait_for_the_others()
+    return epoch(num_examples)
+
+
+def evaluate(num_devices, batch_size, num_examples, network):
+    """Give the seconds that the evaluation on all devices takes."""
+    import mgpu_helpers as mgpu
+
+    net, devices = make(network), mgpu.devices(num_devices)
+    net.initialize(ctx=devices)
+    net.hybridize(static_alloc=True, static_shape=True)
+    # Training batches stand in for test batches: their number can be chosen.
+    few, _ = mgpu.load_data_fashion_mnist(batch_size, num_examples=min(WARM_UP, num_examples))
+    many, _ = mgpu.load_data_fashion_mnist(batch_size, num_examples=num_examples)
+    mgpu.gluon.evaluate_accuracy_gpus(net, few)
+    wait_for_the_others()
+    start = time.time()
+    mgpu.gluon.evaluate_accuracy_gpus(net, many)
+    return time.time() - start
+
+
+def first_step(num_devices, batch_size, num_examples, network):
+    """Do what ``train`` does up to the end of its first step."""
+    import mgpu_helpers as mgpu
+
+    net, chapter, devices = make(network), mgpu.gluon, mgpu.devices(num_devices)
+    batches, _ = mgpu.load_data_fashion_mnist(batch_size, seed=0)
+    chapter.prepare(net, devices, seed=0)
+    trainer = chapter.make_trainer(net, 0.05)
+    X, y = next(iter(batches))
+    chapter.train_batch(X, y, net, devices, trainer)
+    chapter.nd.waitall()
+    return {}

@@ -1,0 +1,62 @@
+"""Chapter 5: training in PyTorch, from scratch and with ``DistributedDataParallel``."""
+
+import time
+
+from .child import WARM_UP, wait_for_the_others
+
+
+def train(num_devices, batch_size, num_examples):
+    """Give the seconds of an epoch of chapter 5's ``train``."""
+    import mgpu_helpers as mgpu
+
+    def epoch(n):
+        return mgpu.pytorch.train(num_devices, batch_size, 0.2, 1, num_examples=n, seed=0)
+
+    epoch(min(WARM_UP, num_examples))
+    wait_for_the_others()
+    return epoch(num_examples).seconds[0]
+
+
+def train_ddp(num_devices, batch_size, num_examples):
+    """Give the seconds of the second of two epochs: the processes warm up in the first."""
+    import mgpu_helpers as mgpu
+
+    wait_for_the_others()
+    history = mgpu.pytorch.train_ddp(num_devices, batch_size, 0.2, 2, num_examples, seed=0)
+    return history.seconds[1]
+
+
+def one_step(batch_size):
+    """Do in a process what ``train_rank`` does up to its first step; give the time at its end."""
+    import torch
+
+    import mgpu_helpers as mgpu
+
+    part = mgpu.pytorch
+    batches, _ = part.load_in_turn(part.load_data_fashion_mnist, batch_size, None, 0)
+    net = part.build_lenet(part.init_params(seed=0)).to(part.this_device())
+    net = torch.nn.parallel.DistributedDataParallel(net)
+    X, y = next(iter(batches))
+    part.ddp_step(X, y, net, torch.optim.SGD(net.parameters(), 0.2))
+    return time.time()
+
+
+def first_step(num_devices, batch_size, num_examples):
+    """Give the seconds from the start of the processes to the end of their first step."""
+    import mgpu_helpers as mgpu
+
+    part = mgpu.pytorch  # PyTorch is loaded here before the clock runs, as in a notebook
+    part.load_data_fashion_mnist(batch_size)
+    wait_for_the_others()
+    start = time.time()
+    return {'waited': max(part.launch(one_step, num_devices, batch_size)) - start}
+
+
+def ten_epochs(num_devices, batch_size, num_examples):
+    """Do source 004's run, from scratch: ten epochs, learning rate 0.2."""
+    import mgpu_helpers as mgpu
+
+    wait_for_the_others()
+    history = mgpu.pytorch.train(num_devices, batch_size, 0.2, 10, num_examples, seed=0)
+    accuracies = [round(float(accuracy), 4) for accuracy in history.test_acc]
+    return {'seconds': sum(history.seconds) / 10, 'test_accuracies': accuracies}

@@ -1,0 +1,206 @@
+"""Runs kinds in rounds: every kind once, then all again.
+
+So a machine that slows down slows all of them; a ratio is taken within a round.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import sys
+import tempfile
+import time
+
+import numpy as np
+import psutil
+from tqdm import tqdm
+
+from mgpu_helpers.processes import Group, ProcessFailed
+
+from .child import ARRAYS, READY, RESULT
+from .kinds import KINDS, OUR_SETTINGS
+
+ROOT = pathlib.Path(__file__).parent.parent
+TIMEOUT = 900  # seconds after which a run hangs; the longest honest one, ten epochs, takes 150
+FIRST_GUESS = 8.0  # seconds of a run, until some have been seen
+
+
+@contextlib.contextmanager
+def clean_environment(data=None):
+    """Let processes start with the frameworks' own settings, on stand-ins, and find the data.
+
+    Whatever was exported in the shell, or set when we imported ``mgpu_helpers``, is taken out; a
+    run that wants a setting says so. ``data`` is what ``mgpu_helpers.data.dataset`` gives.
+    """
+    before = dict(os.environ)
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder, 'arrays.npz')
+        if data:
+            np.savez(file, images=data.train_images, labels=data.train_labels)
+        for name in OUR_SETTINGS:
+            os.environ.pop(name, None)
+        os.environ |= {
+            ARRAYS: str(file),
+            'CUDA_VISIBLE_DEVICES': '',  # the yardsticks are those of cores
+            'PYTHONPATH': os.pathsep.join([str(ROOT), *filter(None, [before.get('PYTHONPATH')])]),
+            'PYTHONWARNINGS': 'ignore',  # of two OpenMP threads: they are what is measured
+        }
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def weight_of(pids):
+    """Give the gigabytes of processes and all that they started, shared pages counted once."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            for one in (process, *process.children(recursive=True)):
+                with contextlib.suppress(psutil.Error):
+                    total += one.memory_full_info().pss
+    return total / 1e9
+
+
+def run(name, num_examples, tick=lambda: None):
+    """Run the processes of a kind at the same time.
+
+    Parameters
+    ----------
+    name : str
+        Of ``KINDS``.
+    num_examples : int
+        For a kind that takes its whole share.
+    tick : callable
+        Called about ten times a second while they run.
+
+    Returns
+    -------
+    list of dict
+        What each process measured.
+
+    Raises
+    ------
+    ProcessFailed, TimeoutError
+        If one of them failed or hung; none is left then.
+    """
+    kind = KINDS[name]
+    examples, peak, ready, results = kind.examples_of(num_examples), [0.0], set(), {}
+    with Group() as group:
+
+        def on_line(member, line):
+            if line == READY:
+                ready.add(member)
+                if len(ready) == len(kind.runs):
+                    for one in group.members:
+                        with contextlib.suppress(OSError):  # it has ended, which will be told
+                            one.process.stdin.write(b'go\n')
+                            one.process.stdin.flush()
+            elif line.startswith(RESULT):
+                results[member] = json.loads(line[len(RESULT) :])
+                # For a run that says nothing else: from its start to its end of work.
+                results[member].setdefault('waited', time.monotonic() - start)
+            return line == READY or line.startswith(RESULT)
+
+        def check():
+            tick()
+            if kind.weighed:
+                peak[0] = max(peak[0], weight_of(m.process.pid for m in group.members))
+
+        start = time.monotonic()
+        for i, one in enumerate(kind.runs):
+            wanted = {
+                'what': one.what,
+                'devices': one.devices,
+                'batch': one.batch,
+                'examples': examples,
+                'options': one.options,
+            }
+            command = [sys.executable, '-m', 'benchmarks.run', json.dumps(wanted)]
+            label = f'{name}, process {i}' if i else name
+            group.start(label, command, kind.settings, open_input=True)
+        group.wait(on_line, timeout=TIMEOUT, check=check)
+        if len(results) < len(kind.runs):
+            raise ProcessFailed(name, 0, 'ended without a result')
+    found = [results[member.name] for member in group.members]
+    if kind.weighed:
+        found[0]['peak_gb'] = peak[0]
+    return found
+
+
+class Remaining:
+    """How long it will still take: as long as it took before, kind by kind."""
+
+    def __init__(self, steps):
+        self.steps, self.done, self.seen = list(steps), 0, {}
+        self.began = time.monotonic()
+
+    def begin(self):
+        """Note that the next step begins."""
+        self.began = time.monotonic()
+
+    def end(self):
+        """Note that it has ended."""
+        self.seen[self.steps[self.done]] = time.monotonic() - self.began
+        self.done += 1
+
+    @property
+    def seconds(self):
+        """float: still to wait, about."""
+        usual = sum(self.seen.values()) / len(self.seen) if self.seen else FIRST_GUESS
+        left = sum(self.seen.get(name, usual) for name in self.steps[self.done + 1 :])
+        now = self.seen.get(self.steps[self.done], usual) - (time.monotonic() - self.began)
+        return left + max(0, now)
+
+    def __str__(self):
+        minutes, seconds = divmod(round(self.seconds), 60)
+        return f'about {minutes} min left' if minutes else f'about {seconds} s left'
+
+
+def measure(names, rounds, num_examples, say):
+    """Run kinds in rounds; a bar tells what runs now and how long it will still take.
+
+    Parameters
+    ----------
+    names : list of str
+        Of ``KINDS``.
+    rounds : int
+        How often each runs, those that repeat by themselves once.
+    num_examples : int
+        See ``run``.
+    say : callable
+        Is told in a sentence when a kind failed.
+
+    Returns
+    -------
+    measured : dict
+        From a kind's name to a list with one item per round: what its processes measured.
+    failed : list of str
+        Kinds of which a run failed; they do not stand in ``measured`` and are not tried again.
+    """
+    steps = [name for i in range(rounds) for name in names if i == 0 or not KINDS[name].once]
+    measured, failed = {name: [] for name in names}, []
+    remaining = Remaining(steps)
+    style = '{percentage:3.0f}% |{bar:20}| {n_fmt}/{total_fmt} {postfix}'
+    with tqdm(total=len(steps), disable=None, leave=False, bar_format=style) as bar:
+        for name in steps:
+
+            def tick(name=name):
+                bar.set_postfix_str(f'{remaining}; now: {name}', refresh=False)
+                bar.refresh()
+
+            remaining.begin()
+            if name not in failed:
+                tick()
+                try:
+                    measured[name].append(run(name, num_examples, tick))
+                except (ProcessFailed, TimeoutError) as error:
+                    failed.append(name)
+                    del measured[name]
+                    with tqdm.external_write_mode(file=sys.stderr):
+                        say(f'{name}: left out, because it failed. {error}')
+            remaining.end()
+            bar.update()
+    return measured, failed

@@ -1,0 +1,156 @@
+"""Ratios of what kinds measured: of speed, of waiting, of memory, of what is possible at all.
+
+Every figure is such that more is better, and above 1 means that the first of the two does better.
+It is taken within a round, of runs that followed one another; median and range are over the rounds.
+"""
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mgpu_helpers.scaling import MODELS
+
+from .chapter3 import COPY, NAIVE
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A row of the table, measured: ``values`` are the ratios, one for each repeat."""
+
+    group: str
+    what: str
+    over: str
+    values: list
+    aim: float | None
+    brief: str
+
+    @property
+    def median(self):
+        """float: of the repeats."""
+        return statistics.median(self.values)
+
+    @property
+    def wanted(self):
+        """str: what the median should be, at least."""
+        return '' if self.aim is None else f'≥ {self.aim}'
+
+    @property
+    def range(self):
+        """str: the smallest and the largest of the repeats."""
+        return f'{min(self.values):.2f} to {max(self.values):.2f}'
+
+
+def rate(processes):
+    """Examples per second, of all processes together."""
+    return sum(one['examples_per_second'] for one in processes)
+
+
+def soonness(processes):
+    """One over the seconds that one waits."""
+    return 1 / processes[0]['waited']
+
+
+def lightness(processes):
+    """One over the gigabytes of the whole process tree."""
+    return 1 / processes[0]['peak_gb']
+
+
+def product(processes):
+    """Billions of operations a second in the library's fastest matrix product, 2 stand-ins."""
+    return max(rate for name, rate in processes[0]['2 at once'].items() if name != 'copy')
+
+
+def training_flops(model):
+    """Operations to train on one example.
+
+    Forward, and backward twice that: the gradients of each layer's weights and of its inputs, of
+    which the first layer does not need the second. A multiplication and an addition are two.
+    """
+    layers = [layer for layer in MODELS[model].layers if layer.flops]
+    return 3 * sum(layer.flops for layer in layers) - layers[0].flops
+
+
+def work_on(model):
+    """Make a function that gives billions of operations a second in training."""
+    flops = training_flops(model) / 1e9
+    return lambda processes: rate(processes) * flops
+
+
+@dataclass(frozen=True)
+class Row:
+    """A ratio of two kinds.
+
+    Parameters
+    ----------
+    group : str
+        The heading under which it stands.
+    of : str
+        The kind above the line.
+    over : tuple of str
+        Kinds that do the same in several ways; below the line is the one that does best here.
+    aim : float, optional
+        What we want it to be, at least.
+    brief : str
+        What it says, in plain words, for the README; empty if it does not stand there.
+    good, yard : callable
+        From what a kind's processes measured to a number, more is better; above and below.
+    label : str
+        What stands below the line, if it is not the name of the kind.
+    """
+
+    group: str
+    of: str
+    over: tuple
+    aim: float | None = None
+    brief: str = ''
+    good: Callable = rate
+    yard: Callable | None = None
+    label: str = ''
+
+    @property
+    def kinds(self):
+        """tuple of str: all that must have been measured."""
+        return self.of, *self.over
+
+    def figure(self, measured):
+        """Compute it.
+
+        Parameters
+        ----------
+        measured : dict
+            From the name of a kind to a list with one item per round: what its processes measured.
+
+        Returns
+        -------
+        Figure or None
+            None where one of its kinds was not measured.
+        """
+        if not all(measured.get(name) for name in self.kinds):
+            return None
+        yard = self.yard or self.good
+        yards = {name: [yard(one) for one in measured[name]] for name in self.over}
+        over = max(yards, key=lambda name: statistics.median(yards[name]))
+        above = [self.good(one) for one in measured[self.of]]
+        values = [a / b for a, b in zip(above, yards[over])]
+        return Figure(self.group, self.of, self.label or over, values, self.aim, self.brief)
+
+
+@dataclass(frozen=True)
+class Sum(Row):
+    """An allreduce, the best way of chapter 3, over another way or over a memory copy.
+
+    It is measured in one process, which repeats by itself, all ways in turn.
+    """
+
+    way: str = NAIVE
+
+    def figure(self, measured):
+        """Compute it; see ``Row``."""
+        if not measured.get(self.of):
+            return None
+        times = measured[self.of][0][0]['times']
+        typical = {way: statistics.median(times[way]) for way in times if way != COPY}
+        best = min(typical, key=typical.get)
+        values = [other / mine for other, mine in zip(times[self.way], times[best])]
+        over = 'a memory copy of the same size' if self.way == COPY else self.way
+        return Figure(self.group, f'{self.of}: {best}', over, values, self.aim, self.brief)

@@ -1,0 +1,234 @@
+"""The result as text: for a terminal, as Markdown, and a few rows of it for the README."""
+
+import pathlib
+import statistics
+from itertools import groupby
+
+from tabulate import tabulate
+
+from mgpu_helpers.display import Table
+
+from .chapter3 import COPY, NAIVE
+from .result import FOLDER, QUICK, ROOT
+from .rows import MEMORY, WAITING, figures
+
+README = ROOT / 'README.md'
+BEGIN = '<!-- speed: written by python -m benchmarks --readme -->'
+END = '<!-- speed: end -->'
+HEADS = ['what', 'over', 'median', 'range', 'n', 'wanted']
+NOT_PUBLISHED = 'A quick look: few and short runs, not to be published.'
+# Names of kinds that only say under which heading they stand.
+PREFIXES = {WAITING: 'first step, ', MEMORY: 'memory, '}
+
+
+def median_of(runs, value):
+    """Give median and range of something in each round."""
+    values = [value(one) for one in runs]
+    return statistics.median(values), f'{min(values):.3g} to {max(values):.3g}'
+
+
+def short(figure, name):
+    """Leave out of a name what the heading says."""
+    return name.removeprefix(PREFIXES.get(figure.group, ''))
+
+
+def ratio_rows(result):
+    """Give the headings of the table, each with its rows."""
+    for group, found in groupby(figures(result.measured), key=lambda figure: figure.group):
+        rows = []
+        for f in found:
+            names = short(f, f.what), short(f, f.over)
+            rows.append([*names, f'{f.median:.2f}', f.range, len(f.values), f.wanted])
+        yield group, rows
+
+
+def seconds_and_gigabytes(result):
+    """List what one waits for and what it takes, in its own units."""
+    wanted = {'import mgpu_helpers': '≤ 0.1', 'memory, from scratch': '≤ 1.5'}
+    units = ('waited', 's'), ('peak_gb', 'GB')
+    for name, runs in result.measured.items():
+        for key, unit in units:
+            timed = name.startswith(('import ', 'first step, '))
+            if key in runs[0][0] and (timed if unit == 's' else True):
+                median, spread = median_of(runs, lambda processes, key=key: processes[0][key])
+                yield [name, f'{median:.3g} {unit}', spread, len(runs), wanted.get(name, '')]
+
+
+def limits(result):
+    """List the highest rates of this machine, in billions a second."""
+    for name, runs in result.measured.items():
+        if not name.startswith('limits of '):
+            continue
+        for key in next(iter(runs[0][0].values())):
+            row = [f'{name.removeprefix("limits of ")}, {key}']
+            for k in (1, 2):
+                median, spread = median_of(runs, lambda p, k=k, key=key: p[0][f'{k} at once'][key])
+                row += [f'{median:.3g} {"GB/s" if key == "copy" else "GFLOP/s"}', spread]
+            yield row
+
+
+def allreduces(result):
+    """List every way to sum of chapter 3."""
+    for name, runs in result.measured.items():
+        if not name.startswith('allreduce, '):
+            continue
+        found, times = runs[0][0], runs[0][0]['times']
+        for way, seconds in times.items():
+            if way != COPY:
+                over = [naive / mine for naive, mine in zip(times[NAIVE], seconds)]
+                share = [copy / mine for copy, mine in zip(times[COPY], seconds)]
+                yield [
+                    f'{name.removeprefix("allreduce, ")}, {found["gradients"]} gradients',
+                    way,
+                    f'{statistics.median(over):.2f}',
+                    f'{min(over):.2f} to {max(over):.2f}',
+                    f'{found["bytes"] / statistics.median(seconds) / 1e9:.2f}',
+                    f'{statistics.median(share):.3f}',
+                ]
+
+
+def workers(result):
+    """List what a worker of chapter 4 does and sends."""
+    for name, runs in result.measured.items():
+        if 'waiting' in runs[0][0]:
+            medians = {
+                key: statistics.median(one[0][key] for one in runs)
+                for key in ('computing', 'waiting', 'sent', 'received')
+            }
+            yield [name, *(f'{value:.4f}' for value in medians.values())]
+
+
+def rates(result):
+    """List the examples per second of all that trains or evaluates."""
+    for name, runs in result.measured.items():
+        if 'examples_per_second' in runs[0][0] and 'peak_gb' not in runs[0][0]:
+            values = [sum(one['examples_per_second'] for one in processes) for processes in runs]
+            yield [
+                name,
+                f'{statistics.median(values):,.0f}',
+                f'{min(values):,.0f} to {max(values):,.0f}',
+            ]
+
+
+def accuracies(result):
+    """List the test accuracies after each epoch of the long runs."""
+    for name, runs in result.measured.items():
+        if 'test_accuracies' in runs[0][0]:
+            reached = runs[0][0]['test_accuracies']
+            yield [name, ', '.join(f'{a:.3f}' for a in reached), f'{max(reached):.3f}', '≥ 0.80']
+
+
+DETAILS = [
+    ('In seconds and gigabytes', ['what', 'median', 'range', 'n', 'wanted'], seconds_and_gigabytes),
+    (
+        'Limits of this machine, one and two at once',
+        ['library', 'one', 'range', 'two', 'range '],
+        limits,
+    ),
+    (
+        'Ways to sum gradients',
+        ['summed', 'how', 'over naive', 'range', 'GB/s', 'of a memory copy'],
+        allreduces,
+    ),
+    (
+        'A worker: shares of an epoch; bytes over those of the model',
+        ['a worker of', 'computes', 'waits', 'sends a step', 'receives a step'],
+        workers,
+    ),
+    ('Examples per second', ['run', 'median', 'range'], rates),
+    ('Test accuracy', ['run', 'after each epoch', 'best', 'wanted'], accuracies),
+]
+
+
+def tables(result):
+    """Give every table of the result: a heading, column titles, rows; no empty one."""
+    for group, rows in ratio_rows(result):
+        yield group, HEADS, rows
+    for title, heads, make in DETAILS:
+        rows = list(make(result))
+        if rows:
+            yield title, heads, rows
+
+
+def about(result):
+    """Say in a few lines what was measured, where and how."""
+    machine, versions = result.machine, result.versions
+    lines = [
+        f'{machine["cpu"]}, {machine["cores"]} usable cores, {machine["memory_gb"]} GB of memory, '
+        f'{machine["system"]}; load before: {machine["load_before"]}.',
+        ', '.join(f'{name} {number}' for name, number in versions.items()) + '.',
+        f'{result.date.replace("T", " ")}: {result.rounds} rounds in {result.seconds / 60:.0f} '
+        f'minutes, up to {result.examples:,} examples a run.',
+    ]
+    if result.kind == QUICK:
+        lines.insert(0, NOT_PUBLISHED)
+    if result.absent:
+        lines.append(f'Left out, because it is not installed: {", ".join(result.absent)}.')
+    if result.failed:
+        lines.append(f'Left out, because a run failed: {"; ".join(result.failed)}.')
+    return lines
+
+
+READING = (
+    'Every figure is a ratio of what was measured in turn within a round, all kinds of run once '
+    'and then all again; median and range are over n repeats. Above 1, the first is better.'
+)
+
+
+def text(result):
+    """Lay it out for a terminal."""
+    parts = [*about(result), READING]
+    for title, heads, rows in tables(result):
+        parts += ['', title, str(Table(rows, heads))]
+    return '\n'.join(parts)
+
+
+def markdown(result):
+    """Lay it out as a page, with its picture."""
+    parts = ['# Speed', '', *(f'* {line}' for line in about(result)), '', READING]
+    if figures(result.measured):
+        parts += ['', f'![The ratios of the tables below, with their ranges]({result.name}.png)']
+    for title, heads, rows in tables(result):
+        parts += ['', f'## {title}', '', tabulate(rows, heads, 'github', disable_numparse=True)]
+    return '\n'.join(parts) + '\n'
+
+
+def readme_block(result, folder=FOLDER):
+    """Give the few lines for the README: what, ratio, range, in plain words."""
+    rows = [
+        [f.brief, f'{f.median:.2f}', f.range, f.wanted] for f in figures(result.measured) if f.brief
+    ]
+    where = pathlib.Path(folder).resolve().relative_to(ROOT.resolve()).as_posix()
+    machine = result.machine
+    lines = [
+        f'Measured with `make bench` on {machine["cores"]} cores ({machine["cpu"]}), '
+        f'{result.date[:10]}: each a ratio of runs in turn, the median of {result.rounds} rounds. '
+        'Devices are stand-ins, LeNet and batches of 256 where nothing else is said.',
+        '',
+        tabulate(rows, ['what', 'ratio', 'range', 'wanted'], 'github', disable_numparse=True),
+        '',
+        f'[All rows, what they were measured with, and a picture]({where}/{result.name}.md).',
+    ]
+    return '\n'.join(lines)
+
+
+def write_readme(result, path=README):
+    """Put the block between the two comments of the README.
+
+    Raises
+    ------
+    ValueError
+        If the comments are not there.
+    """
+    path = pathlib.Path(path)
+    before, block, after = cut(path.read_text(encoding='utf8'))
+    path.write_text(f'{before}{BEGIN}\n{readme_block(result)}\n{END}{after}', encoding='utf8')
+
+
+def cut(page):
+    """Cut a page at the two comments: before, between, after."""
+    if page.count(BEGIN) != 1 or page.count(END) != 1:
+        raise ValueError(f'the page needs one line {BEGIN!r} and, below it, one line {END!r}')
+    before, rest = page.split(BEGIN)
+    block, after = rest.split(END)
+    return before, block.strip('\n'), after

@@ -1,0 +1,117 @@
+"""What a run of all that was measured leaves behind: one JSON file, and where it lies."""
+
+import contextlib
+import datetime
+import json
+import os
+import pathlib
+import platform
+import re
+import subprocess
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+
+from mgpu_helpers.cores import usable_cores
+from mgpu_helpers.runtime import installed_builds
+
+ROOT = pathlib.Path(__file__).parent.parent
+FOLDER = ROOT / 'benchmarks' / 'results'
+FULL, QUICK, PART = 'full', 'quick', 'part'
+
+
+def cpu_model():
+    """Name the processor, as the system does."""
+    with contextlib.suppress(OSError):
+        lines = pathlib.Path('/proc/cpuinfo').read_text(encoding='utf8').splitlines()
+        for line in lines:
+            if line.startswith('model name'):
+                return line.split(':', 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def machine():
+    """Describe this machine: no name of it, nothing of its folders."""
+    import psutil
+
+    return {
+        'cpu': cpu_model(),
+        'cores': usable_cores(),
+        'memory_gb': round(psutil.virtual_memory().total / 1e9, 1),
+        'system': f'{platform.system()} {platform.release().split("-")[0]}',  # not who built it
+        'load_before': round(os.getloadavg()[0], 2),
+    }
+
+
+def versions():
+    """Give the versions of what was measured; only of what is installed."""
+    found = {'Python': platform.python_version()}
+    for name in (*installed_builds(), 'numpy', 'd2l', 'torch'):
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    git = ['git', 'describe', '--always', '--dirty', '--exclude=*', '--abbrev=10']
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        done = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True)
+        found['commit'] = done.stdout.strip()
+    return found
+
+
+@dataclass
+class Result:
+    """Everything that one run of the benchmarks measured.
+
+    Parameters
+    ----------
+    kind : {'full', 'quick', 'part'}
+        Only a full one is published; quick is smaller, part is what ``--only`` chose.
+    rounds, examples : int
+        How often each kind ran, and on how many examples at most.
+    measured : dict
+        As ``measuring.measure`` gives it.
+    failed, absent : list of str
+        Kinds of which a run failed; modules that are not installed.
+    seconds : float
+        How long it all took.
+    """
+
+    kind: str
+    rounds: int
+    examples: int
+    measured: dict
+    failed: list = field(default_factory=list)
+    absent: list = field(default_factory=list)
+    seconds: float = 0
+    date: str = field(default_factory=lambda: datetime.datetime.now().isoformat(timespec='minutes'))
+    machine: dict = field(default_factory=machine)
+    versions: dict = field(default_factory=versions)
+
+    @property
+    def name(self):
+        """str: of its files, without the ending; the same machine on the same day, the same one."""
+        cpu = re.sub(r'\((r|tm)\)|\b(cpu|processor)\b|@.*', ' ', self.machine['cpu'].lower())
+        slug = re.sub('[^a-z0-9]+', '-', cpu).strip('-')
+        parts = [self.date[:10], f'{self.machine["cores"]}cores', slug]
+        return '-'.join(parts + ([] if self.kind == FULL else [self.kind]))
+
+    @property
+    def publishable(self):
+        """bool: whether everything was measured, as often as it should."""
+        return self.kind == FULL and not self.failed and not self.absent
+
+    def save(self, folder):
+        """Write the JSON file; give its path."""
+        folder = pathlib.Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f'{self.name}.json'
+        path.write_text(json.dumps(asdict(self), indent=1) + '\n', encoding='utf8')
+        return path
+
+    @classmethod
+    def load(cls, path):
+        """Read what ``save`` wrote."""
+        return cls(**json.loads(pathlib.Path(path).read_text(encoding='utf8')))
+
+
+def newest(folder=FOLDER):
+    """Give the newest result that may be published, or None."""
+    results = [Result.load(path) for path in pathlib.Path(folder).glob('*.json')]
+    return max((r for r in results if r.publishable), key=lambda r: r.date, default=None)

@@ -1,0 +1,110 @@
+"""What stands in the table: which two kinds make a ratio, and what we want it to be."""
+
+from .chapter3 import COPY, NAIVE
+from .ratios import Row, Sum, lightness, product, soonness, work_on
+
+PEERS = 'Against what one would use instead'
+SCALING = 'One stand-in, two stand-ins'
+SUMS = 'Summing gradients'
+CLUSTER = 'A cluster on this machine'
+WAITING = 'Sooner ready'
+MEMORY = 'Less memory'
+LIMITS = 'Share of what this machine can do'
+
+
+def scaled(name, apart, single, brief=''):
+    """Make the rows of ``kinds.scaling``.
+
+    Two devices are held against all that two cores can do, and against one device at its fastest on
+    this machine, with one core or with both: no gain against a slowed baseline. The last row, a
+    core for each device, is what the chapters show.
+    """
+    two, lone = f'{name}, 2 devices', f'{name}, 1 device'
+    two_words = f'{brief}: two stand-ins over two processes that share nothing' if brief else ''
+    one_words = f'{brief}: two stand-ins over one device at its fastest' if brief else ''
+    return [
+        Row(SCALING, two, (f'{name}, 2 processes',), apart, two_words),
+        Row(SCALING, two, (lone, f'{lone}, 2 threads'), single, one_words),
+        Row(SCALING, two, (lone,)),  # twice the same, where that is the fastest: shown once
+    ]
+
+
+SCRATCH = 'from scratch, 2 devices'
+SAME = 'Gluon, chapter 1 network, 2 devices'
+# Peers as they stand and with our settings: the row takes the faster.
+D2L = 'd2l, 2 devices', 'd2l, 2 devices, our settings'
+DDP = 'bare DDP, 2 processes', 'bare DDP, 2 processes, our memory settings'
+
+ROWS = [
+    Row(PEERS, SCRATCH, ('source 000, 2 devices',), 2.0,
+        'Chapter 1 over the old text that it follows'),
+    Row(PEERS, SCRATCH, D2L, None, "Chapter 1 over d2l's loader and training loop"),
+    Row(PEERS, SCRATCH, DDP, None, 'Chapter 1 over a bare PyTorch DDP loop'),
+    Row(PEERS, SCRATCH, (SAME,), 0.9),
+    Row(PEERS, SAME, D2L, None, "Chapter 2 over d2l's loader and training loop"),
+    Row(PEERS, SAME, DDP, 0.95, 'Chapter 2 over a bare PyTorch DDP loop'),
+    Row(PEERS, 'PyTorch from scratch, 2 devices', DDP),
+    Row(PEERS, 'train_ddp, 2 processes', DDP, 0.98,
+        'Chapter 5 over a bare PyTorch DDP loop'),
+    *scaled('from scratch', 0.93, 1.7, 'Chapter 1'),
+    *scaled('Gluon LeNet', 0.93, 1.75),
+    *scaled('ResNet-18', 0.93, 1.85, 'Chapter 2, ResNet-18'),
+    *scaled('evaluate LeNet', None, 1.7),
+    *scaled('evaluate ResNet-18', None, 1.7),
+    *scaled('PyTorch from scratch', None, 1.8, 'Chapter 5'),
+    Row(SCALING, 'ResNet-18, 2 devices', ('ResNet-18, 2 devices, each updates',)),
+    *[
+        Sum(SUMS, f'allreduce, {network}, {k} devices', (), None, brief, way=NAIVE)
+        for network, k, brief in (
+            ('LeNet', 2, "Chapter 3: LeNet's gradients summed the best way, over one by one"),
+            ('LeNet', 4, ''),
+            ('ResNet-18', 2, ''),
+            ('ResNet-18', 4, ''),
+        )
+    ],
+    Row(SUMS, 'from scratch, 2 devices, buckets', (SCRATCH,), 1.0),
+    Row(SUMS, 'from scratch, 2 devices, batch 64, buckets',
+        ('from scratch, 2 devices, batch 64',), 1.0),
+    Row(CLUSTER, 'cluster, 2 workers', ('cluster, 1 worker',), None,
+        'Chapter 4: two workers over one, scheduler and server beside them'),
+    Row(CLUSTER, 'cluster, 2 workers', ('Gluon LeNet, 2 devices',)),
+    Row(CLUSTER, 'cluster, 2 workers', ('cluster, 2 workers, no waits',)),
+    Row(CLUSTER, 'cluster, 2 workers, dist_async', ('cluster, 2 workers',)),
+    Row(CLUSTER, 'cluster, 2 workers, 2-bit', ('cluster, 2 workers',)),
+    Row(WAITING, 'first step, from scratch', ('first step, source 000',), good=soonness),
+    Row(WAITING, 'first step, from scratch', ('first step, d2l',), None,
+        "Until the first step has ended: d2l's time over chapter 1's", soonness),
+    Row(WAITING, 'first step, Gluon LeNet', ('first step, d2l',), good=soonness),
+    Row(WAITING, 'first step, DDP in 2 processes', ('first step, bare DDP in 2 processes',),
+        good=soonness),
+    Row(MEMORY, 'memory, from scratch', ('memory, source 000',), good=lightness),
+    Row(MEMORY, 'memory, from scratch', ('memory, d2l',), None,
+        "Peak memory: d2l's over chapter 1's", lightness),
+    Row(MEMORY, 'memory, Gluon, chapter 1 network', ('memory, d2l',), good=lightness),
+    Row(MEMORY, 'memory, train_ddp', ('memory, bare DDP',), good=lightness),
+    *[
+        Row(LIMITS, name, (f'limits of {library}',), None, brief, work_on(model), product,
+            f"{library}'s fastest matrix product")
+        for name, model, library, brief in (
+            (SCRATCH, 'LeNet', 'MXNet', "Chapter 1: share of MXNet's fastest matrix product"),
+            ('Gluon LeNet, 2 devices', 'LeNet', 'MXNet', ''),
+            ('ResNet-18, 2 devices', 'ResNet-18 (28x28)', 'MXNet',
+             "ResNet-18: share of MXNet's fastest matrix product"),
+            ('PyTorch from scratch, 2 devices', 'LeNet', 'PyTorch', ''),
+            ('train_ddp, 2 processes', 'LeNet', 'PyTorch', ''),
+        )
+    ],
+    *[
+        Sum(LIMITS, f'allreduce, {network}, {k} devices', (), way=COPY)
+        for network in ('LeNet', 'ResNet-18')
+        for k in (2, 4)
+    ],
+]  # fmt: skip
+
+
+def figures(measured):
+    """List the rows for which everything was measured."""
+    found = {}
+    for figure in filter(None, (row.figure(measured) for row in ROWS)):
+        found.setdefault((figure.group, figure.what, figure.over), figure)
+    return list(found.values())
