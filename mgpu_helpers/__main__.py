@@ -11,12 +11,9 @@ import click
 # Where each command is: a module, and the name of the command in it. A module is imported when its
 # command is called, or when the help shows its first line.
 COMMANDS = {
-<<<<<<< HEAD
     'bench': ('mgpu_helpers.benchmarking', 'bench'),
-=======
     'data': ('mgpu_helpers.supply', 'bring'),
     'doctor': ('mgpu_helpers.doctor.command', 'doctor'),
->>>>>>> d992d2762445244cd720e49648a2402e78cb138f
     'join': ('mgpu_helpers.cluster.commands', 'join'),
     'launch': ('mgpu_helpers.cluster.commands', 'launch'),
 }
