@@ -2,7 +2,7 @@
 # Recipes start with tools/env.sh, which says where the data and the home folder are.
 SHELL := /bin/sh
 .NOTPARALLEL:
-.PHONY: help setup lab test run bench figures lock clean
+.PHONY: help setup lab test run bench doctor data figures lock clean
 
 PYTHON := . tools/env.sh && exec .venv/bin/python
 # Without MXNet only chapter 5 runs. Looked up when it is used, which is after `setup`.
@@ -33,6 +33,16 @@ run: setup ## execute the notebooks into build/, also as HTML (CHAPTER=1: one of
 
 bench: setup ## measure against what one would use instead (BENCH_ARGS)
 	@$(PYTHON) -m benchmarks $(BENCH_ARGS)
+
+# Without `setup`: a broken environment is what it is for.
+doctor: ## what can this machine do, and which command mends what is wrong? (DOCTOR_ARGS)
+	@[ -x .venv/bin/python ] || { echo 'doctor: there is no environment in .venv yet. What to do: make setup' >&2; exit 1; }
+	@.venv/bin/python -c 'import click, lazy_loader, tabulate' || \
+	    { echo 'doctor: .venv is not finished, or broken. What to do: rm -rf .venv && make setup' >&2; exit 1; }
+	@$(PYTHON) -m mgpu_helpers doctor $(DOCTOR_ARGS)
+
+data: setup ## fetch and verify the data sets ahead of a class (DATA_ARGS='--from DIR': from a stick)
+	@$(PYTHON) -m mgpu_helpers data $(DATA_ARGS)
 
 figures: setup ## draw img/*.svg anew
 	@$(PYTHON) img/all.py

@@ -47,7 +47,7 @@ def publish():
     result = newest()
     if result is None:
         raise click.ClickException(
-            f'no complete result of a full run in {FOLDER.name}/; python -m benchmarks makes one'
+            'no complete result of a full run in benchmarks/results; make bench makes one'
         )
     report.write_readme(result)
     click.echo(f'README.md has the table of {result.name}')

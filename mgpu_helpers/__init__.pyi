@@ -4,6 +4,7 @@ from . import collectives as collectives
 from . import cores as cores
 from . import data as data
 from . import display as display
+from . import doctor as doctor
 from . import driver as driver
 from . import failing as failing
 from . import gluon as gluon

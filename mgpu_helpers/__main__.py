@@ -12,6 +12,8 @@ import click
 # command is called, or when the help shows its first line.
 COMMANDS = {
     'bench': ('mgpu_helpers.benchmarking', 'bench'),
+    'data': ('mgpu_helpers.supply', 'bring'),
+    'doctor': ('mgpu_helpers.doctor.command', 'doctor'),
     'join': ('mgpu_helpers.cluster.commands', 'join'),
     'launch': ('mgpu_helpers.cluster.commands', 'launch'),
 }

@@ -132,3 +132,23 @@ def look(path: Path, known: Known) -> tuple[bytes | None, str | None]:
         f'{path} is not the published file: expected {known.size:,} bytes with SHA-256 '
         f'{known.sha256[:16]}..., found {len(data):,} bytes with SHA-256 {found[:16]}...'
     )
+
+
+def stock(name: str, folder: Path | None = None) -> tuple[dict[str, bytes], dict[str, str]]:
+    """What is there of set `name` in `folder`, by default where it belongs.
+
+    Returns
+    -------
+    content : dict of str to bytes
+        What the good files hold, by file name.
+    bad : dict of str to str
+        What is wrong with the others that are there. A file that is in neither is missing.
+    """
+    content, bad = {}, {}
+    for filename, known in FILES[name].items():
+        data, trouble = look((folder or folder_of(name)) / filename, known)
+        if data is not None:
+            content[filename] = data
+        elif trouble:
+            bad[filename] = trouble
+    return content, bad

@@ -48,6 +48,32 @@ def has_code(gpu: GPU) -> bool:
 
 
 @functools.cache
+def ask_driver() -> tuple[tuple[int, int], int]:
+    """Ask the NVIDIA driver whether it works.
+
+    Returns
+    -------
+    tuple
+        The newest CUDA version that it knows, as ``(major, minor)``, and the code with which it
+        refuses to begin (0: it does not; 100: there is no GPU that this process may use).
+
+    Raises
+    ------
+    OSError
+        If there is no driver, or its library does not load.
+
+    Examples
+    --------
+    >>> if driver_gpus():
+    ...     version, refusal = ask_driver()
+    ...     assert version >= (10, 0) and refusal == 0
+    """
+    cuda, version = ctypes.CDLL('libcuda.so.1'), ctypes.c_int()
+    cuda.cuDriverGetVersion(ctypes.byref(version))
+    return (version.value // 1000, version.value % 1000 // 10), cuda.cuInit(0)
+
+
+@functools.cache
 def driver_gpus() -> tuple[GPU, ...]:
     """Ask the NVIDIA driver which GPUs there are, usable or not.
 

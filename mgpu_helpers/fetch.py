@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .catalogue import FILES, folder_of, look, mirrors_of
+from .catalogue import FILES, folder_of, mirrors_of, stock
 
 # How long we wait for any mirror to answer. All are asked at the same time, so this is also how
 # long a machine whose network swallows packets waits for the digits. With no network at all the
@@ -71,13 +71,7 @@ def read(name: str) -> dict[str, bytes]:
         this process only.
     """
     folder = folder_of(name)
-    content, bad = {}, {}
-    for filename, known in FILES[name].items():
-        data, trouble = look(folder / filename, known)
-        if data is not None:
-            content[filename] = data
-        elif trouble:
-            bad[filename] = trouble
+    content, bad = stock(name)
     wanted = [filename for filename in FILES[name] if filename not in content]
     if not wanted:
         return content
@@ -217,9 +211,37 @@ def _retrieve(mirror: str, name: str, filename: str, workshop: str, folder: Path
             ),
         )
     data = Path(path).read_bytes()
-    os.chmod(path, 0o644)  # pooch makes it private; a shared folder is for everybody
-    os.replace(path, folder / filename)
+    _put(path, folder / filename)
     return data
+
+
+def keep(content: dict[str, bytes], folder: Path) -> None:
+    """Write verified files into `folder`, each of them whole or not at all.
+
+    Parameters
+    ----------
+    content : dict of str to bytes
+        By file name.
+    folder : pathlib.Path
+        Made where it is missing; a file of the same name is replaced.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be written or is full.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    _sweep(folder)
+    with tempfile.TemporaryDirectory(prefix=WORKSHOP, dir=folder) as workshop:
+        for filename, data in content.items():
+            path = Path(workshop, filename)
+            path.write_bytes(data)
+            _put(path, folder / filename)
+
+
+def _put(path: str | Path, target: Path) -> None:
+    os.chmod(path, 0o644)  # it was made private; a shared folder is for everybody
+    os.replace(path, target)
 
 
 def _why(error: Exception) -> str:

@@ -56,6 +56,8 @@ MALLOC = {
     'MALLOC_MMAP_MAX_': (-4, 0),
 }
 
+TOO_LATE: dict[str, str] = {}  # what prepare() would have set, had MXNet not been there already
+
 NUMPY_LIMIT = (1, 24)  # MXNet 1.9.1 uses np.bool, which NumPy 1.24 removed
 
 
@@ -83,6 +85,7 @@ def prepare() -> None:
         # MXNet's own workspaces they take turns: 52 ms a batch, and it ends.
         missing.pop('MXNET_CPU_TEMP_COPY', None)
     if sys.modules.get('mxnet') is not None and missing:
+        TOO_LATE.update(missing)
         listed = ' '.join(f'{name}={value}' for name, value in missing.items())
         warnings.warn(
             'MXNet was imported before mgpu_helpers, so these settings come too late and stand-in '
@@ -211,7 +214,7 @@ def _check_numpy() -> None:
 
 
 def _load_nvidia_libraries(build: str) -> None:
-    """Load NVIDIA's wheels (``nvidia/*/lib/*.so*``) so that MXNet finds CUDA without a toolkit."""
+    """See that the driver is there, and load NVIDIA's wheels so that MXNet needs no toolkit."""
     try:
         ctypes.CDLL('libcuda.so.1', mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
@@ -220,6 +223,17 @@ def _load_nvidia_libraries(build: str) -> None:
             f'did not load ({error}). Install the driver (in a container: docker run '
             "--gpus all), or the CPU build: 'make setup GPU=0'."
         ) from error
+    load_wheels()
+
+
+def load_wheels() -> None:
+    """Load the libraries of NVIDIA's wheels (``nvidia/*/lib/*.so*``), as far as they load.
+
+    Examples
+    --------
+    >>> import mgpu_helpers.runtime
+    >>> mgpu_helpers.runtime.load_wheels()
+    """
     folders = [pathlib.Path(p) / 'nvidia' for p in sys.path]
     waiting = sorted({lib for folder in folders for lib in folder.glob('*/lib/lib*.so*')})
     # They depend on each other in no order that their names tell: go round until nothing moves.

@@ -37,6 +37,10 @@ def find_browser():
     )
 
 
+class Refused(Exception):
+    """The browser could not do what it was asked; the message says why."""
+
+
 class Browser:
     """A running Chromium; ``folder`` keeps its profile."""
 
@@ -73,7 +77,8 @@ class Browser:
         self.socket.send(json.dumps(message | ({'sessionId': session} if session else {})))
         while (answer := json.loads(self.socket.recv())).get('id') != self.asked:
             pass
-        assert 'error' not in answer, f'{method}: {answer["error"]}'
+        if 'error' in answer:
+            raise Refused(f'{method}: {answer["error"]}')
         return answer['result']
 
     @contextlib.contextmanager
@@ -118,14 +123,18 @@ class Page:
         """Run a JavaScript expression in the page, and return its value."""
         options = {'returnByValue': True, 'awaitPromise': True}
         answer = self.call('Runtime.evaluate', expression=script, **options)
-        assert 'exceptionDetails' not in answer, answer['exceptionDetails']
+        if 'exceptionDetails' in answer:
+            raise Refused(answer['exceptionDetails'])
         return answer['result'].get('value')
 
     def wait_for(self, condition, seconds=60):
         deadline = time.monotonic() + seconds
-        while not self.ask(condition):
-            assert time.monotonic() < deadline, f'not within {seconds} s: {condition}'
+        while time.monotonic() < deadline:
+            with contextlib.suppress(Refused):  # a page that is being loaded has no answers yet
+                if self.ask(condition):
+                    return
             time.sleep(0.05)
+        pytest.fail(f'not within {seconds} s: {condition}')
 
     def picture(self, path, height, scale=1):
         """Save what a window of this height shows, as PNG."""

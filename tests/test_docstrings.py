@@ -16,7 +16,7 @@ MODULES = [
     for m in pkgutil.walk_packages(mgpu_helpers.__path__, 'mgpu_helpers.', onerror=lambda name: 0)
     if not m.name.endswith('__main__')
 ]
-# What data.py and the simulator are made of, and faces: readers call what has the examples.
+# What data.py, doctor and the simulator are made of, and faces: readers call what has examples.
 INNER = {
     f'mgpu_helpers.{name}'
     for name in (
@@ -26,6 +26,13 @@ INNER = {
         'cluster.node',
         'collectives',
         'digits',
+        'doctor',
+        'doctor.command',
+        'doctor.files',
+        'doctor.hardware',
+        'doctor.settings',
+        'doctor.software',
+        'doctor.training',
         'fetch',
         'processes',
         'pytorch',

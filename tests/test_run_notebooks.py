@@ -106,6 +106,7 @@ def test_a_chapter_without_its_framework_is_left_out_unless_asked_for(course):
     code = (
         'import importlib.util, runpy, sys; found = importlib.util.find_spec\n'
         'importlib.util.find_spec = lambda name, *rest: None if name == "torch" else found(name)\n'
+        'sys.path[0] = sys.argv[1].rpartition("/")[0]\n'  # as if Python had been given the file
         'runpy.run_path(sys.argv.pop(1), run_name="__main__")'
     )
     command = [sys.executable, '-c', code, *course.command()[1:]]

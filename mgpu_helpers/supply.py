@@ -1,0 +1,211 @@
+"""``data`` on the command line: brings the data sets ahead of a class, and verifies them.
+
+From the network, or from a folder (a USB stick, a shared one). Unlike ``data.dataset``, it never
+settles for the digits: afterwards the files are there, or it says what is missing.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import click
+
+from . import fetch
+from .catalogue import FILES, folder_of, look, stock
+
+
+def places(name: str, source: Path) -> list[Path]:
+    """List where in a folder the files of a set may lie, the most certain place first.
+
+    Parameters
+    ----------
+    name : str
+        The set.
+    source : pathlib.Path
+        A folder that is laid out as ``$MXNET_HOME``, or has a folder for each set, or the files.
+
+    Returns
+    -------
+    list of pathlib.Path
+
+    Examples
+    --------
+    >>> [str(place) for place in places('mnist', Path('usb'))]
+    ['usb/datasets/mnist', 'usb/mnist', 'usb']
+    """
+    return [source / 'datasets' / name, source / name, source]
+
+
+def find(name: str, filename: str, source: Path) -> tuple[bytes | None, str]:
+    """Look for one good file of a set in a folder.
+
+    Parameters
+    ----------
+    name, filename : str
+        The set, and its file.
+    source : pathlib.Path
+        See ``places``.
+
+    Returns
+    -------
+    content : bytes or None
+        What the file holds, if it is good.
+    trouble : str
+        Otherwise: what is there instead.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as empty:
+    ...     find('mnist', 't10k-labels-idx1-ubyte.gz', Path(empty))[0] is None
+    True
+    """
+    troubles = []
+    for place in places(name, source):
+        path = place / filename
+        content, trouble = look(path, FILES[name][filename])
+        if content is not None:
+            return content, ''
+        # The sets call their files the same: a good one of another set is not damaged.
+        others = (FILES[other][filename] for other in FILES if other != name)
+        if trouble and not any(look(path, other)[0] for other in others):
+            troubles.append(trouble)
+        plain = path.with_suffix('')
+        if plain.is_file():
+            troubles.append(
+                f'{plain} is not compressed, and only the published file, {filename}, can be '
+                'verified'
+            )
+    return None, '; '.join(troubles) or f'{filename} of {name} is not in {source}'
+
+
+def bring_set(name: str, source: Path | None = None) -> tuple[str, list[str]]:
+    """Bring a set to where it belongs, and verify it there.
+
+    Parameters
+    ----------
+    name : {'fashion-mnist', 'mnist'}
+    source : pathlib.Path, optional
+        The folder to take it from; by default it is downloaded. Good files stay as they are.
+
+    Returns
+    -------
+    state : str
+        How it stands now.
+    troubles : list of str
+        What keeps it from being complete; empty if it is.
+
+    Raises
+    ------
+    ValueError
+        If ``MGPU_DATA_MIRRORS`` holds something that is no address.
+
+    Examples
+    --------
+    >>> state, troubles = bring_set('mnist')
+    >>> state.startswith('verified') == (not troubles)
+    True
+    """
+    folder = folder_of(name)
+    content, damaged = stock(name)
+    missing = [filename for filename in FILES[name] if filename not in content]
+    if not missing:
+        return 'verified, was there', []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=fetch.WORKSHOP, dir=folder):
+            pass
+    except OSError as error:
+        why = f'{folder} cannot be written ({error.strerror}): set MXNET_HOME to a folder that can'
+        return 'not brought', [why]
+    troubles = _copy(name, missing, source) if source else _download(name)
+    content, bad = stock(name)
+    if len(content) == len(FILES[name]):
+        state = f'verified, {len(missing)} {"copied" if source else "downloaded"}'
+        return state + f' ({len(damaged)} for damaged ones)' * bool(damaged), []
+    gone = [filename for filename in FILES[name] if filename not in content]
+    # What lies there damaged and could not be replaced is named, too.
+    troubles += [trouble for trouble in bad.values() if trouble not in troubles]
+    return f'incomplete, without {", ".join(gone)}', troubles
+
+
+def _copy(name: str, missing: list[str], source: Path) -> list[str]:
+    troubles, good = [], {}
+    for filename in missing:
+        content, trouble = find(name, filename, source)
+        if content is None:
+            troubles.append(trouble)
+        else:
+            good[filename] = content
+    try:
+        fetch.keep(good, folder_of(name))
+    except OSError as error:
+        troubles.append(f'{folder_of(name)} cannot take the files ({error})')
+    return troubles
+
+
+def _download(name: str) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter('always')
+        try:
+            fetch.read(name)
+        except fetch.Unavailable as trouble:
+            return list(trouble.reasons)
+    # That a bad file was replaced is no trouble; if the new ones were not kept, they are missing.
+    return [str(warning.message) for warning in caught]
+
+
+def _way_out(name: str, source: Path | None) -> str:
+    """What can be done where a set could not be brought."""
+    others = ', '.join(f'{place}/' for place in places(name, Path('DIR')))
+    if source:
+        return (
+            f'What to do: put the published files of {name} ({", ".join(FILES[name])}) into '
+            f'{source} or {source / name}; or connect this machine, and call the same without '
+            '--from.'
+        )
+    return (
+        f'What to do: connect this machine; or bring the four files ({", ".join(FILES[name])}) '
+        f'in a folder and add --from DIR (they may lie in {others}); or set MGPU_DATA_MIRRORS to '
+        'the address of a server that has them.'
+    )
+
+
+@click.command('data')
+@click.argument('name', type=click.Choice([*FILES, 'all']), default='all', metavar='[SET]')
+@click.option(
+    '--from',
+    'source',
+    metavar='DIR',
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help='Copy them from this folder (a USB stick, a shared folder) and use no network.',
+)
+def bring(name: str, source: Path | None) -> None:
+    """Bring the data sets ahead of a class without a network, and verify them.
+
+    SET is fashion-mnist, mnist or all (which is what is meant without it). The files go where the
+    course looks for them: into $MXNET_HOME/datasets, or ~/.mxnet/datasets. Good ones that are
+    there stay. The exit status is 1 if something is missing afterwards. Example:
+
+    \b
+    python -m mgpu_helpers data --from /media/usb
+    """
+    from .display import Table
+
+    rows, failed = [], []
+    for each in FILES if name == 'all' else [name]:
+        try:
+            state, troubles = bring_set(each, source)
+        except ValueError as error:
+            raise click.ClickException(str(error)) from error
+        rows.append([each, f'{len(stock(each)[0])} of {len(FILES[each])}', folder_of(each), state])
+        if not state.startswith('verified'):
+            failed.append(each)
+            click.echo(f'Error: {each} is not complete.', err=True)
+            for trouble in troubles:
+                click.echo(f'  - {trouble}', err=True)
+            click.echo(_way_out(each, source), err=True)
+    click.echo(Table(rows, ['set', 'files', 'folder', 'state']))
+    sys.exit(1 if failed else 0)

@@ -1,0 +1,78 @@
+"""A chapter as one HTML file: what the browser of test_look.py does not see."""
+
+import doctest
+import re
+from pathlib import Path
+
+import pages
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+FOLDER = Path(__file__).resolve().parent.parent / 'notebooks'
+
+
+def page(*cells, **metadata):
+    return pages.page_of(new_notebook(cells=list(cells), metadata=metadata), FOLDER, '09-name')
+
+
+def test_examples_run():
+    failed, tried = doctest.testmod(pages)
+    assert tried and not failed
+
+
+def test_nothing_is_fetched_from_elsewhere():
+    html = page(new_markdown_cell('# A chapter\n\n![a network](../img/lenet.svg)'))
+    assert re.findall(r'(?:src|href)="(?!data:|#)[^"]*"', html) == []
+    assert 'src="data:image/svg+xml;base64,' in html
+    assert '<script' not in html
+
+
+def test_a_displayed_formula_is_set_and_one_that_cannot_be_is_left():
+    html = page(new_markdown_cell(r'Before.' + '\n\n' + r'$$\sum_{i=1}^n x_i$$' + '\n\nAfter.'))
+    (path,) = re.findall(r'<path d="([^"]+)"></path></svg></div>', html)
+    assert re.fullmatch(r'([MLQCZ]( -?\d+\.\d\d)* ?)+', path) and path.startswith('M')
+    assert r'aria-label="\sum_{i=1}^n x_i"' in html and '$$' not in html
+    with pytest.raises(ValueError, match='underbrace'):
+        pages.formula(r'\underbrace{x}')
+    assert r'$$\underbrace{x}$$' in page(new_markdown_cell(r'$$\underbrace{x}$$'))
+
+
+def test_links_lead_to_pages_of_chapters_and_to_files():
+    text = '[next](02-two.ipynb) and [there](02-two.ipynb#a-part), [a file](../cluster/train.py)'
+    html = page(new_markdown_cell(text))
+    found = re.findall('<a href="([^"#]+(?:#[^"]+)?)"', html)
+    assert found == ['02-two.html', '02-two.html#a-part', '../cluster/train.py']
+
+
+@pytest.mark.parametrize(
+    'cells,metadata,title',
+    [
+        (['# What `x` *is*', '# More'], {}, 'What x is'),
+        (['No heading', '# One'], {}, 'One'),
+        (['No heading'], {}, '09-name'),
+        (['# One'], {'title': 'A title of its own'}, 'A title of its own'),
+    ],
+)
+def test_title_is_the_first_heading(cells, metadata, title):
+    assert f'<title>{title}</title>' in page(*map(new_markdown_cell, cells), **metadata)
+
+
+def test_a_notebook_is_not_changed_by_rendering_it():
+    picture = {'image/png': 'iVBORw0KGgo=', pages.WIDGET: {'model_id': 'x'}, 'text/plain': 'x'}
+    nb = new_notebook(
+        cells=[
+            new_markdown_cell('$$x$$ [next](02-two.ipynb)'),
+            new_code_cell('1', outputs=[new_output('display_data', data=picture)]),
+        ]
+    )
+    before = str(nb)
+    html = pages.page_of(nb, FOLDER, 'name')
+    assert str(nb) == before
+    assert 'data:image/png;base64,iVBORw0KGgo=' in html and 'widget-view' not in html
+
+
+def test_the_page_is_as_light_or_dark_as_the_reader_wants():
+    html = page(new_markdown_cell('# A chapter'))
+    light, dark = html.index('--jp-layout-color0: white'), html.index('--jp-layout-color0: #111')
+    wanted = html.index('media="screen and (prefers-color-scheme: dark)"')
+    assert light < wanted < dark  # the later one holds, where its condition does
