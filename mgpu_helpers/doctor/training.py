@@ -21,7 +21,7 @@ ROUNDS, STEPS = 5, 6
 # Measured: relative differences up to 4e-10 in these steps, with MXNet and with PyTorch; where each
 # device keeps its own gradients, 1e-4 to 2e-4 from the second step on.
 CLOSE = 1e-5
-# Somebody else's moment of work on one of the two cores: one run in ten said 0.96, the next one 1.8.
+# A moment of somebody else on one of two cores: one run of ten said 0.96, and the next one 1.8.
 TRIES = 2
 FASTER = 1.3  # `make bench` gives 1.8 on two quiet cores
 
