@@ -33,7 +33,7 @@ ARG MGPU_DRIVER=later
 # Only what setup reads, so that an edited chapter does not install gigabytes again: MXNet's settings and
 # checks are all of the package that it loads, and README.md is needed by name only.
 COPY --chown=student:student pyproject.toml LICENSE requirements*.txt ./
-COPY --chown=student:student tools/ask_driver.py tools/env.sh tools/setup.sh tools/uv-requirements.txt \
+COPY --chown=student:student tools/suggest_packages.py tools/env.sh tools/setup.sh tools/uv-requirements.txt \
     tools/uv-settings.sh tools/wanted.sh tools/
 COPY --chown=student:student mgpu_helpers/__init__.py mgpu_helpers/__init__.pyi mgpu_helpers/driver.py \
     mgpu_helpers/failing.py mgpu_helpers/runtime.py mgpu_helpers/

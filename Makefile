@@ -37,7 +37,7 @@ bench: setup ## measure against what one would use instead (BENCH_ARGS)
 # Without `setup`: a broken environment is what it is for.
 doctor: ## what can this machine do, and which command mends what is wrong? (DOCTOR_ARGS)
 	@[ -x .venv/bin/python ] || { echo 'doctor: there is no environment in .venv yet. What to do: make setup' >&2; exit 1; }
-	@.venv/bin/python -c 'import click, lazy_loader, tabulate' || \
+	@( $(PYTHON) -c 'import click, lazy_loader, tabulate' ) 2>/dev/null || \
 	    { echo 'doctor: .venv is not finished, or broken. What to do: rm -rf .venv && make setup' >&2; exit 1; }
 	@$(PYTHON) -m mgpu_helpers doctor $(DOCTOR_ARGS)
 

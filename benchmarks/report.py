@@ -21,7 +21,7 @@ NOT_PUBLISHED = 'A quick look: few and short runs, not to be published.'
 PREFIXES = {WAITING: 'first step, ', MEMORY: 'memory, '}
 
 
-def median_of(runs, value):
+def median_and_range(runs, value):
     """Give median and range of something in each round."""
     values = [value(one) for one in runs]
     return statistics.median(values), f'{min(values):.3g} to {max(values):.3g}'
@@ -50,7 +50,9 @@ def seconds_and_gigabytes(result):
         for key, unit in units:
             timed = name.startswith(('import ', 'first step, '))
             if key in runs[0][0] and (timed if unit == 's' else True):
-                median, spread = median_of(runs, lambda processes, key=key: processes[0][key])
+                median, spread = median_and_range(
+                    runs, lambda processes, key=key: processes[0][key]
+                )
                 yield [name, f'{median:.3g} {unit}', spread, len(runs), wanted.get(name, '')]
 
 
@@ -62,7 +64,9 @@ def limits(result):
         for key in next(iter(runs[0][0].values())):
             row = [f'{name.removeprefix("limits of ")}, {key}']
             for k in (1, 2):
-                median, spread = median_of(runs, lambda p, k=k, key=key: p[0][f'{k} at once'][key])
+                median, spread = median_and_range(
+                    runs, lambda p, k=k, key=key: p[0][f'{k} at once'][key]
+                )
                 row += [f'{median:.3g} {"GB/s" if key == "copy" else "GFLOP/s"}', spread]
             yield row
 

@@ -41,6 +41,7 @@ ROWS = [
     Row(PEERS, SCRATCH, D2L, None, "Chapter 1 over d2l's loader and training loop"),
     Row(PEERS, SCRATCH, DDP, None, 'Chapter 1 over a bare PyTorch DDP loop'),
     Row(PEERS, SCRATCH, (SAME,), 0.9),
+    Row(PEERS, SAME, ('source 000, 2 devices',)),
     Row(PEERS, SAME, D2L, None, "Chapter 2 over d2l's loader and training loop"),
     Row(PEERS, SAME, DDP, 0.95, 'Chapter 2 over a bare PyTorch DDP loop'),
     Row(PEERS, 'PyTorch from scratch, 2 devices', DDP),

@@ -9,7 +9,7 @@ import click
 PASSED_ON = {'ignore_unknown_options': True, 'help_option_names': []}
 
 
-def find() -> pathlib.Path:
+def find_repository() -> pathlib.Path:
     """Find the folder that has the benchmarks: the clone to which this package belongs.
 
     Returns
@@ -23,7 +23,7 @@ def find() -> pathlib.Path:
 
     Examples
     --------
-    >>> (find() / 'benchmarks' / '__main__.py').exists()
+    >>> (find_repository() / 'benchmarks' / '__main__.py').exists()
     True
     """
     root = pathlib.Path(__file__).parents[1]
@@ -39,6 +39,6 @@ def find() -> pathlib.Path:
 @click.argument('arguments', nargs=-1, type=click.UNPROCESSED)
 def bench(arguments: tuple[str, ...]) -> None:
     """Measure this machine against what one would use instead, as `make bench` does."""
-    sys.path.insert(0, str(find()))
+    sys.path.insert(0, str(find_repository()))
     command = importlib.import_module('benchmarks.__main__').main
     command.main(list(arguments), prog_name='python -m mgpu_helpers bench', standalone_mode=False)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 # mxnet-cu112 1.9.1 carries machine code for compute capability 5.0, 6.0, 7.0, 8.0 and 8.6 and no
 # PTX: code runs on its own major version only, so Ada (8.9) is the last that works.
 CAPABILITIES = ((5, 0), (9, 0))
+OLDEST_CUDA = (11, 0)  # a driver that knows less cannot serve libraries of CUDA 11
 
 
 @dataclass(frozen=True)

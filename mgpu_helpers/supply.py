@@ -39,7 +39,7 @@ def places(name: str, source: Path) -> list[Path]:
     return [source / 'datasets' / name, source / name, source]
 
 
-def find(name: str, filename: str, source: Path) -> tuple[bytes | None, str]:
+def find_file(name: str, filename: str, source: Path) -> tuple[bytes | None, str]:
     """Look for one good file of a set in a folder.
 
     Parameters
@@ -59,7 +59,7 @@ def find(name: str, filename: str, source: Path) -> tuple[bytes | None, str]:
     Examples
     --------
     >>> with tempfile.TemporaryDirectory() as empty:
-    ...     find('mnist', 't10k-labels-idx1-ubyte.gz', Path(empty))[0] is None
+    ...     find_file('mnist', 't10k-labels-idx1-ubyte.gz', Path(empty))[0] is None
     True
     """
     troubles = []
@@ -134,7 +134,7 @@ def bring_set(name: str, source: Path | None = None) -> tuple[str, list[str]]:
 def _copy(name: str, missing: list[str], source: Path) -> list[str]:
     troubles, good = [], {}
     for filename in missing:
-        content, trouble = find(name, filename, source)
+        content, trouble = find_file(name, filename, source)
         if content is None:
             troubles.append(trouble)
         else:

@@ -25,7 +25,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from serving import CALLERS
 
 from mgpu_helpers import catalogue, runtime
-from mgpu_helpers.doctor import CHECKS, Report, Row
+from mgpu_helpers.doctor import CHECKS, Report, Row, fixes
 
 
 # --- Nothing is there ---------------------------------------------------------------------------
@@ -343,3 +343,87 @@ def test_every_check_can_be_chosen():
         capture_output=True, text=True, cwd=ROOT, env=environment(COLUMNS='200'),
     ).stdout  # fmt: skip
     assert all(word in text for word in CHECKS)
+
+
+def test_where_there_is_no_gpu_a_look_at_gpus_has_nothing_to_show():
+    done = subprocess.run(
+        [sys.executable, '-m', 'mgpu_helpers', 'doctor', '--only', 'gpus'],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | {'CUDA_VISIBLE_DEVICES': ''},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith('There is nothing to look at here.')
+
+
+@pytest.mark.parametrize(
+    ('builds', 'choice', 'removed', 'extra'),
+    [
+        (['mxnet-cu112'], '', None, 'cu112'),
+        (['mxnet-cu112'], 'GPU=0', 'mxnet-cu112', 'cpu'),
+        (['mxnet'], 'GPU=1 TORCH=0', 'mxnet', 'cu112'),
+        (['mxnet', 'mxnet-cu112'], '', 'mxnet mxnet-cu112', 'cu112'),
+        (['mxnet'], 'TORCH=1', None, 'torch'),
+        ([], '', None, 'cpu'),
+        (['mxnet-cu112'], 'GPU=0 TORCH=1', None, None),
+    ],
+)
+def test_in_conda_the_commands_never_leave_two_builds(
+    builds, choice, removed, extra, tmp_path, bare
+):
+    python = bare()
+    for build in builds:
+        distribution(tmp_path / 'builds', build)
+    done = subprocess.run(
+        [python, '-c', f'from mgpu_helpers.doctor import fixes; print(fixes.setup({choice!r}))'],
+        capture_output=True,
+        text=True,
+        env=environment([tmp_path / 'builds'], CONDA_PREFIX=str(python.parent.parent)),
+    )
+    assert done.returncode == 0, done.stderr
+    if extra is None:
+        assert done.stdout.startswith('conda create -n mgpu-torch ')
+        return
+    assert f"'[{extra},notebooks]'" in done.stdout
+    found = re.search(r'uninstall -y (.*?) && ', done.stdout)
+    assert (found and found[1]) == removed
+
+
+@pytest.mark.parametrize(
+    ('name', 'choice', 'fix'),
+    [
+        ('MXNet', '0', 'rm -rf .venv && make setup'),
+        ('PyTorch', '1', 'rm -rf .venv && make setup TORCH=1'),
+        ('PyTorch', '0', 'make setup TORCH=1'),
+    ],
+)
+def test_what_was_removed_from_a_finished_environment_needs_a_new_one(
+    name, choice, fix, bare, tmp_path
+):
+    """`make setup` takes one that it finished for good."""
+    course = tmp_path / 'course'
+    shutil.copytree(ROOT / 'mgpu_helpers', course / 'mgpu_helpers')
+    shutil.copy(ROOT / 'Makefile', course)
+    shutil.move(bare().parent.parent, course / '.venv')
+    (course / '.venv/made-by-setup').touch()
+    (course / '.uv').mkdir()
+    (course / '.uv/torch').write_text(f'{choice}\n')
+    done = subprocess.run(
+        ['.venv/bin/python', '-m', 'mgpu_helpers', 'doctor', '--json']
+        + ['--only', 'mxnet', '--only', 'torch'],
+        cwd=course,
+        capture_output=True,
+        text=True,
+        env=environment() | {'PYTHONPATH': ''},
+    )
+    assert done.returncode == 1, done.stderr
+    rows = {row['name']: row for row in json.loads(done.stdout)['checks']}
+    assert rows[name]['fix'] == fix
+
+
+def test_setup_names_the_same_package_for_a_library_as_doctor():
+    script = (ROOT / 'tools/setup.sh').read_text()
+    named = dict(re.findall(r'^ +(lib\S+\.so\.\d)\)\n.*\n.*apt-get install (\S+) ', script, re.M))
+    assert len(named) >= 3
+    assert named == {library: fixes.PACKAGES[library][0] for library in named}

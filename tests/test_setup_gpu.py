@@ -100,7 +100,7 @@ def test_driver_is_asked_for_what_its_gpus_can_run(
 ):
     driver, said = stub_driver(gpus, cuda), ''
     for question, word in {'mxnet': for_mxnet, 'pytorch': for_pytorch}.items():
-        command = (sys.executable, '-I', 'tools/ask_driver.py', question)
+        command = (sys.executable, '-I', 'tools/suggest_packages.py', question)
         done = call(ROOT, *command, LD_LIBRARY_PATH=driver)
         assert (done.stdout.split('\n')[0], done.stderr) == (word, '')
         said += done.stdout

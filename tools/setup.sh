@@ -52,7 +52,7 @@ which_build() {
         0,*) echo none ;;
         *,,cpu,* | *,,pypi,*) stamped 3 ;;
         *x86_64, | *amd64,)
-            answer=$("$python" -I tools/ask_driver.py pytorch) || answer=cpu
+            answer=$("$python" -I tools/suggest_packages.py pytorch) || answer=cpu
             printf '%s\n' "$answer" | sed '1d; s/^/setup: /' >&2
             printf '%s\n' "$answer" | sed 1q
             ;;
@@ -295,6 +295,11 @@ breathe() {
         libgomp.so.1)
             fail "$2 needs the system library libgomp.so.1, which is not here." \
                 'What to do: sudo apt-get install libgomp1 (Debian, Ubuntu), sudo dnf install libgomp (Fedora);' \
+                'then the same command again.'
+            ;;
+        libquadmath.so.0)
+            fail "$2 needs the system library libquadmath.so.0, which is not here." \
+                'What to do: sudo apt-get install libquadmath0 (Debian, Ubuntu), sudo dnf install libquadmath (Fedora);' \
                 'then the same command again.'
             ;;
         libstdc++.so.6)

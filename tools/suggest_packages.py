@@ -1,12 +1,11 @@
 """What setup.sh asks NVIDIA's driver before it chooses packages: which of them suit these GPUs?
 
-``ask_driver.py mxnet`` prints a word (none, cu112, torch, update or old) and, on the next lines,
-the sentences that say why; ``ask_driver.py pytorch`` prints cpu or pypi, and why. It runs before
-any package is installed: any Python from 3.9 on will do.
+``suggest_packages.py mxnet`` prints a word (none, cu112, torch, update or old) and, on the next
+lines, the sentences that say why; ``suggest_packages.py pytorch`` prints cpu or pypi, and why. It
+runs before any package is installed: any Python from 3.9 on will do.
 """
 
 import collections
-import ctypes
 import pathlib
 import runpy
 import sys
@@ -23,7 +22,7 @@ def mxnet(gpus, cuda):
     no_code = "MXNet's last release has machine code for compute capability 5.0 to 8.9 only"
     if not gpus:
         return ['none']
-    if usable and cuda < 11000:  # cu112 goes with any CUDA 11
+    if usable and cuda < DRIVER['OLDEST_CUDA']:
         return [
             'update',
             f"{listed(usable)}, but NVIDIA's driver knows CUDA {version(cuda)} only, "
@@ -49,7 +48,7 @@ def pytorch(gpus, cuda):
     if best < PYTORCH:
         best, needed = ('.'.join(map(str, capability)) for capability in (best, PYTORCH))
         why = f'the best GPU is of compute capability {best}, and it needs {needed}'
-    elif cuda < 13000:
+    elif cuda < (13, 0):
         knows = f"NVIDIA's driver knows CUDA {version(cuda)}"
         why = f'{knows}, and it needs CUDA 13 (driver 580 or newer; then: make setup TORCH=1)'
     else:
@@ -66,14 +65,13 @@ def listed(gpus):
 
 
 def version(cuda):
-    return f'{cuda // 1000}.{cuda % 1000 // 10}'
+    return '.'.join(map(str, cuda))
 
 
 def main(question):
-    gpus, cuda = DRIVER['driver_gpus'](), ctypes.c_int()
-    if gpus:
-        ctypes.CDLL('libcuda.so.1').cuDriverGetVersion(ctypes.byref(cuda))
-    print(*{'mxnet': mxnet, 'pytorch': pytorch}[question](gpus, cuda.value), sep='\n')
+    gpus = DRIVER['driver_gpus']()
+    cuda = DRIVER['ask_driver']()[0] if gpus else (0, 0)
+    print(*{'mxnet': mxnet, 'pytorch': pytorch}[question](gpus, cuda), sep='\n')
 
 
 if __name__ == '__main__':

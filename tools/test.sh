@@ -10,7 +10,6 @@ cd -- "$(dirname -- "$0")/.."
 . tools/env.sh
 
 pytest() { .venv/bin/python -m pytest "$@"; }
-# A cell that runs for more seconds than this hangs; the longest honest one takes under two minutes.
 nbval="--nbval --nbval-sanitize-with tests/sanitize.cfg --nbval-cell-timeout ${CELL_TIMEOUT:-900}"
 marked='not slow'
 [ -z "${SLOW:-}" ] || marked=slow
@@ -27,9 +26,17 @@ fi
 # shellcheck disable=SC2086
 pytest -m "$marked" -n 2 --dist loadfile ${PYTEST_ARGS:-} tests
 status=$?
+# 5: the words of PYTEST_ARGS chose nothing in this half. With -x the first failure ends it all.
+case "$status, ${PYTEST_ARGS:-} " in
+    0,* | 5,*) ;;
+    *' -x '*) exit "$status" ;;
+esac
 # No notebook is marked slow. They have the machine to themselves, because they measure speed-ups.
+[ "$marked" != slow ] || exit "$status"
 # shellcheck disable=SC2086
-if [ "$marked" != slow ]; then
-    pytest $nbval ${PYTEST_ARGS:-} notebooks || status=$?
+pytest $nbval ${PYTEST_ARGS:-} notebooks
+more=$?
+if [ "$status" = 5 ] || { [ "$status" = 0 ] && [ "$more" != 5 ]; }; then
+    status=$more
 fi
 exit "$status"

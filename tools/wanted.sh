@@ -68,7 +68,7 @@ decide() {
     answer=''
     for py in "$python" python3 python3.11 python; do
         "$py" -I -c 'import sys; sys.exit(sys.version_info < (3, 9))' >/dev/null 2>&1 || continue
-        answer=$("$py" -I tools/ask_driver.py mxnet 2>/dev/null) || answer=none # a driver that is broken
+        answer=$("$py" -I tools/suggest_packages.py mxnet 2>/dev/null) || answer=none # a driver that is broken
         break
     done
     [ -n "$answer" ] || return 1

@@ -12,7 +12,6 @@ import importlib.metadata
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -202,7 +201,3 @@ QUESTIONS = {
     'training-mxnet': {'training': _training('mxnet')},
     'training-torch': {'training': _training('torch')},
 }
-
-
-if __name__ == '__main__':
-    main(sys.argv[1])

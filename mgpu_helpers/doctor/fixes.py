@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import platform
 import shlex
 import sys
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
+
+from ..runtime import installed_builds
 
 # What `make setup` belongs to: the folder of the course, where we run from a copy of it.
 COURSE = Path(__file__).resolve().parent.parent.parent
@@ -18,6 +21,43 @@ PACKAGES = {
     'libstdc++.so.6': ('libstdc++6', 'libstdc++'),
     'libgcc_s.so.1': ('libgcc-s1', 'libgcc'),
 }
+
+
+def mxnet_system() -> bool:
+    """Tell whether MXNet has a build that we tested for this system: Linux x86-64.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> mxnet_system() == (platform.system() == 'Linux' and platform.machine() == 'x86_64')
+    True
+    """
+    return platform.system() == 'Linux' and platform.machine() in ('x86_64', 'amd64', 'AMD64')
+
+
+def finished() -> dict[str, str]:
+    """Give what ``make setup`` was asked for when it finished the environment of this Python.
+
+    Returns
+    -------
+    dict of str to str
+        ``kind`` (cpu, cu112) and ``torch`` (0, 1, only); empty where it has not finished this one.
+        It takes an environment that it finished for good: what is missing there comes back only
+        when it is made anew.
+
+    Examples
+    --------
+    >>> set(finished()) <= {'kind', 'torch'}
+    True
+    """
+    ours = COURSE / '.venv'
+    if Path(sys.prefix) != ours or not (ours / 'made-by-setup').exists():
+        return {}
+    found = {name: COURSE / '.uv' / name for name in ('kind', 'torch')}
+    return {name: path.read_text().strip() for name, path in found.items() if path.exists()}
 
 
 def setup(choice: str = '', anew: bool = False) -> str:
@@ -39,20 +79,41 @@ def setup(choice: str = '', anew: bool = False) -> str:
     >>> setup('TORCH=1').split()[-1]
     'TORCH=1'
     """
-    in_conda = os.environ.get('CONDA_PREFIX') == sys.prefix
-    if not (COURSE / 'Makefile').exists() or os.name == 'nt' or in_conda:
-        extra = 'cu112' if 'GPU=1' in choice else 'torch' if 'TORCH=1' in choice else 'cpu'
-        again = '--force-reinstall ' * anew
-        what = f'{COURSE}[{extra},notebooks]'
-        if (COURSE / 'pyproject.toml').exists():
-            return f'{python()} -m pip install {again}-e {shlex.quote(what)}'
-        return f"{python()} -m pip install {again}'mgpu-helpers[{extra},notebooks]'"
+    if not (COURSE / 'Makefile').exists() or os.name == 'nt' or _in_conda():
+        return _by_pip(choice, anew)
     here = Path.cwd() == COURSE
     make = 'make setup' if here else f'make -C {shlex.quote(str(COURSE))} setup'
     remove = ''
     if anew:
         remove = f'rm -rf {shlex.quote(".venv" if here else str(COURSE / ".venv"))} && '
     return f'{remove}{make} {choice}'.rstrip()
+
+
+def _in_conda() -> bool:
+    return os.environ.get('CONDA_PREFIX') == sys.prefix
+
+
+def _by_pip(choice: str, anew: bool) -> str:
+    """Where `make` is not the way: with pip, and never two builds of MXNet side by side."""
+    builds = installed_builds()
+    for_gpus = any(build != 'mxnet' for build in builds)
+    where, pip = shlex.quote(str(COURSE)), f'{python()} -m pip'
+    if 'TORCH=1' in choice and for_gpus and _in_conda():
+        # Both bring NVIDIA's libraries under the same names (environment.yml).
+        return (
+            'conda create -n mgpu-torch python=3.11 pip && conda activate mgpu-torch && '
+            f"pip install -e {where}'[torch,notebooks]'"
+        )
+    extra, keep = 'cpu', ['mxnet']
+    if 'TORCH=1' in choice or not mxnet_system():
+        extra, keep = 'torch', builds
+    elif 'GPU=1' in choice or ('GPU=' not in choice and for_gpus):
+        extra, keep = 'cu112', ['mxnet-cu112']
+    remove = f'{pip} uninstall -y {" ".join(builds)} && ' if builds and builds != keep else ''
+    again = '--force-reinstall ' * anew
+    if (COURSE / 'pyproject.toml').exists():
+        return f"{remove}{pip} install {again}-e {where}'[{extra},notebooks]'"
+    return f"{remove}{pip} install {again}'mgpu-helpers[{extra},notebooks]'"
 
 
 def python() -> str:
@@ -141,8 +202,6 @@ def driver() -> str:
 
 def _systems() -> list[str]:
     """This Linux, and those that it descends from, as /etc/os-release names them."""
-    import platform
-
     try:
         release = platform.freedesktop_os_release()
     except OSError:

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..driver import CAPABILITIES, GPU, has_code
+from ..driver import CAPABILITIES, GPU, OLDEST_CUDA, has_code
 from ..runtime import installed_builds
 from . import fixes
 from .asking import Questions
@@ -22,7 +22,6 @@ REFUSALS = {
     MISMATCH: "the driver's library and its kernel module are of different versions",
     UNKNOWN: 'for no known reason; a restart of the machine often helps',
 }
-MXNET_CUDA = (11, 0)  # a driver that knows less cannot serve libraries of CUDA 11
 # The wheel (nvidia-...-cu11) of a CUDA library. `libcublasLt` must be asked for before `libcublas`.
 WHEELS = {
     'libcublas': 'cublas',
@@ -87,7 +86,7 @@ def driver(ask: Questions) -> Iterator[Row]:
 def _driver_row(name: str, facts: Facts, needed: bool) -> Row:
     cuda = '.'.join(map(str, facts['cuda']))
     found = f'{_kernel_module()}knows CUDA {cuda}'
-    if needed and tuple(facts['cuda']) < MXNET_CUDA:
+    if needed and tuple(facts['cuda']) < OLDEST_CUDA:
         return Row(name, FAILED, f'{found}; MXNet needs one that knows 11.0', fixes.driver())
     return Row(name, OK, found)
 

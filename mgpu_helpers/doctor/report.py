@@ -113,6 +113,8 @@ class Report:
         -------  ---------  ----------------
         d2l      ok         1.0.3
         """
+        if not self.rows:
+            return 'There is nothing to look at here.'
         width = width or min(WIDTH, max(NARROWEST, shutil.get_terminal_size((WIDTH, 24)).columns))
         headers = ['check', 'verdict', 'what was found']
         names, verdicts = (

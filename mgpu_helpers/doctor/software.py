@@ -22,21 +22,6 @@ DRIVER = 'libcuda.so.1'
 UNLOADABLE = re.compile(r'\b(lib[^\s:/]+\.so[.\d]*): (?:cannot open|file too short|invalid ELF)')
 
 
-def mxnet_system() -> bool:
-    """Tell whether MXNet has a build that we tested for this system: Linux x86-64.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> mxnet_system() == (platform.system() == 'Linux' and platform.machine() == 'x86_64')
-    True
-    """
-    return platform.system() == 'Linux' and platform.machine() in ('x86_64', 'amd64', 'AMD64')
-
-
 def python(ask: Questions) -> Iterator[Row]:
     """Look at this Python and this system."""
     version = sys.version_info[:2]
@@ -44,7 +29,7 @@ def python(ask: Questions) -> Iterator[Row]:
     if not MXNET_PYTHON <= version <= NEWEST_PYTHON:
         wanted = 'The course needs 3.11, or 3.11 to 3.13 for chapter 5 alone.'
         yield Row('Python', FAILED, f'{found}. {wanted}', fixes.setup())
-    elif not mxnet_system():
+    elif not fixes.mxnet_system():
         yield Row('Python', OK, f'{found}: for chapter 5; MXNet has no build here that we tested')
     elif version > MXNET_PYTHON:
         yield Row(
@@ -100,11 +85,13 @@ def mxnet(ask: Questions) -> Iterator[Row]:
 
 def _no_mxnet(ask: Questions) -> Row:
     chapters = 'not installed; chapters 1 to 4 need it'
-    if not mxnet_system():
+    if not fixes.mxnet_system():
         return Row('MXNet', NOT_NEEDED, f'{chapters}, and it has no build for this system')
     if 'error' not in ask('torch')['torch']:
-        return Row('MXNet', WARNING, f'{chapters}, chapter 5 does not', fixes.setup('TORCH=1'))
-    return Row('MXNet', FAILED, chapters, fixes.setup())
+        anew = fixes.finished().get('torch') == '1'
+        fix = fixes.setup('TORCH=1', anew)
+        return Row('MXNet', WARNING, f'{chapters}, chapter 5 does not', fix)
+    return Row('MXNet', FAILED, chapters, fixes.setup(anew=bool(fixes.finished())))
 
 
 def _mxnet_fix(builds: list[str], facts: Facts) -> str:
@@ -122,7 +109,10 @@ def torch(ask: Questions) -> Iterator[Row]:
             'PyTorch',
             NOT_NEEDED,
             'not installed; chapter 5 needs it, the others do not',
-            fixes.setup('GPU=0 TORCH=1' if gpu else 'TORCH=1'),
+            fixes.setup(
+                'GPU=0 TORCH=1' if gpu else 'TORCH=1',
+                anew=fixes.finished().get('torch') in ('1', 'only'),
+            ),
         )
     elif 'error' in facts:
         yield Row('PyTorch', FAILED, f'it does not load: {_error(facts)}', _fix(facts))
