@@ -128,8 +128,17 @@ class Launcher(Started):
 
 
 def nobody_listens(ports):
-    """Raise if somebody listens at one of these ports."""
-    listening = {
-        c.laddr.port for c in psutil.net_connections('tcp') if c.status == psutil.CONN_LISTEN
-    }
-    assert not listening & set(ports)
+    """Raise if somebody listens at one of these ports, and still does a moment later.
+
+    A process that is about to end has no memory any more, so it counts as ended, and closes its
+    ports after that.
+    """
+    deadline = time.monotonic() + 5
+    while True:
+        listening = {
+            c.laddr.port for c in psutil.net_connections('tcp') if c.status == psutil.CONN_LISTEN
+        }
+        if not (left := listening & set(ports)):
+            return
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)

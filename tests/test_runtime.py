@@ -91,7 +91,7 @@ def test_memory_is_kept_unless_the_user_decided():
     """
     kept = int(python(script).stdout)
     own = {'MALLOC_MMAP_MAX_': '65536', 'MALLOC_MMAP_THRESHOLD_': '131072',
-           'MALLOC_TRIM_THRESHOLD_': '131072'}  # fmt: skip
+           'MALLOC_TRIM_THRESHOLD_': '131072', 'MALLOC_TOP_PAD_': '131072'}  # fmt: skip
     given_back = int(python(script, **own).stdout)
     assert kept < 100 < given_back
 
