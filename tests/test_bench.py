@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from serving import real_files
 
 from benchmarks import measuring
 from benchmarks.kinds import BATCH, KINDS, names_with, usual
@@ -136,6 +137,7 @@ def test_a_run_that_fails_is_named_and_left_out(tmp_path, started):
 
 @needs_mxnet
 def test_ctrl_c_leaves_no_process_and_no_file(tmp_path, started):
+    real_files('fashion-mnist')  # the digits that stand in for it are not to be measured
     words = '--only', 'from scratch, 2 processes', '--examples', '600000', '--out', tmp_path / 'out'
     running = subprocess.Popen(
         [sys.executable, '-m', 'benchmarks', *words],
@@ -180,6 +182,7 @@ def test_a_bar_says_what_runs_and_how_long_it_will_take():
 
 @needs_mxnet
 def test_what_is_compared_is_stored_and_tells_nothing_of_who_made_it(tmp_path):
+    real_files('fashion-mnist')  # the digits that stand in for it are not to be measured
     chosen = (
         '--only',
         'first step, from',
@@ -238,6 +241,7 @@ def test_without_the_repository_the_command_says_where_it_is(tmp_path):
 @pytest.mark.slow
 @needs_mxnet
 def test_workers_are_compared_and_their_bytes_counted(started, tmp_path):
+    real_files('fashion-mnist')  # the digits that stand in for it are not to be measured
     chosen = '--only', 'cluster, 1', '--only', '2-bit', '--only', 'no waits'
     done = bench('--rounds', '1', '--examples', '2560', *chosen, '--out', tmp_path)
     assert done.returncode == 0, done.stderr
