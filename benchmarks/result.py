@@ -11,7 +11,7 @@ import subprocess
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
-from mgpu_helpers.cores import usable_cores
+from mgpu_helpers.devices.cores import usable_cores
 from mgpu_helpers.runtime import installed_builds
 
 ROOT = pathlib.Path(__file__).parent.parent

@@ -1,12 +1,9 @@
 from . import checks as checks
 from . import cluster as cluster
 from . import collectives as collectives
-from . import cores as cores
 from . import data as data
 from . import display as display
 from . import doctor as doctor
-from . import driver as driver
-from . import failing as failing
 from . import gluon as gluon
 from . import history as history
 from . import lanes as lanes
@@ -17,13 +14,12 @@ from . import runtime as runtime
 from . import scaling as scaling
 from . import scratch as scratch
 from . import timeline as timeline
-from . import worker as worker
-from .cores import usable_cores as usable_cores
 from .devices import describe_devices as describe_devices
 from .devices import devices as devices
 from .devices import num_gpus as num_gpus
 from .devices import try_all_gpus as try_all_gpus
 from .devices import try_gpu as try_gpu
+from .devices.cores import usable_cores as usable_cores
 from .history import History as History
 from .scratch import allreduce as allreduce
 from .scratch import evaluate_accuracy as evaluate_accuracy

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from tabulate import tabulate
 from tqdm.std import tqdm
 
-from . import worker
+from .processes import worker
 
 T = TypeVar('T')
 

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from . import failing
+from .processes import failing
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mgpu_helpers import catalogue, data
+from mgpu_helpers import data
+from mgpu_helpers.data import catalogue
 
 # Where the caller of pytest has the files; looked up now, because the tests move MXNET_HOME.
 CALLERS = {name: catalogue.folder_of(name) for name in catalogue.FILES}

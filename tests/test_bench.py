@@ -4,7 +4,6 @@ import json
 import os
 import re
 import select
-import shutil
 import signal
 import socket
 import subprocess
@@ -220,22 +219,6 @@ def test_memory_is_that_of_a_process_and_all_that_it_started():
         finally:
             process.stdin.close()
     assert measuring.weight_of([process.pid]) == 0  # it has ended, which is no error
-
-
-def test_the_package_has_the_command_too(tmp_path):
-    command = [sys.executable, '-m', 'mgpu_helpers', 'bench', '--list']
-    env = os.environ | {'PYTHONPATH': str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout.splitlines() == list(KINDS)
-
-
-def test_without_the_repository_the_command_says_where_it_is(tmp_path):
-    shutil.copytree(ROOT / 'mgpu_helpers', tmp_path / 'mgpu_helpers')
-    command = [sys.executable, '-m', 'mgpu_helpers', 'bench', '--quick']
-    env = os.environ | {'PYTHONPATH': str(tmp_path)}
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert done.returncode == 1
-    assert 'part of the course' in done.stderr and 'make bench' in done.stderr
 
 
 @pytest.mark.slow

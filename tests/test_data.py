@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from serving import CALLERS, finish, home, real_files, start  # noqa: F401
 
-from mgpu_helpers import batches, catalogue, data
+from mgpu_helpers import data
+from mgpu_helpers.data import batches, catalogue
 
 # What is known about the real sets: the first ten training labels, how often each class is
 # there, and the mean pixel that so many programs subtract.

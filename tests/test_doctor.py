@@ -24,7 +24,8 @@ from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 from serving import CALLERS
 
-from mgpu_helpers import catalogue, runtime
+from mgpu_helpers import runtime
+from mgpu_helpers.data import catalogue
 from mgpu_helpers.doctor import CHECKS, Report, Row, fixes
 
 

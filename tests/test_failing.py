@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-START = 'import sys; from mgpu_helpers import failing; failing.end_without_waiting()\n'
+START = 'import sys; from mgpu_helpers.processes import failing; failing.end_without_waiting()\n'
 # Stands for MXNet's store: what Python frees at its end, and what would wait for ever.
 WAITS = """
 import atexit, time

@@ -25,7 +25,8 @@ from serving import (  # noqa: F401
     start,
 )
 
-from mgpu_helpers import catalogue, data, fetch
+from mgpu_helpers import data
+from mgpu_helpers.data import catalogue, fetch
 
 LOAD = 'from mgpu_helpers import data; print(data.dataset("mnist").source)'
 

@@ -13,7 +13,7 @@ import pytest
 from matplotlib.colors import to_hex
 from PIL import Image
 
-from mgpu_helpers.lanes import KINDS, Span, Timeline
+from mgpu_helpers.lanes import KINDS, Lanes, Span
 
 ROOT = Path(__file__).parent.parent
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture
 def timeline():
     """Ten seconds: cpu(0) works in 0-4 and 6-10, cpu(1) in 3-8, cpu(2) not at all."""
-    return Timeline(
+    return Lanes(
         [
             Span('cpu(1)', 'backward', 'dot', 3.0, 8.0),
             Span('cpu(0)', 'forward', 'dot', 0.0, 2.0),
@@ -58,7 +58,7 @@ def test_shares_of_time(timeline):
 
 
 def test_work_that_overlaps_on_one_lane_counts_once():
-    timeline = Timeline(
+    timeline = Lanes(
         [
             Span('a', 'backward', 'x', 0.0, 4.0),
             Span('a', 'allreduce', 'y', 1.0, 2.0),
@@ -72,12 +72,12 @@ def test_work_that_overlaps_on_one_lane_counts_once():
 
 def test_three_lanes_at_once_count_once():
     spans = [Span(lane, 'compute', 'x', 0.0, 1.0) for lane in 'abc']
-    assert Timeline(spans).overlap == 1
+    assert Lanes(spans).overlap == 1
 
 
 def test_lanes_that_take_turns_do_not_overlap():
     turns = [Span('ab'[i % 2], 'compute', 'x', i / 10, (i + 1) / 10) for i in range(10)]
-    assert Timeline(turns).overlap == pytest.approx(0)
+    assert Lanes(turns).overlap == pytest.approx(0)
 
 
 def test_table(timeline):
@@ -98,12 +98,12 @@ def test_table(timeline):
 
 
 def test_a_single_lane_has_no_row_for_two():
-    assert len(Timeline([Span('a', 'compute', 'x', 0.0, 1.0)]).table().rows) == 1
+    assert len(Lanes([Span('a', 'compute', 'x', 0.0, 1.0)]).table().rows) == 1
 
 
 def test_little_does_not_look_like_nothing():
     spans = [Span('a', 'compute', 'x', 0.0, 0.996), Span('a', 'update', 'y', 0.996, 1.0)]
-    assert cells(Timeline(spans).table())['a']['update'] == '0.4%'
+    assert cells(Lanes(spans).table())['a']['update'] == '0.4%'
 
 
 def test_most_expensive_operators_first(timeline):
@@ -125,11 +125,11 @@ def test_number_of_operators_is_checked(timeline, n):
 
 def test_lanes_sort_by_number():
     spans = [Span(f'gpu({i})', 'compute', 'x', 0.0, 1.0) for i in (10, 2, 0)]
-    assert Timeline(spans).lanes == ['gpu(0)', 'gpu(2)', 'gpu(10)']
+    assert Lanes(spans).lanes == ['gpu(0)', 'gpu(2)', 'gpu(10)']
 
 
 def test_spans_can_come_later():
-    timeline = Timeline(title='grows')
+    timeline = Lanes(title='grows')
     timeline.add([Span('b', 'compute', 'x', 2.0, 3.0)])
     timeline.add([Span('a', 'compute', 'x', 0.0, 1.0)], lanes=['c'])
     assert [s.lane for s in timeline.spans] == ['a', 'b']
@@ -156,7 +156,7 @@ def test_survives_pickling(timeline):
 
 @pytest.mark.parametrize('spans', [[], [Span('a', 'compute', 'x', 1.0, 1.0)]])
 def test_nothing_recorded_is_said(spans, tmp_path):
-    timeline = Timeline(spans, title='empty')
+    timeline = Lanes(spans, title='empty')
     for use in (
         lambda: timeline.seconds,
         lambda: timeline.overlap,
@@ -173,9 +173,9 @@ def test_nothing_recorded_is_said(spans, tmp_path):
 
 
 def test_an_empty_timeline_can_be_looked_at():
-    assert 'nothing was recorded' in repr(Timeline(title='<b>'))
-    assert '&lt;b&gt;' not in repr(Timeline(title='<b>'))
-    assert '<b>' not in Timeline(title='<b>')._repr_html_()
+    assert 'nothing was recorded' in repr(Lanes(title='<b>'))
+    assert '&lt;b&gt;' not in repr(Lanes(title='<b>'))
+    assert '<b>' not in Lanes(title='<b>')._repr_html_()
 
 
 def test_unknown_lane(timeline):
@@ -202,14 +202,14 @@ def test_a_span_is_checked(span, error, words):
 
 def test_only_spans_make_a_timeline():
     with pytest.raises(TypeError, match='made of Spans, not of'):
-        Timeline([('a', 'compute', 'x', 0.0, 1.0)])
+        Lanes([('a', 'compute', 'x', 0.0, 1.0)])
 
 
 def test_only_timelines_are_compared(timeline):
     with pytest.raises(TypeError, match="compares with Timelines, not with 'other'"):
         timeline.plot('other')
     with pytest.raises(ValueError, match="nothing was recorded in 'empty'"):
-        timeline.plot(Timeline(title='empty'))
+        timeline.plot(Lanes(title='empty'))
 
 
 # --- the picture --------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def test_work_beside_other_work_is_drawn_below_it():
         Span('gpu(0)', 'backward', 'layer 1', 1.0, 2.0),
         Span('gpu(1)', 'backward', 'layer 2', 0.0, 1.0),
     ]
-    (axes,) = Timeline(spans).plot().axes
+    (axes,) = Lanes(spans).plot().axes
     found = {(colour, round(a)): (low, high) for colour, a, _, low, high in bars(axes) if low < 0.5}
     ring = found[KINDS['allreduce'].upper(), 500]
     layers = [found[KINDS['backward'].upper(), start] for start in (0, 1000)]
@@ -256,7 +256,7 @@ def test_work_beside_other_work_is_drawn_below_it():
 
 
 def test_panels_share_one_time_axis(timeline):
-    short = Timeline([Span('cpu(0)', 'forward', 'dot', 100.0, 101.0)], title='short')
+    short = Lanes([Span('cpu(0)', 'forward', 'dot', 100.0, 101.0)], title='short')
     panels = timeline.plot(short).axes
     assert len(panels) == 2
     assert panels[0].get_xlim() == panels[1].get_xlim()
@@ -298,7 +298,7 @@ def test_picture_in_a_file(timeline, tmp_path):
 @pytest.mark.parametrize('lanes', [1, 8])
 def test_picture_of_few_and_many_lanes(lanes):
     spans = [Span(f'gpu({i})', 'compute', 'x', 0.0, 1.0 + i) for i in range(lanes)]
-    figure = Timeline(spans).plot()
+    figure = Lanes(spans).plot()
     picture = io.BytesIO()
     figure.savefig(picture, format='png')
     width, height = figure.get_size_inches()
@@ -345,7 +345,7 @@ def test_events_of_one_thread_do_not_overlap(tmp_path):
         Span('gpu(0)', 'backward', 'layer 2', 0.0, 1.0),
         Span('gpu(0)', 'backward', 'layer 1', 1.0, 2.0),
     ]
-    events = [e for e in read_trace(Timeline(spans), tmp_path)['traceEvents'] if e['ph'] == 'X']
+    events = [e for e in read_trace(Lanes(spans), tmp_path)['traceEvents'] if e['ph'] == 'X']
     by_thread = {}
     for e in sorted(events, key=lambda e: e['ts']):
         assert by_thread.get(e['tid'], 0) <= e['ts']
@@ -355,7 +355,7 @@ def test_events_of_one_thread_do_not_overlap(tmp_path):
 
 def test_trace_starts_at_zero_whatever_the_clock(tmp_path):
     now = 1.7e9
-    timeline = Timeline([Span('a', 'compute', 'x', now, now + 1e-3)])
+    timeline = Lanes([Span('a', 'compute', 'x', now, now + 1e-3)])
     (event,) = [e for e in read_trace(timeline, tmp_path)['traceEvents'] if e['ph'] == 'X']
     assert event['ts'] == 0
     assert event['dur'] == pytest.approx(1000, abs=1)
@@ -371,8 +371,8 @@ def test_a_folder_that_is_not_there(timeline, tmp_path):
 def test_neither_mxnet_nor_pyplot_is_needed():
     code = (
         'import sys\n'
-        'from mgpu_helpers.lanes import Span, Timeline\n'
-        'Timeline([Span("a", "compute", "x", 0.0, 1.0)]).table()\n'
+        'from mgpu_helpers.lanes import Span, Lanes\n'
+        'Lanes([Span("a", "compute", "x", 0.0, 1.0)]).table()\n'
         'print([m for m in ("mxnet", "matplotlib.pyplot", "pandas") if m in sys.modules])'
     )
     done = subprocess.run(

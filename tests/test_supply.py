@@ -23,7 +23,7 @@ from serving import (  # noqa: F401
     real_files,
 )
 
-from mgpu_helpers import catalogue
+from mgpu_helpers.data import catalogue
 
 ROOT = Path(__file__).parent.parent
 PARTS = sorted(catalogue.FILES['mnist'])

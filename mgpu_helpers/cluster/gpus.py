@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..driver import driver_gpus
+from ..devices.driver import driver_gpus
 
 NO_GPU = {'CUDA_VISIBLE_DEVICES': ''}  # the scheduler and the servers would only take memory there
 

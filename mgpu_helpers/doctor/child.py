@@ -110,7 +110,7 @@ def _torch() -> Facts:
 
 
 def _driver() -> Facts:
-    from ..driver import ask_driver, driver_gpus
+    from ..devices.driver import ask_driver, driver_gpus
 
     try:
         cuda, refusal = ask_driver()
@@ -144,7 +144,7 @@ def _libraries() -> Facts:
 
 
 def _cores() -> Facts:
-    from ..cores import usable_cores
+    from ..devices.cores import usable_cores
 
     return {'usable': usable_cores()}
 

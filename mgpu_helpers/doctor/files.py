@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..catalogue import FILES, folder_of, stock
+from ..data.catalogue import FILES, folder_of, stock
 from . import fixes
 from .asking import Questions
 from .report import FAILED, OK, WARNING, Row

@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..driver import CAPABILITIES, GPU, OLDEST_CUDA, has_code
+from ..devices.driver import CAPABILITIES, GPU, OLDEST_CUDA, has_code
 from ..runtime import installed_builds
 from . import fixes
 from .asking import Questions

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from ..cores import usable_cores
+from ..devices.cores import usable_cores
 from . import fixes
 from .asking import Questions
 from .report import FAILED, NOT_NEEDED, OK, WARNING, Row
@@ -86,14 +86,15 @@ def measure(framework: str) -> dict[str, Any]:
 def _batches(mgpu: ModuleType) -> tuple[list, str]:
     """Some batches of the real data, or of the digits; nothing is downloaded."""
     from .. import data
-    from ..catalogue import FILES, folder_of, stock
+    from ..data.catalogue import FILES, folder_of, stock
+    from ..data.sets import STOOD_IN
 
     for name in FILES:
         if len(stock(name)[0]) == len(FILES[name]):
             break
     else:
         name = 'fashion-mnist'
-        os.environ[data.STOOD_IN] = str(folder_of(name))
+        os.environ[STOOD_IN] = str(folder_of(name))
     load = getattr(mgpu, f'load_data_{name.replace("-", "_")}')
     batches, _ = load(BATCH, num_examples=STEPS * BATCH, seed=0)
     return list(batches), name if data.dataset(name).source == 'files' else "scikit-learn's digits"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Intervals = Sequence[Sequence[float]]  # pairs of start and end, in order
 
 
-class Timeline:
+class Lanes:
     """What several lanes did, and when.
 
     Parameters
@@ -52,7 +52,7 @@ class Timeline:
 
     Examples
     --------
-    >>> timeline = Timeline([
+    >>> timeline = Lanes([
     ...     Span('cpu(0)', 'forward', 'Convolution', 0.0, 0.75),
     ...     Span('cpu(1)', 'forward', 'Convolution', 0.25, 1.0),
     ... ])
@@ -90,7 +90,7 @@ class Timeline:
 
     def __repr__(self) -> str:
         if not self.spans:
-            return f'<Timeline {self.title!r}: nothing was recorded>'
+            return f'<Lanes {self.title!r}: nothing was recorded>'
         title = f'{self.title}\n' if self.title else ''
         return f'{title}{self.table()!r}'
 
@@ -224,12 +224,12 @@ class Timeline:
         ]
         return Table(rows, ['operator', 'kind', 'calls', 'total ms', 'share'])
 
-    def plot(self, *others: Timeline) -> Figure:
+    def plot(self, *others: Lanes) -> Figure:
         """Draw who did what when: a row per lane, a bar per span, empty where a lane is idle.
 
         Parameters
         ----------
-        *others : Timeline
+        *others : Lanes
             To compare with: each gets a panel below, on the same time axis.
 
         Returns
@@ -247,7 +247,7 @@ class Timeline:
             If one is no timeline.
         """
         for other in others:
-            if not isinstance(other, Timeline):
+            if not isinstance(other, Lanes):
                 raise TypeError(f'plot compares with Timelines, not with {checks.shown(other)}')
         return draw((self, *others))
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from .core import Timeline
+    from .core import Lanes
     from .spans import Span
 
 _DARK = ('compute', 'backward', 'copy')  # white letters on these
@@ -33,13 +33,13 @@ def percent(share: float) -> str:
     return f'{share:.0%}' if not 0 < share < 0.095 else f'{share:.1%}'
 
 
-def draw(timelines: Sequence[Timeline]) -> Figure:
-    """Draw timelines one above the other, on one time axis; see ``Timeline.plot``.
+def draw(timelines: Sequence[Lanes]) -> Figure:
+    """Draw timelines one above the other, on one time axis; see ``Lanes.plot``.
 
     Examples
     --------
-    >>> from mgpu_helpers.lanes import Span, Timeline
-    >>> len(draw([Timeline([Span('cpu(0)', 'forward', 'dot', 0.0, 0.5)])]).axes)
+    >>> from mgpu_helpers.lanes import Span, Lanes
+    >>> len(draw([Lanes([Span('cpu(0)', 'forward', 'dot', 0.0, 0.5)])]).axes)
     1
     """
     longest = max(t.seconds for t in timelines)
@@ -70,7 +70,7 @@ def draw(timelines: Sequence[Timeline]) -> Figure:
     return figure
 
 
-def _draw_panel(axes: Axes, timeline: Timeline, longest: float) -> None:
+def _draw_panel(axes: Axes, timeline: Lanes, longest: float) -> None:
     """Draw one timeline into its panel, whose time axis is ``longest`` seconds long."""
     first, last = timeline.ends()
     inch = longest / (_WIDTH - 0.4 - 0.085 * max(map(len, timeline.lanes)))  # in seconds, along x

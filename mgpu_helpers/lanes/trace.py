@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from .spans import rows
 
 if TYPE_CHECKING:
-    from .core import Timeline
+    from .core import Lanes
 
 # The nearest that Chrome's viewer has names for (Perfetto's picks its own colours by name).
 _CHROME = {
@@ -21,12 +21,12 @@ _CHROME = {
 }
 
 
-def chrome_trace(timeline: Timeline) -> dict[str, Any]:
+def chrome_trace(timeline: Lanes) -> dict[str, Any]:
     """Lay a timeline out as the JSON object of Chrome's *Trace Event Format*.
 
     Parameters
     ----------
-    timeline : Timeline
+    timeline : Lanes
         Not an empty one.
 
     Returns
@@ -35,8 +35,8 @@ def chrome_trace(timeline: Timeline) -> dict[str, Any]:
 
     Examples
     --------
-    >>> from mgpu_helpers.lanes import Span, Timeline
-    >>> trace = chrome_trace(Timeline([Span('cpu(0)', 'forward', 'dot', 0.0, 0.5)]))
+    >>> from mgpu_helpers.lanes import Span, Lanes
+    >>> trace = chrome_trace(Lanes([Span('cpu(0)', 'forward', 'dot', 0.0, 0.5)]))
     >>> trace['traceEvents'][-1]['dur']  # microseconds
     500000.0
     """
@@ -48,7 +48,7 @@ def chrome_trace(timeline: Timeline) -> dict[str, Any]:
     }
 
 
-def _events(timeline: Timeline, start: float) -> Iterator[dict[str, Any]]:
+def _events(timeline: Lanes, start: float) -> Iterator[dict[str, Any]]:
     """Yield the events of a trace: names of processes and threads, then the spans."""
     for pid, lane in enumerate(timeline.lanes, 1):
         yield _name(pid, 0, 'process_name', name=lane)

@@ -83,7 +83,8 @@ def start_workers(
     payloads = _payloads(function, calls)
     # The same search path as here, so that what can be imported here can be imported there.
     code = (
-        f'import sys; sys.path[:] = {sys.path!r}; from mgpu_helpers import worker; worker._main()'
+        f'import sys; sys.path[:] = {sys.path!r}\n'
+        'from mgpu_helpers.processes import worker; worker._main()'
     )
     return [
         group.start(name, [sys.executable, '-c', code], env, payload)

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import torch
 
 from .. import checks
-from ..cores import usable_cores
+from ..devices.cores import usable_cores
 from ..display import Table
 
 

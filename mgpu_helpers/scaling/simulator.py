@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import checks
 from ..display import Table
-from ..lanes import Timeline
+from ..lanes import Lanes
 from .drawings import milliseconds
 from .events import DRAWN, Network, Run
 from .inputs import check_machine
@@ -92,13 +92,13 @@ class Simulation:
         return self.alone / self.seconds
 
     @property
-    def timeline(self) -> Timeline:
+    def timeline(self) -> Lanes:
         """Timeline: what each device and the network did when; for up to 16 devices."""
         if self._spans is None:
             raise ValueError(
                 f'{self.devices} devices are too many for a picture: simulate {DRAWN} or fewer'
             )
-        return Timeline(self._spans, self.title)
+        return Lanes(self._spans, self.title)
 
     def table(self, *others: Simulation) -> Table:
         """Lay the main figures out, a row for this simulation and each of the others.

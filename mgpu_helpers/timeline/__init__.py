@@ -1,6 +1,6 @@
 """Chapter 3: what ran when, on which device - recorded with MXNet's own profiler.
 
-``record`` turns a block of code into a ``Timeline`` (``mgpu_helpers.lanes``): its picture, its
+``record`` turns a block of code into a ``Lanes`` (``mgpu_helpers.lanes``): its picture, its
 table, its trace. ``phase`` names what code of one's own does; ``one_batch`` records chapter 1's
 training step.
 

@@ -16,7 +16,7 @@ from mxnet.base import MXNetError
 
 from .. import checks
 from ..devices import choose_devices
-from ..lanes import KINDS, Timeline
+from ..lanes import KINDS, Lanes
 from ..scratch import get_params, init_params, sync_gradients, train_batch
 from .events import Profiler, check_known
 from .phases import spans
@@ -29,7 +29,7 @@ _watch = None  # of the recording that is on
 
 
 @contextlib.contextmanager
-def record(title: str = '', devices: Sequence[mx.Context] | None = None) -> Iterator[Timeline]:
+def record(title: str = '', devices: Sequence[mx.Context] | None = None) -> Iterator[Lanes]:
     """Record what every device does while a block of code runs.
 
     Parameters
@@ -41,7 +41,7 @@ def record(title: str = '', devices: Sequence[mx.Context] | None = None) -> Iter
 
     Yields
     ------
-    Timeline
+    Lanes
         Empty until the block has ended. A lane per device, a span per operator, its kind the phase
         of training:
 
@@ -91,7 +91,7 @@ def record(title: str = '', devices: Sequence[mx.Context] | None = None) -> Iter
         choose_devices(len(devices), devices)
         for device in devices:
             check_known(device.device_type, device.device_id)
-    timeline = Timeline(title=title)
+    timeline = Lanes(title=title)
     with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
         profiler = Profiler(Path(folder))
         watch = Watch()
@@ -163,7 +163,7 @@ def one_batch(
     sync: Sync = sync_gradients,
     tries: int = 5,
     devices: Sequence[mx.Context] | None = None,
-) -> Timeline:
+) -> Lanes:
     """Record chapter 1's training step, on random images.
 
     Parameters
@@ -184,7 +184,7 @@ def one_batch(
 
     Returns
     -------
-    Timeline
+    Lanes
 
     Raises
     ------

@@ -1,27 +1,4 @@
-"""Fashion-MNIST, MNIST and, without them, scikit-learn's digits; in batches; NumPy only.
-
-Where the data come from, in this order:
-
-1. the four files in ``$MXNET_HOME/datasets/fashion-mnist`` (or ``mnist``; ``MXNET_HOME`` is
-   ``~/.mxnet`` unless set), if they are there and their checksums are right;
-2. a verified download into that folder from the first mirror that answers
-   (``MGPU_DATA_MIRRORS`` names your own mirrors; see `mgpu_helpers.fetch`);
-3. with one visible `OfflineDataWarning`, scikit-learn's handwritten digits brought to the same
-   shape and number, so that every lesson still runs.
-
-`dataset` gives the whole set as arrays, `load_arrays` gives batches of it, and `Batches` cuts
-any array of images into batches.
-
-Examples
---------
->>> from mgpu_helpers import data
->>> train, test = data.load_arrays('fashion-mnist', batch_size=256, seed=0)
->>> len(train), train.num_examples, test.num_examples
-(235, 60000, 10000)
->>> X, y = next(iter(train))
->>> X.shape, X.dtype, y.shape
-((256, 1, 28, 28), dtype('float32'), (256,))
-"""
+"""A whole data set in memory, decoded once, and batches of it."""
 
 from __future__ import annotations
 
@@ -34,13 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from . import checks, fetch
+from .. import checks
+from . import fetch
 from .batches import Batches, check_dtype, check_last_batch, check_seed
 from .catalogue import DIGIT_NAMES, FILES, LABEL_NAMES, folder_of
 from .digits import digits
-from .fetch import CacheWarning
-
-__all__ = ['Batches', 'CacheWarning', 'Dataset', 'OfflineDataWarning', 'dataset', 'load_arrays']
 
 NUM_TRAIN = 60_000
 STOOD_IN = 'MGPU_DIGITS_STAND_IN_FOR'  # folders; set for child processes only

@@ -1,6 +1,6 @@
 """Download and verify what is missing of a data set (for `mgpu_helpers.data`).
 
-A file counts only if its checksum is known (`mgpu_helpers.catalogue`). What is missing or wrong
+A file counts only if its checksum is known (``catalogue``). What is missing or wrong
 is downloaded from the mirror that answers first, checked, and renamed into place, so that the
 folder never shows a half-written file: not to a second notebook that starts at the same time,
 and not after a killed download.

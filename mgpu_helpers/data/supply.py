@@ -192,7 +192,7 @@ def bring(name: str, source: Path | None) -> None:
     \b
     python -m mgpu_helpers data --from /media/usb
     """
-    from .display import Table
+    from ..display import Table
 
     rows, failed = [], []
     for each in FILES if name == 'all' else [name]:

@@ -50,7 +50,7 @@ def end_without_waiting() -> None:
     Examples
     --------
     >>> import subprocess
-    >>> code = 'from mgpu_helpers.failing import *; end_without_waiting(); import sys; sys.exit(3)'
+    >>> code = 'from mgpu_helpers.processes import failing; failing.end_without_waiting(); exit(3)'
     >>> subprocess.run([sys.executable, '-c', code]).returncode
     3
     """

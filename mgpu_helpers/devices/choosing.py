@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 import mxnet as mx
 
-from . import checks
+from .. import checks
+from ..display import Table
 from .cores import usable_cores
-from .display import Table
 from .driver import GPU, driver_gpus, has_code
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from . import checks
+from .. import checks
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

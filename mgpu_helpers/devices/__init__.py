@@ -1,0 +1,8 @@
+"""Which devices there are, GPUs or stand-ins, and what they can run.
+
+``cores`` and ``driver`` need no framework; ``choosing`` answers for MXNet, and loads it.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,10 @@
+from . import choosing as choosing
+from . import cores as cores
+from . import driver as driver
+from .choosing import choose_devices as choose_devices
+from .choosing import describe_devices as describe_devices
+from .choosing import devices as devices
+from .choosing import num_gpus as num_gpus
+from .choosing import try_all_gpus as try_all_gpus
+from .choosing import try_gpu as try_gpu
+from .choosing import usable_gpus as usable_gpus
