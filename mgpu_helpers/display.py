@@ -1,6 +1,7 @@
-"""What people see while they wait and afterwards: a progress bar, a small table.
+"""What people see while they wait and afterwards: bars, tables, numbers, one look for all plots.
 
-Both work in a terminal and in a notebook, and leave in a notebook only what nbval can compare.
+All of it works in a terminal and in a notebook, and leaves in a notebook only what nbval can
+compare.
 """
 
 from __future__ import annotations
@@ -11,36 +12,31 @@ import io
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sized
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tabulate import tabulate
 from tqdm.std import tqdm
 
 from .processes import worker
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 T = TypeVar('T')
 
 NUMBER = re.compile(r'[-+−]?\d[\d,.]*(?:e[-+]?\d+)?(?: ?[^\W\d]\S{0,4}| ?%)?')
 NONE = '-'  # in a cell: there is no value here
 
+# Plots lie on the card of the drawn figures, which reads on light and on dark pages.
+LOOK: dict[str, Any] = {'facecolor': '#fbfaf7', 'layout': 'constrained'}
+# Colours that the colour-blind tell apart (Okabe and Ito), and what lines and letters take.
+BLUE, ORANGE, GREEN, PINK = '#0072B2', '#E69F00', '#009E73', '#CC79A7'
+RED, SKY, DEEP = '#D55E00', '#56B4E9', '#004F7C'
+WHITE, EDGE, GREY, SOFT, INK = '#FFFFFF', '#C9C7C1', '#85837E', '#4A4A4A', '#1F1F1F'
+
 
 class Table:
-    """A small table that prints as text and shows as HTML in a notebook.
-
-    Parameters
-    ----------
-    rows : list of sequences
-        The cells; numbers are already formatted.
-    headers : list of str
-        One title per column.
-
-    Examples
-    --------
-    >>> Table([['cpu(0)', 'one core']], ['device', 'what it is'])
-    device    what it is
-    --------  ------------
-    cpu(0)    one core
-    """
+    """A small table of ready-made cells that prints as text and shows as HTML in a notebook."""
 
     def __init__(self, rows: Iterable[Iterable[object]], headers: Iterable[str]) -> None:
         self.rows, self.headers = [list(row) for row in rows], list(headers)
@@ -68,10 +64,6 @@ class Line:
 
     In a notebook it begins as an empty text. Left empty at the end, the stored output is the same
     in every run.
-
-    Examples
-    --------
-    >>> Line().show('half of it')
     """
 
     def __init__(self) -> None:
@@ -117,17 +109,7 @@ class WorkerBar(NotebookBar):
 
 
 def in_notebook() -> bool:
-    """Tell whether this process is the kernel of a notebook.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> in_notebook()
-    False
-    """
+    """Tell whether this process is the kernel of a notebook."""
     ipython = sys.modules.get('IPython')  # a kernel has imported it; do not pay for it elsewhere
     shell = ipython.get_ipython() if ipython else None
     return shell is not None and hasattr(shell, 'kernel')
@@ -138,10 +120,6 @@ def show_figures() -> None:
 
     Matplotlib's inline backend registers itself only when the cell that loads it has ended, so the
     first figure would come out as ``<Figure size ...>``. Formats that are registered stay.
-
-    Examples
-    --------
-    >>> show_figures()
     """
     if not in_notebook():
         return
@@ -154,6 +132,47 @@ def show_figures() -> None:
         select_figure_formats(get_ipython(), {'png'})
 
 
+def panels(
+    rows: int = 1, columns: int = 1, height: float = 3, **options: Any
+) -> tuple[Figure, Any]:
+    """Make a figure, 8 inches wide, and its axes with a light grid, as ``Figure.subplots`` does.
+
+    It is no figure of pyplot's: as the last value of a cell it is shown once, and never twice.
+    """
+    from matplotlib.figure import Figure
+
+    show_figures()
+    figure = Figure(figsize=(8, height), **LOOK)
+    axes = figure.subplots(rows, columns, **options)
+    for one in figure.axes:
+        one.grid(alpha=0.3)
+        one.set_axisbelow(True)
+        one.tick_params(labelsize='small')
+    return figure, axes
+
+
+def quantity(value: float, unit: str) -> str:
+    """Write a quantity in three digits with its decimal prefix.
+
+    >>> quantity(138e6, 'B'), quantity(0.00123, 's'), quantity(4.5e-5, 's'), quantity(0, 's')
+    ('138 MB', '1.23 ms', '45 µs', '0 s')
+    """
+    scales = ((1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k'), (1, ''), (1e-3, 'm'), (1e-6, 'µ'))
+    scale, prefix = next(
+        (s for s in scales if abs(value) >= s[0]), scales[-1] if value else (1, '')
+    )
+    return f'{value / scale:.3g} {prefix}{unit}'
+
+
+def percent(share: float) -> str:
+    """Write a share so that little does not look like nothing.
+
+    >>> percent(0.45), percent(0.004), percent(0)
+    ('45%', '0.4%', '0%')
+    """
+    return f'{share:.0%}' if not 0 < share < 0.095 else f'{share:.1%}'
+
+
 @contextlib.contextmanager
 def progress(iterable: Iterable[T], label: str, unit: str = 'batch') -> Iterator[Iterator[T]]:
     """Show how far a loop over ``iterable`` is, how fast, and how long it will take.
@@ -161,26 +180,6 @@ def progress(iterable: Iterable[T], label: str, unit: str = 'batch') -> Iterator
     A bar in a notebook and on a terminal, nothing where output goes into a file; a worker's bar is
     sent to the process that started it, as a message ``'bar'`` with the text. It is gone when
     the ``with`` block ends, also by an error or Ctrl-C.
-
-    Parameters
-    ----------
-    iterable : iterable
-        What to go through; with a length, the bar knows its end.
-    label : str
-        What stands before the bar.
-    unit : str
-        What one item is called.
-
-    Yields
-    ------
-    iterator
-        Over the items of ``iterable``.
-
-    Examples
-    --------
-    >>> with progress([1, 2, 3], 'adding') as numbers:
-    ...     print(sum(numbers))
-    6
     """
     bar = NotebookBar if in_notebook() else WorkerBar if worker.started_as_worker() else tqdm
     options = {'disable': None} if bar is tqdm else {}  # None: off unless a terminal

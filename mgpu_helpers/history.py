@@ -11,13 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .display import Table, in_notebook, show_figures
+from .display import LOOK, Table, in_notebook, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-# The card of the drawn figures.
-LOOK: dict[str, Any] = {'facecolor': '#fbfaf7', 'layout': 'constrained'}
 
 
 @dataclass
@@ -123,19 +120,14 @@ class History:
         empty = [run.label for run in runs if not run.seconds]
         if empty:
             raise ValueError(f'{empty[0]!r} has no epoch to plot yet: train for one epoch or more')
-        import matplotlib.pyplot as plt
-
-        show_figures()
-        figure, panels = plt.subplots(1, 2, figsize=(8, 3), **LOOK)
-        plt.close(figure)  # it is shown once, as the value, and not a second time as an open figure
+        figure, axes_of = panels(1, 2)
         titles = {'train_loss': 'training loss', 'test_acc': 'test accuracy'}
-        for axes, (name, title) in zip(panels, titles.items(), strict=True):
+        for axes, (name, title) in zip(axes_of, titles.items(), strict=True):
             for run, style in zip(runs, _styles(), strict=False):
                 values = getattr(run, name)
                 axes.plot(range(1, len(values) + 1), values, label=run.label, **style)
             axes.set(xlabel='epoch', title=title)
             axes.locator_params(axis='x', integer=True)
-            axes.grid(alpha=0.3)
         lowest = min(min(run.test_acc) for run in runs)
         # Where all runs are good, what differs would be a line along the upper edge.
         axes.set_ylim(min(0.9, math.floor(10 * lowest) / 10) if lowest >= 0.8 else 0, 1)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..display import show_figures
-from ..history import LOOK
+from ..display import LOOK, show_figures
 from .spans import KINDS, MOVING, rows
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..display import Table, show_figures
-from ..history import LOOK
+from ..display import LOOK, Table, show_figures
 from .costs import ALGORITHMS
 from .inputs import check_counts
 from .models import short

@@ -8,8 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from .. import checks
-from ..display import show_figures
-from ..history import LOOK
+from ..display import LOOK, show_figures
 from ..lanes import KINDS
 from .costs import ALGORITHMS
 from .curves import step, weak_scaling

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 import numpy as np
 
 from .. import checks
-from ..display import Table, progress, show_figures
-from ..history import LOOK
+from ..display import LOOK, Table, progress, show_figures
 from .costs import ALGORITHMS
 from .links import Link
 from .models import short
