@@ -15,7 +15,10 @@ CHAPTERS = sorted((ROOT / 'notebooks').glob('[0-9]*.ipynb'))
 KEPT_IN = {
     '01': ['mgpu_helpers.scratch'],
     '02': ['mgpu_helpers.gluon'],
-    '03': [f'mgpu_helpers.collectives.{name}' for name in ('algorithms', 'bucket', 'training')]
+    '03': [
+        f'mgpu_helpers.collectives.{name}'
+        for name in ('algorithms', 'bucket', 'filling', 'syncing')
+    ]
     + [f'mgpu_helpers.scaling.{name}' for name in ('costs', 'curves')],
     '04': [f'mgpu_helpers.cluster.{name}' for name in ('training', 'checkpoint')],
     '05': [f'mgpu_helpers.pytorch.{name}' for name in ('scratch', 'devices', 'ddp')],

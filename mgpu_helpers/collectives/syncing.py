@@ -10,7 +10,8 @@ from mxnet import autograd
 
 from ..scratch import lenet, loss, sgd, split_batch, sync_gradients
 from . import checks
-from .bucket import Bucket, copy_all, fill_buckets
+from .bucket import Bucket, copy_all
+from .filling import fill_buckets
 
 if TYPE_CHECKING:
     from mxnet import Context
