@@ -10,7 +10,7 @@ import sys
 
 try:
     import lazy_loader
-except ModuleNotFoundError:  # the first package that a foreign Python has not
+except ModuleNotFoundError:  # another Python lacks this one first
     raise ModuleNotFoundError(
         f'{sys.executable} is not the Python of the course: it has none of its packages. In the '
         "folder of the course, run 'make setup' and use .venv/bin/python (in JupyterLab, the "

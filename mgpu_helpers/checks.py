@@ -1,7 +1,8 @@
 """Checks of what the user passes: one call each, so that they do not drown the lesson.
 
-Each raises before anything is changed, and names the value, what was expected and the way out. They
-look only at ``shape`` and ``dtype``, so they serve the arrays of every framework.
+Each raises before anything is changed, and names the value, what was expected and the way out:
+TypeError for a thing of another kind, ValueError for a wrong value. They look only at ``shape`` and
+``dtype``, so they serve the arrays of every framework.
 """
 
 from __future__ import annotations
@@ -18,13 +19,7 @@ MOST_STAND_INS = 256
 
 
 def shown(value: object) -> str:
-    """Give a value as an error message shows it: in a few words, whatever it is.
-
-    Examples
-    --------
-    >>> shown('two'), shown(list(range(1000)))
-    ("'two'", 'a list')
-    """
+    """Give a value as an error message shows it: in a few words, whatever it is."""
     if isinstance(value, int) and abs(value) >= 10**50:
         return f'an int of {math.log10(abs(value)):,.0f} digits'  # str() of a longer one raises
     text = repr(value)
@@ -35,19 +30,7 @@ def shown(value: object) -> str:
 
 
 def whole_number(name: str, value: object, least: int = 0) -> None:
-    """Raise unless ``value`` is an integer of at least ``least``.
-
-    Raises
-    ------
-    TypeError
-        If it is not an integer (``True`` is not one either).
-    ValueError
-        If it is too small.
-
-    Examples
-    --------
-    >>> whole_number('i', 0)
-    """
+    """Raise unless ``value`` is an integer of at least ``least``; ``True`` is none."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f'{name} must be an integer of at least {least}, not {shown(value)}')
     if value < least:
@@ -55,111 +38,46 @@ def whole_number(name: str, value: object, least: int = 0) -> None:
 
 
 def positive_int(name: str, value: object) -> None:
-    """Raise unless ``value`` is an integer of at least 1; see ``whole_number``.
-
-    Examples
-    --------
-    >>> positive_int('num_gpus', 2)
-    """
+    """Raise unless ``value`` is an integer of at least 1."""
     whole_number(name, value, least=1)
 
 
 def positive_number(name: str, value: object) -> None:
-    """Raise unless ``value`` is a finite real number above 0.
-
-    Raises
-    ------
-    TypeError
-        If it is not a real number.
-    ValueError
-        If it is 0, negative, infinite or not a number.
-
-    Examples
-    --------
-    >>> positive_number('lr', 0.2)
-    """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f'{name} must be a number above 0, not {shown(value)}')
-    if not 0 < _as_float(value) < math.inf:
+    """Raise unless ``value`` is a finite real number above 0."""
+    if not 0 < _real(name, value, 'a number above 0') < math.inf:
         raise ValueError(f'{name} must be a number above 0, not {shown(value)}')
 
 
 def not_negative(name: str, value: object) -> None:
-    """Raise unless ``value`` is a finite real number of at least 0.
-
-    Raises
-    ------
-    TypeError
-        If it is not a real number.
-    ValueError
-        If it is negative, infinite or not a number.
-
-    Examples
-    --------
-    >>> not_negative('overhead', 0.0)
-    """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f'{name} must be a number of at least 0, not {shown(value)}')
-    if not 0 <= _as_float(value) < math.inf:
+    """Raise unless ``value`` is a finite real number of at least 0."""
+    if not 0 <= _real(name, value, 'a number of at least 0') < math.inf:
         raise ValueError(f'{name} must be a number of at least 0, not {shown(value)}')
 
 
-def one_of(name: str, value: object, choices: Collection[str]) -> None:
-    """Raise unless ``value`` is one of the names in ``choices``.
-
-    Raises
-    ------
-    ValueError
-        If it is not; the message lists them.
-
-    Examples
-    --------
-    >>> one_of('algorithm', 'ring', ('ring', 'tree'))
-    """
-    if value not in choices:
-        raise ValueError(f'{name} must be one of {", ".join(choices)}, not {shown(value)}')
-
-
 def finite_number(name: str, value: object) -> None:
-    """Raise unless ``value`` is a finite real number.
-
-    Raises
-    ------
-    TypeError
-        If it is not a real number.
-    ValueError
-        If it is infinite or not a number.
-
-    Examples
-    --------
-    >>> finite_number('start', 0)
-    """
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f'{name} must be a number, not {shown(value)}')
-    if not math.isfinite(_as_float(value)):
+    """Raise unless ``value`` is a finite real number."""
+    if not math.isfinite(_real(name, value, 'a number')):
         raise ValueError(f'{name} must be a finite number, not {shown(value)}')
 
 
-def _as_float(value: Any) -> float:
+def _real(name: str, value: Any, what: str) -> float:
     """Give a real number as the float that arithmetic will make of it: infinite, if too large."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f'{name} must be {what}, not {shown(value)}')
     try:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
 
 
+def one_of(name: str, value: object, choices: Collection[str]) -> None:
+    """Raise unless ``value`` is one of the names in ``choices``."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f'{name} must be one of {", ".join(choices)}, not {shown(value)}')
+
+
 def stand_ins(k: int) -> None:
-    """Raise unless ``k`` CPU cores, or shares of cores, can stand in for GPUs.
-
-    Raises
-    ------
-    ValueError
-        If there are more than ``MOST_STAND_INS``.
-
-    Examples
-    --------
-    >>> stand_ins(8)
-    """
+    """Raise unless ``k`` CPU cores, or shares of cores, can stand in for GPUs."""
     if k > MOST_STAND_INS:
         raise ValueError(
             f'{shown(k)} stand-ins are too many for one machine: each takes a thread and a '
@@ -168,19 +86,7 @@ def stand_ins(k: int) -> None:
 
 
 def device_list(devices: object) -> None:
-    """Raise unless ``devices`` is a list or tuple of at least one device, none of them twice.
-
-    Raises
-    ------
-    TypeError
-        If it is not a list or tuple.
-    ValueError
-        If it is empty or names a device twice.
-
-    Examples
-    --------
-    >>> device_list(['cpu(0)', 'cpu(1)'])
-    """
+    """Raise unless ``devices`` is a list or tuple of at least one device, none of them twice."""
     if not isinstance(devices, (list, tuple)):
         raise TypeError(
             f'devices must be a list of devices, such as devices(2), not {shown(devices)}'
@@ -196,17 +102,7 @@ def device_list(devices: object) -> None:
 
 
 def as_many_devices(num_gpus: int, devices: Sequence[object]) -> None:
-    """Raise unless ``devices`` lists ``num_gpus`` of them.
-
-    Raises
-    ------
-    ValueError
-        If it lists more or fewer.
-
-    Examples
-    --------
-    >>> as_many_devices(2, ['cpu(0)', 'cpu(1)'])
-    """
+    """Raise unless ``devices`` lists ``num_gpus`` of them."""
     if len(devices) != num_gpus:
         raise ValueError(
             f'num_gpus is {num_gpus}, but devices lists {len(devices)}: {list(devices)}; '
@@ -215,27 +111,9 @@ def as_many_devices(num_gpus: int, devices: Sequence[object]) -> None:
 
 
 def can_split(data: Array, devices: Sequence[object], even_split: bool) -> None:
-    """Raise unless ``data`` can be cut into one non-empty shard per device.
+    """Raise unless ``data`` (n, ...) can be cut into one non-empty shard per device.
 
-    Parameters
-    ----------
-    data : array
-        Examples along the first axis.
-    devices : list
-        One device per shard.
-    even_split : bool
-        Whether all shards must have the same length.
-
-    Raises
-    ------
-    ValueError
-        If there are no examples, fewer examples than devices, or, with ``even_split``, a number of
-        examples that the number of devices does not divide.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> can_split(np.zeros((6, 4)), ['cpu(0)', 'cpu(1)'], even_split=True)
+    With ``even_split``, unless all shards get the same length.
     """
     _array('the batch', data)
     device_list(devices)
@@ -262,18 +140,7 @@ def _array(name: str, value: object) -> None:
 
 
 def same_length(X: Array, y: Array) -> None:
-    """Raise unless ``X`` and ``y`` hold the same number of examples.
-
-    Raises
-    ------
-    ValueError
-        If their first axes differ.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> same_length(np.zeros((6, 4)), np.zeros(6))
-    """
+    """Raise unless ``X`` and ``y`` hold the same number of examples."""
     _array('X', X)
     _array('y', y)
     if X.shape[:1] != y.shape[:1]:
@@ -291,21 +158,7 @@ def step(
     devices: Sequence[object],
     lr: float,
 ) -> None:
-    """Raise unless one training step can be taken with these; see ``train_batch``.
-
-    Raises
-    ------
-    TypeError
-        If ``devices`` is no list or ``lr`` no number.
-    ValueError
-        If a device appears twice, if there is not one replica of the parameters per device, if
-        ``X`` and ``y`` differ in length or are empty, or if ``lr`` is not above 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> step(np.zeros((6, 4)), np.zeros(6), [['W', 'b']], ['cpu(0)'], 0.1)
-    """
+    """Raise unless one training step can be taken with these; see ``train_batch``."""
     device_list(devices)
     if len(device_params) != len(devices):
         raise ValueError(
@@ -318,20 +171,7 @@ def step(
 
 
 def alike(data: Sequence[Array]) -> None:
-    """Raise unless ``data`` is a non-empty list of arrays of one shape and one type.
-
-    Raises
-    ------
-    ValueError
-        If it is empty or the shapes differ.
-    TypeError
-        If it is not a list or tuple of arrays, or the types differ.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> alike([np.zeros(3), np.ones(3)])
-    """
+    """Raise unless ``data`` is a non-empty list of different arrays of one shape and one type."""
     if not isinstance(data, (list, tuple)) or not all(hasattr(x, 'shape') for x in data):
         raise TypeError(f'expected a list of arrays, one per device, not {type(data).__name__}')
     if not data:

@@ -19,47 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class History:
-    """One training run, an entry per epoch.
+    """One training run, an entry per epoch: its table, its plot, its throughput."""
 
-    Parameters
-    ----------
-    label : str
-        What the run is called in a table or plot, for example ``'2 devices, batch 256'``.
-    num_examples : int
-        Training examples seen per epoch.
-
-    Attributes
-    ----------
-    seconds : list of float
-        Time of each epoch's training, without evaluation, in seconds.
-    train_loss : list of float
-        Mean loss per training example, taken while the parameters moved.
-    test_acc : list of float
-        Share of the test examples classified right after each epoch, 0 to 1.
-
-    Examples
-    --------
-    >>> run = History('1 device', num_examples=60000)
-    >>> run.add(seconds=20.0, train_loss=2.30, test_acc=0.125)
-    >>> run.examples_per_second
-    [3000.0]
-    """
-
-    label: str
-    num_examples: int
-    seconds: list[float] = field(default_factory=list)
-    train_loss: list[float] = field(default_factory=list)
-    test_acc: list[float] = field(default_factory=list)
+    label: str  # what the run is called in a table or plot, such as '2 devices, batch 256'
+    num_examples: int  # training examples seen per epoch
+    seconds: list[float] = field(default_factory=list)  # of training alone, without evaluation
+    train_loss: list[float] = field(default_factory=list)  # per example, while parameters moved
+    test_acc: list[float] = field(default_factory=list)  # share that is right after the epoch
     _curve: LiveCurve | None = field(default=None, init=False, repr=False, compare=False)
 
     def add(self, seconds: float, train_loss: float, test_acc: float) -> None:
-        """Append one epoch.
-
-        Parameters
-        ----------
-        seconds, train_loss, test_acc : float
-            See the attributes.
-        """
+        """Append one epoch."""
         self.seconds.append(seconds)
         self.train_loss.append(train_loss)
         self.test_acc.append(test_acc)
@@ -68,16 +38,11 @@ class History:
 
     @property
     def examples_per_second(self) -> list[float]:
-        """list of float: throughput in training, per epoch."""
+        """Throughput in training, per epoch."""
         return [self.num_examples / s for s in self.seconds]
 
     def table(self) -> Table:
-        """Lay the epochs out, one per row.
-
-        Returns
-        -------
-        Table
-        """
+        """Lay the epochs out, one per row."""
         columns = (self.seconds, self.train_loss, self.test_acc, self.examples_per_second)
         rows = [
             (i, f'{s:.1f} sec', f'{loss:.3f}', f'{acc:.2f}', f'{rate:,.0f}')
@@ -94,27 +59,7 @@ class History:
     def plot(self, *others: History) -> Figure:
         """Draw training loss and test accuracy per epoch, this run's and others' in one picture.
 
-        Parameters
-        ----------
-        *others : History
-            Runs to compare with.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            As a cell's last value it shows itself; in a script, ``.savefig('run.png')`` keeps it.
-
-        Raises
-        ------
-        ValueError
-            If a run has no epoch yet.
-
-        Examples
-        --------
-        >>> run = History('1 device', num_examples=60000)
-        >>> run.add(seconds=20.0, train_loss=2.30, test_acc=0.125)
-        >>> len(run.plot().axes)
-        2
+        As a cell's last value it shows itself; in a script, ``.savefig('run.png')`` keeps it.
         """
         runs = (self, *others)
         empty = [run.label for run in runs if not run.seconds]
@@ -135,19 +80,7 @@ class History:
         return figure
 
     def live(self, num_epochs: int) -> None:
-        """In a notebook, show a curve of the test accuracy that grows with every ``add``.
-
-        Parameters
-        ----------
-        num_epochs : int
-            How many there will be: the length of the axis.
-
-        Examples
-        --------
-        >>> run = History('1 device', num_examples=60000)
-        >>> run.live(num_epochs=4)
-        >>> run.add(seconds=20.0, train_loss=2.30, test_acc=0.125)
-        """
+        """In a notebook, show a curve of the test accuracy that grows with every ``add``."""
         if in_notebook():
             self._curve = LiveCurve(self, num_epochs)
 
@@ -157,13 +90,6 @@ class LiveCurve:
 
     Its text is the same from beginning to end, so that the stored output can be compared; the
     picture is what changes.
-
-    Parameters
-    ----------
-    history : History
-        The run.
-    num_epochs : int
-        Length of the axis.
     """
 
     def __init__(self, history: History, num_epochs: int) -> None:

@@ -1,76 +1,99 @@
-"""Every public function is documented, and every example in the documentation runs."""
+"""The docstrings: short prose, no form to fill in; and every example in them runs."""
 
+import ast
 import doctest
 import importlib
 import importlib.util
-import inspect
-import pkgutil
+import re
+from pathlib import Path
 
 import mxnet as mx
 import pytest
 
 import mgpu_helpers
 
-MODULES = [
-    m.name
-    for m in pkgutil.walk_packages(mgpu_helpers.__path__, 'mgpu_helpers.', onerror=lambda name: 0)
-    if not m.name.endswith('__main__')
-]
-# What data.py, doctor and the simulator are made of, and faces: readers call what has examples.
-INNER = {
-    f'mgpu_helpers.{name}'
-    for name in (
-        'batches',
-        'catalogue',
-        'cluster',
-        'cluster.node',
-        'collectives',
-        'digits',
-        'doctor',
-        'doctor.command',
-        'doctor.files',
-        'doctor.hardware',
-        'doctor.settings',
-        'doctor.software',
-        'doctor.training',
-        'fetch',
-        'processes',
-        'pytorch',
-        'scaling.events',
-    )
-}
+ROOT = Path(__file__).resolve().parent.parent
+FILES = sorted((ROOT / 'mgpu_helpers').rglob('*.py'))
 NO_TORCH = importlib.util.find_spec('torch') is None
+MORE = 5  # lines of prose below the first one; a module or a room may explain itself at length
+FORM = re.compile(
+    r'^\s*(-{3,}|={3,}|~{3,}|:param|:return|\w[\w, ]* : \S'
+    r'|(Parameters|Args|Arguments|Returns|Yields|Raises|Attributes|Notes|Examples):?\s*$)'
+)
 
 
-def load(name):
-    if NO_TORCH and name.startswith('mgpu_helpers.pytorch'):
-        pytest.skip('PyTorch is not installed here: make setup TORCH=1')
-    return importlib.import_module(name)
+def documented(path):
+    """Yield what a file defines, with its qualified name."""
+    tree = ast.parse(path.read_text(encoding='utf8'))
+    yield str(path.relative_to(ROOT)), tree
+    waiting = [(f'{path.relative_to(ROOT)}:', tree)]
+    while waiting:
+        prefix, parent = waiting.pop()
+        for node in parent.body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                yield prefix + node.name, node
+                if isinstance(node, ast.ClassDef):
+                    waiting.append((f'{prefix}{node.name}.', node))
 
 
-@pytest.mark.filterwarnings('ignore::mgpu_helpers.data.OfflineDataWarning')
-@pytest.mark.parametrize('name', MODULES)
-def test_examples_run(name, capsys):
-    module = load(name)
-    mgpu_helpers.devices(
-        len(name) + 99
-    )  # the notices are said now, not in the middle of an example
-    capsys.readouterr()
-    failed, tried = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert not failed, capsys.readouterr().out
-    assert tried or name in INNER
+def faults(node, public):
+    """Say what is wrong with one docstring."""
+    text = ast.get_docstring(node)
+    if text is None:
+        return ['has none'] * public
+    first, *rest = text.splitlines()
+    prose = [line for line in text.partition('>>>')[0].splitlines()[1:] if line.strip()]
+    found = []
+    if not first.endswith(('.', ':', '?')):
+        found.append('the first line is no sentence')
+    if rest and rest[0]:
+        found.append('no blank line below the first')
+    if not isinstance(node, ast.Module) and len(prose) > MORE:
+        found.append(f'{len(prose)} lines below the first')
+    return found + [f'a form: {line.strip()}' for line in text.splitlines() if FORM.match(line)]
 
 
-@pytest.mark.parametrize('name', MODULES)
-def test_public_functions_say_what_they_do(name):
-    module = load(name)
-    for label, thing in vars(module).items():
-        if label.startswith('_') or getattr(thing, '__module__', None) != name:
+def test_docstrings_are_short_prose():
+    found = []
+    for path in FILES:
+        for name, node in documented(path):
+            last = name.rpartition(':')[2].rpartition('.')[2]
+            protocol = isinstance(node, ast.FunctionDef) and last.startswith('__')
+            public = not any(part.startswith('_') for part in name.rpartition(':')[2].split('.'))
+            # Of a face or an empty __init__.py the file's name says enough.
+            found += [f'{name}: {what}' for what in faults(node, public and not protocol)]
+    assert not found
+
+
+@pytest.mark.parametrize(
+    'text',
+    [
+        'Give a thing',
+        'Give a thing.\nAnd more.',
+        'Give a thing.\n\nReturns\n-------\nint',
+        'Give a thing.\n\nn : int\n    How many.',
+        'Give a thing.\n\nArgs:\n    n: how many.',
+        'Give a thing.\n' + '\nIt is a long story.' * 6,
+    ],
+)
+def test_a_form_or_a_long_story_is_found(text):
+    assert faults(ast.parse(f'def f():\n    """{text}\n    """').body[0], True)
+
+
+def test_examples_run(capsys, popened):
+    """All in one process, and none starts another."""
+    mgpu_helpers.devices(9)  # the notice is said now, not in the middle of an example
+    tried = 0
+    for path in FILES:
+        name = '.'.join(path.relative_to(ROOT).with_suffix('').parts).removesuffix('.__init__')
+        if '>>>' not in path.read_text(encoding='utf8') or NO_TORCH and '.pytorch' in name:
             continue
-        if inspect.isfunction(thing) or inspect.isclass(thing):
-            assert thing.__doc__, label
-            if inspect.isfunction(thing) and name not in INNER:
-                assert '>>>' in thing.__doc__, f'{name}.{label} shows no example'
+        module = importlib.import_module(name)
+        capsys.readouterr()
+        found = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+        assert not found.failed, capsys.readouterr().out
+        tried += found.attempted
+    assert tried and not popened
 
 
 def test_public_face_is_complete():

@@ -48,14 +48,13 @@ def test_plot_is_a_picture_with_a_line_per_run(run):
     assert len(Image.open(picture).convert('L').getcolors()) > 10
 
 
-@pytest.mark.parametrize('worst,lowest', [(0.10, 0), (0.79, 0), (0.8, 0.8), (0.918, 0.9), (1, 0.9)])
-def test_accuracies_that_are_all_good_fill_their_plot(worst, lowest):
-    one, two = History('one', 10), History('two', 10)
-    for accuracy in (0.98, 0.99):
-        one.add(1, 2, accuracy)
-        two.add(1, 2, worst)
-    bottom, top = one.plot(two).axes[1].get_ylim()
-    assert (bottom, top) == (pytest.approx(lowest), 1)
+def test_accuracies_that_are_all_good_fill_their_plot():
+    for worst, lowest in ((0.10, 0), (0.79, 0), (0.8, 0.8), (0.918, 0.9), (1, 0.9)):
+        one, two = History('one', 10), History('two', 10)
+        for accuracy in (0.98, 0.99):
+            one.add(1, 2, accuracy)
+            two.add(1, 2, worst)
+        assert one.plot(two).axes[1].get_ylim() == (pytest.approx(lowest), 1)
 
 
 def test_plot_of_no_epoch_is_refused(run):
@@ -108,46 +107,38 @@ def test_no_bar_where_output_goes_into_a_file():
     assert (done.stdout, done.stderr) == ('done\n', '')
 
 
-def test_progress_bar_in_a_notebook_moves_and_leaves_an_empty_output():
-    """A real kernel: what it sends is looked at, and what a notebook would store."""
+@pytest.fixture(scope='module')
+def in_a_kernel():
+    """Run code in a real kernel, and give the reply and what it shows."""
     from jupyter_client.manager import start_new_kernel
 
     manager, client = start_new_kernel(kernel_name='python3')
-    try:
+
+    def run(code):
         messages = []
         reply = client.execute_interactive(
-            textwrap.dedent(LOOP).replace('0.15', '0.3'), output_hook=messages.append, timeout=60
+            textwrap.dedent(code), output_hook=messages.append, timeout=240
         )
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
-    assert reply['content']['status'] == 'ok'
-    sent = [
-        (m['msg_type'], m['content']['data']['text/plain'])
-        for m in messages
-        if m['msg_type'].endswith('display_data')
-    ]
+        assert reply['content']['status'] == 'ok'
+        assert not [m for m in messages if m['content'].get('name') == 'stderr']
+        return [(m['msg_type'], m['content']['data']) for m in messages if 'data' in m['content']]
+
+    yield run
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
+
+
+def test_first_plot_of_a_kernel_is_a_picture(in_a_kernel):
+    """Nothing has drawn before: matplotlib's own backend would come one cell too late."""
+    shown = in_a_kernel(
+        "from mgpu_helpers import History; run = History('run', 1); run.add(1.0, 1.0, 0.5)\n"
+        'run.plot()'
+    )
+    assert [sorted(data) for _, data in shown] == [['image/png', 'text/plain']]
+
+
+def test_progress_bar_in_a_notebook_moves_and_leaves_an_empty_output(in_a_kernel):
+    sent = [(kind, data['text/plain']) for kind, data in in_a_kernel(LOOP.replace('0.15', '0.3'))]
     assert sent[0] == ('display_data', '')
     assert any('epoch 1/1' in text and '%' in text for _, text in sent[1:-1])
     assert sent[-1] == ('update_display_data', '')
-    assert not [m for m in messages if m['content'].get('name') == 'stderr']
-
-
-def test_first_plot_of_a_kernel_is_a_picture():
-    """Nothing has drawn before: matplotlib's own backend would come one cell too late."""
-    from jupyter_client.manager import start_new_kernel
-
-    manager, client = start_new_kernel(kernel_name='python3')
-    try:
-        messages = []
-        client.execute_interactive(
-            "from mgpu_helpers import History; run = History('run', 1); run.add(1.0, 1.0, 0.5)\n"
-            'run.plot()',
-            output_hook=messages.append,
-            timeout=60,
-        )
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
-    shown = [m['content']['data'] for m in messages if 'data' in m['content']]
-    assert [sorted(data) for data in shown] == [['image/png', 'text/plain']]

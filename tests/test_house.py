@@ -1,0 +1,142 @@
+"""The house: few rooms, thin files, no circles, and nothing that nobody calls."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / 'mgpu_helpers'
+FILES = sorted(PACKAGE.rglob('*.py'))
+TREES = {path: ast.parse(path.read_text(encoding='utf8')) for path in FILES}
+
+
+def module_of(path):
+    """Name a file's module; a package's face counts as the package."""
+    parts = path.relative_to(ROOT).with_suffix('').parts
+    return '.'.join(parts[:-1] if parts[-1] == '__init__' else parts)
+
+
+MODULES = {module_of(path): path for path in FILES}
+
+
+def imported(path):
+    """List the package's files that a file imports, at its head, in a function, or for hints."""
+    here = module_of(path).split('.')
+    if path.name != '__init__.py':
+        here = here[:-1]
+    for node in ast.walk(TREES[path]):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = here[: len(here) - node.level + 1] if node.level else []
+            base = '.'.join(base + ([node.module] if node.module else []))
+            names = [f'{base}.{alias.name}' for alias in node.names] + [base]
+        yield from (MODULES[name] for name in names if MODULES.get(name, path) != path)
+
+
+def reachable(graph, start):
+    found, waiting = set(), [start]
+    while waiting:
+        for there in graph[waiting.pop()] - found:
+            found.add(there)
+            waiting.append(there)
+    return found
+
+
+def test_no_file_imports_itself_through_others():
+    # A face loads its parts when they are asked for, so what asks the face is no circle.
+    graph = {path: {p for p in imported(path) if p.name != '__init__.py'} for path in FILES}
+    circles = [module_of(path) for path in FILES if path in reachable(graph, path)]
+    assert not circles
+
+
+def test_shared_rooms_know_no_chapter():
+    chapters = 'scratch gluon collectives timeline cluster pytorch scaling doctor'.split()
+    shared = 'runtime checks display history data devices processes lanes'.split()
+
+    def room(path):
+        return path.relative_to(PACKAGE).with_suffix('').parts[0]
+
+    for path in FILES:
+        if room(path) in shared:
+            assert not {room(p) for p in imported(path)} & set(chapters), path
+
+
+def test_the_package_is_thin():
+    long = {module_of(p): n for p in FILES if (n := p.read_text().count('\n')) > 300}
+    assert not long, 'a file over 300 lines is two ideas'
+    folders = {path.parent for path in FILES if path.parent.parent == PACKAGE}
+    assert len(list(PACKAGE.glob('*.py'))) <= 8 and len(folders) <= 10
+
+
+def own_names(path):
+    """Yield what a file defines for others: functions, classes, their methods, constants."""
+    for node in TREES[path].body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
+            for part in node.body if isinstance(node, ast.ClassDef) else ():
+                if isinstance(part, ast.FunctionDef):
+                    yield part.name
+        elif isinstance(node, ast.Assign):
+            yield from (t.id for t in node.targets if isinstance(t, ast.Name))
+
+
+def called_in(tree):
+    """Collect the names that code reads, calls or imports (an import alone does not keep one)."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            # Commands, and code for another process, name things in text; a docstring is no call.
+            if len(node.value) < 400:
+                yield from re.findall(r'\w+', node.value)
+
+
+def without_docstrings(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
+            node
+        ):
+            node.body[0].value.value = ''
+    return tree
+
+
+def documents():
+    """Yield the code that a reader reads and runs: in notebooks, pages, scripts; no test."""
+    for path in ROOT.glob('notebooks/*.ipynb'):
+        for cell in json.loads(path.read_text(encoding='utf8'))['cells']:
+            text = ''.join(cell['source'])
+            yield from [text] if cell['cell_type'] == 'code' else re.findall('`[^`]+`', text)
+    for pattern in ('*.md', 'cluster/*', 'benchmarks/*.py', 'tools/*', 'Makefile', '*.toml'):
+        for path in filter(Path.is_file, ROOT.glob(pattern)):
+            text = path.read_text(encoding='utf8')
+            yield from re.findall('`[^`]+`', text) if path.suffix == '.md' else [text]
+
+
+# Called by their name from elsewhere: by Python, MXNet, click, tqdm, unittest-like protocols.
+PROTOCOLS = {
+    'list_commands', 'get_command', 'main',  # click's
+    'find_spec',  # of an import hook
+    'reducer_override', 'persistent_load',  # of a pickler
+    'display',  # tqdm's
+}  # fmt: skip
+
+
+def test_nothing_is_left_that_nobody_calls():
+    """By name, so it may miss one; what it finds is dead."""
+    trees = [without_docstrings(ast.parse(path.read_text(encoding='utf8'))) for path in FILES]
+    called = {name for tree in trees for name in called_in(tree)}
+    called |= {word for text in documents() for word in re.findall(r'\w+', text)}
+    dead = [
+        f'{module_of(path)}.{name}'
+        for path in FILES
+        for name in own_names(path)
+        if not name.startswith('__') and name not in called | PROTOCOLS
+    ]
+    assert not dead
