@@ -11,12 +11,14 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 
 from .. import checks
 from ..devices.cores import usable_cores
+from ..devices.table import device_table
 from ..display import Table
 
 
@@ -37,33 +39,20 @@ def _queue(index: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix=name, initializer=_begin_thread)
 
 
+@dataclass(frozen=True, repr=False)
 class StandIn:
-    """A CPU core in the place of a GPU: a number, and a thread with a queue of work.
+    """A CPU core in the place of a GPU: a thread with a queue of work.
 
-    Parameters
-    ----------
-    index : int
-        Its number, from 0. Stand-ins of the same number are the same device.
-
-    Examples
-    --------
-    >>> device = StandIn(1)
-    >>> device, device.submit(pow, 2, 3).result()
-    (cpu:1, 8)
+    Stand-ins of the same number, from 0, are the same device.
     """
 
-    def __init__(self, index: int) -> None:
-        checks.whole_number('the number of the stand-in', index)
-        self.index = int(index)
+    index: int
+
+    def __post_init__(self) -> None:
+        checks.whole_number('the number of the stand-in', self.index)
 
     def __repr__(self) -> str:
         return f'cpu:{self.index}'
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, StandIn) and other.index == self.index
-
-    def __hash__(self) -> int:
-        return hash((StandIn, self.index))
 
     def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
         """Put a call at the end of the queue; give its ``concurrent.futures.Future``."""
@@ -74,26 +63,7 @@ Device: TypeAlias = torch.device | StandIn
 
 
 def place(device: Device) -> torch.device:
-    """Tell where the tensors of a device are: itself for a GPU, main memory for a stand-in.
-
-    Parameters
-    ----------
-    device : torch.device or StandIn
-
-    Returns
-    -------
-    torch.device
-
-    Raises
-    ------
-    TypeError
-        If it is neither.
-
-    Examples
-    --------
-    >>> place(StandIn(1)), place(torch.device('cuda', 1))
-    (device(type='cpu'), device(type='cuda', index=1))
-    """
+    """Tell where the tensors of a device are: itself for a GPU, main memory for a stand-in."""
     if isinstance(device, StandIn):
         return torch.device('cpu')
     if isinstance(device, torch.device):
@@ -107,32 +77,11 @@ def place(device: Device) -> torch.device:
 def on_each(
     devices: Sequence[Device], function: Callable[..., Any], *lists: Sequence[Any]
 ) -> list[Any]:
-    """Call a function once for each device, all devices at the same time.
+    """Call a function once for each device, at the same time; give what the calls returned.
 
-    Parameters
-    ----------
-    devices : list of torch.device or StandIn
-        k devices.
-    function : callable
-        Takes one item of each list.
-    *lists : list
-        The i-th items belong to the i-th device; the shortest list decides how many calls.
-
-    Returns
-    -------
-    list
-        What the calls returned, in order. On stand-ins they have ended; on GPUs what they started
-        may still be running.
-
-    Raises
-    ------
-    Exception
-        What the first failing call raised, after all have ended.
-
-    Examples
-    --------
-    >>> on_each([StandIn(0), StandIn(1)], pow, [2, 3], [3, 2])
-    [8, 9]
+    The i-th call gets the i-th item of each list; the shortest list decides how many calls. On
+    stand-ins they have ended, and what the first failing one raised is raised; on GPUs what they
+    started may still be running.
     """
     if all(isinstance(d, StandIn) for d in devices):
         calls = [d.submit(function, *args) for d, *args in zip(devices, *lists)]
@@ -144,16 +93,7 @@ def on_each(
 
 
 def synchronize(devices: Iterable[Device]) -> None:
-    """Wait until these devices have done what they were given.
-
-    Parameters
-    ----------
-    devices : list of torch.device or StandIn
-
-    Examples
-    --------
-    >>> synchronize([StandIn(0)])
-    """
+    """Wait until these devices have done what they were given."""
     for device in devices:
         if isinstance(device, StandIn):
             device.submit(bool).result()
@@ -163,22 +103,7 @@ def synchronize(devices: Iterable[Device]) -> None:
 
 @functools.cache
 def usable_gpus() -> tuple[torch.device, ...]:
-    """List the GPUs that this PyTorch can compute on.
-
-    Returns
-    -------
-    tuple of torch.device
-
-    Warns
-    -----
-    UserWarning
-        Once, if a GPU counts as absent because this PyTorch has no machine code for it.
-
-    Examples
-    --------
-    >>> all(device.type == 'cuda' for device in usable_gpus())
-    True
-    """
+    """List the GPUs that this PyTorch can compute on; warn, once, of those that are too old."""
     if not torch.cuda.is_available():
         return ()
     oldest = min(int(arch.split('_')[1].rstrip('af')) for arch in torch.cuda.get_arch_list())
@@ -201,49 +126,15 @@ def _capability(index: int) -> int:
 
 
 def num_gpus() -> int:
-    """Count the GPUs that this PyTorch can use.
-
-    Returns
-    -------
-    int
-
-    Examples
-    --------
-    >>> num_gpus() >= 0
-    True
-    """
+    """Count the GPUs that this PyTorch can use."""
     return len(usable_gpus())
 
 
 def devices(k: int) -> list[Device]:
-    """Give ``k`` devices: GPUs if there are that many usable ones, otherwise stand-ins.
+    """Give ``k`` devices: GPUs if there are that many usable ones, else stand-ins; never a mix.
 
-    Parameters
-    ----------
-    k : int
-        How many, at least 1. With stand-ins it may exceed the number of cores; they then share
-        cores, and more of them train no faster.
-
-    Returns
-    -------
-    list of torch.device or list of StandIn
-        Never a mix.
-
-    Raises
-    ------
-    TypeError
-        If ``k`` is not an integer.
-    ValueError
-        If ``k`` is below 1, or more stand-ins than a machine can start.
-
-    Notes
-    -----
-    As ``mgpu_helpers.devices``. Apple's ``mps`` is one device and cannot be two; it is not used.
-
-    Examples
-    --------
-    >>> len(devices(2))
-    2
+    There may be more stand-ins than cores; they then share cores and train no faster. Apple's
+    ``mps`` is one device and cannot be two; it is not used.
     """
     checks.positive_int('the number of devices', k)
     if k <= num_gpus():
@@ -253,29 +144,8 @@ def devices(k: int) -> list[Device]:
 
 
 def choose_devices(num_gpus: int, given: Sequence[Device] | None = None) -> list[Device]:
-    """Give the devices to train on: those that the user listed, or ``devices(num_gpus)``.
+    """Give the devices to train on: ``given``, all GPUs or all stand-ins, or ``devices(num_gpus)``.
 
-    Parameters
-    ----------
-    num_gpus : int
-        How many devices, at least 1.
-    given : list of torch.device or StandIn, optional
-        The user's own choice, ``num_gpus`` different ones, all GPUs or all stand-ins.
-
-    Returns
-    -------
-    list of torch.device or list of StandIn
-
-    Raises
-    ------
-    TypeError
-        If ``num_gpus`` is not an integer or ``given`` no list of devices.
-    ValueError
-        If ``num_gpus`` is below 1, or ``given`` repeats a device, has another length, mixes
-        GPUs with stand-ins, or names PyTorch's one CPU, which cannot be several devices.
-
-    Examples
-    --------
     >>> choose_devices(2, [StandIn(0), StandIn(3)])
     [cpu:0, cpu:3]
     """
@@ -301,86 +171,23 @@ def choose_devices(num_gpus: int, given: Sequence[Device] | None = None) -> list
 
 
 def try_gpu(i: int = 0) -> Device:
-    """Give GPU ``i`` if it is there and usable, otherwise a stand-in.
-
-    Parameters
-    ----------
-    i : int
-        The GPU's number, from 0.
-
-    Returns
-    -------
-    torch.device or StandIn
-        ``StandIn(0)`` where there is no such GPU.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``i`` is not an integer, or negative.
-
-    Notes
-    -----
-    Source 004's, from d2l, which gives ``torch.device('cpu')``.
-
-    Examples
-    --------
-    >>> try_gpu(99)
-    cpu:0
-    """
+    """Give GPU ``i`` if it is there and usable, otherwise ``StandIn(0)``."""
     checks.whole_number('the number of the GPU', i)
     return torch.device('cuda', i) if torch.device('cuda', i) in usable_gpus() else StandIn(0)
 
 
 def try_all_gpus() -> list[Device]:
-    """Give every usable GPU, or one stand-in for each usable CPU core.
-
-    Returns
-    -------
-    list of torch.device or list of StandIn
-        Never empty.
-
-    Examples
-    --------
-    >>> len(try_all_gpus()) >= 1
-    True
-    """
+    """Give every usable GPU, or one stand-in for each usable CPU core; never an empty list."""
     return list(usable_gpus()) or devices(usable_cores())
 
 
 def describe_devices(listed: Sequence[Device] | None = None) -> Table:
-    """Describe devices in a small table.
-
-    Parameters
-    ----------
-    listed : list of torch.device or StandIn, optional
-        Which; by default ``try_all_gpus()``.
-
-    Returns
-    -------
-    Table
-        Columns: device, what it is, memory, compute capability (of a GPU).
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``listed`` is not a list of different devices.
-
-    Examples
-    --------
-    >>> describe_devices([StandIn(0)])
-    device    what it is              memory              compute capability
-    --------  ----------------------  ------------------  --------------------
-    cpu:0     stand-in: one CPU core  shares main memory  -
-    """
-    listed = try_all_gpus() if listed is None else listed
-    checks.device_list(listed)
-    headers = ['device', 'what it is', 'memory', 'compute capability']
-    return Table([_row(device) for device in listed], headers)
+    """Describe devices in a small table; by default those of ``try_all_gpus()``."""
+    return device_table(try_all_gpus() if listed is None else listed, _about)
 
 
-def _row(device: Device) -> tuple[object, ...]:
+def _about(device: Device) -> tuple[str, int, tuple[int, int]] | None:
     if place(device).type != 'cuda':
-        return device, 'stand-in: one CPU core', 'shares main memory', '-'
-    about = torch.cuda.get_device_properties(place(device))
-    memory = f'{about.total_memory / 2**30:.0f} GiB'
-    return device, about.name, memory, f'{about.major}.{about.minor}'
+        return None
+    gpu = torch.cuda.get_device_properties(place(device))
+    return gpu.name, gpu.total_memory, (gpu.major, gpu.minor)
