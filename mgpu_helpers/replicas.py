@@ -191,7 +191,7 @@ def check_last_batch(train_iter: Sized, batch_size: int, devices: Sequence[Conte
     if last < len(devices):
         raise ValueError(
             f'{n} examples in batches of {batch_size} end in a batch of {last}, too few for '
-            f"{len(devices)} devices: choose another batch size, or load with last_batch='discard'"
+            f'{len(devices)} devices: choose another batch_size or num_examples'
         )
 
 

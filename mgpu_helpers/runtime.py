@@ -66,18 +66,6 @@ def prepare() -> None:
 
     Values that the user set in the environment stay as they are. Called when the package is
     imported; calling it again changes nothing.
-
-    Warns
-    -----
-    RuntimeWarning
-        When MXNet was imported before, so that settings come too late.
-
-    Examples
-    --------
-    >>> import mgpu_helpers.runtime, os
-    >>> mgpu_helpers.runtime.prepare()
-    >>> 'MXNET_CPU_TEMP_COPY' in os.environ
-    True
     """
     missing = {name: value for name, value in SETTINGS.items() if name not in os.environ}
     if _several_threads():
@@ -121,7 +109,7 @@ def _keep_freed_memory() -> None:
 
 
 class _BeforeMXNet(importlib.abc.MetaPathFinder):
-    """Finds nothing itself: it checks the machine just before somebody else finds MXNet."""
+    """Find nothing, but check the machine just before somebody else finds MXNet."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -132,24 +120,7 @@ class _BeforeMXNet(importlib.abc.MetaPathFinder):
 
 
 def check_mxnet() -> None:
-    """Raise if MXNet cannot work here; load NVIDIA's wheels first where its GPU build needs them.
-
-    Raises
-    ------
-    ImportError
-        If no MXNet is installed, if the CPU and the GPU build are both installed, if NumPy is too
-        new for MXNet 1.9.1, or if the GPU build finds no NVIDIA driver.
-
-    Warns
-    -----
-    RuntimeWarning
-        If ``OMP_NUM_THREADS`` is set to something else than 1.
-
-    Examples
-    --------
-    >>> import mgpu_helpers.runtime
-    >>> mgpu_helpers.runtime.check_mxnet()
-    """
+    """Raise if MXNet cannot work here; first load the NVIDIA wheels that its GPU build needs."""
     builds = installed_builds()
     if not builds and importlib.machinery.PathFinder.find_spec('mxnet') is None:
         raise ModuleNotFoundError(
@@ -179,19 +150,7 @@ def check_mxnet() -> None:
 
 
 def installed_builds() -> list[str]:
-    """List the MXNet distributions installed here, for example ``['mxnet-cu112']``.
-
-    Returns
-    -------
-    list of str
-        Names of distributions, sorted; empty where there is none.
-
-    Examples
-    --------
-    >>> import mgpu_helpers.runtime
-    >>> isinstance(mgpu_helpers.runtime.installed_builds(), list)
-    True
-    """
+    """List the MXNet distributions installed here, such as ``['mxnet-cu112']``."""
     from importlib.metadata import distributions
 
     names = {(d.metadata['Name'] or '').lower().replace('_', '-') for d in distributions()}
@@ -227,13 +186,7 @@ def _load_nvidia_libraries(build: str) -> None:
 
 
 def load_wheels() -> None:
-    """Load the libraries of NVIDIA's wheels (``nvidia/*/lib/*.so*``), as far as they load.
-
-    Examples
-    --------
-    >>> import mgpu_helpers.runtime
-    >>> mgpu_helpers.runtime.load_wheels()
-    """
+    """Load the libraries of NVIDIA's wheels (``nvidia/*/lib/*.so*``), as far as they load."""
     folders = [pathlib.Path(p) / 'nvidia' for p in sys.path]
     waiting = sorted({lib for folder in folders for lib in folder.glob('*/lib/lib*.so*')})
     # They depend on each other in no order that their names tell: go round until nothing moves.

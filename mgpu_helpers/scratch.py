@@ -430,7 +430,6 @@ def load_data_fashion_mnist(
     num_examples: int | None = None,
     seed: int | None = None,
     dtype: str = 'float32',
-    last_batch: str = 'keep',
 ) -> tuple[NDArrayIter, NDArrayIter]:
     """Load Fashion-MNIST: iterators over training and test batches.
 
@@ -444,8 +443,6 @@ def load_data_fashion_mnist(
         Fixes the order; every epoch has an order of its own.
     dtype : str
         Type of both arrays of a batch.
-    last_batch : str
-        ``'keep'`` a last batch that is smaller, or ``'discard'`` it (training set only).
 
     Returns
     -------
@@ -468,7 +465,7 @@ def load_data_fashion_mnist(
     >>> [X.shape for X, y in train_iter]
     [(256, 1, 28, 28), (256, 1, 28, 28), (256, 1, 28, 28), (232, 1, 28, 28)]
     """
-    return _load('fashion-mnist', batch_size, num_examples, seed, dtype, last_batch)
+    return _load('fashion-mnist', batch_size, num_examples, seed, dtype)
 
 
 def load_data_mnist(
@@ -476,7 +473,6 @@ def load_data_mnist(
     num_examples: int | None = None,
     seed: int | None = None,
     dtype: str = 'float32',
-    last_batch: str = 'keep',
 ) -> tuple[NDArrayIter, NDArrayIter]:
     """Load MNIST; everything else is as in ``load_data_fashion_mnist``.
 
@@ -486,7 +482,7 @@ def load_data_mnist(
     >>> len(train_iter), len(test_iter)
     (938, 157)
     """
-    return _load('mnist', batch_size, num_examples, seed, dtype, last_batch)
+    return _load('mnist', batch_size, num_examples, seed, dtype)
 
 
 def _load(*args: Any) -> tuple[NDArrayIter, NDArrayIter]:

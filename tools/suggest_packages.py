@@ -10,7 +10,8 @@ import pathlib
 import runpy
 import sys
 
-DRIVER = runpy.run_path(str(pathlib.Path(__file__).parent.parent / 'mgpu_helpers' / 'driver.py'))
+ROOT = pathlib.Path(__file__).parent.parent
+DRIVER = runpy.run_path(str(ROOT / 'mgpu_helpers' / 'devices' / 'driver.py'))
 has_code, TOO_NEW = DRIVER['has_code'], DRIVER['CAPABILITIES'][1]
 PYTORCH = (7, 5)  # the oldest that PyPI's PyTorch 2.13, built with CUDA 13, has code for
 

@@ -1,20 +1,17 @@
 """What the files of the data sets are called, where they belong, and how a good one is told.
 
-The files lie as MXNet itself lays them out, so both can share them::
-
-    $MXNET_HOME (default ~/.mxnet) / datasets / fashion-mnist | mnist /
-        train-images-idx3-ubyte.gz   train-labels-idx1-ubyte.gz
-        t10k-images-idx3-ubyte.gz    t10k-labels-idx1-ubyte.gz
-
-Two environment variables count: ``MXNET_HOME`` says where the files are, and
-``MGPU_DATA_MIRRORS`` (base addresses with spaces between them, ``{name}`` standing for the set's
-folder name) replaces the mirrors below, for example by a server in the classroom.
+``$MXNET_HOME`` (default ``~/.mxnet``) ``/datasets/fashion-mnist`` and ``/mnist`` hold four files
+each, as MXNet itself lays them out. ``MGPU_DATA_MIRRORS`` (base addresses with spaces between them,
+``{name}`` standing for the set's folder name) replaces the mirrors below, for example by a server
+in the classroom.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
+import stat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,57 +89,56 @@ MIRRORS = {
 
 
 def folder_of(name: str) -> Path:
-    """The folder (an absolute `pathlib.Path`) where the files of set `name` belong."""
+    """Give the folder, an absolute path, where the files of a set belong."""
     home = os.environ.get('MXNET_HOME') or os.path.join('~', '.mxnet')
     return Path(os.path.abspath(os.path.expanduser(home)), 'datasets', name)
 
 
 def mirrors_of(name: str) -> list[str]:
-    """The base addresses to download set `name` from, each ending in a slash.
-
-    Raises
-    ------
-    ValueError
-        If ``MGPU_DATA_MIRRORS`` holds something that is not an http(s) address.
-    """
+    """List the base addresses to download a set from, each ending in a slash."""
     own = os.environ.get('MGPU_DATA_MIRRORS', '').split()
     for mirror in own:
         if not mirror.startswith(('https://', 'http://')):
             raise ValueError(
                 'MGPU_DATA_MIRRORS must hold addresses that start with https:// or http://, '
-                f'with spaces between them; got {mirror!r}'
+                f'with spaces between them; got {public(mirror)!r}'
             )
     return [m.replace('{name}', name).rstrip('/') + '/' for m in own or MIRRORS[name]]
 
 
+def public(address: str) -> str:
+    """Give an address as it may be shown: without the user and the password that it may hold."""
+    return re.sub(r'^(\w*:?//)?.*@', r'\1', address)
+
+
 def look(path: Path, known: Known) -> tuple[bytes | None, str | None]:
-    """``(content, None)`` of a good file, ``(None, trouble)`` of a bad one, or two Nones."""
+    """Give ``(content, None)`` of a good file, ``(None, trouble)`` of a bad one, or two Nones."""
+    expected = f'{path} is not the published file: expected {known.size:,} bytes'
     try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):  # a pipe could be read for ever
+            return None, f'{path} is no regular file'
+        if about.st_size > 2 * known.size:  # MXNet's copies are about as long as the published
+            return None, f'{expected}, found {about.st_size:,} bytes'
         data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None, None
     except OSError as error:
         return None, f'{path} cannot be read ({error.strerror})'
     found = hashlib.sha256(data).hexdigest()
-    if found == known.sha256:
-        return data, None
-    if known.repacked_sha1 and known.repacked_sha1 == hashlib.sha1(data).hexdigest():
+    if found == known.sha256 or hashlib.sha1(data).hexdigest() == known.repacked_sha1:
         return data, None
     return None, (
-        f'{path} is not the published file: expected {known.size:,} bytes with SHA-256 '
-        f'{known.sha256[:16]}..., found {len(data):,} bytes with SHA-256 {found[:16]}...'
+        f'{expected} with SHA-256 {known.sha256[:16]}..., '
+        f'found {len(data):,} bytes with SHA-256 {found[:16]}...'
     )
 
 
 def stock(name: str, folder: Path | None = None) -> tuple[dict[str, bytes], dict[str, str]]:
-    """What is there of set `name` in `folder`, by default where it belongs.
+    """Give what is there of a set in ``folder``, by default where it belongs.
 
-    Returns
-    -------
-    content : dict of str to bytes
-        What the good files hold, by file name.
-    bad : dict of str to str
-        What is wrong with the others that are there. A file that is in neither is missing.
+    That is the content of the good files by name, and what is wrong with the others that are
+    there. A file that is in neither is missing.
     """
     content, bad = {}, {}
     for filename, known in FILES[name].items():

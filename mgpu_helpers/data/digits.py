@@ -12,21 +12,19 @@ NUM_TRAIN, NUM_TEST = 60_000, 10_000
 
 @functools.cache
 def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Scikit-learn's 1,797 digits as 60,000 + 10,000 images of 28x28, always the same ones.
+    """Give scikit-learn's 1,797 digits as 60,000 + 10,000 images of 28x28, always the same ones.
 
     The originals are divided first, class by class, so that no test image is a variant of a
-    training image. Each original then gives 38 or 39 different variants: five sizes times nine
-    shifts of up to one pixel are there to choose from. All arithmetic is in integers, and the
-    order comes from `numpy.random.RandomState`, whose numbers are frozen for ever, so that the
-    bytes are the same on every processor and with every NumPy. Takes 0.2 s, besides 2 s for
-    the import of scikit-learn.
+    training image; each then gives 38 or 39 of 45 variants (five sizes, nine shifts of up to one
+    pixel). Integers and NumPy's frozen ``RandomState`` give the same bytes on every machine. Takes
+    0.2 s, besides 2 s for the import of scikit-learn.
     """
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
     images = images.reshape(-1, 8, 8).astype(np.int64)  # 0 to 16
     labels = labels.astype(np.uint8)
-    order = np.random.RandomState(1797)  # noqa: NPY002 (frozen, see above)
+    order = np.random.RandomState(1797)  # noqa: NPY002 (frozen for ever)
     train, test = [], []
     for label in range(10):
         members = order.permutation(np.flatnonzero(labels == label))
@@ -46,7 +44,7 @@ def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 def _expand(
     images: np.ndarray, labels: np.ndarray, count: int, order: np.random.RandomState
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`count` different 28x28 variants of 8x8 images, in mixed order, with their labels."""
+    """Give ``count`` different 28x28 variants of 8x8 images, in mixed order, with their labels."""
     # Chapter 1's LeNet starts from weights so small that it first has to find a direction: bright
     # images with small shifts help. Test accuracy after 4 epochs (batch 256, lr 0.2): 0.96 and 0.97
     # (seeds 0, 1; both are past 0.6 in the third). With sizes 20 and 22 and shifts of up to two
@@ -71,7 +69,7 @@ def _expand(
 
 
 def _enlarge(images: np.ndarray, size: int) -> np.ndarray:
-    """Bilinear enlargement of (n, 8, 8) integers to (n, size, size) uint8, brightest pixel 255."""
+    """Enlarge (n, 8, 8) integers bilinearly to (n, size, size) uint8, brightest pixel 255."""
     unit = 2 * size  # positions and weights are in units of 1 / (2 * size) pixel
     position = np.clip((2 * np.arange(size) + 1) * 8 - size, 0, 7 * unit)
     low, part = position // unit, position % unit

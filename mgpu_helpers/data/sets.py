@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from .. import checks
-from . import fetch
-from .batches import Batches, check_dtype, check_last_batch, check_seed
+from .batches import Batches, check_options
 from .catalogue import DIGIT_NAMES, FILES, LABEL_NAMES, folder_of
 from .digits import digits
+from .fetch import Unavailable, read, warn
 
 NUM_TRAIN = 60_000
 STOOD_IN = 'MGPU_DIGITS_STAND_IN_FOR'  # folders; set for child processes only
@@ -27,29 +27,15 @@ class OfflineDataWarning(UserWarning):
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A whole data set in memory; its arrays are read-only.
+    """A whole data set in memory; its arrays are uint8, and read-only."""
 
-    Attributes
-    ----------
-    name : str
-        The set that was asked for, 'fashion-mnist' or 'mnist'.
-    train_images, test_images : numpy.ndarray
-        uint8, shape (60000, 28, 28) and (10000, 28, 28); 0 is the background, 255 the ink.
-    train_labels, test_labels : numpy.ndarray
-        uint8, shape (60000,) and (10000,); the class of each image, 0 to 9.
-    label_names : tuple of str
-        The name of each class.
-    source : {'files', 'digits'}
-        'files' for the real set, 'digits' if the offline digits stand in for it.
-    """
-
-    name: str
-    train_images: np.ndarray = field(repr=False)
-    train_labels: np.ndarray = field(repr=False)
-    test_images: np.ndarray = field(repr=False)
-    test_labels: np.ndarray = field(repr=False)
-    label_names: tuple[str, ...]
-    source: str
+    name: str  # of the set that was asked for
+    train_images: np.ndarray = field(repr=False)  # (60000, 28, 28); 0 the background, 255 the ink
+    train_labels: np.ndarray = field(repr=False)  # (60000,); the class of each image, 0 to 9
+    test_images: np.ndarray = field(repr=False)  # (10000, 28, 28)
+    test_labels: np.ndarray = field(repr=False)  # (10000,)
+    label_names: tuple[str, ...]  # the name of each class
+    source: str  # 'files', or 'digits' if scikit-learn's stand in for the real set
 
 
 _kept: dict[tuple[str, Path], Dataset] = {}
@@ -57,82 +43,43 @@ _lock = threading.RLock()
 
 
 def dataset(name: str) -> Dataset:
-    """A whole data set, decoded once per process and kept.
+    """Give ``'fashion-mnist'`` or ``'mnist'``, decoded once per process and kept.
 
-    Parameters
-    ----------
-    name : {'fashion-mnist', 'mnist'}
-
-    Returns
-    -------
-    Dataset
-        The same object on every call, as long as ``MXNET_HOME`` does not change.
-
-    Raises
-    ------
-    ValueError
-        If there is no such set.
-
-    Warns
-    -----
-    OfflineDataWarning
-        Once per process and set, if the digits stand in for it; no second try is made.
-    CacheWarning
-        If a bad file was replaced, or the folder cannot be written.
-
-    Notes
-    -----
-    Same files and folders as `mxnet.gluon.data.vision.FashionMNIST` and ``MNIST``, whose own
-    repacked copies of Fashion-MNIST count as good, too.
-
-    Examples
-    --------
-    >>> from mgpu_helpers import data
-    >>> fashion = data.dataset('fashion-mnist')
-    >>> fashion.train_images.shape, fashion.train_images.dtype
-    ((60000, 28, 28), dtype('uint8'))
+    The same files and folders as those of ``mxnet.gluon.data.vision``, whose repacked copies of
+    Fashion-MNIST are good, too. If the digits stand in for a set, one ``OfflineDataWarning`` says
+    so and no second try is made.
     """
-    _check_name(name)
-    key = name, folder_of(name)
+    checks.one_of('name', name, tuple(FILES))
+    folder, files = folder_of(name), None
     with _lock:
-        if key not in _kept:
-            try:
-                if str(folder_of(name)) in os.environ.get(STOOD_IN, '').split(os.pathsep):
-                    _kept[key] = Dataset(name, *digits(), DIGIT_NAMES, 'digits')
-                    return _kept[key]
-                files = fetch.read(name)
-            except fetch.Unavailable as trouble:
-                # Before the set is kept: where warnings are errors, no later call is silent.
-                fetch.warn(_offline_notice(name, trouble.reasons), OfflineDataWarning)
-                _kept[key] = Dataset(name, *digits(), DIGIT_NAMES, 'digits')
+        if (name, folder) not in _kept:
+            if str(folder) not in os.environ.get(STOOD_IN, '').split(os.pathsep):
+                try:
+                    files = read(name)
+                except Unavailable as trouble:
+                    # Before the set is kept: where warnings are errors, no later call is silent.
+                    warn(_offline_notice(name, trouble.reasons), OfflineDataWarning)
+            if files is None:
+                found = Dataset(name, *digits(), DIGIT_NAMES, 'digits')
             else:
                 X, y, X_test, y_test = (_decode(files[filename]) for filename in FILES[name])
-                _kept[key] = Dataset(name, X, y, X_test, y_test, LABEL_NAMES[name], 'files')
-        return _kept[key]
+                found = Dataset(name, X, y, X_test, y_test, LABEL_NAMES[name], 'files')
+            _kept[name, folder] = found
+        return _kept[name, folder]
 
 
 def environment_for_children() -> dict[str, str]:
-    """Environment variables by which a process that this one starts finds the same data.
+    """Give the environment variables by which a process started from here finds the same data.
 
     Where the digits stand in here and a warning has said so, a child takes them at once: it does
     not look for the files once more, and does not warn once more.
-
-    Returns
-    -------
-    dict of str to str
-
-    Examples
-    --------
-    >>> from mgpu_helpers import data
-    >>> isinstance(data.environment_for_children(), dict)
-    True
     """
     folders = [str(folder) for (_, folder), kept in _kept.items() if kept.source == 'digits']
     return {STOOD_IN: os.pathsep.join(folders)} if folders else {}
 
 
 def _offline_notice(name: str, reasons: Sequence[str]) -> str:
-    """What the reader must know when the digits stand in, and how to get the real data."""
+    """Say that the digits stand in, why, and how to get the real data."""
     return '\n'.join(
         [
             f"{name} is not to be had: scikit-learn's handwritten digits stand in for it. "
@@ -148,7 +95,7 @@ def _offline_notice(name: str, reasons: Sequence[str]) -> str:
 
 
 def _decode(content: bytes) -> np.ndarray:
-    """The array in a gzipped IDX file (read-only: it looks straight into the bytes)."""
+    """Give the array in a gzipped IDX file (read-only: it looks straight into the bytes)."""
     raw = gzip.decompress(content)
     # Two zero bytes, the code of the type (8: uint8), the number of axes; then their lengths.
     axes = raw[3]
@@ -162,39 +109,14 @@ def load_arrays(
     num_examples: int | None = None,
     seed: int | None = None,
     dtype: str = 'float32',
-    last_batch: str = 'keep',
 ) -> tuple[Batches, Batches]:
-    """Batches of the training set and of the test set.
+    """Load the batches of the training set and of the test set; see ``Batches``.
 
-    Parameters
-    ----------
-    name : {'fashion-mnist', 'mnist'}
-    batch_size : int
-        Examples per batch, at least 1.
-    num_examples : int, optional
-        Only the first so many training examples; the test set is always whole.
-    seed, dtype, last_batch
-        As in `Batches`; the test set is never shuffled and keeps its last batch.
-
-    Returns
-    -------
-    train_batches, test_batches : Batches
-        Each ``iter()`` is one epoch of ``X`` (batch, 1, 28, 28) in [0, 1] and ``y`` (batch,).
-
-    Raises
-    ------
-    ValueError, TypeError
-        If an argument is not as described; before the data are looked for.
-
-    Examples
-    --------
-    >>> from mgpu_helpers import data
-    >>> train, test = data.load_arrays('fashion-mnist', batch_size=100, num_examples=250)
-    >>> [len(y) for X, y in train]
-    [100, 100, 50]
+    ``num_examples`` takes the first so many training examples; the test set is whole and is never
+    shuffled. All arguments are checked before the data are looked for.
     """
-    _check_name(name)
-    checks.positive_int('batch_size', batch_size)
+    checks.one_of('name', name, tuple(FILES))
+    check_options(batch_size, seed, dtype)
     if num_examples is not None:
         checks.positive_int('num_examples', num_examples)
         if num_examples > NUM_TRAIN:
@@ -202,22 +124,8 @@ def load_arrays(
                 f'num_examples must be at most {NUM_TRAIN}, the size of the training set, '
                 f'not {num_examples}'
             )
-    check_seed(seed)
-    check_dtype(dtype)
-    check_last_batch(last_batch)
-    data = dataset(name)
-    train = Batches(
-        data.train_images[:num_examples],
-        data.train_labels[:num_examples],
-        batch_size,
-        seed,
-        dtype,
-        last_batch,
-    )
-    test = Batches(data.test_images, data.test_labels, batch_size, dtype=dtype, shuffle=False)
+    found = dataset(name)
+    images, labels = found.train_images[:num_examples], found.train_labels[:num_examples]
+    train = Batches(images, labels, batch_size, seed, dtype)
+    test = Batches(found.test_images, found.test_labels, batch_size, dtype=dtype, shuffle=False)
     return train, test
-
-
-def _check_name(name: str) -> None:
-    if not isinstance(name, str) or name not in LABEL_NAMES:
-        raise ValueError(f"name must be 'fashion-mnist' or 'mnist', got {name!r}")

@@ -6,6 +6,7 @@ settles for the digits: afterwards the files are there, or it says what is missi
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import tempfile
 import warnings
@@ -13,58 +14,20 @@ from pathlib import Path
 
 import click
 
-from . import fetch
 from .catalogue import FILES, folder_of, look, stock
+from .fetch import Unavailable, place, read
 
 
-def places(name: str, source: Path) -> list[Path]:
-    """List where in a folder the files of a set may lie, the most certain place first.
-
-    Parameters
-    ----------
-    name : str
-        The set.
-    source : pathlib.Path
-        A folder that is laid out as ``$MXNET_HOME``, or has a folder for each set, or the files.
-
-    Returns
-    -------
-    list of pathlib.Path
-
-    Examples
-    --------
-    >>> [str(place) for place in places('mnist', Path('usb'))]
-    ['usb/datasets/mnist', 'usb/mnist', 'usb']
-    """
+def _places(name: str, source: Path) -> list[Path]:
+    """List where in a folder the files of a set may lie, the most certain place first."""
     return [source / 'datasets' / name, source / name, source]
 
 
-def find_file(name: str, filename: str, source: Path) -> tuple[bytes | None, str]:
-    """Look for one good file of a set in a folder.
-
-    Parameters
-    ----------
-    name, filename : str
-        The set, and its file.
-    source : pathlib.Path
-        See ``places``.
-
-    Returns
-    -------
-    content : bytes or None
-        What the file holds, if it is good.
-    trouble : str
-        Otherwise: what is there instead.
-
-    Examples
-    --------
-    >>> with tempfile.TemporaryDirectory() as empty:
-    ...     find_file('mnist', 't10k-labels-idx1-ubyte.gz', Path(empty))[0] is None
-    True
-    """
+def _find_file(name: str, filename: str, source: Path) -> tuple[bytes, str]:
+    """Give the content of a good file of a set in a folder, or no bytes and what is the matter."""
     troubles = []
-    for place in places(name, source):
-        path = place / filename
+    for folder in _places(name, source):
+        path = folder / filename
         content, trouble = look(path, FILES[name][filename])
         if content is not None:
             return content, ''
@@ -78,36 +41,11 @@ def find_file(name: str, filename: str, source: Path) -> tuple[bytes | None, str
                 f'{plain} is not compressed, and only the published file, {filename}, can be '
                 'verified'
             )
-    return None, '; '.join(troubles) or f'{filename} of {name} is not in {source}'
+    return b'', '; '.join(troubles) or f'{filename} of {name} is not in {source}'
 
 
-def bring_set(name: str, source: Path | None = None) -> tuple[str, list[str]]:
-    """Bring a set to where it belongs, and verify it there.
-
-    Parameters
-    ----------
-    name : {'fashion-mnist', 'mnist'}
-    source : pathlib.Path, optional
-        The folder to take it from; by default it is downloaded. Good files stay as they are.
-
-    Returns
-    -------
-    state : str
-        How it stands now.
-    troubles : list of str
-        What keeps it from being complete; empty if it is.
-
-    Raises
-    ------
-    ValueError
-        If ``MGPU_DATA_MIRRORS`` holds something that is no address.
-
-    Examples
-    --------
-    >>> state, troubles = bring_set('mnist')
-    >>> state.startswith('verified') == (not troubles)
-    True
-    """
+def _bring_set(name: str, source: Path | None) -> tuple[str, list[str]]:
+    """Bring a set to where it belongs; say how it stands now, and what keeps it incomplete."""
     folder = folder_of(name)
     content, damaged = stock(name)
     missing = [filename for filename in FILES[name] if filename not in content]
@@ -115,7 +53,7 @@ def bring_set(name: str, source: Path | None = None) -> tuple[str, list[str]]:
         return 'verified, was there', []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=fetch.WORKSHOP, dir=folder):
+        with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         why = f'{folder} cannot be written ({error.strerror}): set MXNET_HOME to a folder that can'
@@ -132,17 +70,17 @@ def bring_set(name: str, source: Path | None = None) -> tuple[str, list[str]]:
 
 
 def _copy(name: str, missing: list[str], source: Path) -> list[str]:
-    troubles, good = [], {}
+    troubles = []
     for filename in missing:
-        content, trouble = find_file(name, filename, source)
-        if content is None:
+        content, trouble = _find_file(name, filename, source)
+        if trouble:
             troubles.append(trouble)
-        else:
-            good[filename] = content
-    try:
-        fetch.keep(good, folder_of(name))
-    except OSError as error:
-        troubles.append(f'{folder_of(name)} cannot take the files ({error})')
+            continue
+        digest = hashlib.sha256(content).hexdigest()
+        try:
+            place(filename, folder_of(name), digest, lambda path: Path(path).write_bytes(content))
+        except OSError as error:
+            troubles.append(f'{folder_of(name)} cannot take {filename} ({error})')
     return troubles
 
 
@@ -150,16 +88,16 @@ def _download(name: str) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
         try:
-            fetch.read(name)
-        except fetch.Unavailable as trouble:
+            read(name)
+        except Unavailable as trouble:
             return list(trouble.reasons)
     # That a bad file was replaced is no trouble; if the new ones were not kept, they are missing.
     return [str(warning.message) for warning in caught]
 
 
 def _way_out(name: str, source: Path | None) -> str:
-    """What can be done where a set could not be brought."""
-    others = ', '.join(f'{place}/' for place in places(name, Path('DIR')))
+    """Say what can be done where a set could not be brought."""
+    others = ', '.join(f'{folder}/' for folder in _places(name, Path('DIR')))
     if source:
         return (
             f'What to do: put the published files of {name} ({", ".join(FILES[name])}) into '
@@ -197,7 +135,7 @@ def bring(name: str, source: Path | None) -> None:
     rows, failed = [], []
     for each in FILES if name == 'all' else [name]:
         try:
-            state, troubles = bring_set(each, source)
+            state, troubles = _bring_set(each, source)
         except ValueError as error:
             raise click.ClickException(str(error)) from error
         rows.append([each, f'{len(stock(each)[0])} of {len(FILES[each])}', folder_of(each), state])

@@ -1,6 +1,6 @@
 """Which devices there are, GPUs or stand-ins, and what they can run.
 
-``cores`` and ``driver`` need no framework; ``choosing`` answers for MXNet, and loads it.
+``cores``, ``driver`` and ``table`` need no framework; ``choosing`` answers for MXNet, and loads it.
 """
 
 import lazy_loader

@@ -1,8 +1,7 @@
-"""Devices: real GPUs where there are enough of them, stand-ins where there are not; never a mix.
+"""MXNet's devices: GPUs where there are enough of them, stand-ins ``mx.cpu(i)`` where not.
 
-A stand-in is ``mx.cpu(i)``. MXNet treats ``cpu(0)``, ``cpu(1)``, ... as different devices, each
-with a worker thread and arrays of its own, so splitting, copying and summing are real; one
-stand-in computes on one core (see ``runtime``).
+MXNet treats ``cpu(0)``, ``cpu(1)``, ... as different devices, each with a worker thread and arrays
+of its own, so splitting, copying and summing are real; one stand-in is one core (see ``runtime``).
 """
 
 from __future__ import annotations
@@ -18,26 +17,12 @@ from .. import checks
 from ..display import Table
 from .cores import usable_cores
 from .driver import GPU, driver_gpus, has_code
+from .table import device_table
 
 
 @functools.cache
 def usable_gpus() -> tuple[mx.Context, ...]:
-    """List the GPUs that this MXNet can compute on.
-
-    Returns
-    -------
-    tuple of mxnet.Context
-
-    Warns
-    -----
-    UserWarning
-        Once, if a GPU counts as absent because this MXNet has no machine code for it.
-
-    Examples
-    --------
-    >>> all(device.device_type == 'gpu' for device in usable_gpus())
-    True
-    """
+    """List the GPUs that this MXNet can compute on; warn, once, of one that counts as absent."""
     if not mx.runtime.Features().is_enabled('CUDA'):
         return ()
     too_new = [str(gpu) for gpu in driver_gpus() if not has_code(gpu)]
@@ -51,56 +36,15 @@ def usable_gpus() -> tuple[mx.Context, ...]:
 
 
 def num_gpus() -> int:
-    """Count the real GPUs that this MXNet can use.
-
-    Returns
-    -------
-    int
-        0 with the CPU build, without a driver, and where every GPU is too new (or too old).
-
-    Warns
-    -----
-    UserWarning
-        See ``usable_gpus``.
-
-    Examples
-    --------
-    >>> num_gpus() >= 0
-    True
-    """
+    """Count the real GPUs that this MXNet can use: 0 with the CPU build, or without a driver."""
     return len(usable_gpus())
 
 
 def devices(k: int) -> list[mx.Context]:
-    """Give ``k`` devices: GPUs if there are that many usable ones, otherwise stand-ins.
+    """Give ``k`` devices, ``[gpu(0), ...]`` if there are as many usable GPUs, else stand-ins.
 
-    Parameters
-    ----------
-    k : int
-        How many, at least 1. With stand-ins it may exceed the number of cores; they then share
-        cores, and more of them train no faster.
-
-    Returns
-    -------
-    list of mxnet.Context
-        ``[gpu(0), ...]`` or ``[cpu(0), ...]``, never a mix.
-
-    Raises
-    ------
-    TypeError
-        If ``k`` is not an integer.
-    ValueError
-        If ``k`` is below 1, or more stand-ins than a machine can start.
-
-    Notes
-    -----
-    Follows the lists ``[mx.gpu(i) for i in range(k)]`` of sources 000 and 001. The first time
-    that stand-ins are handed out, a notice says so.
-
-    Examples
-    --------
-    >>> len(devices(2))
-    2
+    Never a mix. With stand-ins ``k`` may exceed the number of cores; they then share cores, and
+    more of them train no faster. The first time that stand-ins are handed out, a notice says so.
     """
     checks.positive_int('the number of devices', k)
     if k <= num_gpus():
@@ -129,31 +73,7 @@ def _say_stand_ins(k: int) -> None:
 
 
 def choose_devices(num_gpus: int, given: Sequence[mx.Context] | None = None) -> list[mx.Context]:
-    """Give the devices to train on: those that the user listed, or ``devices(num_gpus)``.
-
-    Parameters
-    ----------
-    num_gpus : int
-        How many devices, at least 1.
-    given : list of mxnet.Context, optional
-        The user's own choice, ``num_gpus`` different ones.
-
-    Returns
-    -------
-    list of mxnet.Context
-
-    Raises
-    ------
-    TypeError
-        If ``num_gpus`` is not an integer or ``given`` no list of devices.
-    ValueError
-        If ``num_gpus`` is below 1, or ``given`` repeats a device or has another length.
-
-    Examples
-    --------
-    >>> choose_devices(2, [mx.cpu(0), mx.cpu(3)])
-    [cpu(0), cpu(3)]
-    """
+    """Give the devices to train on: as many as the user listed, or ``devices(num_gpus)``."""
     checks.positive_int('num_gpus', num_gpus)
     if given is None:
         return devices(num_gpus)
@@ -166,95 +86,20 @@ def choose_devices(num_gpus: int, given: Sequence[mx.Context] | None = None) -> 
 
 
 def try_gpu(i: int = 0) -> mx.Context:
-    """Give ``gpu(i)`` if it is there and usable, otherwise ``cpu()``.
-
-    Parameters
-    ----------
-    i : int
-        The GPU's number, from 0.
-
-    Returns
-    -------
-    mxnet.Context
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``i`` is not an integer, or negative.
-
-    Notes
-    -----
-    The same as d2l's ``try_gpu`` and source 004's.
-
-    Examples
-    --------
-    >>> try_gpu(99)
-    cpu(0)
-    """
+    """Give ``gpu(i)`` if it is there and usable, otherwise ``cpu()``, as d2l does."""
     checks.whole_number('the number of the GPU', i)
     return mx.gpu(i) if mx.gpu(i) in usable_gpus() else mx.cpu()
 
 
 def try_all_gpus() -> list[mx.Context]:
-    """Give every usable GPU, or one stand-in for each usable CPU core.
-
-    Returns
-    -------
-    list of mxnet.Context
-        Never empty.
-
-    Notes
-    -----
-    d2l's and source 004's ``try_all_gpus`` fall back to one CPU; ours to as many as can work at
-    the same time.
-
-    Examples
-    --------
-    >>> len(try_all_gpus()) >= 1
-    True
-    """
+    """Give every usable GPU, or one stand-in for each usable CPU core (d2l: one CPU)."""
     return list(usable_gpus()) or devices(usable_cores())
 
 
-def describe_devices(listed: Sequence[mx.Context] | None = None) -> Table:
-    """Describe the devices in a small table.
-
-    Parameters
-    ----------
-    listed : list of mxnet.Context, optional
-        Which; by default every GPU that the driver reports, also one that MXNet cannot use, and
-        where none is usable the stand-ins, one per core.
-
-    Returns
-    -------
-    Table
-        Columns: device, what it is, memory, compute capability (of a GPU).
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``listed`` is not a list of different devices.
-
-    Examples
-    --------
-    >>> describe_devices([mx.cpu(0)]).headers
-    ['device', 'what it is', 'memory', 'compute capability']
-    """
-    gpus = {mx.gpu(gpu.index): gpu for gpu in driver_gpus()}
-    if listed is None:
-        stand_ins = [] if num_gpus() else [mx.cpu(i) for i in range(usable_cores())]
-        listed = [*gpus, *stand_ins]
-    checks.device_list(listed)
-    rows = [_gpu_row(d, gpus[d]) if d in gpus else _stand_in_row(d) for d in listed]
-    return Table(rows, ['device', 'what it is', 'memory', 'compute capability'])
+def describe_devices() -> Table:
+    """Describe the devices in a small table: also a GPU that MXNet cannot use, and why."""
+    return device_table(mx.gpu, usable_gpus(), _why_not, mx.cpu)
 
 
-def _gpu_row(device: mx.Context, gpu: GPU) -> tuple[object, ...]:
-    usable = device in usable_gpus()
-    reason = 'the CPU build of MXNet' if has_code(gpu) else 'no machine code for it in this MXNet'
-    what = gpu.name if usable else f'{gpu.name}, not used: {reason}'
-    return device, what, f'{gpu.memory / 2**30:.0f} GiB', '{}.{}'.format(*gpu.capability)
-
-
-def _stand_in_row(device: mx.Context) -> tuple[object, ...]:
-    return device, 'stand-in: one CPU core', 'shares main memory', '-'
+def _why_not(gpu: GPU) -> str:
+    return 'the CPU build of MXNet' if has_code(gpu) else 'no machine code for it in this MXNet'

@@ -7,17 +7,7 @@ import functools
 
 @functools.cache
 def usable_cores() -> int:
-    """Count the CPU cores that this process may use (affinity and container limits included).
-
-    Returns
-    -------
-    int
-
-    Examples
-    --------
-    >>> usable_cores() >= 1
-    True
-    """
+    """Count the CPU cores that this process may use (affinity and container limits included)."""
     from joblib import cpu_count
 
     return cpu_count()

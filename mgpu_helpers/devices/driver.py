@@ -17,57 +17,33 @@ OLDEST_CUDA = (11, 0)  # a driver that knows less cannot serve libraries of CUDA
 
 @dataclass(frozen=True)
 class GPU:
-    """A GPU as the driver describes it: its number, name, memory in bytes, compute capability."""
+    """A GPU as the driver describes it."""
 
-    index: int
+    index: int  # as in MXNet's gpu(i) and PyTorch's cuda:i
     name: str
-    memory: int
+    memory: int  # bytes
     capability: tuple[int, ...]
 
+    @property
+    def version(self) -> str:
+        """Its compute capability as NVIDIA writes it, such as ``8.6``."""
+        return '.'.join(map(str, self.capability))
+
     def __str__(self) -> str:
-        major, minor = self.capability
-        return f'GPU {self.index} ({self.name}, compute capability {major}.{minor})'
+        return f'GPU {self.index} ({self.name}, compute capability {self.version})'
 
 
 def has_code(gpu: GPU) -> bool:
-    """Tell whether MXNet's machine code runs on a GPU.
-
-    Parameters
-    ----------
-    gpu : GPU
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> has_code(GPU(0, 'NVIDIA H200', 141 * 2**30, (9, 0)))
-    False
-    """
+    """Tell whether MXNet's machine code runs on a GPU."""
     return CAPABILITIES[0] <= gpu.capability < CAPABILITIES[1]
 
 
 @functools.cache
 def ask_driver() -> tuple[tuple[int, int], int]:
-    """Ask the NVIDIA driver whether it works.
+    """Ask the NVIDIA driver which CUDA version it knows, and whether it works; else ``OSError``.
 
-    Returns
-    -------
-    tuple
-        The newest CUDA version that it knows, as ``(major, minor)``, and the code with which it
-        refuses to begin (0: it does not; 100: there is no GPU that this process may use).
-
-    Raises
-    ------
-    OSError
-        If there is no driver, or its library does not load.
-
-    Examples
-    --------
-    >>> if driver_gpus():
-    ...     version, refusal = ask_driver()
-    ...     assert version >= (10, 0) and refusal == 0
+    The second is the code with which it refuses to begin (0: it does not; 100: there is no GPU that
+    this process may use).
     """
     cuda, version = ctypes.CDLL('libcuda.so.1'), ctypes.c_int()
     cuda.cuDriverGetVersion(ctypes.byref(version))
@@ -76,17 +52,9 @@ def ask_driver() -> tuple[tuple[int, int], int]:
 
 @functools.cache
 def driver_gpus() -> tuple[GPU, ...]:
-    """Ask the NVIDIA driver which GPUs there are, usable or not.
+    """Ask the NVIDIA driver which GPUs there are, usable or not; none without a driver.
 
-    Returns
-    -------
-    tuple of GPU
-        In the order of MXNet's ``gpu(i)``; empty without a driver. ``CUDA_VISIBLE_DEVICES`` holds.
-
-    Examples
-    --------
-    >>> isinstance(driver_gpus(), tuple)
-    True
+    ``CUDA_VISIBLE_DEVICES`` holds.
     """
     try:
         cuda = ctypes.CDLL('libcuda.so.1')

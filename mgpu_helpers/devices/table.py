@@ -1,29 +1,30 @@
-"""The table of devices: the same columns and words in every framework."""
+"""The table of this machine's devices, for a framework that has a name for each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection
 
-from .. import checks
-from ..display import Table
+from ..display import NONE, Table
+from .cores import usable_cores
+from .driver import GPU, driver_gpus
 
 
 def device_table(
-    listed: Sequence[Any], about: Callable[[Any], tuple[str, int, Sequence[int]] | None]
+    name_gpu: Callable[[int], object],
+    usable: Collection[object],
+    why_not: Callable[[GPU], str],
+    name_core: Callable[[int], object],
 ) -> Table:
-    """Describe devices, one in each row.
+    """Tabulate every GPU that the driver reports and, where none is usable, a stand-in per core.
 
-    ``about(device)`` gives a GPU's name, bytes of memory and compute capability ``(8, 6)``; None
-    says that the device is a stand-in.
+    A GPU that is not ``usable`` is listed, too, with the reason that ``why_not`` gives.
     """
-    checks.device_list(listed)
     rows: list[tuple[object, ...]] = []
-    for device in listed:
-        gpu = about(device)
-        if gpu is None:
-            rows.append((device, 'stand-in: one CPU core', 'shares main memory', '-'))
-        else:
-            name, memory, (major, minor) = gpu
-            rows.append((device, name, f'{memory / 2**30:.0f} GiB', f'{major}.{minor}'))
+    for gpu in driver_gpus():
+        device = name_gpu(gpu.index)
+        what = gpu.name if device in usable else f'{gpu.name}, not used: {why_not(gpu)}'
+        rows.append((device, what, f'{gpu.memory / 2**30:.0f} GiB', gpu.version))
+    if not usable:
+        stand_in = ('stand-in: one CPU core', 'shares main memory', NONE)
+        rows += [(name_core(i), *stand_in) for i in range(usable_cores())]
     return Table(rows, ['device', 'what it is', 'memory', 'compute capability'])

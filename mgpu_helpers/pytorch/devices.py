@@ -181,13 +181,10 @@ def try_all_gpus() -> list[Device]:
     return list(usable_gpus()) or devices(usable_cores())
 
 
-def describe_devices(listed: Sequence[Device] | None = None) -> Table:
-    """Describe devices in a small table; by default those of ``try_all_gpus()``."""
-    return device_table(try_all_gpus() if listed is None else listed, _about)
-
-
-def _about(device: Device) -> tuple[str, int, tuple[int, int]] | None:
-    if place(device).type != 'cuda':
-        return None
-    gpu = torch.cuda.get_device_properties(place(device))
-    return gpu.name, gpu.total_memory, (gpu.major, gpu.minor)
+def describe_devices() -> Table:
+    """Describe the devices in a small table: also a GPU that PyTorch cannot use, and why."""
+    cpu_build = torch.version.cuda is None
+    why_not = 'the CPU build of PyTorch' if cpu_build else 'this PyTorch cannot compute on it'
+    return device_table(
+        lambda i: torch.device('cuda', i), usable_gpus(), lambda gpu: why_not, StandIn
+    )

@@ -443,7 +443,6 @@ def load_data_fashion_mnist(
     num_examples: int | None = None,
     seed: int | None = None,
     dtype: str = 'float32',
-    last_batch: str = 'keep',
 ) -> tuple[TensorIter, TensorIter]:
     """Load Fashion-MNIST: iterators over training and test batches.
 
@@ -458,8 +457,6 @@ def load_data_fashion_mnist(
         of its own.
     dtype : str
         Type of the images.
-    last_batch : str
-        ``'keep'`` a last batch that is smaller, or ``'discard'`` it (training set only).
 
     Returns
     -------
@@ -483,7 +480,7 @@ def load_data_fashion_mnist(
     [256, 256, 256, 232]
     """
     train_batches, test_batches = data.load_arrays(
-        'fashion-mnist', batch_size, num_examples, seed, dtype, last_batch
+        'fashion-mnist', batch_size, num_examples, seed, dtype
     )
     return TensorIter(train_batches), TensorIter(test_batches)
 
