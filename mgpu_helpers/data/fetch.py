@@ -154,7 +154,7 @@ def _retrieve(mirror: str, name: str, filename: str, folder: Path) -> None:
 
     known = FILES[name][filename]
 
-    def save(path: str) -> None:
+    def save(path: Path) -> None:
         deadline = time.monotonic() + LONGEST
         with (
             requests.get(
@@ -179,7 +179,7 @@ def _retrieve(mirror: str, name: str, filename: str, folder: Path) -> None:
     place(filename, folder, known.sha256, save)
 
 
-def place(filename: str, folder: Path, sha256: str, save: Callable[[str], object]) -> None:
+def place(filename: str, folder: Path, sha256: str, save: Callable[[Path], object]) -> None:
     """Put a file into ``folder``, whole or not at all: ``save`` writes it, pooch verifies it."""
     import pooch
 
@@ -196,7 +196,7 @@ def place(filename: str, folder: Path, sha256: str, save: Callable[[str], object
             known_hash=f'sha256:{sha256}',
             fname=filename,
             path=folder,
-            downloader=lambda url, output, pooch: save(output),
+            downloader=lambda url, output, pooch: save(Path(output)),
         )
         os.chmod(path, 0o644)  # it was made private; a shared folder is for everybody
     finally:

@@ -10,6 +10,7 @@ import hashlib
 import sys
 import tempfile
 import warnings
+from functools import partial
 from pathlib import Path
 
 import click
@@ -76,12 +77,16 @@ def _copy(name: str, missing: list[str], source: Path) -> list[str]:
         if trouble:
             troubles.append(trouble)
             continue
-        digest = hashlib.sha256(content).hexdigest()
+        digest, save = hashlib.sha256(content).hexdigest(), partial(_write, content)
         try:
-            place(filename, folder_of(name), digest, lambda path: Path(path).write_bytes(content))
+            place(filename, folder_of(name), digest, save)
         except OSError as error:
             troubles.append(f'{folder_of(name)} cannot take {filename} ({error})')
     return troubles
+
+
+def _write(content: bytes, path: Path) -> None:
+    path.write_bytes(content)
 
 
 def _download(name: str) -> list[str]:
