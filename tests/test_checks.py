@@ -4,7 +4,6 @@ import pytest
 
 from mgpu_helpers import checks
 
-
 HUGE = 10**400  # no float can hold it
 
 

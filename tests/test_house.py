@@ -5,8 +5,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / 'mgpu_helpers'
 FILES = sorted(PACKAGE.rglob('*.py'))
