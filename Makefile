@@ -25,8 +25,8 @@ lab: setup ## open JupyterLab at the first chapter (LAB_ARGS=--no-browser and th
 	    --LabApp.default_url=/lab/tree/$(FIRST) \
 	    --MappingKernelManager.transport_encryption=auto $(LAB_ARGS)
 
-test: setup ## run the tests, and the notebooks through nbval (TESTS=FILE; SLOW=1: the slow tests; PYTEST_ARGS)
-	@TESTS='$(TESTS)' SLOW='$(SLOW)' PYTEST_ARGS='$(PYTEST_ARGS)' CELL_TIMEOUT=$(CELL_TIMEOUT) sh tools/test.sh
+test: setup ## run the tests, and the notebooks through nbval (TESTS=FILE; SLOW=1; CHANGED=1; PYTEST_ARGS)
+	@TESTS='$(TESTS)' SLOW='$(SLOW)' CHANGED='$(CHANGED)' PYTEST_ARGS='$(PYTEST_ARGS)' CELL_TIMEOUT=$(CELL_TIMEOUT) sh tools/test.sh
 
 run: setup ## execute the notebooks into build/, also as HTML (CHAPTER=1: one of them)
 	@$(PYTHON) tools/run_notebooks.py --timeout $(CELL_TIMEOUT) $(if $(CHAPTER),--chapter '$(CHAPTER)') $(RUN_ARGS)

@@ -1,6 +1,10 @@
-"""Which tests and chapters an environment cannot run: they are skipped, and each says why."""
+"""Which tests and chapters are left out here, and why; and that slow files start first."""
 
+import hashlib
 import importlib.util
+import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +44,19 @@ NEEDS = {
     ),
 }
 MISSING = {name: why for name, why in NEEDS.items() if importlib.util.find_spec(name) is None}
+# Two files run at a time; one of these begun last would run on by itself.
+SLOWEST_FIRST = (
+    '04-multiple-machines.ipynb',
+    '02-multiple-gpus-gluon.ipynb',
+    'test_pytorch_train.py',
+    'test_cluster_train.py',
+    'test_cluster.py',
+    'test_launch.py',
+    'test_pytorch.py',
+)
+GREEN = ROOT / 'build' / 'green'  # what each chapter was made of when it last passed
+CODE = ('mgpu_helpers/**/*.py', 'cluster/*', 'pyproject.toml', '*.lock', 'requirements*.txt')
+_passed: dict[str, int] = {}
 
 
 class Skipped(pytest.File):
@@ -52,8 +69,54 @@ class Skipped(pytest.File):
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path, parent):
     found = yield
-    for why, patterns in MISSING.values():
-        if found and any(file_path.match(str(ROOT / pattern)) for pattern in patterns):
-            found = [Skipped.from_parent(parent, path=file_path)]
-            found[0].why = why
+    reasons = [
+        why
+        for why, patterns in MISSING.values()
+        if any(file_path.match(str(ROOT / pattern)) for pattern in patterns)
+    ]
+    if os.environ.get('CHANGED') and file_path.suffix == '.ipynb' and is_green(file_path):
+        reasons = ['nothing that it is made of has changed since it last passed']
+    if found and reasons:
+        found = [Skipped.from_parent(parent, path=file_path)]
+        found[0].why = reasons[0]
     return found
+
+
+def pytest_collection_modifyitems(items):
+    rank = {name: i for i, name in enumerate(SLOWEST_FIRST)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))  # stable: cells stay in order
+
+
+def made_of(notebook):
+    """Sum up what decides whether a chapter passes: itself, the code, the locks, the data."""
+    data = Path(os.environ.get('MXNET_HOME', Path.home() / '.mxnet')) / 'datasets'
+    total = hashlib.sha256(sys.version.encode())
+    files = [notebook, ROOT / 'tests' / 'sanitize.cfg']
+    for path in files + sorted(path for pattern in CODE for path in ROOT.glob(pattern)):
+        total.update(path.read_bytes() if path.is_file() else b'')
+    for path in sorted(data.glob('*/*.gz')):
+        total.update(f'{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}'.encode())
+    return total.hexdigest()
+
+
+def is_green(notebook):
+    stamp = GREEN / notebook.name
+    return stamp.is_file() and stamp.read_text() == made_of(notebook)
+
+
+def pytest_runtest_logreport(report):
+    path = report.nodeid.partition('::')[0]
+    if path.endswith('.ipynb') and report.when == 'call' and report.passed:
+        _passed[path] = _passed.get(path, 0) + 1
+
+
+def pytest_sessionfinish(session):
+    """Remember the chapters of which every cell has passed."""
+    if hasattr(session.config, 'workerinput'):
+        return  # the process that started this one has all reports
+    for path, passed in _passed.items():
+        notebook = ROOT / path
+        cells = json.loads(notebook.read_text(encoding='utf8'))['cells']
+        if passed == sum(c['cell_type'] == 'code' and bool(c['source']) for c in cells):
+            GREEN.mkdir(parents=True, exist_ok=True)
+            (GREEN / notebook.name).write_text(made_of(notebook))
