@@ -76,6 +76,12 @@ def one_of(name: str, value: object, choices: Collection[str]) -> None:
         raise ValueError(f'{name} must be one of {", ".join(choices)}, not {shown(value)}')
 
 
+def function(name: str, value: object, what: str) -> None:
+    """Raise unless ``value`` can be called; ``what`` says what the function does."""
+    if not callable(value):
+        raise TypeError(f'{name} must be a function {what}, not {shown(value)}')
+
+
 def stand_ins(k: int) -> None:
     """Raise unless ``k`` CPU cores, or shares of cores, can stand in for GPUs."""
     if k > MOST_STAND_INS:
@@ -184,3 +190,45 @@ def alike(data: Sequence[Array]) -> None:
     types = [getattr(x.dtype, '__name__', str(x.dtype)) for x in data]
     if len(set(types)) > 1:
         raise TypeError(f'arrays of different types cannot be summed: {types}; make them one type')
+
+
+def steps(
+    batches: Sequence[tuple[Array, Array]],
+    device_params: Sequence[Sequence[Array]],
+    devices: Sequence[object],
+    lr: float,
+    sync: object,
+) -> None:
+    """Raise unless one training step can be taken with these batches together; see ``step``."""
+    if not isinstance(batches, (list, tuple)) or not all(
+        isinstance(batch, (list, tuple)) and len(batch) == 2 for batch in batches
+    ):
+        raise TypeError(f'expected a list of batches, each a pair (X, y), not {shown(batches)}')
+    if not batches:
+        raise ValueError('no batch to train on: the list is empty; pass at least one pair (X, y)')
+    for X, y in batches:
+        step(X, y, device_params, devices, lr)
+    function('sync', sync, 'such as sync_with(...) gives')
+
+
+def same_gradients(grads: Sequence[Sequence[Array]]) -> None:
+    """Raise unless each device has gradients of the same shapes, at least one."""
+    lists = (list, tuple)
+    if not isinstance(grads, lists) or not all(isinstance(of_one, lists) for of_one in grads):
+        raise TypeError(
+            f'expected grads[c][i], a list of gradients for each device c, not {shown(grads)}'
+        )
+    numbers = [len(of_one) for of_one in grads]
+    if not numbers or 0 in numbers or len(set(numbers)) > 1:
+        raise ValueError(
+            f'each device must have the same gradients, at least one; here they have {numbers}'
+        )
+    for i, of_all in enumerate(zip(*grads)):
+        shapes = [getattr(g, 'shape', None) for g in of_all]
+        if None in shapes:
+            raise TypeError(f'gradient {i} is not an array on every device: {shown(of_all)}')
+        if len(set(shapes)) > 1:
+            raise ValueError(
+                f'gradient {i} has different shapes on the devices, {shapes}: they are not of '
+                'replicas of one network'
+            )

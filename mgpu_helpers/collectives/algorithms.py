@@ -26,62 +26,20 @@ if TYPE_CHECKING:
 
 
 def allreduce_naive(data: Sequence[NDArray]) -> None:
-    """Sum on the first device and copy the sum to the others: chapter 1's ``allreduce``.
+    """Sum on the first device and copy the sum to the others: chapter 1's ``allreduce``, in place.
 
-    2 (k - 1) messages of the whole array for k devices, all of them through the first one's link.
-
-    Parameters
-    ----------
-    data : list of NDArray
-        One array per device, all of one shape and type. Changed in place.
-
-    Raises
-    ------
-    ValueError
-        If the list is empty, shapes differ, or two arrays are on one device; nothing is changed.
-    TypeError
-        If it is not a list of arrays, or the types differ; nothing is changed.
-
-    Notes
-    -----
-    Sources 000 and 001.
-
-    Examples
-    --------
-    >>> data = [mx.nd.ones(2, ctx=mx.cpu(i)) * (i + 1) for i in range(3)]
-    >>> allreduce_naive(data)
-    >>> data[2].asnumpy().tolist()
-    [6.0, 6.0]
+    ``data`` has one array per device, all of one shape and type, here and below. For k devices
+    2 (k - 1) messages of the whole array, all of them through the first one's link.
     """
     checks.one_per_device(data)
     allreduce(data)
 
 
 def allreduce_tree(data: Sequence[NDArray]) -> None:
-    """Sum up a binary tree and send the sum back down it.
+    """Sum up a binary tree and send the sum back down it: 2 ⌈log₂ k⌉ steps, in place.
 
-    2 ⌈log₂ k⌉ steps; in each, whole arrays travel between pairs of devices at the same time.
-
-    Parameters
-    ----------
-    data : list of NDArray
-        As ``allreduce_naive``, changed in place.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As ``allreduce_naive``; nothing is changed.
-
-    Notes
-    -----
-    The reduction and broadcast trees of every MPI library.
-
-    Examples
-    --------
-    >>> data = [mx.nd.ones(2, ctx=mx.cpu(i)) * (i + 1) for i in range(3)]
-    >>> allreduce_tree(data)
-    >>> data[2].asnumpy().tolist()
-    [6.0, 6.0]
+    In each, whole arrays travel between pairs of devices at the same time. The reduction and
+    broadcast trees of every MPI library.
     """
     checks.one_per_device(data)
     k = len(data)
@@ -95,32 +53,12 @@ def allreduce_tree(data: Sequence[NDArray]) -> None:
 
 
 def allreduce_butterfly(data: Sequence[NDArray]) -> None:
-    """Exchange sums with a partner whose distance doubles: recursive doubling.
+    """Exchange sums with a partner whose distance doubles, in place: recursive doubling.
 
     log₂ k steps for a power of two: half of the tree's, and every device sends in each. Otherwise
     the devices above the largest power of two hand theirs to a partner first and get the sum last.
-
-    Parameters
-    ----------
-    data : list of NDArray
-        As ``allreduce_naive``, changed in place.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As ``allreduce_naive``; nothing is changed.
-
-    Notes
-    -----
-    Both partners add the same two numbers, one as a + b, the other as b + a, which floating-point
+    Partners add the same two numbers, one as a + b, the other as b + a, which floating-point
     arithmetic rounds alike: all devices hold the same bits.
-
-    Examples
-    --------
-    >>> data = [mx.nd.ones(2, ctx=mx.cpu(i)) * (i + 1) for i in range(3)]
-    >>> allreduce_butterfly(data)
-    >>> data[2].asnumpy().tolist()
-    [6.0, 6.0]
     """
     checks.one_per_device(data)
     steps = len(data).bit_length() - 1
@@ -137,24 +75,10 @@ def allreduce_butterfly(data: Sequence[NDArray]) -> None:
 
 
 def slices(x: NDArray, k: int) -> list[NDArray | None]:
-    """Cut an array into k views of nearly equal length; empty ones are left out as ``None``.
+    """Cut an array into k one-dimensional views of nearly equal length; an empty one is ``None``.
 
-    Parameters
-    ----------
-    x : NDArray
-        Any shape; what is written into a view is written into ``x``.
-    k : int
-        How many.
-
-    Returns
-    -------
-    list of (NDArray or None)
-        One-dimensional; ``None`` where there is nothing, as k may be larger than the array.
-
-    Examples
-    --------
-    >>> [part.size for part in slices(mx.nd.zeros((5, 2)), 4)]
-    [2, 3, 2, 3]
+    There are empty ones where k is larger than the array. What is written into a view is written
+    into ``x``.
     """
     flat, n = x.reshape(-1), x.size
     cuts = [i * n // k for i in range(k + 1)]
@@ -164,19 +88,8 @@ def slices(x: NDArray, k: int) -> list[NDArray | None]:
 def send(messages: Iterable[tuple[NDArray | None, NDArray | None]], add: bool) -> None:
     """Let all of these messages travel at the same time; then add each, or put it in place.
 
-    Parameters
-    ----------
-    messages : list of tuple
-        ``(source, target)``, views of arrays on two devices, or ``None`` for an empty slice.
-    add : bool
-        Whether what arrives is added to the target or takes its place.
-
-    Examples
-    --------
-    >>> a, b = mx.nd.ones(2, ctx=mx.cpu(0)), mx.nd.ones(2, ctx=mx.cpu(1))
-    >>> send([(a, b), (b, a)], add=True)
-    >>> a.asnumpy().tolist(), b.asnumpy().tolist()
-    ([2.0, 2.0], [2.0, 2.0])
+    A message is ``(source, target)``, views of arrays on two devices, or ``None`` for an empty
+    slice. With ``add``, what arrives is added to the target, else it takes its place.
     """
     messages = [(source, target) for source, target in messages if source is not None]
     # An empty slice is empty on both devices.
@@ -189,31 +102,11 @@ def send(messages: Iterable[tuple[NDArray | None, NDArray | None]], add: bool) -
 
 
 def allreduce_sharded(data: Sequence[NDArray]) -> None:
-    """Let each device sum a slice of its own, which it then sends to all the others.
+    """Let each device sum a slice of its own and send it to all the others, in place.
 
-    2 (k - 1) messages a device, but each only a k-th of the array: all links carry the same.
-
-    Parameters
-    ----------
-    data : list of NDArray
-        As ``allreduce_naive``, changed in place.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As ``allreduce_naive``; nothing is changed.
-
-    Notes
-    -----
-    The answer that Dive into Deep Learning gives to its own exercise in its chapter on parameter
-    servers. Every device sends to every other, so each pair needs a link or a switch.
-
-    Examples
-    --------
-    >>> data = [mx.nd.ones(2, ctx=mx.cpu(i)) * (i + 1) for i in range(3)]
-    >>> allreduce_sharded(data)
-    >>> data[2].asnumpy().tolist()
-    [6.0, 6.0]
+    2 (k - 1) messages a device, but each only a k-th of the array: all links carry the same. Every
+    device sends to every other, so each pair needs a link or a switch. *Dive into Deep Learning*'s
+    answer to its own exercise in its chapter on parameter servers.
     """
     checks.one_per_device(data)
     k = len(data)
@@ -224,35 +117,12 @@ def allreduce_sharded(data: Sequence[NDArray]) -> None:
 
 
 def reduce_scatter(data: Sequence[NDArray]) -> list[NDArray | None]:
-    """Sum around a ring: afterwards device i holds the whole sum of slice i, and only of that.
+    """Sum around a ring, in place, and give slice i of the sum on device i, a view of its array.
 
     k - 1 steps; in each, every device sends a k-th of its array to the next one, which adds it.
-
-    Parameters
-    ----------
-    data : list of NDArray
-        As ``allreduce_naive``, changed in place: outside of slice i, device i holds partial sums.
-
-    Returns
-    -------
-    list of (NDArray or None)
-        Slice i on device i: views of ``data``; ``None`` where the array has no slice for it.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As ``allreduce_naive``; nothing is changed.
-
-    Notes
-    -----
-    The first half of ``allreduce_ring``. Optimizers that keep a part of their state on each device
-    (ZeRO, FSDP) stop here, update their slice, and gather the parameters.
-
-    Examples
-    --------
-    >>> data = [mx.nd.array([1, 10], ctx=mx.cpu(i)) for i in range(2)]
-    >>> [part.asnumpy().tolist() for part in reduce_scatter(data)]
-    [[2.0], [20.0]]
+    Outside of its slice a device is left with partial sums. The first half of ``allreduce_ring``;
+    optimizers that keep a part of their state on each device (ZeRO, FSDP) stop here, update their
+    slice, and gather the parameters.
     """
     checks.one_per_device(data)
     k = len(data)
@@ -264,30 +134,10 @@ def reduce_scatter(data: Sequence[NDArray]) -> list[NDArray | None]:
 
 
 def all_gather(data: Sequence[NDArray]) -> None:
-    """Pass slices around a ring: slice i of device i arrives on all devices.
+    """Pass slices around a ring, in place: slice i of device i arrives on all devices.
 
     k - 1 steps; in each, every device sends a k-th of its array to the next one, which keeps it.
-
-    Parameters
-    ----------
-    data : list of NDArray
-        As ``allreduce_naive``, changed in place: slice i of device i replaces everybody's.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As ``allreduce_naive``; nothing is changed.
-
-    Notes
-    -----
     The second half of ``allreduce_ring``.
-
-    Examples
-    --------
-    >>> data = [mx.nd.array([1, 10], ctx=mx.cpu(0)), mx.nd.array([2, 20], ctx=mx.cpu(1))]
-    >>> all_gather(data)
-    >>> [x.asnumpy().tolist() for x in data]
-    [[1.0, 20.0], [1.0, 20.0]]
     """
     checks.one_per_device(data)
     k = len(data)
@@ -298,62 +148,22 @@ def all_gather(data: Sequence[NDArray]) -> None:
 
 
 def allreduce_ring(data: Sequence[NDArray]) -> None:
-    """Sum around a ring: ``reduce_scatter``, then ``all_gather``.
+    """Sum around a ring, in place: ``reduce_scatter``, then ``all_gather``.
 
     2 (k - 1) steps with a k-th of the array each: a device sends less than two arrays, however many
-    devices there are, and only ever to its neighbour.
-
-    Parameters
-    ----------
-    data : list of NDArray
-        As ``allreduce_naive``, changed in place.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As ``allreduce_naive``; nothing is changed.
-
-    Notes
-    -----
-    What NCCL, Horovod and PyTorch use for large arrays; no algorithm can send fewer bytes over a
-    device's link (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
-    workstations", 2009).
-
-    Examples
-    --------
-    >>> data = [mx.nd.ones(2, ctx=mx.cpu(i)) * (i + 1) for i in range(3)]
-    >>> allreduce_ring(data)
-    >>> data[2].asnumpy().tolist()
-    [6.0, 6.0]
+    devices there are, and only ever to its neighbour. What NCCL, Horovod and PyTorch use for large
+    arrays; no algorithm can send fewer bytes over a device's link (Patarasuk and Yuan, "Bandwidth
+    optimal all-reduce algorithms for clusters of workstations", 2009).
     """
     reduce_scatter(data)
     all_gather(data)
 
 
 def allreduce_kvstore(data: Sequence[NDArray]) -> None:
-    """Sum with MXNet's own key-value store: NCCL's on GPUs where it is built in, else ``device``.
+    """Sum with MXNet's own key-value store, in place: NCCL's on GPUs where it is built in.
 
-    Parameters
-    ----------
-    data : list of NDArray
-        As ``allreduce_naive``, changed in place.
-
-    Raises
-    ------
-    ValueError, TypeError
-        As ``allreduce_naive``; nothing is changed.
-
-    Notes
-    -----
     The store is written in C++: one call from Python, whatever the number of devices. It keeps an
     array of each shape that it has seen.
-
-    Examples
-    --------
-    >>> data = [mx.nd.ones(2, ctx=mx.cpu(i)) * (i + 1) for i in range(3)]
-    >>> allreduce_kvstore(data)
-    >>> data[2].asnumpy().tolist()
-    [6.0, 6.0]
     """
     checks.one_per_device(data)
     store = store_for(tuple(x.context for x in data))
@@ -368,20 +178,7 @@ def allreduce_kvstore(data: Sequence[NDArray]) -> None:
 def store_for(devices: tuple[mx.Context, ...]) -> KVStore:
     """Make a key-value store for these devices, or give the one that was made before.
 
-    Parameters
-    ----------
-    devices : tuple of mxnet.Context
-        Who will push and pull.
-
-    Returns
-    -------
-    mxnet.kv.KVStore
-        With a set ``keys``: those it has been initialized with.
-
-    Examples
-    --------
-    >>> store_for((mx.cpu(0), mx.cpu(1))).type
-    'device'
+    Its ``keys`` are those that it has been initialized with.
     """
     nccl = mx.runtime.Features().is_enabled('NCCL') and len(devices) > 1
     on_gpus = all(d.device_type == 'gpu' for d in devices)

@@ -11,36 +11,17 @@ import numpy as np
 from .. import checks
 from ..display import Table
 
+AN_ALLREDUCE = 'that sums a list of arrays in place, such as allreduce_ring'
+
 
 @dataclass
 class Count:
-    """What was sent between devices, and what was added.
-
-    Parameters
-    ----------
-    devices : int
-        How many there were.
-
-    Attributes
-    ----------
-    messages : int
-        Arrays or slices that went from one device to another.
-    links : dict
-        ``(source, target)`` of each link that was used to the bytes that went over it.
-    additions : dict
-        Each device that added, to how many numbers it added.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.collectives import allreduce_naive
-    >>> count(allreduce_naive, devices=3, size=100)
-    Count(devices=3, messages=4, steps=4, busiest=800 bytes, most_additions=200)
-    """
+    """What was sent between devices, and what was added."""
 
     devices: int
-    messages: int = 0
-    links: dict[tuple[int, int], int] = field(default_factory=dict)
-    additions: dict[int, int] = field(default_factory=dict)
+    messages: int = 0  # arrays or slices that went from one device to another
+    links: dict[tuple[int, int], int] = field(default_factory=dict)  # (source, target) -> bytes
+    additions: dict[int, int] = field(default_factory=dict)  # device -> numbers that it added
     # In which step a port was last busy, and in which a device last kept something that came.
     _busy: dict[tuple[str, int], int] = field(default_factory=dict, repr=False)
     _kept: dict[int, int] = field(default_factory=dict, repr=False)
@@ -60,7 +41,7 @@ class Count:
 
     @property
     def steps(self) -> int:
-        """int: how many messages followed one another, if each takes as long as any other.
+        """How many messages followed one another, if each takes as long as any other.
 
         A device sends one and receives one at a time, and can send only what it has.
         """
@@ -71,43 +52,28 @@ class Count:
         self.additions[device] = self.additions.get(device, 0) + numbers
 
     def port(self, device: int) -> tuple[int, int]:
-        """Give the bytes that a device sent and those that it received.
-
-        Parameters
-        ----------
-        device : int
-            Its index.
-
-        Returns
-        -------
-        tuple of two int
-        """
+        """Give the bytes that a device sent and those that it received."""
         out = sum(n for (source, _), n in self.links.items() if source == device)
         into = sum(n for (_, target), n in self.links.items() if target == device)
         return out, into
 
     @property
     def busiest(self) -> int:
-        """int: bytes in one direction at the device that sends or receives most."""
+        """Bytes in one direction at the device that sends or receives most."""
         return max((n for i in range(self.devices) for n in self.port(i)), default=0)
 
     @property
     def total_bytes(self) -> int:
-        """int: bytes over all links together."""
+        """Bytes over all links together."""
         return sum(self.links.values())
 
     @property
     def most_additions(self) -> int:
-        """int: numbers that the device which adds most has to add."""
+        """How many numbers the device that adds most has to add."""
         return max(self.additions.values(), default=0)
 
     def matrix(self) -> np.ndarray:
-        """Lay the bytes out, one row per source, one column per target.
-
-        Returns
-        -------
-        numpy.ndarray, shape (devices, devices)
-        """
+        """Lay the bytes out (devices, devices): one row per source, one column per target."""
         grid = np.zeros((self.devices, self.devices), dtype=int)
         for link, nbytes in self.links.items():
             grid[link] = nbytes
@@ -121,19 +87,10 @@ class Count:
 
 
 class Counted:
-    """An array that does what an ``allreduce`` asks of an NDArray, and has it written down.
+    """An array that does what an allreduce asks of an NDArray, and has it written down.
 
-    Parameters
-    ----------
-    device : int
-        Where it is.
-    values : int or numpy.ndarray
-        How many numbers (float32, each 1), or the numbers, one-dimensional.
-    book : Count
-        Where to write.
+    ``values`` are its numbers, one-dimensional, or how many there are (float32, each 1).
 
-    Examples
-    --------
     >>> book = Count(devices=2)
     >>> a, b = Counted(0, 4, book), Counted(1, 4, book)
     >>> a += b.copyto(a.context)
@@ -150,7 +107,7 @@ class Counted:
         self.shape, self.size, self.dtype = values.shape, values.size, values.dtype
 
     def reshape(self, shape: int) -> Counted:
-        """Give a view; it shares the numbers."""
+        """Give a view, which shares the numbers."""
         return Counted(self.context, self.values.reshape(shape), self.book, self.arrived)
 
     def __getitem__(self, key: slice) -> Counted:
@@ -188,38 +145,13 @@ class Counted:
 def count(algorithm: Callable[[list[Any]], None], devices: int, size: int) -> Count:
     """Count what an allreduce of float32 arrays sends and adds, by letting it do it.
 
-    Parameters
-    ----------
-    algorithm : callable
-        One of ours, or your own: it may use ``copyto``, ``+=``, ``reshape`` and slices.
-    devices : int
-        How many.
-    size : int
-        Numbers in the array of each device; 4 bytes each.
-
-    Returns
-    -------
-    Count
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``devices`` or ``size`` is not an integer of at least 1; if what it left on the devices
-        is not the sum; or for ``allreduce_kvstore``, which sends in C++ where nobody can look.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.collectives import allreduce_ring
-    >>> count(allreduce_ring, devices=4, size=1000)
-    Count(devices=4, messages=24, steps=6, busiest=6000 bytes, most_additions=750)
+    ``algorithm`` is one of ours, or your own: it may use ``copyto``, ``+=``, ``reshape`` and
+    slices. ``size`` is how many numbers the array of each device has. What does not leave the sum
+    on all devices is a ValueError, and so is ``allreduce_kvstore``, which sends in C++.
     """
     checks.positive_int('devices', devices)
     checks.positive_int('size', size)
-    if not callable(algorithm):
-        raise TypeError(
-            'algorithm must be a function that sums a list of arrays in place, such as '
-            f'allreduce_ring, not {checks.shown(algorithm)}'
-        )
+    checks.function('algorithm', algorithm, AN_ALLREDUCE)
     if getattr(algorithm, '__name__', '') == 'allreduce_kvstore':
         raise ValueError(
             'allreduce_kvstore cannot be counted: its messages are sent inside MXNet; record a '
@@ -241,28 +173,7 @@ def count(algorithm: Callable[[list[Any]], None], devices: int, size: int) -> Co
 def count_table(
     algorithms: Mapping[str, Callable[[list[Any]], None]], devices: int, size: int
 ) -> Table:
-    """Lay the counts of several algorithms side by side.
-
-    Parameters
-    ----------
-    algorithms : dict
-        Name to function; see ``ALGORITHMS``.
-    devices, size : int
-        As in ``count``.
-
-    Returns
-    -------
-    Table
-
-    Examples
-    --------
-    >>> from mgpu_helpers.collectives import allreduce_naive, allreduce_ring
-    >>> count_table({'naive': allreduce_naive, 'ring': allreduce_ring}, devices=4, size=1000)
-    algorithm      messages    steps    bytes in all    at the busiest device    its additions
-    -----------  ----------  -------  --------------  -----------------------  ---------------
-    naive                 6        6          24,000                   12,000            3,000
-    ring                 24        6          24,000                    6,000              750
-    """
+    """Lay the counts of several algorithms, by name, side by side."""
     rows = []
     for name, algorithm in algorithms.items():
         c = count(algorithm, devices, size)

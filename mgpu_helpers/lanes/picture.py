@@ -1,63 +1,58 @@
-"""The picture of timelines: a panel for each, a row per lane, a bar per span."""
+"""The picture of spans: a panel for each recording, a row per lane, a bar per span."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..display import LOOK, show_figures
-from .spans import KINDS, MOVING, rows
+from ..display import EDGE, INK, LOOK, WHITE, panels, percent, quantity
+from .spans import KINDS, MOVING, Span, ends, rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from .core import Lanes
-    from .spans import Span
-
 _DARK = ('compute', 'backward', 'copy')  # white letters on these
-_EMPTY, _EDGE, _INK = '#FFFFFF', '#C9C7C1', '#1F1F1F'
 _LETTER = 0.056  # width of a letter of a bar's name, inches
 _WIDTH = 8  # of a picture, inches
 
 
-def percent(share: float) -> str:
-    """Write a share so that little does not look like nothing.
+class Panel(NamedTuple):
+    """What one panel shows."""
 
-    Examples
-    --------
-    >>> percent(0.45), percent(0.004), percent(0)
-    ('45%', '0.4%', '0%')
+    title: str
+    lanes: Mapping[str, Sequence[Span]]  # from top to bottom
+    overlap: float  # share of the time in which at least two lanes work, 0 to 1
+
+    def ends(self) -> tuple[float, float]:
+        """Tell when its first span starts and its last one ends, in seconds."""
+        return ends(itertools.chain(*self.lanes.values()), self.title)
+
+
+def draw(shown: Sequence[Panel]) -> Figure:
+    """Draw panels one above the other, on one time axis, which starts with each one's first span.
+
+    What would be narrower than a hundredth of an inch is drawn that wide.
     """
-    return f'{share:.0%}' if not 0 < share < 0.095 else f'{share:.1%}'
-
-
-def draw(timelines: Sequence[Lanes]) -> Figure:
-    """Draw timelines one above the other, on one time axis; see ``Lanes.plot``.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.lanes import Span, Lanes
-    >>> len(draw([Lanes([Span('cpu(0)', 'forward', 'dot', 0.0, 0.5)])]).axes)
-    1
-    """
-    longest = max(t.seconds for t in timelines)
-    from matplotlib.figure import Figure
+    longest = max(end - start for start, end in (panel.ends() for panel in shown))
     from matplotlib.patches import Patch
 
-    show_figures()
-    heights = [0.75 * len(t.lanes) + 0.3 for t in timelines]
-    figure = Figure(figsize=(_WIDTH, sum(heights) + 0.85), **LOOK)
-    figure.get_layout_engine().set(hspace=0.1)  # a panel's title away from the axis above it
-    panels = figure.subplots(
-        len(timelines), sharex=True, squeeze=False, gridspec_kw={'height_ratios': heights}
+    heights = [0.75 * len(panel.lanes) + 0.3 for panel in shown]
+    figure, grid = panels(
+        len(shown),
+        height=sum(heights) + 0.85,
+        sharex=True,
+        squeeze=False,
+        gridspec_kw={'height_ratios': heights},
     )
-    for axes, timeline in zip(panels[:, 0], timelines, strict=True):
-        _draw_panel(axes, timeline, longest)
-    panels[-1, 0].set_xlabel('time, ms')
-    shown = [kind for kind in KINDS if any(kind in t.kinds() for t in timelines)]
-    marks = [Patch(color=KINDS[kind], label=kind) for kind in shown]
-    marks.append(Patch(facecolor=_EMPTY, edgecolor=_EDGE, label='idle'))
+    figure.get_layout_engine().set(hspace=0.1)  # a panel's title away from the axis above it
+    for axes, panel in zip(grid[:, 0], shown, strict=True):
+        _draw_panel(axes, panel, longest)
+    grid[-1, 0].set_xlabel('time, ms')
+    kinds = {s.kind for panel in shown for spans in panel.lanes.values() for s in spans}
+    marks = [Patch(color=color, label=kind) for kind, color in KINDS.items() if kind in kinds]
+    marks.append(Patch(facecolor=WHITE, edgecolor=EDGE, label='idle'))
     figure.legend(
         handles=marks,
         loc='outside upper center',
@@ -69,28 +64,27 @@ def draw(timelines: Sequence[Lanes]) -> Figure:
     return figure
 
 
-def _draw_panel(axes: Axes, timeline: Lanes, longest: float) -> None:
-    """Draw one timeline into its panel, whose time axis is ``longest`` seconds long."""
-    first, last = timeline.ends()
-    inch = longest / (_WIDTH - 0.4 - 0.085 * max(map(len, timeline.lanes)))  # in seconds, along x
-    for y, lane in enumerate(timeline.lanes):
-        axes.broken_barh([(0, 1e3 * (last - first))], (y - 0.4, 0.8), fc=_EMPTY, ec=_EDGE, lw=0.8)
-        dealt = rows([s for s in timeline.spans if s.lane == lane])
+def _draw_panel(axes: Axes, panel: Panel, longest: float) -> None:
+    """Draw what a panel shows; its time axis is ``longest`` seconds long."""
+    first, last = panel.ends()
+    inch = longest / (_WIDTH - 0.4 - 0.085 * max(map(len, panel.lanes)))  # in seconds, along x
+    for y, spans in enumerate(panel.lanes.values()):
+        axes.broken_barh([(0, 1e3 * (last - first))], (y - 0.4, 0.8), fc=WHITE, ec=EDGE, lw=0.8)
+        dealt = rows(spans)
         height = 0.8 / max(len(dealt), 1)
         for i, row in enumerate(dealt):
             _draw_row(axes, row, first, inch, y - 0.4 + i * height, height)
+    axes.grid(False)
     axes.set_xlim(-2 * longest, 1005 * longest)
-    axes.set_ylim(len(timeline.lanes) - 0.45, -0.55)  # the first lane on top
-    axes.set_yticks(range(len(timeline.lanes)), timeline.lanes)
+    axes.set_ylim(len(panel.lanes) - 0.45, -0.55)  # the first lane on top
+    axes.set_yticks(range(len(panel.lanes)), list(panel.lanes))
     axes.tick_params(axis='y', length=0)
     axes.tick_params(axis='x', labelbottom=True)
     axes.spines[['top', 'left', 'right']].set_visible(False)
     axes.set_facecolor(LOOK['facecolor'])  # white is for idle
-    axes.set_title(timeline.title, loc='left', fontsize='medium')
-    together = f', two or more at work: {percent(timeline.overlap)}' * (len(timeline.lanes) > 1)
-    ms = 1e3 * (last - first)
-    length = f'{ms:,.0f} ms' if ms >= 100 else f'{ms:.3g} ms'
-    axes.set_title(f'{length}{together}', loc='right', fontsize='small')
+    axes.set_title(panel.title, loc='left', fontsize='medium')
+    together = f', two or more at work: {percent(panel.overlap)}' * (len(panel.lanes) > 1)
+    axes.set_title(f'{quantity(last - first, "s")}{together}', loc='right', fontsize='small')
 
 
 def _draw_row(
@@ -106,9 +100,9 @@ def _draw_row(
         axes.broken_barh(shape, (y, height), color=KINDS[kind], linewidth=0, zorder=z)
     for s in row:
         if s.seconds > 0.06 * inch:  # wide enough to be told apart from the bar before it
-            line: dict[str, Any] = {'color': _EMPTY, 'alpha': 0.4, 'lw': 0.5, 'zorder': 1.3}
+            line: dict[str, Any] = {'color': WHITE, 'alpha': 0.4, 'lw': 0.5, 'zorder': 1.3}
             axes.vlines(1e3 * (s.start - first), y, y + height, **line)
         if height > 0.15 and s.seconds > (_LETTER * len(s.name) + 0.08) * inch:
             middle = 1e3 * ((s.start + s.end) / 2 - first), y + height / 2
-            ink = _EMPTY if s.kind in _DARK else _INK
+            ink = WHITE if s.kind in _DARK else INK
             axes.text(*middle, s.name, color=ink, fontsize=7, ha='center', va='center')

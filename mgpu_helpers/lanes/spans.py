@@ -6,60 +6,35 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .. import checks
+from ..display import BLUE, DEEP, GREEN, ORANGE, PINK, SKY
 
-# Okabe and Ito's colours, told apart with any colour vision. Work is blue: `forward` and `backward`
-# where the two are known apart, else `compute`.
+# Work is blue: `forward` and `backward` where the two are known apart, else `compute`.
 KINDS = {
-    'compute': '#0072B2',
-    'forward': '#56B4E9',
-    'backward': '#004F7C',
-    'copy': '#009E73',
-    'allreduce': '#E69F00',
-    'update': '#CC79A7',
+    'compute': BLUE,
+    'forward': SKY,
+    'backward': DEEP,
+    'copy': GREEN,
+    'allreduce': ORANGE,
+    'update': PINK,
 }
 MOVING = ('copy', 'allreduce')  # what a device can do beside its computing
 
 
 @dataclass(frozen=True)
 class Span:
-    """One piece of work on one lane.
+    """One piece of work on one lane."""
 
-    Parameters
-    ----------
-    lane : str
-        Who worked, for example ``'cpu(0)'``.
-    kind : str
-        One of ``KINDS``.
-    name : str
-        What was done, for example ``'Convolution'``.
-    start, end : float
-        Seconds, from any moment that all spans of a timeline share.
-
-    Raises
-    ------
-    TypeError
-        If lane or name is no text, or a time no number.
-    ValueError
-        If the kind is unknown, a time is not finite, or the end lies before the start.
-
-    Examples
-    --------
-    >>> Span('cpu(0)', 'forward', 'Convolution', 0.25, 1.0).seconds
-    0.75
-    """
-
-    lane: str
-    kind: str
-    name: str
-    start: float
+    lane: str  # who worked, such as 'cpu(0)'
+    kind: str  # one of KINDS
+    name: str  # what was done, such as 'Convolution'
+    start: float  # seconds, from any moment that all spans beside it share
     end: float
 
     def __post_init__(self) -> None:
         for what in ('lane', 'name'):
             if not isinstance(getattr(self, what), str):
                 raise TypeError(f'{what} must be a text, not {checks.shown(getattr(self, what))}')
-        if self.kind not in KINDS:
-            raise ValueError(f'kind must be one of {", ".join(KINDS)}, not {self.kind!r}')
+        checks.one_of('kind', self.kind, KINDS)
         for what in ('start', 'end'):
             checks.finite_number(what, getattr(self, what))
         if self.end < self.start:
@@ -70,21 +45,28 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """float: how long it took."""
+        """How long it took."""
         return self.end - self.start
+
+
+def ends(spans: Iterable[Span], title: str = '') -> tuple[float, float]:
+    """Tell when the first span starts and the last one ends; ``title`` is for the error message."""
+    spans = list(spans)
+    start = min((s.start for s in spans), default=0)
+    end = max((s.end for s in spans), default=0)
+    if end <= start:
+        name = f' in {title!r}' if title else ''
+        raise ValueError(
+            f'nothing was recorded{name}: no device did anything that took time; put the '
+            'training step inside the recorded block'
+        )
+    return start, end
 
 
 def rows(spans: Iterable[Span]) -> list[list[Span]]:
     """Deal a lane's spans out to rows in which none overlaps another: one row if one will do.
 
     Else computing comes first and moving below it, so that it is seen what is hidden behind what.
-
-    Examples
-    --------
-    >>> ring = Span('gpu(0)', 'allreduce', 'ring', 1.0, 3.0)
-    >>> layer = Span('gpu(0)', 'backward', 'layer 1', 0.0, 2.0)
-    >>> [[span.name for span in row] for row in rows([ring, layer])]
-    [['layer 1'], ['ring']]
     """
     spans = sorted(spans, key=lambda s: (s.start, s.end))
     together = _deal(spans)

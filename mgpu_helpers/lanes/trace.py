@@ -1,14 +1,12 @@
-"""A timeline as a trace for Chrome's and Perfetto's viewers."""
+"""Spans as a trace for Chrome's and Perfetto's viewers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
-from .spans import rows
-
-if TYPE_CHECKING:
-    from .core import Lanes
+from .spans import Span, ends, rows
 
 # The nearest that Chrome's viewer has names for (Perfetto's picks its own colours by name).
 _CHROME = {
@@ -21,40 +19,26 @@ _CHROME = {
 }
 
 
-def chrome_trace(timeline: Lanes) -> dict[str, Any]:
-    """Lay a timeline out as the JSON object of Chrome's *Trace Event Format*.
+def chrome_trace(title: str, lanes: Mapping[str, Sequence[Span]]) -> dict[str, Any]:
+    """Lay the spans of each lane out as the JSON object of Chrome's *Trace Event Format*.
 
-    Parameters
-    ----------
-    timeline : Lanes
-        Not an empty one.
-
-    Returns
-    -------
-    dict
-
-    Examples
-    --------
-    >>> from mgpu_helpers.lanes import Span, Lanes
-    >>> trace = chrome_trace(Lanes([Span('cpu(0)', 'forward', 'dot', 0.0, 0.5)]))
-    >>> trace['traceEvents'][-1]['dur']  # microseconds
-    500000.0
+    A process per lane, an event of phase ``X`` per span with its kind as category, times in
+    microseconds from the first start.
     """
-    start, _ = timeline.ends()
+    start, _ = ends(itertools.chain(*lanes.values()), title)
     return {
-        'traceEvents': list(_events(timeline, start)),
+        'traceEvents': list(_events(lanes, start)),
         'displayTimeUnit': 'ms',
-        'otherData': {'title': timeline.title},
+        'otherData': {'title': title},
     }
 
 
-def _events(timeline: Lanes, start: float) -> Iterator[dict[str, Any]]:
+def _events(lanes: Mapping[str, Sequence[Span]], start: float) -> Iterator[dict[str, Any]]:
     """Yield the events of a trace: names of processes and threads, then the spans."""
-    for pid, lane in enumerate(timeline.lanes, 1):
+    for pid, (lane, spans) in enumerate(lanes.items(), 1):
         yield _name(pid, 0, 'process_name', name=lane)
         yield _name(pid, 0, 'process_sort_index', sort_index=pid)
-        dealt = rows([s for s in timeline.spans if s.lane == lane])
-        for tid, row in enumerate(dealt, 1):
+        for tid, row in enumerate(rows(spans), 1):
             # Events of one thread must not overlap, unless one lies within the other.
             yield _name(pid, tid, 'thread_name', name='operators')
             for s in row:

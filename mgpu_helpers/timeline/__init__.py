@@ -1,8 +1,19 @@
 """Chapter 3: what ran when, on which device - recorded with MXNet's own profiler.
 
-``record`` turns a block of code into a ``Lanes`` (``mgpu_helpers.lanes``): its picture, its
-table, its trace. ``phase`` names what code of one's own does; ``one_batch`` records chapter 1's
-training step.
+``record`` turns a block of code into ``Lanes`` (``mgpu_helpers.lanes``): their picture, their
+table, their trace. ``one_batch`` records chapter 1's training step. A span's kind is the phase of
+training that its operator belongs to:
+
+- ``forward``: what runs under ``autograd.record()``;
+- ``backward``: the backward pass, its operators called like those that they differentiate;
+- ``copy``: copies outside of these before the backward pass, such as shards of a batch;
+- ``allreduce``: all that comes between the backward pass and the update;
+- ``update``: chapter 1's ``sgd``, Gluon's ``Trainer``, and MXNet's optimizers;
+- ``compute``: the rest, such as a forward pass that no gradient is asked for.
+
+``phase`` says it for code of your own. Copies are called by where they go to. Operators are handed
+out one by one, so recorded steps take a little longer than others; where the environment sets
+``MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN`` to more than 1, some appear together as "several operators".
 
 >>> import mgpu_helpers as mgpu
 >>> from mxnet import nd

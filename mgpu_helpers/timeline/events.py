@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 # The engine's own book-keeping, and what some operators set up when they are used first.
 NOISE = ('DeleteVariable', 'WaitForVar', 'ResourceParallelRandomSetSeed')
 MARKER = '_eye'  # an operator that says which thread works for which device
-_places: dict[
-    int, str
-] = {}  # the profiler's number of a device -> its name; written once in a process
+# The profiler's number of a device -> its name; written once in a process.
+_places: dict[int, str] = {}
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,6 @@ class Event:
 def lane_of(device_type: str, device_id: int | str) -> str:
     """Name the lane on which a device's work is done, by MXNet's name and number of the device.
 
-    Examples
-    --------
     >>> lane_of('gpu', 1), lane_of('cpu_pinned', 0)  # pinned memory is filled by the first CPU
     ('gpu(1)', 'cpu(0)')
     """
@@ -55,28 +52,9 @@ def lane_of(device_type: str, device_id: int | str) -> str:
 
 
 class Profiler:
-    """MXNet's profiler for one recording.
+    """MXNet's profiler for one recording; it writes into ``folder``, an empty one.
 
-    Parameters
-    ----------
-    folder : pathlib.Path
-        An empty one, for what it writes.
-
-    Raises
-    ------
-    RuntimeError
-        If somebody else has switched it on, or it cannot write.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> p = Profiler(pathlib.Path(folder.name))
-    >>> p.start()
-    >>> nd.ones(3).wait_to_read()
-    >>> [event.name for event in p.stop([mx.cpu(0)])]
-    ['_ones']
-    >>> folder.cleanup()
+    A RuntimeError, if somebody else has switched it on, or it cannot write.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -105,17 +83,9 @@ class Profiler:
         profiler.set_state('run')
 
     def stop(self, devices: Iterable[mx.Context]) -> list[Event]:
-        """End, and give back the operators that ran.
+        """End, and give the operators that ran, by their start.
 
-        Parameters
-        ----------
-        devices : iterable of mxnet.Context
-            Those that may have worked. All must be done.
-
-        Returns
-        -------
-        list of Event
-            By their start.
+        All devices that may have worked are named, and must be done.
         """
         end = 1e6 * time.time()
         devices = list(dict.fromkeys([mx.cpu(0), *devices]))
@@ -132,40 +102,17 @@ class Profiler:
         # The profiler numbers devices up to the machine's cores; what comes after is taken for
         # other things. Threads are not mixed up.
         threads = {e['tid']: str(device) for e, device in zip(markers, devices)}
-        return [
-            Event(
-                threads.get(e['tid']) or _place(e['pid']), e['name'], e['ts'] / 1e6, e['end'] / 1e6
-            )
-            for e in found
-            if e['ts'] < end
-        ]
+        ran = [(threads.get(e['tid']) or _place(e['pid']), e) for e in found if e['ts'] < end]
+        return [Event(lane, e['name'], e['ts'] / 1e6, e['end'] / 1e6) for lane, e in ran]
 
 
 def unknown(device_type: str, number: int) -> bool:
-    """Tell whether MXNet's profiler has no room for this device: cores, GPUs, and two more.
-
-    Examples
-    --------
-    >>> unknown('cpu', 0), unknown('cpu', 100_000)
-    (False, True)
-    """
+    """Tell whether MXNet's profiler has no room for this device: cores, GPUs, and two more."""
     return device_type == 'cpu' and number >= len(_places or _guessed_places())
 
 
 def check_known(device_type: str, number: int) -> None:
-    """Raise unless MXNet's profiler knows this device; an unknown one ends the process.
-
-    It has room for as many devices as there are cores and GPUs, and two more.
-
-    Raises
-    ------
-    ValueError
-        If it is a CPU device with a larger number, or a GPU that is not there.
-
-    Examples
-    --------
-    >>> check_known('cpu', 0)
-    """
+    """Raise unless MXNet's profiler knows this device; an unknown one ends the process."""
     if unknown(device_type, number):
         room = len(_places or _guessed_places())
         raise ValueError(

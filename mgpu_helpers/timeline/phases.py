@@ -19,31 +19,11 @@ SEVERAL = 'several operators'
 
 
 def spans(events: Iterable[Event], steps: Sequence[Step]) -> list[Span]:
-    """Give each operator that ran the phase for which it was pushed.
+    """Give each operator that ran the phase for which it was pushed; events come by their start.
 
     Operators of one name run on one device in the order in which they were pushed. What MXNet
     pushed on its own is not among the pushes: its place in that order is where the backward pass
     or the key-value store was called.
-
-    Parameters
-    ----------
-    events : list of Event
-        By their start.
-    steps : list of Step
-        What was pushed, by the steps' starts.
-
-    Returns
-    -------
-    list of Span
-
-    Examples
-    --------
-    >>> from .events import Event
-    >>> from .pushes import Push, Step
-    >>> step = Step(0.0, [Push('cpu(0)', 'dot', 'dot', 'forward')], backward={'cpu(0)': 1})
-    >>> ran = [Event('cpu(0)', 'dot', 0.0, 0.1), Event('cpu(0)', '_backward_dot', 0.1, 0.3)]
-    >>> [(span.name, span.kind) for span in spans(ran, [step])]
-    [('dot', 'forward'), ('dot', 'backward')]
     """
     starts = [step.start for step in steps[1:]]
     found = collections.defaultdict(list)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import itertools
 import json
 import sys
 import time
@@ -52,15 +53,13 @@ class Step:
     kvstore: int | None = None  # place
 
 
-class Watch:
+class Listener:
     """Notes what is pushed, step by step, and for which phase.
 
-    Examples
-    --------
-    >>> watch = Watch()
-    >>> with watch.watching(), autograd.record():
+    >>> listener = Listener()
+    >>> with listener.listening(), autograd.record():
     ...     _ = nd.dot(nd.ones((2, 2)), nd.ones((2, 2)))
-    >>> [(push.name, push.kind) for push in watch.steps[0].pushes]
+    >>> [(push.name, push.kind) for push in listener.steps[0].pushes]
     [('_ones', 'forward'), ('_ones', 'forward'), ('dot', 'forward')]
     """
 
@@ -74,14 +73,14 @@ class Watch:
         self._graphs: dict[int, list[str]] = {}
 
     @contextlib.contextmanager
-    def watching(self) -> Iterator[Watch]:
+    def listening(self) -> Iterator[None]:
         """Wrap MXNet's functions, and take the wrapping off again, whatever happens."""
         with contextlib.ExitStack() as stack:
             for owner, name, wrapper in self._wrappers():
                 original = getattr(owner, name)
                 stack.callback(setattr, owner, name, original)
                 setattr(owner, name, functools.wraps(original)(wrapper(original)))
-            yield self
+            yield
 
     def _wrappers(self) -> Iterator[tuple[object, str, Wrapper]]:
         yield _LIB, 'MXNDArrayFree', self._hold_back
@@ -223,9 +222,8 @@ class Watch:
 
     def _note_kvstore(self, *arguments: Any) -> None:
         lists = (a for a in arguments if getattr(a, '_type_', None) is ctypes.c_void_p)
-        for handle in (
-            h for handles in lists if isinstance(handles, ctypes.Array) for h in handles
-        ):
+        arrays = (handles for handles in lists if isinstance(handles, ctypes.Array))
+        for handle in itertools.chain.from_iterable(arrays):
             check_known(*_device(handle))
         if self.steps[-1].kvstore is None:
             self.steps[-1].kvstore = len(self.steps[-1].pushes)
