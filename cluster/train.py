@@ -45,7 +45,7 @@ def main():
     train_iter, test_iter = mgpu.load_data_fashion_mnist(
         options.batch_size, options.num_examples, options.seed
     )
-    store, devices, net, trainer = cluster.join(
+    store, devices, net, trainer = cluster.connect(
         options.kind, options.devices, options.lr, options.seed
     )
     settings = {
@@ -53,9 +53,9 @@ def main():
     }
     done = cluster.resume(net, train_iter, options.checkpoints, **settings)
     for epoch in range(done + 1, options.epochs + 1):
-        start = time.time()
+        start = time.perf_counter()
         _, computing, waiting = cluster.train_epoch(train_iter, net, devices, trainer, store)
-        seconds = time.time() - start
+        seconds = time.perf_counter() - start
         test_acc = evaluate_accuracy_gpus(net, test_iter)  # in every worker, so that nobody waits
         if store.rank == 0:
             print(

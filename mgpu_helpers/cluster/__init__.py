@@ -1,6 +1,6 @@
 """Chapter 4: more than one machine - a cluster of a scheduler, servers and workers.
 
-``local`` starts one on this machine, ``launch`` on any, ``joining`` is one process of it;
+``local`` starts one on this machine, ``launching`` on any, ``joining`` is one process of it;
 ``training`` is what a worker does; ``checkpoint`` keeps what a run needs in order to resume;
 ``traffic`` counts bytes.
 """

@@ -4,7 +4,7 @@ from . import files as files
 from . import gpus as gpus
 from . import hosts as hosts
 from . import joining as joining
-from . import launch as launch
+from . import launching as launching
 from . import local as local
 from . import probe as probe
 from . import records as records
@@ -29,7 +29,7 @@ from .traffic import Traffic as Traffic
 from .traffic import socket_bytes as socket_bytes
 from .training import PushPullTrainer as PushPullTrainer
 from .training import compute_gradients as compute_gradients
-from .training import join as join
+from .training import connect as connect
 from .training import make_trainer as make_trainer
 from .training import shard as shard
 from .training import train as train

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -12,8 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from ..processes import ProcessFailed
-from . import joining
-from . import launch as launching
+from . import joining, launching
 from .probe import sentence
 from .terminal import Ended, show, signals_end
 
@@ -27,17 +27,8 @@ SETTINGS = {'allow_interspersed_args': False, 'help_option_names': ['-h', '--hel
 def status_of(error: ProcessFailed | TimeoutError | Ended) -> int:
     """Give the exit status that tells a shell how it ended.
 
-    Parameters
-    ----------
-    error : ProcessFailed, TimeoutError or terminal.Ended
+    That is 128 + n for signal n, 124 for a time limit, otherwise that of the process that failed.
 
-    Returns
-    -------
-    int
-        128 + n for signal n, 124 for a time limit, otherwise that of the process that failed.
-
-    Examples
-    --------
     >>> status_of(ProcessFailed('worker 0', -9, 'was killed')), status_of(TimeoutError())
     (137, 124)
     """
@@ -152,6 +143,9 @@ def join(command: tuple[str, ...], connect_timeout: float, **options: Any) -> No
     python -m mgpu_helpers join -n 2 -s 1 --index 3 --root node1 --port 9090 -- python train.py
     """
     try:
-        joining.join(command, patience=connect_timeout, **options)
+        program, env = joining.prepare(command, patience=connect_timeout, **options)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execvpe(program[0], program, os.environ | env)  # we become it, and do not come back
     except (TypeError, ValueError, OSError) as error:
         _refuse(error)

@@ -33,17 +33,7 @@ class BrokenCheckpoint(ValueError):
 
 
 def check(epoch: int, arrays: dict[str, np.ndarray], info: dict[str, Any]) -> None:
-    """Raise unless these can be saved and come back the same; see ``save_checkpoint``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If one of them cannot; the message names it.
-
-    Examples
-    --------
-    >>> check(3, {'W': np.zeros((2, 3))}, {'lr': 0.2})
-    """
+    """Raise unless these can be saved and come back the same; see ``save_checkpoint``."""
     checks.whole_number('epoch', epoch)
     if not isinstance(arrays, dict):
         raise TypeError(
@@ -88,23 +78,7 @@ def _check_info(name: str, value: object) -> None:
 
 
 def npz(arrays: dict[str, np.ndarray]) -> memoryview:
-    """Give the bytes of a ``.npz`` file that holds arrays.
-
-    Parameters
-    ----------
-    arrays : dict of str to numpy.ndarray
-        The names do not matter here; the order does.
-
-    Returns
-    -------
-    memoryview
-        Of uint8.
-
-    Examples
-    --------
-    >>> bytes(npz({'W': np.zeros(3)})[:2])
-    b'PK'
-    """
+    """Give the bytes of a ``.npz`` file that holds arrays: their order counts, not their names."""
     file = io.BytesIO()
     np.savez(file, *arrays.values())
     return file.getbuffer()
@@ -113,27 +87,9 @@ def npz(arrays: dict[str, np.ndarray]) -> memoryview:
 def first_line(
     epoch: int, info: dict[str, Any], names: list[str], body: bytes | memoryview
 ) -> bytes:
-    """Write the first line of a checkpoint, which says what is in it and has its SHA-256.
+    """Write a checkpoint's first line: what is in it, and the SHA-256 of that and of ``body``.
 
-    Parameters
-    ----------
-    epoch : int
-    info : dict
-        JSON values.
-    names : list of str
-        Of the arrays.
-    body : bytes
-        What follows the line.
-
-    Returns
-    -------
-    bytes
-        Without the line's end.
-
-    Examples
-    --------
-    >>> first_line(3, {'lr': 0.2}, ['W'], b'...')[:60]
-    b'{"format": "mgpu-checkpoint", "version": 1, "epoch": 3, "inf'
+    ``names`` are those of the arrays, ``info`` has JSON values; the line's end is not included.
     """
     head = dict(zip(KEYS, [FORMAT, VERSION, epoch, info, names, len(body)]))
     digest = hashlib.sha256(json.dumps(head).encode())
@@ -142,29 +98,9 @@ def first_line(
 
 
 def read_head(path: str | Path, line: bytes) -> dict[str, Any]:
-    """Read the first line of a checkpoint.
+    """Read the first line of a checkpoint, without its end, as a dict with ``KEYS``.
 
-    Parameters
-    ----------
-    path : str or Path
-        For the error message.
-    line : bytes
-        Without the line's end.
-
-    Returns
-    -------
-    dict
-        With ``KEYS``. That ``first_line`` gives the same line again is still to be checked.
-
-    Raises
-    ------
-    BrokenCheckpoint
-        If it is no such line.
-
-    Examples
-    --------
-    >>> read_head('old.ckpt', first_line(3, {'lr': 0.2}, ['W'], b'...'))['info']
-    {'lr': 0.2}
+    That ``first_line`` gives the same line again is still to be checked.
     """
     try:
         head = json.loads(line)
@@ -181,14 +117,7 @@ def read_head(path: str | Path, line: bytes) -> dict[str, Any]:
 
 
 def broken(path: str | Path, what: str) -> BrokenCheckpoint:
-    """Make the error for a file that cannot be loaded.
-
-    Examples
-    --------
-    >>> raise broken('run/epoch-0003.ckpt', 'it is empty')  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    mgpu_helpers.cluster.files.BrokenCheckpoint: run/epoch-0003.ckpt is broken: it is empty. ...
-    """
+    """Make the error for a file that cannot be loaded."""
     return BrokenCheckpoint(
         f'{path} is broken: {what}. Resume from an older checkpoint, as latest_checkpoint does, or '
         'fetch this file anew from where it was copied.'
@@ -199,32 +128,9 @@ def broken(path: str | Path, what: str) -> BrokenCheckpoint:
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary name beside a file's; the ``with`` block writes there, and renames.
 
-    Parameters
-    ----------
-    path : Path
-        Its folder is made where it is missing. Temporary files that killed processes left for the
-        same path are removed.
-
-    Yields
-    ------
-    Path
-        In the same folder, so that a rename is one step. Whatever happens in the block, no such
-        file is left.
-
-    Raises
-    ------
-    OSError
-        For one in the block: of the same kind, with the path and the way out.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with replacing(Path(folder) / 'a.txt') as temporary:
-    ...         _ = temporary.write_text('whole')
-    ...         os.replace(temporary, Path(folder) / 'a.txt')
-    ...     os.listdir(os.fspath(folder))
-    ['a.txt']
+    The folder is made where it is missing, and what killed processes left of the same file is
+    removed. Whatever happens in the block, no temporary file is left. An ``OSError`` in it comes
+    out with the path and the way out.
     """
     # The name is new each time: two processes that save the same epoch never write into one file.
     temporary = path.with_name(f'{path.name}.{secrets.token_hex(4)}.tmp')
@@ -245,52 +151,21 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def sync_folder(folder: str | Path) -> None:
-    """Wait until the names in a folder are on the disk, not only the bytes of its files.
-
-    Parameters
-    ----------
-    folder : str or Path
-
-    Raises
-    ------
-    OSError
-        If it cannot be opened, or the disk fails.
-
-    Examples
-    --------
-    >>> sync_folder('.')
-    """
+    """Wait until the names in a folder are on the disk, not only the bytes of its files."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(number)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system, such as some of networks, that has no such
+        if error.errno != errno.EINVAL:  # a file system, such as some networks', that cannot
             raise
     finally:
         os.close(number)
 
 
 def saved(folder: str | Path) -> list[Path]:
-    """List the checkpoints in a folder by their names, whole or broken.
+    """List the checkpoints in a folder by their names, whole or broken, newest epoch first.
 
-    Parameters
-    ----------
-    folder : str or Path
-
-    Returns
-    -------
-    list of Path
-        Newest epoch first; empty where there is no such folder. Temporary files are left out.
-
-    Raises
-    ------
-    OSError
-        If it is not a folder, or may not be read.
-
-    Examples
-    --------
-    >>> saved('a-folder-that-is-not-there')
-    []
+    Empty where there is no such folder; temporary files are left out.
     """
     try:
         names = os.listdir(folder)

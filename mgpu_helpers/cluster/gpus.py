@@ -10,25 +10,9 @@ NO_GPU = {'CUDA_VISIBLE_DEVICES': ''}  # the scheduler and the servers would onl
 
 
 def share_gpus(index: int, workers: int) -> dict[str, str]:
-    """Give a worker its part of this machine's GPUs, by ``CUDA_VISIBLE_DEVICES``.
+    """Give a worker its part of this machine's GPUs, by ``CUDA_VISIBLE_DEVICES``; {} without GPUs.
 
-    Parameters
-    ----------
-    index : int
-        Which worker.
-    workers : int
-        How many share the machine.
-
-    Returns
-    -------
-    dict of str to str
-        Empty where there is no GPU. If there are fewer GPUs than workers, nobody gets one, so that
-        all compute alike.
-
-    Examples
-    --------
-    >>> set(share_gpus(0, 1)) <= {'CUDA_VISIBLE_DEVICES'}
-    True
+    If there are fewer GPUs than workers here, nobody gets one, so that all compute alike.
     """
     count = len(driver_gpus())
     if not count:

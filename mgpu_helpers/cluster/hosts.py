@@ -17,29 +17,12 @@ LINE = re.compile(r'(?:([\w.-]+)@)?(\w[\w.-]*)(?:\s+slots\s*=\s*(\d+))?')
 
 @dataclass(frozen=True)
 class Host:
-    """One machine.
+    """One machine."""
 
-    Parameters
-    ----------
-    name : str
-        As in the hostfile: what ssh is told.
-    ip : str
-        IPv4 address at which the others reach it.
-    slots : int or None
-        How many workers it takes at most; None: any number.
-    here : bool
-        Whether we start its processes ourselves, or through ssh.
-
-    Examples
-    --------
-    >>> Host('me@b', '192.168.1.7', slots=2, here=False).ip
-    '192.168.1.7'
-    """
-
-    name: str
-    ip: str
-    slots: int | None
-    here: bool
+    name: str  # as in the hostfile: what ssh is told
+    ip: str  # IPv4 address at which the others reach it
+    slots: int | None  # how many workers it takes at most; None: any number
+    here: bool  # we start its processes ourselves, not through ssh
 
 
 THIS = Host('localhost', LOOPBACK, None, True)
@@ -48,27 +31,8 @@ THIS = Host('localhost', LOOPBACK, None, True)
 def resolve(name: str, patience: float = 0) -> str:
     """Turn a host name into an IPv4 address (MXNet's store knows no other kind).
 
-    Parameters
-    ----------
-    name : str
-        Or an address, which is given back.
-    patience : float
-        Seconds for which an unknown name is asked for again: in a cluster that is being started,
-        names may come later than processes.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    ValueError
-        If nobody knows the name.
-
-    Examples
-    --------
-    >>> resolve('127.0.0.1')
-    '127.0.0.1'
+    An unknown name is asked for again for ``patience`` seconds: in a cluster that is being started,
+    names may come later than processes.
     """
     deadline = time.monotonic() + patience
     while True:
@@ -87,22 +51,7 @@ def resolve(name: str, patience: float = 0) -> str:
 
 
 def is_here(ip: str) -> bool:
-    """Tell whether an address is one of this machine.
-
-    Parameters
-    ----------
-    ip : str
-        IPv4.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> is_here('127.0.0.1'), is_here('203.0.113.1')  # the second is reserved for documentation
-    (True, False)
-    """
+    """Tell whether an IPv4 address is one of this machine."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         try:
             s.bind((ip, 0))
@@ -114,33 +63,8 @@ def is_here(ip: str) -> bool:
 def read_hosts(path: str | Path) -> list[Host]:
     """Read a hostfile: in each line ``name`` or ``name slots=N``, and comments after ``#``.
 
-    A name may be an address, and ``user@`` may stand before it.
-
-    Parameters
-    ----------
-    path : str or pathlib.Path
-
-    Returns
-    -------
-    list of Host
-        In the order of the file. If all are loopback addresses, each of them is 127.0.0.1.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read.
-    ValueError
-        If a line cannot be understood, if a name is unknown or two mean the same machine, if there
-        is no host, or if 127.0.0.1 stands beside a machine that could not reach it.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.NamedTemporaryFile('w') as file:
-    ...     _ = file.write('localhost slots=2  # this machine')
-    ...     file.flush()
-    ...     read_hosts(file.name)
-    [Host(name='localhost', ip='127.0.0.1', slots=2, here=True)]
+    A name may be an address, and ``user@`` may stand before it. Hosts come in the order of the
+    file; a loopback address becomes 127.0.0.1, which no other machine may stand beside.
     """
     hosts: dict[str, Host] = {}
     for number, line in enumerate(Path(path).read_text(errors='replace').splitlines(), 1):

@@ -7,39 +7,18 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 from .. import checks
 from .gpus import NO_GPU
 from .hosts import is_here, resolve
-from .launch import program_of, unbuffered
+from .launching import program_of, unbuffered
 from .probe import find_program
 from .roles import NODE, Role, check_first_port, check_numbers, check_port, environment
 
 
 def role_of(index: int, workers: int, servers: int) -> tuple[str, int]:
-    """Tell which role a number stands for: the scheduler is 0, then servers, then workers.
+    """Tell which role an index stands for, as its kind and its number among those of this kind.
 
-    Parameters
-    ----------
-    index : int
-        0 to ``servers + workers``.
-    workers, servers : int
-        How many.
-
-    Returns
-    -------
-    kind : {'scheduler', 'server', 'worker'}
-    number : int
-        Among those of its kind.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If they make no cluster, or the number stands for nobody in it.
-
-    Examples
-    --------
     >>> [role_of(i, workers=2, servers=1) for i in range(4)]
     [('scheduler', 0), ('server', 0), ('worker', 0), ('worker', 1)]
     """
@@ -59,30 +38,9 @@ def role_of(index: int, workers: int, servers: int) -> tuple[str, int]:
 
 
 def own_address(root: str) -> str:
-    """Find the address of this machine from which it reaches another.
+    """Find the IPv4 address of this machine from which it reaches another, or itself.
 
-    Parameters
-    ----------
-    root : str
-        The other's IPv4 address; it may be this machine.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    OSError
-        If there is no way to it.
-
-    Notes
-    -----
     A UDP socket that is connected sends nothing, but the kernel chooses the way.
-
-    Examples
-    --------
-    >>> own_address('127.0.0.1')
-    '127.0.0.1'
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         try:
@@ -122,39 +80,11 @@ def prepare(
     port: int,
     patience: float = 60,
 ) -> tuple[list[str], dict[str, str]]:
-    """Find out what this process has to run, and with which environment.
+    """Find out which command this process has to run, and the variables to add to its environment.
 
-    Parameters
-    ----------
-    command : list of str
-        What workers run.
-    workers, servers : int
-        How many.
-    index : int
-        Which process this is; see ``role_of``.
-    root : str
-        The name or address of the machine of index 0.
-    port : int
-        The scheduler's; index i takes ``port + i``.
-    patience : float
-        Seconds to wait for the root's name to become known.
+    ``command`` is what workers run, ``root`` the name or address of the machine of index 0, which
+    is waited for ``patience`` seconds; index i takes the port ``port + i``.
 
-    Returns
-    -------
-    command : list of str
-        Program and arguments.
-    env : dict of str to str
-        Variables to add.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a number is out of range, or the root cannot be the root.
-    OSError
-        If there is no way to the root, the port cannot be had, or the program is missing.
-
-    Examples
-    --------
     >>> command, env = prepare(['hostname'], 2, 1, index=3, root='localhost', port=23450)
     >>> command, env['DMLC_ROLE'], env['PORT'], env['DMLC_NODE_HOST']
     (['hostname'], 'worker', '23453', '127.0.0.1')
@@ -177,36 +107,3 @@ def prepare(
     env = environment(role, roles) | unbuffered() | ({} if kind == 'worker' else NO_GPU)
     env.pop('PS_VERBOSE', None)  # nobody reads here who has registered
     return program, env
-
-
-def join(
-    command: Sequence[str],
-    workers: int,
-    servers: int,
-    index: int,
-    root: str,
-    port: int,
-    patience: float = 60,
-) -> NoReturn:
-    """Become one process of a cluster: this process is replaced, and does not come back.
-
-    Parameters
-    ----------
-    command, workers, servers, index, root, port, patience
-        See ``prepare``.
-
-    Raises
-    ------
-    TypeError, ValueError, OSError
-        See ``prepare``.
-
-    Examples
-    --------
-    >>> join(['hostname'], 2, 1, index=4, root='localhost', port=9090)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ValueError: index 4 stands for nobody: 1 scheduler, 1 server and 2 workers have ...
-    """
-    program, env = prepare(command, workers, servers, index, root, port, patience)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os.execvpe(program[0], program, os.environ | env)

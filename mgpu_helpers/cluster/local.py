@@ -31,27 +31,8 @@ PACKAGE = str(pathlib.Path(__file__).parents[2])
 class LocalCluster:
     """Scheduler, servers and workers on this machine, started anew for each ``run``.
 
-    Parameters
-    ----------
-    workers, servers : int
-        How many; at most as many servers as workers.
-    connect_timeout : float
-        Seconds from the start of a run within which all must have registered with the scheduler.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a number is out of range.
-
-    Examples
-    --------
-    >>> def rank_and_size():
-    ...     import mxnet as mx
-    ...     store = mx.kv.create('dist_sync')
-    ...     return store.rank, store.num_workers
-    >>> with LocalCluster(workers=2, servers=1) as cluster:
-    ...     cluster.run(rank_and_size)
-    [(0, 2), (1, 2)]
+    At most as many servers as workers. Within ``connect_timeout`` seconds from the start of a run
+    all must have registered with the scheduler.
     """
 
     def __init__(self, workers: int = 2, servers: int = 1, connect_timeout: float = 60) -> None:
@@ -81,47 +62,13 @@ class LocalCluster:
         settle: float = SETTLE,
         **kwargs: Any,
     ) -> list[Any]:
-        """Call a function in every worker, beside a scheduler and servers; wait until all are done.
+        """Call a function in every worker; give back what each returned, in order of rank.
 
-        Parameters
-        ----------
-        function : callable
-            Also one that was defined in a notebook: it travels by value. In it,
-            ``mx.kv.create('dist_sync')`` gives the store.
-        *args, **kwargs
-            For the function, the same in every worker.
-        on_line : callable, optional
-            Called with a process's name and a line that it has just printed.
-        show : bool
-            Whether to print these lines as they come, with the name before them.
-        timeout : float, optional
-            Seconds after which all are stopped, from when the store is up; until then, there is
-            ``connect_timeout``.
-        settle : float
-            Seconds from a first failure until the others are stopped.
-
-        Returns
-        -------
-        list
-            What the function returned, in order of rank.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the function cannot be sent or an argument is out of range; nothing runs then.
-        RuntimeError
-            If this cluster is in a run already.
-        ProcessFailed
-            If a process raised or died; the others have been stopped. The message has its
-            traceback or its last lines.
-        TimeoutError
-            See ``timeout`` and ``connect_timeout``.
-
-        Notes
-        -----
-        Every run starts its own processes, as a job on a cluster does, so that nothing of an
-        earlier run, and of its death, is left in the next. That takes about 2.5 s on two cores,
-        most of them to load MXNet four times.
+        It travels by value, also from a notebook; in it ``mx.kv.create('dist_sync')`` is the store.
+        ``on_line`` is called with a process's name and each line that it prints; ``show`` prints
+        them. All end ``timeout`` seconds after the store is up, or ``settle`` seconds after a first
+        failure (``ProcessFailed``). Each run starts processes of its own, as a job does: 2.5 s on
+        two cores, most of them to load MXNet.
         """
         if not callable(function):
             raise TypeError(f'function must be something to call, not {checks.shown(function)}')
@@ -196,21 +143,9 @@ class LocalCluster:
         return members
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
-        """Send a signal to a process of the run, for example from ``on_line``.
+        """Send a signal, by default one that no process can refuse, to a process of the run.
 
-        Parameters
-        ----------
-        name : str
-            ``'scheduler'``, ``'server 0'``, ``'worker 1'``, ...
-        number : int
-            The signal; by default the one that no process can refuse.
-
-        Raises
-        ------
-        RuntimeError
-            If there is no run.
-        ValueError
-            If no running process has this name.
+        Names are ``'scheduler'``, ``'server 0'``, ``'worker 1'``, ...; call it from ``on_line``.
         """
         if not self._group:
             raise RuntimeError('no run to kill anything in: call kill while run(...) is at work')
@@ -218,7 +153,7 @@ class LocalCluster:
 
     @property
     def output(self) -> Table:
-        """Table: what each process of the last run printed, side by side."""
+        """What each process of the last run printed, side by side."""
         longest = max(map(len, self._lines.values()), default=0)
         rows = [
             [lines[i] if i < len(lines) else '' for lines in self._lines.values()]

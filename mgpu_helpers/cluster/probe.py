@@ -22,26 +22,8 @@ MARK = 'mgpu-probe: '  # a login shell may print something, too
 def find_program(
     program: str, advice: str = 'write it as in a shell, such as: python train.py'
 ) -> str:
-    """Find the program of a command, as a shell would.
+    """Find the program of a command, as a shell would: on the ``PATH``, or by its path.
 
-    Parameters
-    ----------
-    program : str
-        A name that is looked for on the ``PATH``, or a path.
-    advice : str
-        For the user, if there is none.
-
-    Returns
-    -------
-    str
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is none, or if it cannot be executed.
-
-    Examples
-    --------
     >>> find_program('sh').endswith('/sh')
     True
     """
@@ -58,35 +40,9 @@ def look(
 ) -> dict[str, Any]:
     """Raise unless this machine can take its part; say at which ports, and with which GPUs.
 
-    Parameters
-    ----------
-    ip : str
-        The address at which the others shall reach it.
-    ports : int or list of int
-        How many free ports to find, or which must be free.
-    workers : int
-        How many of them it gets.
-    program : str, optional
-        What these run.
-
-    Returns
-    -------
-    dict
-        ``'ports'``: list of int, ascending. ``'gpus'``: for each worker the variables that give it
-        its share of the GPUs here; see ``gpus.share_gpus``.
-
-    Raises
-    ------
-    OSError
-        If a port cannot be had, the address is not one of this machine, or the program is missing.
-    ModuleNotFoundError
-        If MXNet is missing.
-
-    Examples
-    --------
-    >>> found = look('127.0.0.1', 2, workers=1, program='sh')
-    >>> len(found['ports']), len(found['gpus'])
-    (2, 1)
+    At ``ip`` the others shall reach it. ``ports`` is how many free ones to find, or a list of those
+    that must be free; ``program`` is what its ``workers`` run. Gives ``'ports'``, ascending, and
+    ``'gpus'``, for each worker what ``share_gpus`` gives.
     """
     if program:
         find_program(program)
@@ -111,16 +67,6 @@ def look(
 def sentence(error: Exception) -> str:
     """Put an error into words, without its number.
 
-    Parameters
-    ----------
-    error : Exception
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
     >>> sentence(OSError(98, 'that port is taken')), sentence(ValueError('no'))
     ('that port is taken', 'no')
     """

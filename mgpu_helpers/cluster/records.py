@@ -13,28 +13,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class WorkerHistory(History):
-    """One worker's training run, an entry per epoch.
+    """One worker's training run, an entry per epoch; its examples are those of all workers.
 
-    Parameters
-    ----------
-    label, num_examples
-        See ``History``; the examples are those of the joint batches.
-
-    Attributes
-    ----------
-    computing, waiting : list of float
-        Seconds of each epoch in which this worker computed gradients, and in which it had pushed
-        them and waited for the new parameters.
-    sent, received : list of int
-        Bytes of each epoch over this worker's own TCP connections.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.cluster import Traffic
-    >>> run = WorkerHistory('worker 0', num_examples=6000)
-    >>> run.add(2.0, 1.5, 0.7, computing=1.6, waiting=0.3, traffic=Traffic(5000, 5000))
-    >>> run.waiting
-    [0.3]
+    Beside the columns of ``History``: the seconds of each epoch in which this worker computed
+    gradients, and in which it had pushed them and waited for the new parameters, and the bytes
+    over its own TCP connections.
     """
 
     computing: list[float] = field(default_factory=list)
@@ -51,15 +34,7 @@ class WorkerHistory(History):
         waiting: float,
         traffic: Traffic,
     ) -> None:
-        """Append one epoch.
-
-        Parameters
-        ----------
-        seconds, train_loss, test_acc, computing, waiting : float
-            See the attributes.
-        traffic : Traffic
-            The difference of two ``socket_bytes()``.
-        """
+        """Append one epoch; ``traffic`` is the difference of two ``socket_bytes()``."""
         self.computing.append(computing)
         self.waiting.append(waiting)
         self.sent.append(traffic.sent)

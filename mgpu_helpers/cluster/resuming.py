@@ -16,51 +16,14 @@ if TYPE_CHECKING:
 
 
 def parameters(net: Block) -> dict[str, np.ndarray]:
-    """Copy the parameters of a network into NumPy arrays.
-
-    Parameters
-    ----------
-    net : mxnet.gluon.Block
-        Initialized; of several replicas the first is taken.
-
-    Returns
-    -------
-    dict of str to numpy.ndarray
-
-    Examples
-    --------
-    >>> from mgpu_helpers.gluon import lenet, mx, prepare
-    >>> net = lenet()
-    >>> prepare(net, [mx.cpu(0)])
-    >>> _ = net(nd.zeros((1, 1, 28, 28)))
-    >>> parameters(net)['cnn_conv0_weight'].shape
-    (20, 1, 3, 3)
-    """
+    """Copy the parameters of an initialized network, of its first replica, into NumPy arrays."""
     return {name: p.list_data()[0].asnumpy() for name, p in net.collect_params().items()}
 
 
 def load_parameters(net: Block, arrays: dict[str, np.ndarray]) -> None:
-    """Give all replicas of a network the values of ``parameters``.
+    """Give all replicas of an initialized network the values of ``parameters``.
 
-    Parameters
-    ----------
-    net : mxnet.gluon.Block
-        Initialized.
-    arrays : dict of str to numpy.ndarray
-        Of a network of the same kind.
-
-    Raises
-    ------
-    ValueError
-        If names or shapes are another network's; nothing is changed then.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.gluon import lenet, mx, prepare
-    >>> net = lenet()
-    >>> prepare(net, [mx.cpu(0)])
-    >>> _ = net(nd.zeros((1, 1, 28, 28)))
-    >>> load_parameters(net, parameters(net))
+    If names or shapes are another network's, ``ValueError``, and nothing is changed.
     """
     params = net.collect_params()
     here = {name: tuple(p.shape) for name, p in params.items()}
@@ -76,34 +39,12 @@ def load_parameters(net: Block, arrays: dict[str, np.ndarray]) -> None:
 
 
 def resume(net: Block, train_iter: NDArrayIter, folder: str | Path | None, **info: Any) -> int:
-    """Go on where the newest whole checkpoint of a folder ends, if there is one.
+    """Go on where the newest whole checkpoint of a folder ends; give how many epochs are done.
 
-    Parameters
-    ----------
-    net : mxnet.gluon.Block
-        Initialized, its shapes settled. Gets the parameters.
-    train_iter : NDArrayIter
-        Fresh, with a seed. Its next epoch will be the one after the checkpoint's.
-    folder : str or Path or None
-        None: there is none.
-    **info
-        What the run that wrote it must have had, such as ``seed=0, lr=0.3``.
-
-    Returns
-    -------
-    int
-        How many epochs are done: 0 if there is no checkpoint.
-
-    Raises
-    ------
-    ValueError
-        If the checkpoint is of a run with other settings, or of another network.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.gluon import lenet
-    >>> resume(lenet(), None, None)
-    0
+    That is 0 if there is no checkpoint, or ``folder`` is None. ``net`` is initialized, its shapes
+    settled, and gets the parameters; ``train_iter`` is fresh, with a seed, and goes on with the
+    epoch after the checkpoint's. ``info`` is what the run that wrote it must have had, such as
+    ``seed=0, lr=0.3``.
     """
     checkpoint = latest_checkpoint(folder) if folder else None
     if checkpoint is None:

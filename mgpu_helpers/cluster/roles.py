@@ -18,55 +18,21 @@ KINDS = ('local', 'device', 'dist_sync', 'dist_device_sync', 'dist_async')
 
 @dataclass(frozen=True)
 class Role:
-    """One process of a cluster.
+    """One process of a cluster."""
 
-    Parameters
-    ----------
-    kind : {'scheduler', 'server', 'worker'}
-        What it does.
-    index : int
-        Its number among those of its kind; a worker's is its rank.
-    host : str
-        The IP address at which the others reach it.
-    port : int
-        The TCP port at which they do.
-
-    Examples
-    --------
-    >>> Role('worker', 1, '127.0.0.1', 9092).name
-    'worker 1'
-    """
-
-    kind: str
-    index: int
-    host: str
-    port: int
+    kind: str  # 'scheduler', 'server' or 'worker'
+    index: int  # its number among those of its kind; a worker's is its rank
+    host: str  # IP address at which the others reach it
+    port: int  # TCP port at which they do
 
     @property
     def name(self) -> str:
-        """str: what it is called in messages."""
+        """What it is called in messages."""
         return self.kind if self.kind == 'scheduler' else f'{self.kind} {self.index}'
 
 
 def check_numbers(workers: int, servers: int) -> None:
-    """Raise unless so many workers and servers make a cluster.
-
-    Parameters
-    ----------
-    workers, servers : int
-        How many.
-
-    Raises
-    ------
-    TypeError
-        If one is not an integer.
-    ValueError
-        If one is below 1, or if there are more servers than workers.
-
-    Examples
-    --------
-    >>> check_numbers(2, 1)
-    """
+    """Raise unless so many workers and servers make a cluster."""
     checks.positive_int('the number of workers', workers)
     checks.positive_int('the number of servers', servers)
     if servers > workers:
@@ -81,25 +47,8 @@ def check_kind(kind: str, compression: dict[str, Any] | None = None) -> None:
     """Raise unless this is a kind of store that can be opened here, and compress like this.
 
     MXNet takes a misspelt kind without a word: ``'lokal'`` for ``'local'``, ``'dist_asnyc'`` for a
-    distributed one that is synchronous.
-
-    Parameters
-    ----------
-    kind : str
-        What ``mx.kv.create`` is to be called with.
-    compression : dict, optional
-        Such as ``{'type': '2bit', 'threshold': 0.005}``.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If there is no such kind, or no such compression for it.
-    RuntimeError
-        If it needs a cluster, and this process is no worker of one.
-
-    Examples
-    --------
-    >>> check_kind('local')
+    distributed one that is synchronous. ``compression`` is such as
+    ``{'type': '2bit', 'threshold': 0.005}``.
     """
     checks.one_of('kind', kind, KINDS)
     if kind.startswith('dist_') and os.environ.get('DMLC_ROLE') != 'worker':
@@ -130,40 +79,11 @@ def plan(
 ) -> list[Role]:
     """Place the roles of a cluster: the scheduler first, then servers, then workers.
 
-    Parameters
-    ----------
-    workers, servers : int
-        How many.
-    hosts : sequence of str
-        IP addresses; roles go round them, the scheduler to the first, server i to host i, worker i
-        to host i.
-    ports : callable, optional
-        ``ports(host, count)`` gives ``count`` ports, ascending, for the roles on a host; free ones
-        of this machine unless given.
-    slots : sequence of int or None, optional
-        How many workers each host takes at most; None: any number. A host that is full is passed
-        over.
-
-    Returns
-    -------
-    list of Role
-        Worker i will have rank i.
-
-    Raises
-    ------
-    TypeError, ValueError
-        See ``check_numbers``; also if there are more workers than slots.
-
-    Notes
-    -----
-    MXNet's scheduler gives ranks by address: IP addresses as text, descending, then ports,
-    ascending; no variable changes that (``DMLC_RANK`` is ignored). So we give the ports, and number
-    the workers as the scheduler will.
-
-    Examples
-    --------
-    >>> [role.name for role in plan(2, 1)]
-    ['scheduler', 'server 0', 'worker 0', 'worker 1']
+    Roles go round the ``hosts``, IP addresses; those with all their ``slots`` taken (None: any
+    number) get no more workers. ``ports(host, count)`` gives ports, ascending; unless given, free
+    ones of this machine. MXNet's scheduler gives ranks by address: IP addresses as text,
+    descending, then ports, ascending; no variable changes that (``DMLC_RANK`` is ignored). So
+    workers are numbered as the scheduler will: worker i has rank i.
     """
     check_numbers(workers, servers)
     hosts = list(hosts)
@@ -198,25 +118,7 @@ def _turns(workers: int, hosts: Sequence[str], slots: Sequence[int | None]) -> l
 
 
 def free_ports(host: str, count: int) -> list[int]:
-    """Find TCP ports at which nobody listens.
-
-    Parameters
-    ----------
-    host : str
-        An IP address of this machine.
-    count : int
-        How many.
-
-    Returns
-    -------
-    list of int
-        Ascending. They are free now; nothing keeps another program from taking one a moment later.
-
-    Examples
-    --------
-    >>> len(set(free_ports('127.0.0.1', 3)))
-    3
-    """
+    """Find TCP ports at an address of this machine that are free now, ascending."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for s in sockets:
@@ -228,24 +130,7 @@ def free_ports(host: str, count: int) -> list[int]:
 
 
 def check_port(host: str, port: int) -> None:
-    """Raise if another program has a port.
-
-    Parameters
-    ----------
-    host : str
-        An IP address of this machine.
-    port : int
-        Which.
-
-    Raises
-    ------
-    OSError
-        If it cannot be had.
-
-    Examples
-    --------
-    >>> check_port('127.0.0.1', free_ports('127.0.0.1', 1)[0])
-    """
+    """Raise if another program has a port at an address of this machine."""
     with socket.socket() as s:
         # As MXNet does: a port whose last connection is still fading away can be had.
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -260,24 +145,8 @@ def check_port(host: str, port: int) -> None:
 
 
 def check_first_port(port: int, others: int) -> None:
-    """Raise unless a port and those that follow it exist.
+    """Raise unless a port and the ``others`` that follow it exist.
 
-    Parameters
-    ----------
-    port : int
-        The first.
-    others : int
-        How many follow.
-
-    Raises
-    ------
-    TypeError
-        If it is not an integer.
-    ValueError
-        If it is below 1, or one of them is above 65535.
-
-    Examples
-    --------
     >>> check_first_port(65534, 3)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ValueError: port 65534 and the 3 after it go beyond 65535, the last that there is: take at ...
@@ -293,23 +162,7 @@ def check_first_port(port: int, others: int) -> None:
 def environment(role: Role, roles: Sequence[Role]) -> dict[str, str]:
     """Tell a process its role: the environment variables that MXNet reads when it is loaded.
 
-    Parameters
-    ----------
-    role : Role
-        Whose.
-    roles : list of Role
-        The whole cluster.
-
-    Returns
-    -------
-    dict of str to str
-
-    Examples
-    --------
-    >>> roles = plan(2, 1)
-    >>> told = environment(roles[-1], roles)
-    >>> told['DMLC_ROLE'], told['DMLC_NUM_WORKER'], told['DMLC_PS_ROOT_URI']
-    ('worker', '2', '127.0.0.1')
+    ``roles`` are those of the whole cluster.
     """
     scheduler = next(r for r in roles if r.kind == 'scheduler')
     told = {

@@ -21,17 +21,7 @@ NO_CONNECTION = 255  # ssh's own status; all others are those of the command
 
 
 def passed_on() -> dict[str, str]:
-    """Give the variables of this process that processes on other machines get, too.
-
-    Returns
-    -------
-    dict of str to str
-
-    Examples
-    --------
-    >>> 'PATH' in passed_on(), 'HOME' in passed_on()
-    (True, False)
-    """
+    """Give the variables of this process that processes on other machines get, too."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -49,29 +39,9 @@ def command_on(
 ) -> list[str]:
     """Give the command that runs a command on another machine, in the folder of the same name.
 
-    Parameters
-    ----------
-    host : str
-        What ssh is told.
-    command : list of str
-        Program and arguments there.
-    env : dict
-        Its environment variables, besides those that ssh gives.
-    ssh : str
-        The program ssh, with options if you like.
-    python : str
-        The Python there.
-    connect_timeout : float
-        Seconds for the connection.
+    ``env`` is its environment besides what ssh gives. It is to be started with a standard input
+    that stays open: when that closes, the command there and all that it started are killed.
 
-    Returns
-    -------
-    list of str
-        To be started with a standard input that stays open: when that closes, the command there and
-        all that it started are killed.
-
-    Examples
-    --------
     >>> command_on('b', ['hostname'], {}, ssh='ssh -p 2222')[:4]
     ['ssh', '-p', '2222', '-T']
     """
@@ -100,32 +70,10 @@ def ask(
     python: str = 'python3',
     limit: float = 60,
 ) -> dict[str, dict[str, Any]]:
-    """Ask other machines, all at once, whether they can take their part; see ``probe.look``.
+    """Ask other machines, all at once, whether they can take their part; give what each answered.
 
-    Parameters
-    ----------
-    questions : dict
-        For each host's name, the arguments of ``probe.look`` there.
-    ssh, python : str
-        See ``command_on``.
-    limit : float
-        Seconds within which all must have answered.
-
-    Returns
-    -------
-    dict of str to dict
-        For each host, what ``probe.look`` gave there.
-
-    Raises
-    ------
-    OSError
-        If one cannot be reached, does not answer in time, or cannot take its part; the message says
-        which and why.
-
-    Examples
-    --------
-    >>> ask({})
-    {}
+    ``questions`` has for each host's name the arguments of ``probe.look`` there. An ``OSError``
+    says which cannot be reached, does not answer within ``limit`` seconds, or cannot take part.
     """
     said: dict[str, list[str]] = {host: [] for host in questions}
     with Group() as group:

@@ -19,13 +19,7 @@ SIGNALS = ('SIGINT', 'SIGTERM', 'SIGHUP')
 
 
 class Ended(BaseException):
-    """A signal asked us to end; no ``except Exception`` on the way may keep it.
-
-    Attributes
-    ----------
-    number : int
-        Of the signal.
-    """
+    """A signal, ``number``, asked us to end; no ``except Exception`` on the way may keep it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -35,17 +29,7 @@ class Ended(BaseException):
 def show(name: str, text: str) -> None:
     """Print a line of a process after its name, in a colour where there is a terminal.
 
-    Parameters
-    ----------
-    name : str
-        Of its role.
-    text : str
-        What it printed. Of a bar that was drawn over and over in one line, only the last remains.
-
-    Examples
-    --------
-    >>> show('worker 0', 'half' + chr(13) + 'done')
-    [worker 0] done
+    Of a bar that was drawn over and over in one line, only the last one remains.
     """
     colour = None if 'NO_COLOR' not in os.environ else False
     label = click.style(f'[{name}]', fg=COLOURS.get(name.split()[0]))
@@ -57,17 +41,6 @@ def signals_end() -> Iterator[None]:
     """Within this block, SIGINT, SIGTERM and SIGHUP raise ``Ended``, so that all is cleaned up.
 
     A signal that is ignored remains so: ``nohup`` means it.
-
-    Raises
-    ------
-    Ended
-        When one comes.
-
-    Examples
-    --------
-    >>> with signals_end():
-    ...     signal.getsignal(signal.SIGTERM).__name__
-    'end'
     """
 
     def end(number: int, frame: FrameType | None) -> NoReturn:

@@ -1,7 +1,7 @@
 """What each worker of a cluster does: its shard, its gradients, push and pull, a checkpoint.
 
 Every function marked ``#@save`` in ``notebooks/04-multiple-machines.ipynb`` stands here, and a test
-holds the two equal. Source 002, which chapter 2 follows, ends where this begins.
+holds the two equal. Chapter 2, after Dive into Deep Learning's ResNet-18, ends where this begins.
 """
 
 from __future__ import annotations
@@ -42,27 +42,10 @@ if TYPE_CHECKING:
 
 
 def shard(X: Array, rank: int, num_workers: int) -> Array:
-    """Give the part of a joint batch that belongs to one worker.
+    """Give the part of a joint batch (n, ...), or of a list, that belongs to one worker.
 
-    Parameters
-    ----------
-    X : NDArray or numpy.ndarray, shape (n, ...)
-        The joint batch, or a list of examples.
-    rank : int
-        Which worker, 0 to ``num_workers`` - 1.
-    num_workers : int
-        How many share it.
-
-    Returns
-    -------
-    NDArray or numpy.ndarray, shape (m, ...)
-        m is n / ``num_workers``, rounded down or up; with fewer examples than workers it is 0 for
-        some. Over all ranks, each example once, in order.
-
-    Examples
-    --------
-    >>> [shard(list('abcd'), rank, 3) for rank in range(3)]
-    [['a'], ['b'], ['c', 'd']]
+    Its length is n / ``num_workers``, rounded down or up; with fewer examples than workers it is 0
+    for some. Over all ranks, each example comes once, in order.
     """
     return X[len(X) * rank // num_workers : len(X) * (rank + 1) // num_workers]
 
@@ -70,34 +53,11 @@ def shard(X: Array, rank: int, num_workers: int) -> Array:
 def compute_gradients(
     X: NDArray, y: NDArray, net: Block, devices: Sequence[Context], rank: int, num_workers: int
 ) -> list[NDArray]:
-    """Compute this worker's part of the gradient of one joint batch.
+    """Compute this worker's part of the gradient of one joint batch, ``X`` (n, ...) and ``y`` (n,).
 
-    Parameters
-    ----------
-    X : NDArray, shape (n, ...)
-        The joint batch, the same in every worker.
-    y : NDArray, shape (n,)
-        Its labels.
-    net : mxnet.gluon.Block
-        Initialized on ``devices``.
-    devices : list of mxnet.Context
-        This worker's own. Those for which no example is left add a gradient of 0.
-    rank, num_workers : int
-        See ``shard``.
-
-    Returns
-    -------
-    list of NDArray
-        Per device with examples, the loss of each, divided by n. So the sum of all workers'
-        gradients is that of the mean over the joint batch, whatever the lengths of the shards.
-
-    Examples
-    --------
-    >>> net = lenet()
-    >>> prepare(net, [mx.cpu(0)])
-    >>> losses = compute_gradients(nd.zeros((5, 1, 28, 28)), nd.zeros(5), net, [mx.cpu(0)], 0, 2)
-    >>> [l.shape for l in losses]
-    [(2,)]
+    Gives the losses of each of its own ``devices`` with examples, divided by n: so the sum of all
+    workers' gradients is that of the mean over the joint batch, whatever the lengths of the shards.
+    Devices for which no example is left add a gradient of 0.
     """
     X_rank, y_rank = shard(X, rank, num_workers), shard(y, rank, num_workers)
     busy = devices[: len(X_rank)]
@@ -115,17 +75,8 @@ def compute_gradients(
 class PushPullTrainer(gluon.Trainer):
     """A trainer that pushes and pulls one after the other, and so can compress.
 
-    Notes
-    -----
     ``Trainer`` in MXNet 1.9.1 asks its store for both in one call, and a distributed store refuses
     that with compression: "Compression not supported with PushPull".
-
-    Examples
-    --------
-    >>> net = lenet()
-    >>> prepare(net, [mx.cpu(0)])
-    >>> PushPullTrainer(net.collect_params(), 'sgd', {'learning_rate': 0.1}).learning_rate
-    0.1
     """
 
     def _allreduce_grads(self) -> None:
@@ -139,34 +90,9 @@ def make_trainer(
 ) -> Trainer:
     """Make a trainer, plain SGD, whose updates happen at the servers of a store.
 
-    Parameters
-    ----------
-    net : mxnet.gluon.Block
-        Initialized.
-    lr : float
-        Learning rate.
-    store : mxnet.kvstore.KVStore
-        As ``mx.kv.create('dist_sync')`` gives it.
-    compression : dict, optional
-        Such as ``{'type': '2bit', 'threshold': 0.005}``: how gradients are compressed.
-
-    Returns
-    -------
-    mxnet.gluon.Trainer
-        Call ``step(1)``: the losses of ``compute_gradients`` are divided by the size of the batch
-        already, and a server does not learn of another size later.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``lr`` is not a number above 0.
-
-    Examples
-    --------
-    >>> net = lenet()
-    >>> prepare(net, [mx.cpu(0)])
-    >>> make_trainer(net, 0.3, mx.kv.create('local')).learning_rate
-    0.3
+    Call its ``step(1)``: the losses of ``compute_gradients`` are divided by the size of the batch
+    already, and a server does not learn of another size later. ``compression`` is such as
+    ``{'type': '2bit', 'threshold': 0.005}``.
     """
     checks.positive_number('lr', lr)
     params = [p for p in net.collect_params().values() if p.grad_req != 'null']
@@ -181,26 +107,13 @@ def make_trainer(
     )
 
 
-def join(
+def connect(
     kind: str, num_gpus: int, lr: float, seed: int, compression: dict[str, Any] | None = None
 ) -> tuple[KVStore, list[Context], Block, Trainer]:
     """Become a worker: open the store, and make the network and its trainer.
 
-    Parameters
-    ----------
-    kind, num_gpus, lr, seed, compression
-        See ``train``.
-
-    Returns
-    -------
-    tuple of (KVStore, list of Context, Block, Trainer)
-        The network is LeNet with all its shapes settled, the same in every worker.
-
-    Examples
-    --------
-    >>> store, devices, net, trainer = join('local', 1, lr=0.3, seed=0)
-    >>> store.rank, store.num_workers
-    (0, 1)
+    Gives the store, this worker's devices, LeNet with all its shapes settled, the same in every
+    worker, and the trainer. With the kind ``'local'`` no cluster is needed.
     """
     check_kind(kind, compression)
     checks.whole_number('seed', seed)  # None would be another order in every worker
@@ -220,44 +133,19 @@ def train_epoch(
 ) -> tuple[float, float, float]:
     """Train on this worker's shard of every joint batch, and measure what it waits for.
 
-    Parameters
-    ----------
-    batches : iterable
-        Yields joint batches ``(X, y)``, the same ones in every worker.
-    net, devices
-        See ``compute_gradients``.
-    trainer : mxnet.gluon.Trainer
-        See ``make_trainer``.
-    store : mxnet.kvstore.KVStore
-        Knows the rank and the number of workers.
-
-    Returns
-    -------
-    train_loss : float
-        Mean loss of the examples of this worker, taken while the parameters moved; not a number if
-        it had none.
-    computing, waiting : float
-        Seconds, see ``WorkerHistory``.
-
-    Examples
-    --------
-    >>> store, net = mx.kv.create('local'), lenet()
-    >>> prepare(net, [mx.cpu(0)])
-    >>> trainer = make_trainer(net, 0.1, store)
-    >>> batch = nd.zeros((5, 1, 28, 28)), nd.zeros(5)
-    >>> train_loss, computing, waiting = train_epoch([batch], net, [mx.cpu(0)], trainer, store)
-    >>> round(train_loss, 2), computing > 0, waiting > 0
-    (2.3, True, True)
+    Gives the mean loss of this worker's examples, taken while the parameters moved (not a number if
+    it had none), and the seconds of computing and of waiting; see ``WorkerHistory``. ``batches``
+    yields joint batches ``(X, y)``, the same ones in every worker.
     """
     total, seen, computing, waiting = 0, 0, 0, 0
     for X, y in batches:
-        start = time.time()
+        start = time.perf_counter()
         losses = compute_gradients(X, y, net, devices, store.rank, store.num_workers)
         nd.waitall()
-        computed = time.time()
+        computed = time.perf_counter()
         trainer.step(1, ignore_stale_grad=True)
         nd.waitall()
-        computing, waiting = computing + computed - start, waiting + time.time() - computed
+        computing, waiting = computing + computed - start, waiting + time.perf_counter() - computed
         total += sum(l.sum().asscalar() for l in losses) * len(X)
         seen += sum(len(l) for l in losses)
     return total / seen if seen else float('nan'), computing, waiting
@@ -274,63 +162,26 @@ def train(
     compression: dict[str, Any] | None = None,
     checkpoints: str | Path | None = None,
 ) -> WorkerHistory:
-    """Train chapter 2's LeNet on Fashion-MNIST, in one worker of a cluster.
+    """Train chapter 2's LeNet on Fashion-MNIST, in one worker; give what this worker measured.
 
-    Every worker calls this with the same arguments.
-
-    Parameters
-    ----------
-    kind : str
-        Of the store: ``'dist_sync'``, ``'dist_async'``, ``'dist_device_sync'``; ``'local'``
-        needs no cluster.
-    num_gpus : int
-        Devices of each worker; GPUs or stand-ins (see ``mgpu_helpers.devices``).
-    batch_size : int
-        Examples per joint batch, over all devices of all workers.
-    lr : float
-        Learning rate.
-    num_epochs : int
-        Passes over the training set, those of an earlier run that is resumed included.
-    num_examples : int, optional
-        Train on the first so many examples only.
-    seed : int
-        Fixes start parameters and order, which must be the same in every worker.
-    compression : dict, optional
-        See ``make_trainer``.
-    checkpoints : str or Path, optional
-        A folder that every worker can read. After each epoch the worker of rank 0 saves a
-        checkpoint there; if there is one already, the run goes on where it ends.
-
-    Returns
-    -------
-    WorkerHistory
-        Of this worker, the epochs of this run only.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range, or a checkpoint is of a run with other settings.
-
-    Examples
-    --------
-    >>> run = train('local', num_examples=512, num_epochs=1)  # doctest: +ELLIPSIS
-    epoch 1, time: ... sec, test acc: 0...
-    >>> len(run.waiting)
-    1
+    Every worker calls this with the same arguments: a ``batch_size`` over all devices of all
+    workers, ``num_gpus`` devices of each worker, ``num_epochs`` with those of a run that is resumed
+    included. After each epoch the worker of rank 0 saves a checkpoint in ``checkpoints``, a folder
+    that every worker can read; if there is one already, the run goes on where it ends.
     """
     checks.positive_int('num_epochs', num_epochs)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed)
-    store, devices, net, trainer = join(kind, num_gpus, lr, seed, compression)
+    store, devices, net, trainer = connect(kind, num_gpus, lr, seed, compression)
     settings = dict(
         batch_size=batch_size, num_examples=num_examples, lr=lr, seed=seed, compression=compression
     )
     done = resume(net, train_iter, checkpoints, **settings)
     run = WorkerHistory(f'worker {store.rank} of {store.num_workers}', train_iter.num_examples)
     for epoch in range(done + 1, num_epochs + 1):
-        start, before = time.time(), socket_bytes()
+        start, before = time.perf_counter(), socket_bytes()
         with progress(train_iter, f'epoch {epoch}/{num_epochs}') as batches:
             train_loss, *split = train_epoch(batches, net, devices, trainer, store)
-        seconds, traffic = time.time() - start, socket_bytes() - before
+        seconds, traffic = time.perf_counter() - start, socket_bytes() - before
         run.add(seconds, train_loss, evaluate_accuracy_gpus(net, test_iter), *split, traffic)  # type: ignore[call-arg, arg-type]
         if store.rank == 0:
             print(f'epoch {epoch}, time: {seconds:.1f} sec, test acc: {run.test_acc[-1]:.4f}')

@@ -24,24 +24,8 @@ ALL_THERE = re.compile(r'the scheduler is connected to|cmd=BARRIER')
 class Watch:
     """Reads what the scheduler says, and knows when the time to register is over.
 
-    Parameters
-    ----------
-    roles : list of Role
-        The whole cluster.
-    limit : float
-        Seconds from now within which all must have registered.
-
-    Attributes
-    ----------
-    up_since : float or None
-        When everybody had registered and the store was up (``time.monotonic``); None until then.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.cluster.roles import Role
-    >>> roles = [Role('scheduler', 0, '127.0.0.1', 9), Role('worker', 0, '127.0.0.1', 10)]
-    >>> Watch(roles, limit=60).missing
-    ['worker 0']
+    That is ``limit`` seconds from now. ``up_since`` is when everybody had registered and the store
+    was up (``time.monotonic``), None until then.
     """
 
     def __init__(self, roles: Sequence[Role], limit: float) -> None:
@@ -55,31 +39,11 @@ class Watch:
 
     @property
     def up(self) -> bool:
-        """bool: whether the store is up."""
+        """Whether the store is up."""
         return self.up_since is not None
 
-    @property
-    def missing(self) -> list[str]:
-        """list of str: who has not registered."""
-        if self.up:
-            return []
-        return [name for place, name in self._names.items() if place not in self._places]
-
     def line(self, name: str, text: str) -> bool:
-        """Take note of a line.
-
-        Parameters
-        ----------
-        name : str
-            Whose.
-        text : str
-            The line.
-
-        Returns
-        -------
-        bool
-            Whether it is the scheduler's report, which is of no interest to the user.
-        """
+        """Take note of a line; tell whether it is a report of the scheduler, not for the user."""
         if name != 'scheduler' or not (self._reports or REPORT.search(text)):
             return False
         self._reports = True
@@ -97,12 +61,7 @@ class Watch:
     def check(self) -> None:
         """Raise if the time is over, or if somebody registered from another port than planned.
 
-        Raises
-        ------
-        TimeoutError
-            It names who is missing.
-        RuntimeError
-            A node whose port is taken takes any other, and then ranks are not what they should be.
+        A node whose port is taken takes any other, and then ranks are not what they should be.
         """
         if self._strangers:
             kind, host, port = self._strangers[0]
@@ -112,8 +71,9 @@ class Watch:
                 'were stopped. Run again'
             )
         if not self.up and time.monotonic() > self._deadline:
-            who = ', '.join(self.missing) or 'nobody, but the store'
-            have = 'has' if len(self.missing) == 1 else 'have'
+            missing = [name for place, name in self._names.items() if place not in self._places]
+            who = ', '.join(missing) or 'nobody, but the store'
+            have = 'has' if len(missing) == 1 else 'have'
             raise TimeoutError(
                 f'the store was not up after {self._limit:g} seconds: {who} {have} not registered '
                 'with the scheduler, and all were stopped. Does it call mx.kv.create with a kind '
@@ -122,18 +82,7 @@ class Watch:
 
 
 class Left:
-    """Knows when some workers have ended well, and what that means for those that have not.
-
-    Parameters
-    ----------
-    workers : int
-        How many were started.
-
-    Examples
-    --------
-    >>> Left(workers=2).note(['worker 0', 'worker 1']) is None
-    True
-    """
+    """Knows when some workers have ended well, and what that means for those that have not."""
 
     def __init__(self, workers: int) -> None:
         self._workers, self._since, self._count = workers, 0.0, workers
@@ -141,14 +90,7 @@ class Left:
     def note(self, at_work: list[str]) -> str | None:
         """Give a sentence, once after each end, if others go on for ``PATIENCE`` seconds.
 
-        Parameters
-        ----------
-        at_work : list of str
-            Names of the workers that still run.
-
-        Returns
-        -------
-        str or None
+        ``at_work`` are the names of the workers that still run.
         """
         if len(at_work) < self._count:
             self._count, self._since = len(at_work), time.monotonic()

@@ -26,27 +26,13 @@ BETWEEN_LOGINS = 0.1
 
 @dataclass(frozen=True)
 class Cluster:
-    """What has been checked and can be started; ``prepare`` makes it.
+    """What has been checked and can be started; ``prepare`` makes it."""
 
-    Parameters
-    ----------
-    roles : list of Role
-        Who, where, at which port.
-    hosts : dict of str to Host
-        By IP address.
-    gpus : dict of str to dict
-        For each role, by name, the variables that say which GPUs it has.
-    command : list of str
-        What workers run.
-    options : dict
-        ``connect_timeout``, ``timeout``, ``ssh``, ``python``; see ``prepare``.
-    """
-
-    roles: list[Role]
-    hosts: dict[str, Host]
-    gpus: dict[str, dict[str, str]]
-    command: list[str]
-    options: dict[str, Any]
+    roles: list[Role]  # who, where, at which port
+    hosts: dict[str, Host]  # by IP address
+    gpus: dict[str, dict[str, str]]  # by role, the variables that say which GPUs it has
+    command: list[str]  # what workers run
+    options: dict[str, Any]  # connect_timeout, timeout, ssh, python; see prepare
 
     def place(self, name: str) -> str:
         """Say where a role is, if there are several places: ``' on b'``, or nothing."""
@@ -57,19 +43,6 @@ class Cluster:
 def program_of(command: Sequence[str], python: str) -> list[str]:
     """Let ``python`` in a command be a certain Python: that of the launcher, wherever it is.
 
-    Parameters
-    ----------
-    command : list of str
-        Program and arguments.
-    python : str
-        The Python's path.
-
-    Returns
-    -------
-    list of str
-
-    Examples
-    --------
     >>> program_of(['python', 'train.py'], '.venv/bin/python')
     ['.venv/bin/python', 'train.py']
     """
@@ -79,15 +52,7 @@ def program_of(command: Sequence[str], python: str) -> list[str]:
 def unbuffered() -> dict[str, str]:
     """Let Python programs print each line at once, also the last ones before they are killed.
 
-    Returns
-    -------
-    dict of str to str
-        A variable to add; nothing, if the user has set it.
-
-    Examples
-    --------
-    >>> unbuffered() in ({}, {'PYTHONUNBUFFERED': '1'})
-    True
+    Gives a variable to add; nothing, if the user has set it.
     """
     return {} if 'PYTHONUNBUFFERED' in os.environ else {'PYTHONUNBUFFERED': '1'}
 
@@ -105,52 +70,15 @@ def prepare(
 ) -> Cluster:
     """Check everything that can be checked before a cluster is started, and place its roles.
 
-    Parameters
-    ----------
-    command : list of str
-        What each worker runs.
-    workers, servers : int
-        How many.
-    hostfile : str or pathlib.Path, optional
-        On which machines (see ``hosts.read_hosts``); otherwise all on this one, at 127.0.0.1.
-    port : int, optional
-        The scheduler's; the servers and then the workers have those that follow. Free ones are
-        found unless given.
-    connect_timeout : float
-        Seconds from the start within which all must have registered with the scheduler.
-    timeout : float, optional
-        Seconds after which all are stopped.
-    ssh : str
-        The program ssh, with options if you like.
-    python : str, optional
-        The Python on other machines; the same path as here unless given.
-
-    Returns
-    -------
-    Cluster
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a number, the command or the hostfile is not as described.
-    OSError
-        If a program is missing, a port cannot be had, or a machine cannot be reached.
-    ImportError
-        If MXNet is missing.
-
-    Examples
-    --------
-    >>> [role.name for role in prepare(['hostname'], workers=2, servers=1).roles]
-    ['scheduler', 'server 0', 'worker 0', 'worker 1']
+    All run here, at 127.0.0.1, or on the machines of ``hostfile``. The scheduler has ``port`` and
+    the others those that follow; free ones are found unless given. Within ``connect_timeout``
+    seconds all must have registered; after ``timeout`` seconds all are stopped. ``ssh`` may have
+    options in it; ``python`` is the path on other machines, the same as here unless given.
     """
     check_numbers(workers, servers)
     checks.positive_number('connect_timeout', connect_timeout)
     if timeout is not None:
         checks.positive_number('timeout', timeout)
-    if isinstance(command, str) or not command:
-        raise ValueError(
-            f'the command must be a list, program and arguments, not {checks.shown(command)}'
-        )
     if port is not None:
         check_first_port(port, workers + servers)
     hosts = {host.ip: host for host in (read_hosts(hostfile) if hostfile else [THIS])}
@@ -203,32 +131,11 @@ def _look_at(cluster: Cluster, chosen: bool) -> dict[str, dict[str, Any]]:
 
 
 def run(cluster: Cluster, on_line: Callable[[str, str], object] | None = None) -> bool:
-    """Start a cluster, and wait until its workers have ended.
+    """Start a cluster, wait until its workers have ended, and tell whether the store was ever up.
 
-    Parameters
-    ----------
-    cluster : Cluster
-        As ``prepare`` gave it.
-    on_line : callable, optional
-        Called with a role's name and a line that it printed.
-
-    Returns
-    -------
-    bool
-        Whether the store was ever up. Workers that never make one may end well, too.
-
-    Raises
-    ------
-    ProcessFailed
-        If a process failed; the others have been stopped.
-    TimeoutError
-        If not all have registered within the limit, or some still run at the end of the time; all
-        have been stopped.
-
-    Examples
-    --------
-    >>> run(prepare(['true'], workers=1, servers=1))
-    False
+    Workers that never make a store may end well, too. ``on_line`` is called with a role's name and
+    a line that it printed. If a process fails (``ProcessFailed``), if not all have registered in
+    time, or if some still run at the end of the time (``TimeoutError``), all have been stopped.
     """
     options = cluster.options
     with Group() as group:
@@ -278,40 +185,3 @@ def _start(group: Group, role: Role, cluster: Cluster) -> None:
     )
     group.start(role.name, there, service=not is_worker, open_input=True)
     time.sleep(BETWEEN_LOGINS)
-
-
-def launch(
-    command: Sequence[str],
-    workers: int,
-    servers: int,
-    on_line: Callable[[str, str], object] | None = None,
-    **options: Any,
-) -> bool:
-    """Run a command in several workers, with the scheduler and the servers that they need.
-
-    Parameters
-    ----------
-    command, workers, servers, options
-        See ``prepare``.
-    on_line : callable, optional
-        Called with a role's name and a line that it printed; ``terminal.show`` prints it.
-
-    Returns
-    -------
-    bool
-        See ``run``.
-
-    Raises
-    ------
-    TypeError, ValueError, OSError, ImportError
-        See ``prepare``; nothing has been started then.
-    ProcessFailed, TimeoutError
-        See ``run``; nothing is left running then.
-
-    Examples
-    --------
-    >>> launch(['echo', 'hello'], workers=1, servers=1, on_line=print)
-    worker 0 hello
-    False
-    """
-    return run(prepare(command, workers, servers, **options), on_line)
