@@ -10,7 +10,9 @@ import uuid
 from pathlib import Path
 
 import psutil
+from click.testing import CliRunner
 
+from mgpu_helpers.__main__ import main
 from mgpu_helpers.cluster.roles import LOOPBACK, check_port
 
 ROOT = Path(__file__).parent.parent
@@ -41,6 +43,16 @@ out = mx.nd.zeros(2)
 store.pull(0, out=out)
 print('rank', store.rank, 'of', store.num_workers, 'sum', out.asnumpy())
 """
+
+
+def refused(*args, **env):
+    """Call the command line in this process with what must be refused; give its one sentence."""
+    found = CliRunner().invoke(main, [str(word) for word in args], env=env)
+    lines = [line for line in found.stderr.splitlines() if line.strip()]
+    errors = [line for line in lines if 'Usage:' not in line and '--help' not in line]
+    assert found.exit_code == 2 and not found.stdout and len(errors) == 1, found.output
+    assert errors[0].startswith('Error: ')
+    return errors[0]
 
 
 def free_first_port(count, host=LOOPBACK):
