@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from .. import checks
 from ..data import environment_for_children
 from ..display import Line, Table
-from ..processes import SETTLE, Group, results_of, start_workers
+from ..processes import SETTLE, Group, start_workers
 from .gpus import NO_GPU, share_gpus
 from .roles import NODE, check_numbers, environment, plan
 from .watch import Watch
@@ -113,7 +113,7 @@ class LocalCluster:
             finally:
                 line.show('')
                 self._group = None
-        return results_of(workers)
+        return [worker.result for worker in workers]
 
     def _start(
         self,

@@ -6,7 +6,7 @@ the one that failed first, with its own last words. When the starter is gone, ho
 everything that it started ends.
 """
 
-from .calls import results_of, run_workers, start_workers
+from .calls import run_workers, start_workers
 from .group import SETTLE, Group, Member, ProcessFailed
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     'Group',
     'Member',
     'ProcessFailed',
-    'results_of',
     'run_workers',
     'start_workers',
 ]

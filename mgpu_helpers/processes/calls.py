@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .group import NOTHING, Group, ProcessFailed
+from .group import Group
 
 if TYPE_CHECKING:
     from .group import Member
@@ -53,32 +53,9 @@ def start_workers(
     names: Sequence[str],
     envs: Sequence[Mapping[str, str]] | None = None,
 ) -> list[Member]:
-    """Start a process of a group for each call of a function.
+    """Start a process of a group for each call, as ``run_workers`` does; ``wait`` waits for them.
 
-    Parameters
-    ----------
-    group : Group
-        To which they shall belong; its ``wait`` waits for them.
-    function, calls, names, envs
-        See ``run_workers``.
-
-    Returns
-    -------
-    list of Member
-        For ``results_of``, when they have ended.
-
-    Raises
-    ------
-    TypeError
-        If the function or something that it uses cannot be sent; no process has been started then.
-
-    Examples
-    --------
-    >>> with Group() as group:
-    ...     workers = start_workers(group, pow, [((2, 3), {})], ['worker 0'])
-    ...     group.wait()
-    >>> results_of(workers)
-    [8]
+    Afterwards each has a ``result``. What cannot be sent is a TypeError before anything starts.
     """
     payloads = _payloads(function, calls)
     # The same search path as here, so that what can be imported here can be imported there.
@@ -92,35 +69,6 @@ def start_workers(
     ]
 
 
-def results_of(members: Sequence[Member]) -> list[Any]:
-    """Give what the functions returned in workers that have ended.
-
-    Parameters
-    ----------
-    members : list of Member
-        As ``start_workers`` gave them.
-
-    Returns
-    -------
-    list
-        In the same order.
-
-    Raises
-    ------
-    ProcessFailed
-        If one ended before its function had returned.
-
-    Examples
-    --------
-    >>> results_of([])
-    []
-    """
-    for member in members:
-        if member.result is NOTHING:
-            raise ProcessFailed(member.name, 0, 'ended before its function had returned')
-    return [member.result for member in members]
-
-
 def run_workers(
     function: Callable[..., Any],
     calls: Sequence[Call],
@@ -132,38 +80,12 @@ def run_workers(
 ) -> list[Any]:
     """Call a function in several new processes at the same time; give back what each returned.
 
-    Parameters
-    ----------
-    function : callable
-        Also one that was defined in a notebook: it travels by value (cloudpickle).
-    calls : list of tuple
-        For each process, ``(args, kwargs)``.
-    names : list of str
-        What each is called in messages.
-    envs : list of dict, optional
-        Environment variables to add, for each.
-    on_line, on_message, timeout
-        See ``Group.wait``.
-
-    Returns
-    -------
-    list
-        In the order of ``calls``.
-
-    Raises
-    ------
-    ProcessFailed
-        If the function raised in one of them, or one ended otherwise; the others are stopped. The
-        message has that worker's own traceback.
-    TimeoutError
-        See ``Group.wait``.
-
-    Examples
-    --------
-    >>> run_workers(pow, [((2, 3), {}), ((3, 2), {})], ['worker 0', 'worker 1'])
-    [8, 9]
+    It may be a notebook's own: it travels by value (cloudpickle). For each process, ``calls`` has
+    ``(args, kwargs)``, ``names`` what messages call it, ``envs`` environment variables to add. If
+    it raises in one, or one ends otherwise, the others are stopped, and ``ProcessFailed`` has that
+    one's own traceback. For the rest see ``Group.wait``.
     """
     with Group() as group:
         workers = start_workers(group, function, calls, names, envs)
         group.wait(on_line, on_message, timeout)
-    return results_of(workers)
+    return [worker.result for worker in workers]

@@ -19,18 +19,7 @@ if TYPE_CHECKING:
 class Leaving(SystemExit):
     """``sys.exit`` with a status other than 0; knows whether it ended the program.
 
-    Attributes
-    ----------
-    final : object
-        What the last one that nobody caught said; None if there was none.
-
-    Examples
-    --------
-    >>> try:
-    ...     raise Leaving(3)
-    ... except SystemExit as caught:
-    ...     print(caught.code)
-    3
+    ``final`` is what the last one that nobody caught said; None if there was none.
     """
 
     final: object = None
@@ -46,13 +35,6 @@ def end_without_waiting() -> None:
     """From now on, an error that nobody catches, or ``sys.exit`` with a status, ends at once.
 
     Called when the package is imported in a worker; calling it again changes nothing.
-
-    Examples
-    --------
-    >>> import subprocess
-    >>> code = 'from mgpu_helpers.processes import failing; failing.end_without_waiting(); exit(3)'
-    >>> subprocess.run([sys.executable, '-c', code]).returncode
-    3
     """
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _end_at_once

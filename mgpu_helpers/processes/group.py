@@ -13,6 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import IO, Any, Self
 
 from .guard import Leash
@@ -24,20 +25,14 @@ SETTLE = 1.0
 GRACE = 3.0
 LAST_LINES = 15
 NOTHING = object()  # no result has come, which is not the same as None
+KILL = getattr(signal, 'SIGKILL', signal.SIGTERM)  # Windows has the second only
 
 
 class ProcessFailed(RuntimeError):
-    """One process of a group failed, and the others were stopped.
+    """Process ``name`` of a group failed, and the others were stopped.
 
-    Attributes
-    ----------
-    name : str
-        Which.
-    status : int
-        Its exit status; negative: the signal that killed it.
-    others : dict
-        Of each other process, by name: its exit status, if it ended by itself, or None, if it was
-        still running and had to be stopped.
+    ``status`` is its exit status, or minus the signal that killed it. ``others`` has, by name, the
+    exit status of each other process that ended by itself, and None for one that was stopped.
     """
 
     def __init__(self, name: str, status: int, summary: str, details: str = '') -> None:
@@ -46,27 +41,24 @@ class ProcessFailed(RuntimeError):
         self.others: dict[str, int | None] = {}
 
 
+@dataclass(eq=False)
 class Member:
-    """One process of a group: its name, its ``Popen``, its last lines, what it sent."""
+    """One process of a group: what it said, how it ended."""
 
-    def __init__(
-        self,
-        name: str,
-        process: subprocess.Popen[bytes],
-        service: bool = False,
-        is_worker: bool = False,
-    ) -> None:
-        self.name, self.process, self.service = name, process, service
-        self.is_worker = is_worker  # one that owes a result
-        self.lines: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
-        self.status: int | None = None  # until it has ended
-        # (time, summary, traceback), as worker.py sends it.
-        self.error: tuple[float, str, str] | None = None
-        self.result: Any = NOTHING
-        self.watcher: threading.Thread | None = None  # the thread that notes its end
+    name: str
+    process: subprocess.Popen[bytes]
+    service: bool = False
+    is_worker: bool = False  # one that owes a result
+    status: int | None = None  # until it has ended
+    error: tuple[float, str, str] | None = None  # time, summary, traceback, as worker.py sends it
+    result: Any = NOTHING
+    watcher: threading.Thread | None = None  # notes its end
+    lines: collections.deque[str] = field(
+        default_factory=lambda: collections.deque(maxlen=LAST_LINES)
+    )
 
     def failure(self) -> ProcessFailed:
-        """Put its end into words: a ``ProcessFailed``."""
+        """Put its end into words."""
         assert self.status is not None  # it has ended
         if self.error:
             _, summary, trace = self.error
@@ -88,15 +80,7 @@ def _signal_name(number: int) -> str:
 
 
 class Group:
-    """Processes that live and die together; leaving the ``with`` block stops what still runs.
-
-    Examples
-    --------
-    >>> with Group() as group:
-    ...     _ = group.start('hello', ['echo', 'from another process'])
-    ...     group.wait(on_line=lambda name, line: print(f'{name}: {line}'))
-    hello: from another process
-    """
+    """Processes that live and die together; leaving the ``with`` block stops what still runs."""
 
     def __init__(self) -> None:
         self.members: list[Member] = []
@@ -118,35 +102,12 @@ class Group:
         service: bool = False,
         open_input: bool = False,
     ) -> Member:
-        """Start one process, in a session of its own, so that Ctrl-C reaches us and not it.
+        """Start one process, with ``env`` added to our environment; its end comes with ours.
 
-        It ends, with all that it started, when this process does.
-
-        Parameters
-        ----------
-        name : str
-            What it is called in messages.
-        command : list of str
-            Program and arguments.
-        env : dict, optional
-            Environment variables to add to ours.
-        payload : bytes, optional
-            For a worker (see ``worker.py``): what it reads first. Its standard output is then
-            taken for messages.
-        service : bool
-            Whether it only serves the others: when these have ended, it may run on for ``GRACE``
-            seconds and is then stopped, which is no failure.
-        open_input : bool
-            Whether its standard input stays open until it is stopped, or is empty from the start.
-
-        Returns
-        -------
-        Member
-
-        Raises
-        ------
-        OSError
-            If the program cannot be started.
+        A ``payload`` makes it a worker (see ``worker.py``): it reads that first, and its standard
+        output is taken for messages. A ``service`` only serves the others: when these have ended,
+        it is stopped after ``GRACE`` seconds, which is no failure. Its standard input stays open
+        until it is stopped with ``open_input``, else it is empty.
         """
         path = (env or {}).get('PATH', os.environ.get('PATH'))
         if shutil.which(command[0], path=path) is None:
@@ -158,7 +119,7 @@ class Group:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if is_worker else subprocess.STDOUT,
             env=os.environ | (env or {}),
-            start_new_session=True,
+            start_new_session=True,  # Ctrl-C reaches us and not it
             pass_fds=self._leash.fds,
         )
         member = Member(name, process, service, is_worker)
@@ -168,9 +129,8 @@ class Group:
         if is_worker:
             jobs += [(self._read_messages, process.stdout), (self._feed, payload)]
         readers = [threading.Thread(target=f, args=(member, x), daemon=True) for f, x in jobs]
-        watcher = threading.Thread(target=self._watch, args=(member, readers), daemon=True)
-        member.watcher = watcher
-        for thread in (*readers, watcher):
+        member.watcher = threading.Thread(target=self._watch, args=(member, readers), daemon=True)
+        for thread in (*readers, member.watcher):
             thread.start()
         return member
 
@@ -179,26 +139,23 @@ class Group:
             self._events.put((member, 'line', line.decode(errors='replace').rstrip('\r\n')))
 
     def _read_messages(self, member: Member, pipe: IO[bytes]) -> None:
-        try:
+        # At its end, perhaps in the middle of a message, an error ends this.
+        with contextlib.suppress(EOFError, pickle.UnpicklingError):
             while True:
                 self._events.put((member, *pickle.load(pipe)))
-        except (EOFError, pickle.UnpicklingError):  # it ended, perhaps in the middle of a message
-            pass
 
     def _feed(self, member: Member, payload: bytes) -> None:
         stdin = member.process.stdin
         assert stdin is not None  # start gave it a pipe
-        try:
+        with contextlib.suppress(BrokenPipeError):  # it has ended; its status says how
             stdin.write(len(payload).to_bytes(8, 'big') + payload)
             stdin.flush()  # and left open: its closing tells the worker of our end
-        except BrokenPipeError:
-            pass  # it has ended; its status says how
 
     def _watch(self, member: Member, readers: Sequence[threading.Thread]) -> None:
         if hasattr(os, 'waitid'):
             # While the dead process is not yet waited for, its number cannot belong to another.
             os.waitid(os.P_PID, member.process.pid, os.WEXITED | os.WNOWAIT)
-            _signal_group(member.process, signal.SIGKILL)  # what it started must not outlive it
+            _signal_group(member.process, KILL)  # what it started must not outlive it
         status = member.process.wait()
         for reader in readers:
             reader.join()
@@ -212,28 +169,12 @@ class Group:
         settle: float = SETTLE,
         check: Callable[[], object] | None = None,
     ) -> None:
-        """Wait until all have ended; when one fails, stop the others and raise.
+        """Wait until all have ended; when one fails, stop the others ``settle`` seconds later.
 
-        Parameters
-        ----------
-        on_line : callable, optional
-            Called with a process's name and a line that it printed. If it gives back True, the line
-            counts as dealt with, and will not be among the process's last words.
-        on_message : callable, optional
-            Called with a worker's name, the kind of its message, and the value.
-        timeout : float, optional
-            Seconds; then all are stopped.
-        settle : float
-            Seconds from a first failure until the others are stopped.
-        check : callable, optional
-            Called about ten times a second; what it raises ends the wait.
-
-        Raises
-        ------
-        ProcessFailed
-            If a process ended with another status than 0, or by a signal.
-        TimeoutError
-            If some still run after ``timeout`` seconds.
+        Then ``ProcessFailed`` is raised, or, after ``timeout`` seconds, ``TimeoutError``.
+        ``on_line(name, line)`` gets what a process printed; if it gives back True, the line will
+        not be among the process's last words. ``on_message(name, kind, value)`` gets a worker's
+        messages. ``check()`` is called about ten times a second; what it raises ends the wait.
         """
         deadline = time.monotonic() + timeout if timeout else float('inf')
         end = float('inf')
@@ -264,34 +205,20 @@ class Group:
                 setattr(member, kind, value)
             elif on_message:
                 on_message(member.name, kind, value)
-        others = {member.name: member.status for member in self.members}
+        statuses = {member.name: member.status for member in self.members}
         self.stop()
         if failed:
             # A signal kills without a word and is never the consequence of another's error here;
             # of errors, the first one is the cause.
             failure = min(failed, key=lambda m: m.error[0] if m.error else 0).failure()
-            failure.others = {
-                name: status for name, status in others.items() if name != failure.name
-            }
+            statuses.pop(failure.name)
+            failure.others = statuses
             raise failure
         if late:
             raise TimeoutError(f'{", ".join(late)} still at work after {timeout} seconds: stopped')
 
-    def kill(self, name: str, number: int = signal.SIGKILL) -> None:
-        """Send a signal to one process and all that it started.
-
-        Parameters
-        ----------
-        name : str
-            Which.
-        number : int
-            The signal; by default the one that no process can refuse.
-
-        Raises
-        ------
-        ValueError
-            If no running process has this name.
-        """
+    def kill(self, name: str, number: int = KILL) -> None:
+        """Send a signal, by default one that cannot be refused, to a process and all it started."""
         running = {member.name: member for member in self._running()}
         if name not in running:
             known = ', '.join(running) or 'none'
@@ -306,7 +233,7 @@ class Group:
 
     @property
     def at_work(self) -> list[str]:
-        """list of str: names of those that still run, services left out."""
+        """The names of those that still run, services left out."""
         return [member.name for member in self._at_work()]
 
     def stop(self) -> None:
@@ -319,7 +246,7 @@ class Group:
                 self._note_an_end()
         finally:  # also when the user is impatient and presses Ctrl-C again
             for member in self._running():
-                _signal_group(member.process, getattr(signal, 'SIGKILL', signal.SIGTERM))
+                _signal_group(member.process, KILL)
             while self._running():
                 self._note_an_end()
             for member in self.members:

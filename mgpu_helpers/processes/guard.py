@@ -18,7 +18,7 @@ LEASH = """
 import os, signal, sys
 pipe = int(sys.argv[1])
 if os.fork() == 0:
-    if os.fork():  # the guard's parent ends: a command that waits for all its children has not it
+    if os.fork():  # the guard's parent ends: else a command could wait for the guard as its child
         os._exit(0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it stays as long as one of the group does
@@ -38,44 +38,25 @@ except OSError as error:
     print(f'{sys.argv[2]}: {error.strerror}', file=sys.stderr)
     os._exit(127)
 """
-HAS_GUARD = hasattr(os, 'fork')
 
 
 class Leash:
-    """The starter's end of the pipe; as long as it is open, the guards wait.
-
-    Examples
-    --------
-    >>> leash = Leash()
-    >>> leash.command(['sleep', '60'])[-2:]
-    ['sleep', '60']
-    >>> leash.close()
-    """
+    """The starter's end of the pipe; as long as it is open, the guards wait."""
 
     def __init__(self) -> None:
         self._here: int | None = None
         self._there: int | None = None
-        if HAS_GUARD:
+        if hasattr(os, 'fork'):
             # Neither end goes to other processes by itself: Python's pipes close on exec.
             self._there, self._here = os.pipe()
 
     @property
     def fds(self) -> tuple[int, ...]:
-        """tuple of int: what the command's process must inherit."""
+        """What the command's process must inherit."""
         return () if self._there is None else (self._there,)
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """Put the guard in front of a command.
-
-        Parameters
-        ----------
-        command : list of str
-            To be started in a session of its own, with ``fds`` passed on.
-
-        Returns
-        -------
-        list of str
-        """
+        """Put the guard in front of a command, for a session of its own with ``fds`` passed on."""
         if not self.fds:
             return list(command)
         # Isolated (-I) and without site (-S): nothing of the user's runs in there, and it is fast.

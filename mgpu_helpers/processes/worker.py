@@ -20,37 +20,13 @@ _messages: BinaryIO | None = None  # the pipe to the starter, where this process
 
 
 def started_as_worker() -> bool:
-    """Tell whether this process was started by ``processes.run_workers``.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> started_as_worker()
-    False
-    """
+    """Tell whether this process was started by ``processes.run_workers``."""
     return _messages is not None
 
 
 def send(kind: str, value: object) -> None:
-    """Send a message to the starter of this worker.
+    """Send a message to the starter of this worker: of what kind, and a value that can be pickled.
 
-    Parameters
-    ----------
-    kind : str
-        What it is, such as ``'bar'``.
-    value : object
-        Anything that can be pickled.
-
-    Raises
-    ------
-    RuntimeError
-        If this process is no worker.
-
-    Examples
-    --------
     >>> send('bar', 'half of it')
     Traceback (most recent call last):
     RuntimeError: this process was not started as a worker: there is nobody to send to
@@ -82,9 +58,8 @@ def _main() -> None:
     try:
         size = int.from_bytes(_exactly(call, 8), 'big')
         payload = _exactly(call, size)
-        if not hasattr(
-            os, 'fork'
-        ):  # else a process of its own ends us, also while C code holds the lock
+        # Where there is fork, the guard ends us, also while C code holds the lock.
+        if not hasattr(os, 'fork'):
             threading.Thread(target=_wait_and_end, args=[call], daemon=True).start()
         function, args, kwargs = pickle.loads(payload)
         result = function(*args, **kwargs)

@@ -1,7 +1,7 @@
 """Chapter 5: the same course in PyTorch; never imports MXNet.
 
 ``scratch`` has chapter 1's functions under chapter 1's names, ``devices`` the stand-ins, which
-PyTorch has not got, ``ddp`` the same training with ``DistributedDataParallel``, ``group`` the
+PyTorch lacks, ``ddp`` the same training with ``DistributedDataParallel``, ``group`` the
 processes that this takes.
 From the shell: ``torchrun --nproc-per-node=2 -m mgpu_helpers.pytorch``.
 """

@@ -1,7 +1,6 @@
 from .ddp import build_lenet as build_lenet
 from .ddp import ddp_step as ddp_step
 from .ddp import evaluate_ddp as evaluate_ddp
-from .ddp import lenet_params as lenet_params
 from .ddp import train_ddp as train_ddp
 from .ddp import train_rank as train_rank
 from .devices import StandIn as StandIn

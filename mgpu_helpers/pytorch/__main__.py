@@ -1,38 +1,27 @@
-"""Train LeNet with DistributedDataParallel from the shell.
-
-``torchrun --nproc-per-node=2 -m mgpu_helpers.pytorch --lr 0.2`` on any number of machines, or
-``python -m mgpu_helpers.pytorch --num-gpus 2`` on this one.
-"""
+"""LeNet with DistributedDataParallel from the shell."""
 
 from __future__ import annotations
 
-import argparse
 import os
+from typing import Any
 
-from .. import checks
+import click
+
 from . import process_group, train_ddp, train_rank
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog='python -m mgpu_helpers.pytorch',
-        description=__doc__,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    parser.add_argument('--num-gpus', type=int, default=2, help='processes (without torchrun)')
-    parser.add_argument('--batch-size', type=int, default=256, help='over all devices together')
-    parser.add_argument('--lr', type=float, default=0.2, help='learning rate')
-    parser.add_argument('--num-epochs', type=int, default=4, help='passes over the data')
-    parser.add_argument('--num-examples', type=int, help='only so many training examples')
-    parser.add_argument('--seed', type=int, help='the same run again')
-    options = vars(parser.parse_args())
-    try:
-        for name in ('num_gpus', 'batch_size', 'num_epochs'):
-            checks.positive_int('--' + name.replace('_', '-'), options[name])
-        checks.positive_number('--lr', options['lr'])
-    except ValueError as error:
-        parser.error(str(error))
-    num_gpus = options.pop('num_gpus')
+@click.command(context_settings={'show_default': True})
+@click.option('--num-gpus', type=click.IntRange(1), default=2, help='Processes, without torchrun.')
+@click.option('--batch-size', type=click.IntRange(1), default=256, help='Over all devices together.')
+@click.option('--lr', type=click.FloatRange(0, min_open=True), default=0.2, help='Learning rate.')
+@click.option('--num-epochs', type=click.IntRange(1), default=4, help='Passes over the data.')
+@click.option('--num-examples', type=click.IntRange(1), help='Only so many training examples.')
+@click.option('--seed', type=click.IntRange(0), help='The same run again.')
+def main(num_gpus: int, **options: Any) -> None:
+    """Train LeNet with DistributedDataParallel on this machine, or, on any number of machines:
+
+    torchrun --nproc-per-node=2 -m mgpu_helpers.pytorch --lr 0.2
+    """
     if 'RANK' in os.environ:  # started by torchrun, once for each device
         with process_group():
             train_rank(**options)
@@ -41,4 +30,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    main(prog_name='python -m mgpu_helpers.pytorch')

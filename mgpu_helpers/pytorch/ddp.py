@@ -24,23 +24,7 @@ from .scratch import init_params, load_data_fashion_mnist, loss
 
 
 def build_lenet(params: Sequence[torch.Tensor]) -> nn.Sequential:
-    """Build ``scratch.lenet`` from PyTorch's layers, with given start parameters.
-
-    Parameters
-    ----------
-    params : list of torch.Tensor
-        As ``init_params`` gives them.
-
-    Returns
-    -------
-    torch.nn.Sequential
-        On the CPU, of the type of ``params``; maps (n, 1, 28, 28) to (n, 10).
-
-    Examples
-    --------
-    >>> build_lenet(init_params(seed=0))(torch.zeros(2, 1, 28, 28)).shape
-    torch.Size([2, 10])
-    """
+    """Build ``scratch.lenet`` from PyTorch's layers, with start parameters as of ``init_params``."""
     net = nn.Sequential(
         nn.Conv2d(1, 20, kernel_size=3), nn.ReLU(), nn.AvgPool2d(kernel_size=2, stride=2),
         nn.Conv2d(20, 50, kernel_size=5), nn.ReLU(), nn.AvgPool2d(kernel_size=2, stride=2),
@@ -53,65 +37,15 @@ def build_lenet(params: Sequence[torch.Tensor]) -> nn.Sequential:
     return net
 
 
-def lenet_params(net: nn.Module) -> list[torch.Tensor]:
-    """Give the parameters of ``build_lenet``'s network in the form of ``init_params``.
-
-    Parameters
-    ----------
-    net : torch.nn.Module
-        The network, or ``DistributedDataParallel`` around it.
-
-    Returns
-    -------
-    list of torch.Tensor
-        Copies on the CPU.
-
-    Examples
-    --------
-    >>> params = init_params(seed=0)
-    >>> torch.equal(lenet_params(build_lenet(params))[4], params[4])
-    True
-    """
-    params = [p.detach().cpu() for p in net.parameters()]
-    return [(p.T if p.dim() == 2 else p).clone() for p in params]
-
-
 def ddp_step(
     X: torch.Tensor, y: torch.Tensor, net: DistributedDataParallel, optimizer: torch.optim.Optimizer
 ) -> torch.Tensor:
-    """Train on this rank's shard of one batch; the other ranks do the same with theirs.
+    """Train on this rank's shard of one batch, which is the same in every process; give its losses.
 
-    Parameters
-    ----------
-    X : torch.Tensor, shape (n, 1, 28, 28)
-        The joint batch, the same in every process. If there are more ranks than examples, some get
-        an empty shard and add a gradient of 0.
-    y : torch.Tensor of int64, shape (n,)
-        Its labels.
-    net : DistributedDataParallel
-        This rank's replica.
-    optimizer : torch.optim.Optimizer
-        Of the parameters of ``net``.
-
-    Returns
-    -------
-    torch.Tensor
-        The losses of this rank's examples.
-
-    Notes
-    -----
     ``DistributedDataParallel`` sums gradients over the ranks and divides by their number. So that
     the result is the mean over the *examples*, shards uneven or not, the loss of a rank is its sum
-    times the number of ranks over the size of the joint batch.
-
-    Examples
-    --------
-    >>> def one_step():
-    ...     net = DistributedDataParallel(build_lenet(init_params(seed=0)).to(this_device()))
-    ...     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    ...     return len(ddp_step(torch.zeros(5, 1, 28, 28), torch.zeros(5).long(), net, optimizer))
-    >>> launch(one_step, 2)
-    [3, 2]
+    times the number of ranks over the size of the batch. A rank without an example adds a gradient
+    of 0.
     """
     rank, size = dist.get_rank(), dist.get_world_size()
     X_rank = torch.tensor_split(X, size)[rank].to(this_device())
@@ -126,28 +60,7 @@ def ddp_step(
 def evaluate_ddp(
     net: DistributedDataParallel, data_iter: Iterable[tuple[torch.Tensor, torch.Tensor]]
 ) -> float:
-    """Compute the accuracy over all ranks, each classifying its shard of every batch.
-
-    Parameters
-    ----------
-    net : DistributedDataParallel
-        This rank's replica.
-    data_iter : iterable
-        Yields ``(X, y)``, the same in every process.
-
-    Returns
-    -------
-    float
-        0 to 1, the same in every process.
-
-    Examples
-    --------
-    >>> def evaluate():
-    ...     net = DistributedDataParallel(build_lenet(init_params(seed=0)).to(this_device()))
-    ...     return evaluate_ddp(net, [(torch.zeros(3, 1, 28, 28), torch.full((3,), 11))])
-    >>> launch(evaluate, 2)
-    [0.0, 0.0]
-    """
+    """Compute the accuracy, 0 to 1, over all ranks, each classifying its shard of every batch."""
     rank, size = dist.get_rank(), dist.get_world_size()
     counts = torch.zeros(2, dtype=torch.int64, device=this_device())  # right, seen
     net.eval()
@@ -172,23 +85,8 @@ def train_rank(
 ) -> History:
     """Train LeNet in one of several processes; every rank calls this with the same arguments.
 
-    Parameters
-    ----------
-    batch_size, lr, num_epochs, num_examples, seed, dtype
-        As in ``train``. Without a seed, the ranks agree on one.
-
-    Returns
-    -------
-    History
-        The same losses and accuracies in every process.
-
-    Examples
-    --------
-    >>> first, second = launch(train_rank, 2, 256, 0.2, num_epochs=1, num_examples=512)
-    ... # doctest: +ELLIPSIS
-    [rank 0] epoch 1, time: ... sec, test acc: 0...
-    >>> first.train_loss == second.train_loss
-    True
+    They are those of ``train``; without a seed, the ranks agree on one. The losses and accuracies
+    are the same in every process.
     """
     first, size = dist.get_rank() == 0, dist.get_world_size()
     seed = agree_on(seed)
@@ -199,13 +97,13 @@ def train_rank(
     optimizer = torch.optim.SGD(net.parameters(), lr)
     history = History(f'DDP, devices: {size}, batch: {batch_size}', train_iter.num_examples)
     for epoch in range(1, num_epochs + 1):
-        start, total = time.time(), 0
+        start, total = time.perf_counter(), 0
         bar = progress(train_iter, f'epoch {epoch}/{num_epochs}')
         with bar if first else contextlib.nullcontext(train_iter) as batches:
             for X, y in batches:
                 total += ddp_step(X, y, net, optimizer).double().sum()
         dist.all_reduce(total)
-        train_loss, seconds = total.item() / train_iter.num_examples, time.time() - start  # type: ignore[union-attr]
+        train_loss, seconds = total.item() / train_iter.num_examples, time.perf_counter() - start  # type: ignore[union-attr]
         history.add(seconds, train_loss, evaluate_ddp(net, test_iter))
         if first:
             print(f'epoch {epoch}, time: {seconds:.1f} sec, test acc: {history.test_acc[-1]:.2f}')
@@ -223,31 +121,9 @@ def train_ddp(
 ) -> History:
     """Train LeNet on Fashion-MNIST with ``DistributedDataParallel``, one process for each device.
 
-    Parameters
-    ----------
-    num_gpus : int
-        How many processes; each has a GPU if there are that many, else a core.
-    batch_size, lr, num_epochs, num_examples, seed, dtype
-        As in ``train``, and with the same seed the same start, the same batches and, up to
-        rounding, the same losses.
-
-    Returns
-    -------
-    History
-        Seconds, training loss and test accuracy of each epoch.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range; no process has been started then.
-    ProcessFailed
-        If a process raised or died; the others have been stopped.
-
-    Examples
-    --------
-    >>> history = train_ddp(2, 256, 0.2, num_epochs=1, num_examples=512)  # doctest: +ELLIPSIS
-    running on: ...:0 ...:1
-    epoch 1, time: ... sec, test acc: 0...
+    Arguments as of ``train``; with the same seed, the same start, the same batches and, up to
+    rounding, the same losses. Each process has a GPU if there are that many, else a core. If one
+    fails, all are stopped, and ``ProcessFailed`` names it.
     """
     checks.positive_int('num_gpus', num_gpus)
     checks.positive_int('num_epochs', num_epochs)

@@ -30,16 +30,8 @@ T = TypeVar('T')
 def this_device() -> torch.device:
     """Tell the device of this process, one of those that ``launch`` or ``torchrun`` started.
 
-    Returns
-    -------
-    torch.device
-        ``cuda:i``, i being the process's number on its machine, if the machine has a usable GPU for
-        each of them; else ``cpu``: the process, on one core, is the stand-in.
-
-    Examples
-    --------
-    >>> this_device().type in ('cpu', 'cuda')
-    True
+    A GPU of its own if the machine has a usable one for each of them; else the CPU: the process, on
+    one core, is the stand-in.
     """
     on_this_machine = int(os.environ.get('LOCAL_WORLD_SIZE', 1))
     if count_gpus() >= on_this_machine:
@@ -53,18 +45,6 @@ def process_group() -> Iterator[None]:
 
     Rank and world size stand in the environment, where ``launch`` and ``torchrun`` put them;
     collectives use NCCL between GPUs and gloo between CPUs.
-
-    Raises
-    ------
-    RuntimeError
-        If this process was started by neither.
-
-    Examples
-    --------
-    >>> with process_group():
-    ...     pass
-    Traceback (most recent call last):
-    RuntimeError: no rank: start this process with launch(...) or torchrun
     """
     if 'RANK' not in os.environ:
         raise RuntimeError('no rank: start this process with launch(...) or torchrun')
@@ -87,21 +67,7 @@ def process_group() -> Iterator[None]:
 
 
 def agree_on(seed: int | None) -> int:
-    """Give every rank the first one's seed, a new one if that is ``None``.
-
-    Parameters
-    ----------
-    seed : int or None
-
-    Returns
-    -------
-    int
-
-    Examples
-    --------
-    >>> launch(agree_on, 2, 7)
-    [7, 7]
-    """
+    """Give every rank the first one's seed, a new one if that is ``None``."""
     if seed is None:
         seed = int(np.random.default_rng().integers(2**32))
     agreed = [seed]
@@ -110,29 +76,7 @@ def agree_on(seed: int | None) -> int:
 
 
 def load_in_turn(load: Callable[..., T], *args: Any) -> T:
-    """Load data, the first rank before the others: if they must be fetched, then once.
-
-    Parameters
-    ----------
-    load : callable
-        Such as ``load_data_fashion_mnist``.
-    *args
-        For ``load``.
-
-    Returns
-    -------
-    object
-        What ``load`` returned in this process.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.pytorch import load_data_fashion_mnist
-    >>> def batches():
-    ...     train_iter, test_iter = load_in_turn(load_data_fashion_mnist, 256, 1000)
-    ...     return len(train_iter)
-    >>> launch(batches, 2)
-    [4, 4]
-    """
+    """Load data, the first rank before the others: if they must be fetched, then once."""
     if dist.get_rank() > 0:
         # What there is to say about the data, the first rank says.
         warnings.filterwarnings('ignore', category=OfflineDataWarning)
@@ -158,44 +102,10 @@ def launch(
 ) -> list[Any]:
     """Call a function in ``num_gpus`` new processes, one for each device, joined into a group.
 
-    Parameters
-    ----------
-    function : callable
-        Also one that was defined in a notebook: it travels by value. In it, ``torch.distributed``
-        is ready, and ``this_device()`` tells the device.
-    num_gpus : int
-        How many processes: the world size.
-    *args, **kwargs
-        For the function, the same in every process.
-    labels : bool
-        Whether lines that the processes print begin with ``[rank i]``.
-    timeout : float, optional
-        Seconds after which all are stopped.
-
-    Returns
-    -------
-    list
-        What the function returned, in order of rank.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``num_gpus`` is not an integer of at least 1, ``timeout`` no number above 0, or if the
-        function or something that it uses cannot be sent; no process has been started then.
-    ProcessFailed
-        If a process raised or died; the others have been stopped. The message has its traceback.
-    TimeoutError
-        See ``timeout``.
-
-    Notes
-    -----
-    What ``torchrun`` does on one machine. In addition, no process outlives this one, however it
-    ends, and errors and results come back.
-
-    Examples
-    --------
-    >>> launch(pow, 2, 2, 3)
-    [8, 8]
+    The function may be a notebook's own; in it ``torch.distributed`` is ready, and every process
+    gets the same arguments. Gives what it returned, in order of rank. ``labels``: lines that it
+    prints begin with ``[rank i]``. If one fails, or after ``timeout`` seconds, all are stopped:
+    ``ProcessFailed``, with its traceback, or ``TimeoutError``. None outlives this process.
     """
     checks.positive_int('num_gpus', num_gpus)
     if not callable(function):

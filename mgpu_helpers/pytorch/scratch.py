@@ -1,6 +1,7 @@
 """Data parallelism from scratch in PyTorch: chapter 1's functions, name by name.
 
-Source 004 is the original; where ours differs, it says why. Functions marked ``#@save`` in
+The original is *Dive into Deep Learning*'s chapter on multiple GPUs from scratch, in an old PyTorch
+edition; where ours differs, it says why. Functions marked ``#@save`` in
 ``notebooks/05-multiple-gpus-pytorch.ipynb`` stand here, and a test holds the two equal.
 """
 
@@ -33,33 +34,11 @@ loss = nn.CrossEntropyLoss(reduction='none')
 def init_params(
     scale: float = 0.01, seed: int | None = None, dtype: str = 'float32'
 ) -> list[torch.Tensor]:
-    """Draw LeNet's start parameters.
+    """Draw LeNet's start parameters ``[W1, b1, ..., W4, b4]``, 129,068 values, on the CPU.
 
-    Parameters
-    ----------
-    scale : float
-        Standard deviation of the weights; biases start at 0. The sources' 0.01 is small: the
-        first epoch on Fashion-MNIST hardly leaves chance level.
-    seed : int, optional
-        The same seed gives the numbers of chapter 1's function: they are drawn with NumPy.
-    dtype : str
-        ``'float32'``, ``'float64'`` or ``'float16'``.
-
-    Returns
-    -------
-    list of torch.Tensor
-        ``[W1, b1, W2, b2, W3, b3, W4, b4]`` on the CPU: (20, 1, 3, 3), (20,), (50, 20, 5, 5),
-        (50,), (800, 128), (128,), (128, 10), (10,); 129,068 values.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``scale`` is not a number above 0.
-
-    Examples
-    --------
-    >>> sum(p.numel() for p in init_params(seed=0))
-    129068
+    ``scale`` is the standard deviation of the weights; biases start at 0. The original's 0.01 is
+    small: the first epoch on Fashion-MNIST hardly leaves chance level. The same seed gives the
+    numbers of chapter 1's function: they are drawn with NumPy.
     """
     checks.positive_number('scale', scale)
     rng = np.random.default_rng(seed)
@@ -69,34 +48,7 @@ def init_params(
 
 
 def lenet(X: torch.Tensor, params: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Compute LeNet's scores for a batch, on the device on which the tensors are.
-
-    Parameters
-    ----------
-    X : torch.Tensor, shape (n, 1, 28, 28)
-        Images, values in [0, 1].
-    params : list of torch.Tensor
-        As ``init_params`` gives them, on the device of ``X``.
-
-    Returns
-    -------
-    torch.Tensor, shape (n, 10)
-        A score for each class.
-
-    Raises
-    ------
-    RuntimeError
-        If the tensors are on different devices or of different types.
-
-    Notes
-    -----
-    Source 004's network, which is chapter 1's.
-
-    Examples
-    --------
-    >>> lenet(torch.zeros(2, 1, 28, 28), init_params(seed=0)).shape
-    torch.Size([2, 10])
-    """
+    """Compute LeNet's scores (n, 10) for images ``X`` (n, 1, 28, 28), values in [0, 1]."""
     W1, b1, W2, b2, W3, b3, W4, b4 = params
     h1 = F.avg_pool2d(F.relu(F.conv2d(X, W1, b1)), kernel_size=2, stride=2)
     h2 = F.avg_pool2d(F.relu(F.conv2d(h1, W2, b2)), kernel_size=2, stride=2)
@@ -107,67 +59,16 @@ def lenet(X: torch.Tensor, params: Sequence[torch.Tensor]) -> torch.Tensor:
 def get_params(params: Sequence[torch.Tensor], device: Device) -> list[torch.Tensor]:
     """Copy parameters to a device and let each copy have a gradient.
 
-    Parameters
-    ----------
-    params : list of torch.Tensor
-        On any device; not changed.
-    device : torch.device or StandIn
-        Where the copies live.
-
-    Returns
-    -------
-    list of torch.Tensor
-        The replica: same values, in memory of its own, with ``requires_grad``. Each ``.grad`` is
-        ``None`` until the first backward pass.
-
-    Raises
-    ------
-    TypeError
-        If ``device`` is not a device.
-
-    Notes
-    -----
-    Source 004, whose text says that the gradients are 0 now.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.pytorch import StandIn
-    >>> replica = get_params(init_params(seed=0), StandIn(1))
-    >>> replica[1].requires_grad, replica[1].grad
-    (True, None)
+    Each ``.grad`` is ``None`` until the first backward pass (the original says 0).
     """
-    new_params = [p.detach().to(place(device), copy=True) for p in params]
-    for p in new_params:
-        p.requires_grad_()
-    return new_params
+    return [p.detach().to(place(device), copy=True).requires_grad_() for p in params]
 
 
 def allreduce(data: Sequence[torch.Tensor]) -> None:
-    """Sum tensors that live on different devices, in place: afterwards each holds the sum.
+    """Sum tensors on different devices, in place: afterwards each holds the sum.
 
-    Parameters
-    ----------
-    data : list of torch.Tensor
-        One tensor per device, all of one shape and type. Changed in place.
-
-    Raises
-    ------
-    ValueError
-        If the list is empty or the shapes differ; nothing is changed then.
-    TypeError
-        If it is not a list of tensors, or the types differ; nothing is changed then.
-
-    Notes
-    -----
-    Source 004 ends with ``data[i] = data[0].to(...)``, which puts another tensor into the list
+    The original ends with ``data[i] = data[0].to(...)``, which puts another tensor into the list
     instead of the sum into the tensor: its replicas drift apart.
-
-    Examples
-    --------
-    >>> data = [torch.ones(1, 2) * (i + 1) for i in range(2)]
-    >>> allreduce(data)
-    >>> data[1].tolist()
-    [[3.0, 3.0]]
     """
     checks.alike(data)
     total = data[0]
@@ -178,38 +79,11 @@ def allreduce(data: Sequence[torch.Tensor]) -> None:
 
 
 def scatter(data: torch.Tensor, devices: Sequence[Device]) -> list[torch.Tensor]:
-    """Cut a batch into one shard per device and copy each shard to its device.
+    """Cut a batch (n, ...) into k shards, in order, and copy each to its device.
 
-    Parameters
-    ----------
-    data : torch.Tensor, shape (n, ...)
-        The batch.
-    devices : list of torch.device or StandIn
-        k different devices, at most n.
-
-    Returns
-    -------
-    list of torch.Tensor
-        k shards, in order; the first n mod k have one example more than the rest. On stand-ins
-        they share the memory of ``data``.
-
-    Raises
-    ------
-    ValueError
-        If ``data`` is empty or has fewer examples than there are devices, or if a device appears
-        twice.
-
-    Notes
-    -----
-    Source 004 uses ``nn.parallel.scatter``, which refuses CPUs and cuts like ``torch.chunk``: 9
-    examples for 4 devices become 3, 3 and 3, and the fourth device gets nothing. Ours cuts as
-    chapter 1's ``split_and_load`` does: 3, 2, 2, 2.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.pytorch import StandIn
-    >>> [s.tolist() for s in scatter(torch.arange(5), [StandIn(0), StandIn(1)])]
-    [[0, 1, 2], [3, 4]]
+    The first n mod k have one example more than the rest. On stand-ins they share the memory of
+    ``data``. The original uses ``nn.parallel.scatter``, which refuses CPUs and cuts as
+    ``torch.chunk`` does: 9 examples for 4 devices become 3, 3 and 3; ours become 3, 2, 2 and 2.
     """
     checks.can_split(data, devices, even_split=False)
     shards = torch.tensor_split(data, len(devices))
@@ -219,38 +93,7 @@ def scatter(data: torch.Tensor, devices: Sequence[Device]) -> list[torch.Tensor]
 def split_batch(
     X: torch.Tensor, y: torch.Tensor, devices: Sequence[Device]
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Cut examples and labels in the same places, one shard per device, even or not.
-
-    Parameters
-    ----------
-    X : torch.Tensor, shape (n, ...)
-        Examples.
-    y : torch.Tensor, shape (n,)
-        Their labels.
-    devices : list of torch.device or StandIn
-        At most n different devices.
-
-    Returns
-    -------
-    tuple of two lists of torch.Tensor
-        Shards of ``X`` and shards of ``y``.
-
-    Raises
-    ------
-    ValueError
-        If the lengths differ; else as ``scatter``.
-
-    Notes
-    -----
-    Source 004's function.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.pytorch import StandIn
-    >>> Xs, ys = split_batch(torch.zeros(6, 4), torch.arange(6), [StandIn(0), StandIn(1)])
-    >>> ys[1].tolist()
-    [3, 4, 5]
-    """
+    """Cut examples (n, ...) and labels (n,) in the same places, one shard per device."""
     checks.same_length(X, y)
     return scatter(X, devices), scatter(y, devices)
 
@@ -258,32 +101,10 @@ def split_batch(
 def forward_backward(
     X: torch.Tensor, y: torch.Tensor, params: Sequence[torch.Tensor]
 ) -> torch.Tensor:
-    """Compute losses and gradients of one shard, on its device.
+    """Compute the losses (n,) of one shard; each ``.grad`` becomes the gradient of their sum.
 
-    Parameters
-    ----------
-    X : torch.Tensor, shape (n, 1, 28, 28)
-        Images.
-    y : torch.Tensor of int64, shape (n,)
-        Labels, 0 to 9.
-    params : list of torch.Tensor
-        The replica on that device; each ``.grad`` becomes the gradient of the summed loss.
-
-    Returns
-    -------
-    torch.Tensor, shape (n,)
-        The loss of each example.
-
-    Notes
-    -----
-    In source 004 a part of ``train_batch``. Here it is a function because a stand-in's thread must
+    In the original a part of ``train_batch``; here a function, because a stand-in's thread must
     have something to call.
-
-    Examples
-    --------
-    >>> replica = [p.requires_grad_() for p in init_params(seed=0)]
-    >>> forward_backward(torch.zeros(3, 1, 28, 28), torch.zeros(3).long(), replica).shape
-    torch.Size([3])
     """
     for p in params:
         p.grad = None  # PyTorch would add to what is there
@@ -293,34 +114,9 @@ def forward_backward(
 
 
 def sgd(params: Sequence[torch.Tensor], lr: float, batch_size: int) -> None:
-    """Take one step of stochastic gradient descent, in place.
+    """Take one step of stochastic gradient descent, in place; gradients are sums over the batch.
 
-    Parameters
-    ----------
-    params : list of torch.Tensor
-        With gradients, which are sums over the batch.
-    lr : float
-        Learning rate.
-    batch_size : int
-        Examples in the whole batch, over which the gradient is averaged.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If ``lr`` is not a number above 0 or ``batch_size`` not an integer of at least 1.
-
-    Notes
-    -----
-    d2l's ``sgd``, which source 004 calls, also sets the gradients to 0; ours leaves them to be
-    looked at, and ``forward_backward`` begins without them.
-
-    Examples
-    --------
-    >>> p = torch.ones(2, requires_grad=True)
-    >>> p.grad = torch.full((2,), 8.0)
-    >>> sgd([p], lr=0.5, batch_size=4)
-    >>> p.tolist()
-    [0.0, 0.0]
+    They are left to be looked at, where *Dive into Deep Learning*'s ``sgd`` sets them to 0.
     """
     checks.positive_number('lr', lr)
     checks.positive_int('batch_size', batch_size)
@@ -330,25 +126,7 @@ def sgd(params: Sequence[torch.Tensor], lr: float, batch_size: int) -> None:
 
 
 def sync_gradients(grads: Sequence[Sequence[torch.Tensor]]) -> None:
-    """Sum the gradients over the devices, one ``allreduce`` for each parameter, in place.
-
-    Parameters
-    ----------
-    grads : list of list of torch.Tensor
-        ``grads[c][i]`` is device c's gradient of parameter i.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As ``allreduce``.
-
-    Examples
-    --------
-    >>> grads = [[torch.ones(2)] for c in range(3)]
-    >>> sync_gradients(grads)
-    >>> grads[2][0].tolist()
-    [3.0, 3.0]
-    """
+    """Sum over the devices c, in place, each parameter's gradients ``grads[c][i]``."""
     for grads_of_one_param in zip(*grads):
         allreduce(list(grads_of_one_param))
 
@@ -361,46 +139,11 @@ def train_batch(
     lr: float,
     sync: Sync = sync_gradients,
 ) -> list[torch.Tensor]:
-    """Train on one batch: split, forward and backward on each device, sum, update.
+    """Train on one batch: split, forward and backward on each device, sum, update in place.
 
-    Parameters
-    ----------
-    X : torch.Tensor, shape (n, 1, 28, 28)
-        Images.
-    y : torch.Tensor of int64, shape (n,)
-        Labels, 0 to 9.
-    device_params : list of list of torch.Tensor
-        One replica per device, updated in place.
-    devices : list of torch.device or StandIn
-        k different devices. If k > n, the last k - n see no example and add a gradient of 0.
-    lr : float
-        Learning rate.
-    sync : callable
-        Called with ``grads[c][i]``; leaves the same sum on every device.
-
-    Returns
-    -------
-    list of torch.Tensor
-        Per device with examples, the loss of each example.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the batch is empty, lengths differ, a device appears twice, or replicas do not match
-        the devices; nothing is changed then.
-
-    Notes
-    -----
-    Source 004's function, with ``on_each`` in the place of its two loops over devices.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.pytorch import StandIn
-    >>> devices = [StandIn(0), StandIn(1)]
-    >>> replicas = [get_params(init_params(seed=0), d) for d in devices]
-    >>> X, y = torch.zeros(5, 1, 28, 28), torch.zeros(5).long()
-    >>> [l.shape for l in train_batch(X, y, replicas, devices, lr=0.1)]
-    [torch.Size([3]), torch.Size([2])]
+    Gives the losses of each device that had examples; if there are fewer examples than devices,
+    the last ones add a gradient of 0. ``sync(grads)`` leaves the same sum on every device. The
+    original loops over the devices where this calls ``on_each``.
     """
     checks.step(X, y, device_params, devices, lr)
     Xs, ys = split_batch(X, y, devices[: len(X)])
@@ -414,24 +157,16 @@ def train_batch(
 
 
 class TensorIter:
-    """Batches of ``data.Batches`` as tensors on the CPU; labels are whole numbers.
+    """Batches of ``data.Batches`` as tensors on the CPU: ``X`` (n, 1, 28, 28), ``y`` (n,) int64.
 
-    Parameters
-    ----------
-    batches : mgpu_helpers.data.Batches
-        Has a length; each pass over it is one epoch.
+    Each pass over it is one epoch.
     """
 
     def __init__(self, batches: Batches) -> None:
-        self.batches = batches
+        self.batches, self.num_examples = batches, batches.num_examples
 
     def __len__(self) -> int:
         return len(self.batches)
-
-    @property
-    def num_examples(self) -> int:
-        """int: examples per epoch."""
-        return self.batches.num_examples
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         for X, y in self.batches:
@@ -444,44 +179,13 @@ def load_data_fashion_mnist(
     seed: int | None = None,
     dtype: str = 'float32',
 ) -> tuple[TensorIter, TensorIter]:
-    """Load Fashion-MNIST: iterators over training and test batches.
+    """Load Fashion-MNIST: iterators over training and test batches, values in [0, 1].
 
-    Parameters
-    ----------
-    batch_size : int
-        Examples per batch.
-    num_examples : int, optional
-        Train on the first so many examples; by default on all 60,000.
-    seed : int, optional
-        Fixes the order, which is that of chapter 1 under the same seed; every epoch has an order
-        of its own.
-    dtype : str
-        Type of the images.
-
-    Returns
-    -------
-    tuple of two TensorIter
-        They yield ``X``, shape (batch, 1, 28, 28), values in [0, 1], and ``y``, int64, shape
-        (batch,).
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range.
-
-    Notes
-    -----
-    d2l's function of the same name needs torchvision; ours reads the course's own files.
-
-    Examples
-    --------
-    >>> train_iter, test_iter = load_data_fashion_mnist(256, num_examples=1000, seed=0)
-    >>> [len(X) for X, y in train_iter]
-    [256, 256, 256, 232]
+    ``num_examples``: train on the first so many of 60,000. The seed fixes the orders, which are
+    those of chapter 1 under the same seed. The last batch may be smaller.
     """
-    train_batches, test_batches = data.load_arrays(
-        'fashion-mnist', batch_size, num_examples, seed, dtype
-    )
+    batches = data.load_arrays('fashion-mnist', batch_size, num_examples, seed, dtype)
+    train_batches, test_batches = batches
     return TensorIter(train_batches), TensorIter(test_batches)
 
 
@@ -490,38 +194,7 @@ def evaluate_accuracy(
     data_iter: Iterable[tuple[torch.Tensor, torch.Tensor]],
     device: Device,
 ) -> float:
-    """Compute the share of examples that a network classifies right, on one device.
-
-    Parameters
-    ----------
-    net : callable
-        Maps images on ``device`` to scores, shape (n, classes).
-    data_iter : iterable
-        Yields ``(X, y)``; each example counts once.
-    device : torch.device or StandIn
-        Where ``net`` computes.
-
-    Returns
-    -------
-    float
-        0 to 1.
-
-    Raises
-    ------
-    ValueError
-        If the iterator yields nothing.
-
-    Notes
-    -----
-    d2l's ``evaluate_accuracy_gpu``, which source 004 calls.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.pytorch import StandIn
-    >>> batch = torch.tensor([[0.1, 0.9], [0.8, 0.2]]), torch.tensor([1, 1])
-    >>> evaluate_accuracy(lambda X: X, [batch], StandIn(0))
-    0.5
-    """
+    """Compute the share of examples, 0 to 1, that a network on ``device`` classifies correctly."""
     correct, seen = 0, 0
     with torch.no_grad():
         for X, y in data_iter:
@@ -534,28 +207,7 @@ def evaluate_accuracy(
 
 
 def total_loss(losses: Sequence[Sequence[torch.Tensor]]) -> float:
-    """Add up losses from any devices; this waits for them.
-
-    Parameters
-    ----------
-    losses : list of list of torch.Tensor
-        What ``train_batch`` returned, for one or several batches.
-
-    Returns
-    -------
-    float
-        The sum over all examples.
-
-    Raises
-    ------
-    ValueError
-        If there are none.
-
-    Examples
-    --------
-    >>> total_loss([[torch.ones(3), torch.ones(2)]])
-    5.0
-    """
+    """Add up what ``train_batch`` gave back for one or several batches; this waits for it."""
     if not losses:
         raise ValueError('no losses to add up: the iterator gave no batch')
     return torch.cat([l.cpu() for ls in losses for l in ls]).double().sum().item()
@@ -566,40 +218,10 @@ def train_epoch(
     step: Callable[[torch.Tensor, torch.Tensor], Sequence[torch.Tensor]],
     devices: Sequence[Device] = (),
 ) -> float:
-    """Train on every batch once.
+    """Train on every batch once by ``step(X, y)``; give the mean loss, taken as parameters moved.
 
-    Parameters
-    ----------
-    train_iter : iterable
-        Yields ``(X, y)``.
-    step : callable
-        ``step(X, y)`` trains on one batch and gives its losses back, as ``train_batch`` does.
-    devices : list of torch.device or StandIn
-        Waited for at the end, so that a clock stopped afterwards has measured all the work.
-
-    Returns
-    -------
-    float
-        Mean loss per example, taken while the parameters moved.
-
-    Raises
-    ------
-    ValueError
-        If there is no batch; else as ``step``.
-
-    Notes
-    -----
-    The inner loop of source 004's ``train``, which waits for its GPUs after every batch. Here the
-    losses stay where they are until the end; what waits is the copy in ``scatter``.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.pytorch import StandIn
-    >>> replica = get_params(init_params(seed=0), StandIn(0))
-    >>> batch = torch.zeros(5, 1, 28, 28), torch.zeros(5).long()
-    >>> step = lambda X, y: train_batch(X, y, [replica], [StandIn(0)], lr=0.1)
-    >>> round(train_epoch([batch], step), 4)
-    2.3026
+    ``devices`` are waited for at the end, so that a clock stopped afterwards has measured all the
+    work. The original waits after every batch; here what waits is the copy in ``scatter``.
     """
     losses = [step(X, y) for X, y in train_iter]
     total = total_loss(losses)
@@ -620,49 +242,9 @@ def train(
 ) -> History:
     """Train LeNet on Fashion-MNIST with data parallelism, and say how it goes.
 
-    Parameters
-    ----------
-    num_gpus : int
-        How many devices; GPUs or stand-ins (see ``devices``).
-    batch_size : int
-        Examples per batch, over all devices together.
-    lr : float
-        Learning rate.
-    num_epochs : int
-        Passes over the training set (source 004: 10).
-    num_examples : int, optional
-        Train on the first so many examples only.
-    seed : int, optional
-        Fixes start parameters and order: the same run again.
-    devices : list of torch.device or StandIn, optional
-        Your own choice of ``num_gpus`` devices.
-    sync : callable
-        How gradients are summed; see ``train_batch``.
-    dtype : str
-        Of images, parameters and gradients.
-
-    Returns
-    -------
-    History
-        Seconds, training loss and test accuracy of each epoch.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range; nothing has been loaded or printed then.
-
-    Notes
-    -----
-    Source 004's function with chapter 1's arguments. In a notebook it draws the accuracy as it
-    goes. The time is that of training alone, as there.
-
-    Examples
-    --------
-    >>> history = train(1, 256, 0.2, num_epochs=1, num_examples=512)  # doctest: +ELLIPSIS
-    running on: ...:0
-    epoch 1, time: ... sec, test acc: 0...
-    >>> len(history.test_acc)
-    1
+    ``batch_size`` is that over all devices together; the seed fixes start and order. In a notebook
+    it draws the accuracy as it goes. The seconds are those of training alone, without evaluation.
+    The original trains for 10 epochs.
     """
     devices = choose_devices(num_gpus, devices)
     checks.positive_int('num_epochs', num_epochs)
@@ -675,10 +257,10 @@ def train(
     print('running on:', *devices)
     history.live(num_epochs)
     for epoch in range(1, num_epochs + 1):
-        start = time.time()
+        start = time.perf_counter()
         with progress(train_iter, f'epoch {epoch}/{num_epochs}') as batches:
             train_loss = train_epoch(batches, step, devices)
-        seconds = time.time() - start
+        seconds = time.perf_counter() - start
         test_acc = evaluate_accuracy(lambda X: lenet(X, device_params[0]), test_iter, devices[0])
         history.add(seconds, train_loss, test_acc)
         print(f'epoch {epoch}, time: {seconds:.1f} sec, test acc: {test_acc:.2f}')
