@@ -12,7 +12,9 @@ from . import process_group, train_ddp, train_rank
 
 @click.command(context_settings={'show_default': True})
 @click.option('--num-gpus', type=click.IntRange(1), default=2, help='Processes, without torchrun.')
-@click.option('--batch-size', type=click.IntRange(1), default=256, help='Over all devices together.')
+@click.option(
+    '--batch-size', type=click.IntRange(1), default=256, help='Over all devices together.'
+)
 @click.option('--lr', type=click.FloatRange(0, min_open=True), default=0.2, help='Learning rate.')
 @click.option('--num-epochs', type=click.IntRange(1), default=4, help='Passes over the data.')
 @click.option('--num-examples', type=click.IntRange(1), help='Only so many training examples.')
