@@ -52,7 +52,8 @@ def ddp(steps, batch_size=256, lr=0.2, dtype='float32', num_examples=None, **sta
         loss = pt.ddp_step(X, y, net, optimizer).double().sum()
         dist.all_reduce(loss)
         losses.append(loss.item() / len(X))
-    return [p.numpy() for p in pt.lenet_params(net)], losses
+    params = (p.detach() for p in net.parameters())
+    return [(p.T if p.dim() == 2 else p).numpy() for p in params], losses
 
 
 def joint_difference(ours, theirs):
@@ -137,8 +138,6 @@ def test_layers_compute_what_the_function_computes():
     torch.testing.assert_close(
         pt.build_lenet(params)(X), pt.lenet(X, params), rtol=1e-12, atol=1e-15
     )
-    back = pt.lenet_params(pt.build_lenet(params))
-    assert all(torch.equal(a, b) for a, b in zip(back, params, strict=True))
 
 
 def test_get_params_copies():

@@ -24,7 +24,7 @@ from .scratch import init_params, load_data_fashion_mnist, loss
 
 
 def build_lenet(params: Sequence[torch.Tensor]) -> nn.Sequential:
-    """Build ``scratch.lenet`` from PyTorch's layers, with start parameters as of ``init_params``."""
+    """Build ``scratch.lenet`` from PyTorch's layers, with the values of ``init_params``."""
     net = nn.Sequential(
         nn.Conv2d(1, 20, kernel_size=3), nn.ReLU(), nn.AvgPool2d(kernel_size=2, stride=2),
         nn.Conv2d(20, 50, kernel_size=5), nn.ReLU(), nn.AvgPool2d(kernel_size=2, stride=2),
