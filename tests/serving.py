@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from mgpu_helpers import data
-from mgpu_helpers.data import catalogue
+from mgpu_helpers.data import catalogue, sets
 
+ROOT = Path(__file__).parent.parent
 # Where the caller of pytest has the files; looked up now, because the tests move MXNET_HOME.
 CALLERS = {name: catalogue.folder_of(name) for name in catalogue.FILES}
 IMAGES = 'train-images-idx3-ubyte.gz'
@@ -23,12 +23,9 @@ LABELS = 't10k-labels-idx1-ubyte.gz'
 
 def real_files(name):
     """The four verified files of the caller's MXNET_HOME, or skip."""
-    content = {}
-    for filename, known in catalogue.FILES[name].items():
-        found, trouble = catalogue.look(CALLERS[name] / filename, known)
-        if found is None:
-            pytest.skip(trouble or f'no real data: {CALLERS[name] / filename} is not there')
-        content[filename] = found
+    content, bad = catalogue.stock(name, CALLERS[name])
+    if len(content) < len(catalogue.FILES[name]):
+        pytest.skip('; '.join(bad.values()) or f'no real data: {CALLERS[name]} is not complete')
     return content
 
 
@@ -42,10 +39,20 @@ def home(tmp_path, monkeypatch):
     """An empty MXNET_HOME, no mirror that answers, and nothing kept from an earlier test."""
     monkeypatch.setenv('MXNET_HOME', str(tmp_path / 'home'))
     monkeypatch.setenv('NO_PROXY', '127.0.0.1')
-    monkeypatch.setattr(data, '_kept', {})
+    monkeypatch.setattr(sets, '_kept', {})
     with dead_mirror() as address:
         monkeypatch.setenv('MGPU_DATA_MIRRORS', address)
         yield tmp_path / 'home'
+
+
+@pytest.fixture
+def full_disk():
+    """A limit on the size of files stands for it: the write itself fails."""
+    resource = pytest.importorskip('resource')
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def put(home, name, content):
@@ -58,16 +65,18 @@ def put(home, name, content):
 
 
 def check_good(folder, name):
-    """The folder holds the four published files, and nothing else is left in it."""
-    assert sorted(p.name for p in folder.iterdir()) == sorted(catalogue.FILES[name])
-    for filename, known in catalogue.FILES[name].items():
-        assert catalogue.look(folder / filename, known)[1] is None
-        assert (folder / filename).stat().st_mode & 0o444 == 0o444
+    """The folder holds the four published files, readable for all, and nothing else is in it."""
+    assert {p.name for p in folder.iterdir()} == set(catalogue.stock(name, folder)[0])
+    assert {p.name for p in folder.iterdir()} == set(catalogue.FILES[name])
+    assert all(p.stat().st_mode & 0o444 == 0o444 for p in folder.iterdir())
 
 
 @contextlib.contextmanager
 def mirror(content, piece=None):
-    """A web server with these files; with `piece`, it sends so many bytes every 20 ms."""
+    """A web server with these files; with `piece`, it sends so many bytes every 20 ms.
+
+    Gives its address and a list of what it was asked for, and of 'cut' for what nobody read on.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_HEAD(self):
@@ -80,10 +89,12 @@ def mirror(content, piece=None):
         def do_GET(self):
             asked.append(self.path)
             found = self.do_HEAD()
-            with contextlib.suppress(OSError):  # the client was killed
+            try:
                 for start in range(0, len(found), piece or len(found)):
                     self.wfile.write(found[start : start + (piece or len(found))])
                     time.sleep(0.02 if piece else 0)
+            except OSError:
+                asked.append('cut')
 
         def log_message(self, *args):
             pass
@@ -108,12 +119,11 @@ def dead_mirror():
         yield f'http://127.0.0.1:{taken.getsockname()[1]}/'
 
 
-def start(code, **env):
-    """Start Python on `code` in a process of its own, with our package to be found."""
-    root = str(Path(__file__).parent.parent)
-    path = os.pathsep.join(filter(None, [root, os.environ.get('PYTHONPATH')]))
+def start(*words, **env):
+    """Start Python in a process of its own, with our package to be found."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')]))
     return subprocess.Popen(
-        [sys.executable, '-c', code],
+        [sys.executable, *words],
         env={**os.environ, 'PYTHONPATH': path, **env},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -124,7 +134,7 @@ def start(code, **env):
 def finish(process):
     """Wait for it; its output and its messages. Fails if it failed."""
     try:
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == 0, err

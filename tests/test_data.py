@@ -2,7 +2,6 @@
 
 # ruff: noqa: F811 (a fixture that is imported, and asked for by its name)
 
-import doctest
 import hashlib
 import importlib.util
 import re
@@ -12,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from serving import CALLERS, finish, home, real_files, start  # noqa: F401
+from serving import finish, home, real_files, start  # noqa: F401
 
 from mgpu_helpers import data
-from mgpu_helpers.data import batches, catalogue
+from mgpu_helpers.data import catalogue
+from mgpu_helpers.data.digits import digits as make_digits
 
 # What is known about the real sets: the first ten training labels, how often each class is
 # there, and the mean pixel that so many programs subtract.
@@ -34,15 +34,13 @@ PUBLISHED_MD5 = [
     'bef4ecab320f06d8554ea6380940ec79',
     'bb300cfdad3c16e7a12a480ee83cd310',
 ]
-
-
 # Of all bytes of the digits; found with NumPy 1.23 and 2.4, scikit-learn 1.7 and 1.9.
 DIGITS_SHA256 = '161f1b782f63486e354db1609c3bde674eda791b3b086920af6677446e063972'
 
 
 @pytest.fixture(scope='module')
 def digits():
-    return data.Dataset('mnist', *data.digits(), catalogue.DIGIT_NAMES, 'digits')
+    return data.Dataset('mnist', *make_digits(), catalogue.DIGIT_NAMES, 'digits')
 
 
 def check_form(found):
@@ -50,13 +48,12 @@ def check_form(found):
         (found.train_images, found.train_labels, 60_000),
         (found.test_images, found.test_labels, 10_000),
     ):
-        assert images.shape == (count, 28, 28) and images.dtype == np.uint8
-        assert labels.shape == (count,) and labels.dtype == np.uint8
+        assert images.shape == (count, 28, 28) and labels.shape == (count,)
+        assert images.dtype == labels.dtype == np.uint8
         assert images.max() == 255 and set(labels.tolist()) == set(range(10))
-        with pytest.raises(ValueError, match='read-only'):
-            images[0, 0, 0] = 1
-        with pytest.raises(ValueError, match='read-only'):
-            labels[0] = 1
+        for array in (images, labels):
+            with pytest.raises(ValueError, match='read-only'):
+                array[0] = 1
     assert len(found.label_names) == 10
 
 
@@ -87,8 +84,6 @@ def test_table_agrees_with_mxnet():
     try:
         spec = importlib.util.find_spec('mxnet')
     except ModuleNotFoundError:  # our own message of what to install
-        spec = None
-    if spec is None:
         pytest.skip('MXNet is not installed')
     source = Path(spec.origin).parent / 'gluon' / 'data' / 'vision' / 'datasets.py'
     pairs = re.findall(r"\('(\S+-ubyte\.gz)',\s*'([0-9a-f]{40})'\)", source.read_text())
@@ -114,10 +109,11 @@ def test_threads_share_one_set(home):
     assert len(found) == 4 and len({id(each) for each in found}) == 1
 
 
-@pytest.mark.parametrize('name', ['cifar10', '', 'Fashion-MNIST', None, 3, ['mnist']])
-def test_no_such_set(name):
-    with pytest.raises(ValueError, match=re.escape(f"'fashion-mnist' or 'mnist', got {name!r}")):
-        data.dataset(name)
+def test_no_such_set():
+    for name in ('cifar10', '', 'Fashion-MNIST', None, 3, ['mnist']):
+        words = f'name must be one of fashion-mnist, mnist, not {name!r}'
+        with pytest.raises(ValueError, match=re.escape(words)):
+            data.dataset(name)
 
 
 def test_digits_have_the_form_of_the_real_sets(digits):
@@ -160,24 +156,33 @@ def test_digits_can_be_learned(digits):
     assert (nearest == digits.test_labels).mean() > 0.8
 
 
-def test_digits_are_announced_once_and_always_the_same(home):
+def sha256(found):
+    arrays = found.train_images, found.train_labels, found.test_images, found.test_labels
+    return hashlib.sha256(b''.join(array.tobytes() for array in arrays)).hexdigest()
+
+
+def test_digits_are_announced_once_and_always_the_same(home, digits):
+    assert sha256(digits) == DIGITS_SHA256
     code = (
-        'import hashlib; from mgpu_helpers import data\n'
+        'from mgpu_helpers import data; from test_data import sha256\n'
         'for name in ["fashion-mnist", "fashion-mnist", "mnist", "fashion-mnist"]:\n'
-        '    d = data.dataset(name)\n'
-        '    print(name, d.source, hashlib.sha256(d.train_images.tobytes()'
-        ' + d.train_labels.tobytes() + d.test_images.tobytes()'
-        ' + d.test_labels.tobytes()).hexdigest())\n'
+        '    print(data.dataset(name).source, sha256(data.dataset(name)))\n'
+        'print(data.environment_for_children()["MGPU_DIGITS_STAND_IN_FOR"])'
     )
-    processes = [start(code) for _ in range(2)]
-    for out, err in map(finish, processes):
-        assert [line.split()[1:] for line in out.splitlines()] == [['digits', DIGITS_SHA256]] * 4
-        assert err.count('OfflineDataWarning: fashion-mnist is not to be had') == 1
-        assert err.count('OfflineDataWarning: mnist is not to be had') == 1
-        # It points at the reader's line, says why, and how to get the real data.
-        assert err.startswith('<string>:3: OfflineDataWarning')
-        assert 'http://127.0.0.1' in err and 'cannot be reached' in err
-        assert str(home / 'datasets' / 'fashion-mnist') in err and 'MXNET_HOME' in err
+    out, err = finish(start('-c', code, PYTHONPATH=str(Path(__file__).parent)))
+    *sets, children = out.splitlines()
+    assert sets == [f'digits {DIGITS_SHA256}'] * 4
+    assert err.count('OfflineDataWarning: fashion-mnist is not to be had') == 1
+    assert err.count('OfflineDataWarning: mnist is not to be had') == 1
+    # It points at the reader's line, says why, and how to get the real data.
+    assert err.startswith('<string>:3: OfflineDataWarning')
+    assert 'http://127.0.0.1' in err and 'cannot be reached' in err
+    assert str(home / 'datasets' / 'fashion-mnist') in err and 'MXNET_HOME' in err
+    # What a process knows, those that it starts need not find out and say again.
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        patch.setenv('MGPU_DIGITS_STAND_IN_FOR', children)
+        warnings.simplefilter('error')
+        assert data.dataset('mnist').source == 'digits'
 
 
 def test_warning_as_error_is_never_followed_by_silent_digits(home):
@@ -195,7 +200,7 @@ def test_import_costs_only_numpy():
         ' "matplotlib", "pandas"}\n'
         'print(sorted(heavy & set(sys.modules)))'
     )
-    assert finish(start(code))[0].strip() == '[]'
+    assert finish(start('-c', code))[0].strip() == '[]'
 
 
 def test_home_is_found_as_mxnet_finds_it(monkeypatch, tmp_path):
@@ -208,12 +213,3 @@ def test_home_is_found_as_mxnet_finds_it(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv('MXNET_HOME', 'here')
     assert catalogue.folder_of('mnist') == tmp_path / 'here' / 'datasets' / 'mnist'
-
-
-@pytest.mark.filterwarnings('ignore::mgpu_helpers.data.OfflineDataWarning')
-@pytest.mark.parametrize('module', [data, batches])
-def test_examples_in_the_docstrings(module, request):
-    if module is data and not CALLERS['fashion-mnist'].is_dir():
-        request.getfixturevalue('home')  # without the data, do not try the internet
-    result = doctest.testmod(module)
-    assert result.attempted and not result.failed

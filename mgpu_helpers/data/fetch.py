@@ -136,6 +136,7 @@ def _download(
     An ``OSError`` that leaves this function is about the folder, never about the network.
     """
     from requests.exceptions import RequestException
+    from urllib3.exceptions import HTTPError
 
     todo = list(wanted)
     for mirror in _answering(mirrors, todo[0], reasons):
@@ -144,7 +145,7 @@ def _download(
                 _retrieve(mirror, name, todo[0], folder)
                 del todo[0]
             return
-        except (RequestException, ValueError) as error:
+        except (RequestException, HTTPError, ValueError) as error:
             reasons.append(f'{public(mirror)}{todo[0]} {_why(error)}')
 
 
@@ -169,7 +170,8 @@ def _retrieve(mirror: str, name: str, filename: str, folder: Path) -> None:
             with tqdm(
                 total=known.size, desc=f'{name}/{filename}', unit='B', unit_scale=True
             ) as bar:
-                for chunk in response.iter_content(1 << 16):
+                # read1 gives what has come; iter_content would wait for the rest of its piece.
+                while chunk := response.raw.read1(1 << 16):
                     bar.update(file.write(chunk))
                     if bar.n > known.size:
                         return  # it is not the file: pooch refuses it
@@ -206,16 +208,17 @@ def place(filename: str, folder: Path, sha256: str, save: Callable[[Path], objec
 def _why(error: Exception) -> str:
     """Give a network error in a few words that a reader can act on."""
     from requests import exceptions
+    from urllib3.exceptions import HTTPError, TimeoutError
 
     if isinstance(error, exceptions.SSLError):
         return 'has a certificate that this machine does not trust'
     if isinstance(error, exceptions.ProxyError):
         return 'cannot be reached through the proxy'
-    if isinstance(error, exceptions.Timeout):
+    if isinstance(error, (exceptions.Timeout, TimeoutError)):
         return 'did not answer, or did not send the whole file, in time'
     if isinstance(error, exceptions.HTTPError):
         return f'answered with HTTP status {error.response.status_code}'
-    if isinstance(error, (exceptions.ConnectionError, exceptions.ChunkedEncodingError)):
+    if isinstance(error, (exceptions.ConnectionError, HTTPError)):
         return 'cannot be reached, or the connection broke'
     if isinstance(error, exceptions.RequestException):
         return f'failed ({type(error).__name__})'  # its text could hold a password
