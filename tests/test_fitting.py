@@ -5,9 +5,7 @@ import time
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from mgpu_helpers.scaling import ALGORITHMS, Link
 from mgpu_helpers.scaling.fitting import SIZES, fit, measure
 
 N = np.array(SIZES)
@@ -39,24 +37,18 @@ def test_every_size_counts_the_same():
     assert found.worst_error == pytest.approx(abs(found.errors).max())
 
 
-@pytest.mark.parametrize('seed', range(5))
-def test_noise_of_ten_percent_is_survived_and_reported(seed):
-    noise = np.random.default_rng(seed).normal(1, 0.1, len(N))
-    found = fit(SIZES, TRUE * noise)
-    assert 0.01 < found.median_error < 0.2
-    assert found.cache.bandwidth == pytest.approx(8e9, rel=0.5)
-    assert found.memory.bandwidth == pytest.approx(4e9, rel=0.5)
+def test_noise_of_ten_percent_is_survived_and_reported():
+    for seed in range(5):
+        noise = np.random.default_rng(seed).normal(1, 0.1, len(N))
+        found = fit(SIZES, TRUE * noise)
+        assert 0.01 < found.median_error < 0.2
+        assert found.cache.bandwidth == pytest.approx(8e9, rel=0.5)
+        assert found.memory.bandwidth == pytest.approx(4e9, rel=0.5)
 
 
 def test_sizes_that_were_held_out_are_predicted():
-    found = fit(SIZES[::2], TRUE[::2], 'every other size')
-    unseen = found.against(SIZES[1::2], TRUE[1::2], 'the rest')
-    assert unseen.cache == found.cache
-    assert len(unseen.errors) == 7
-    assert unseen.label == 'the rest'
-    assert unseen.median_error < 0.01
-    wrong = found.against(SIZES[1::2], 2 * TRUE[1::2])
-    assert wrong.median_error == pytest.approx(0.5, abs=0.01)
+    found = fit(SIZES[::2], TRUE[::2])
+    assert found.seconds(N[1::2]) == pytest.approx(TRUE[1::2], rel=0.01)
 
 
 def test_order_of_the_sizes_does_not_matter():
@@ -81,94 +73,46 @@ def test_where_the_lines_cross_the_model_is_continuous():
     assert below == pytest.approx(above, rel=1e-6)
 
 
-@pytest.mark.parametrize('algorithm', ALGORITHMS)
-@pytest.mark.parametrize('devices', [2, 5])
-def test_link_from_one_algorithm_gives_its_formula_back(algorithm, devices):
-    """What was fitted is the whole allreduce; the link is what a single message takes."""
-    link = Link('true', 5e-6, 3e9)
-    times = [ALGORITHMS[algorithm](devices, n, link) for n in SIZES]
-    for regime in ('cache', 'memory'):
-        got = fit(SIZES, times, algorithm).link(algorithm, devices, regime)
-        assert got.latency == pytest.approx(5e-6, rel=1e-3)
-        assert got.bandwidth == pytest.approx(3e9, rel=1e-6)
-
-
-def test_link_predicts_another_algorithm():
-    link = Link('true', 5e-6, 3e9)
-    found = fit(SIZES, [ALGORITHMS['naive'](4, n, link) for n in SIZES]).link('naive', 4)
-    assert ALGORITHMS['ring'](4, 10**7, found) == pytest.approx(
-        ALGORITHMS['ring'](4, 10**7, link), rel=1e-3
-    )
-
-
-@pytest.mark.parametrize(
-    'arguments, message',
-    [
-        (('quantum', 2), "no formula for 'quantum': choose one of naive"),
-        (('ring', 1), 'devices must be at least 2, not 1'),
-        (('ring', 2, 'disk'), "regime must be 'cache' or 'memory', not 'disk'"),
-    ],
-)
-def test_link_of_nothing_known_is_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        fit(SIZES, TRUE).link(*arguments)
-
-
-@pytest.mark.parametrize(
-    'sizes, times, message',
-    [
+def test_measurements_that_cannot_be_fitted():
+    for sizes, times, message in (
         (SIZES, TRUE[1:], '15 sizes and 14 times'),
         (SIZES[:5], TRUE[:5], '5 different sizes are too few for two lines of at least 3'),
-        ([], [], 'no size was measured'),
+        ([], [], '0 different sizes are too few'),
         ([0, *SIZES[1:]], TRUE, 'a size in bytes must be at least 1, not 0'),
         (SIZES, [-1, *TRUE[1:]], 'a time in seconds must be a number above 0, not -1'),
         (SIZES, [float('nan'), *TRUE[1:]], 'a time in seconds must be a number above 0, not nan'),
         ([SIZES[1], *SIZES[1:]], TRUE, 'a size stands in the list twice'),
         (SIZES, TRUE[::-1], 'do not grow with the size'),
-    ],
-)
-def test_measurements_that_cannot_be_fitted(sizes, times, message):
-    with pytest.raises(ValueError, match=message):
-        fit(sizes, times)
+    ):
+        with pytest.raises(ValueError, match=message):
+            fit(sizes, times)
 
 
-def test_table_and_text_show_prediction_and_errors():
-    found = fit(SIZES, TRUE, 'ring')
-    rows = found.table().rows
-    assert rows[0] == ['4 kB', '20.5 µs', '20.5 µs', '+0%', 'cache']
-    assert rows[-1] == ['65.5 MB', '16.5 ms', '16.5 ms', '+0%', 'memory']
-    assert repr(found).startswith('ring, cache: 20 µs + bytes / 8 GB/s, memory: 70 µs + bytes / 4')
-
-
-def test_plot_shows_every_fit_with_points_and_two_lines():
+def test_plot_and_text_show_every_fit_with_points_and_two_lines():
     first, second = fit(SIZES, TRUE, 'ring'), fit(SIZES, 2 * TRUE, 'naive')
+    assert repr(first).startswith('ring, cache: 20 µs + bytes / 8 GB/s, memory: 70 µs + bytes / 4')
     figure = first.plot(second)
     times, errors = figure.axes
     assert len(times.lines) == 6
     assert len(errors.lines) == 2
     assert [text.get_text() for text in times.get_legend().texts] == ['ring', 'naive']
-    picture = io.BytesIO()
-    figure.savefig(picture, format='png')
-    assert len(Image.open(picture).convert('L').getcolors()) > 10
-
-
-def test_plot_compares_fits_only():
+    figure.savefig(io.BytesIO())
     with pytest.raises(TypeError, match='compares with fits, not with 3'):
-        fit(SIZES, TRUE).plot(3)
+        first.plot(3)
 
 
 def test_measure_gives_the_shortest_time_of_each_size():
-    """Every third call is disturbed: it takes 200 ms longer."""
+    """Every third call is disturbed: it takes 100 ms longer."""
     calls = []
 
     def run(nbytes):
         calls.append(nbytes)
-        time.sleep(nbytes / 1e6 + 0.2 * (len(calls) % 3 == 0))
+        time.sleep(nbytes / 1e6 + 0.1 * (len(calls) % 3 == 0))
 
     times = measure(run, [1000, 10000], repeats=3)
     assert len(calls) == 12
-    assert 0.001 <= times[0] < 0.2
-    assert 0.010 <= times[1] < 0.2
+    assert 0.001 <= times[0] < 0.1
+    assert 0.010 <= times[1] < 0.1
 
 
 def test_measure_stops_when_its_time_is_up_but_not_before_three_rounds():
@@ -177,18 +121,15 @@ def test_measure_stops_when_its_time_is_up_but_not_before_three_rounds():
     assert len(calls) == 6
 
 
-@pytest.mark.parametrize(
-    'arguments, kind, message',
-    [
+def test_measure_refuses_before_it_runs(capsys):
+    for arguments, kind, message in (
         ((7,), TypeError, 'run must be a function of a number of bytes, not 7'),
-        ((print, []), ValueError, 'there is no size to measure'),
-        ((print, [0]), ValueError, 'a size in bytes must be at least 1, not 0'),
-        ((print, [1.5]), TypeError, 'a size in bytes must be an integer'),
+        ((print, []), ValueError, 'sizes is empty'),
+        ((print, [0]), ValueError, 'each of sizes must be at least 1, not 0'),
+        ((print, [1.5]), TypeError, 'each of sizes must be an integer'),
         ((print, [1], 0), ValueError, 'repeats must be at least 1, not 0'),
         ((print, [1], 1, 0), ValueError, 'seconds must be a number above 0'),
-    ],
-)
-def test_measure_refuses_before_it_runs(arguments, kind, message, capsys):
-    with pytest.raises(kind, match=message):
-        measure(*arguments)
+    ):
+        with pytest.raises(kind, match=message):
+            measure(*arguments)
     assert capsys.readouterr().out == ''

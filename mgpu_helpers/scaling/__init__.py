@@ -1,11 +1,11 @@
-"""Chapter 3: what an allreduce costs, on machines that are not there; never imports MXNet.
+"""Chapter 3: what an allreduce costs, on machines that are not there; imports no framework.
 
 ``links`` has the published speeds of links, ``costs`` a formula for each algorithm, ``models`` the
 sizes of networks, ``machines`` what devices compute and how they are joined, ``curves`` a training
-step's time and how it scales (``drawings`` its pictures), ``memory`` what a device has to keep,
-``published`` what others measured beside what this predicts. ``fitting`` finds the latency and
-bandwidth of this machine, ``simulator`` plays training steps through, ``messages`` a single
-allreduce, ``explore`` has sliders.
+step's time and how it scales (``drawings`` has what plots share), ``memory`` what a device has to
+keep, ``published`` what others measured beside what this predicts. ``fitting`` finds the latency
+and bandwidth of this machine, ``simulator`` plays training steps through, ``messages`` a single
+allreduce, ``sliders`` lets one play with all of it.
 
 >>> from mgpu_helpers.scaling import LINKS, ring
 >>> f'{ring(8, 160e6, LINKS["100 Gb InfiniBand"]) * 1000:.1f} ms'

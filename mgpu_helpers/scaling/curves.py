@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import checks
+from ..display import GREY, ORANGE, Table, panels, percent, quantity
+from .drawings import STYLES, in_powers_of_two, in_shares, in_units
 from .inputs import check_counts, check_model
-from .machines import MACHINES, communication_seconds
-from .models import MODELS
+from .machines import communication_seconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from ..display import Table
     from .machines import Machine
     from .models import Model
 
@@ -29,36 +29,19 @@ POWERS = tuple(2**i for i in range(11))  # 1, 2, 4, ... 1,024
 
 @dataclass(frozen=True)
 class Step:
-    """Where the seconds of one training step go.
-
-    Parameters
-    ----------
-    devices : int
-        How many train.
-    batch : int
-        Examples on each.
-    overhead, forward, backward, communication : float
-        Seconds of each part.
-    exposed : float
-        Seconds of communication after the backward pass has ended.
-
-    Examples
-    --------
-    >>> Step(2, 64, 0.0, 1.0, 2.0, communication=2.5, exposed=0.5).seconds
-    3.5
-    """
+    """Where the seconds of one training step go."""
 
     devices: int
-    batch: int
+    batch: int  # examples on each
     overhead: float
     forward: float
     backward: float
     communication: float
-    exposed: float
+    exposed: float  # of the communication, what comes after the backward pass has ended
 
     @property
     def seconds(self) -> float:
-        """float: of the whole step."""
+        """Of the whole step."""
         return self.overhead + self.forward + self.backward + self.exposed
 
 
@@ -69,45 +52,21 @@ def step(
     machine: Machine,
     algorithm: str = 'ring',
     overlap: bool = True,
-    messages: int = 1,
+    buckets: int = 1,
 ) -> Step:
-    """Work out a training step in its parts.
+    """Work out a training step in its parts, with ``batch`` examples on each device.
 
-    Parameters
-    ----------
-    model : Model
-        What is trained.
-    batch : int
-        Examples on each device.
-    devices : int
-        How many there are.
-    machine : Machine
-        What they can do.
-    algorithm : str
-        A name in ``ALGORITHMS``, or ``'hierarchical'``.
-    overlap : bool
-        Whether gradients travel during the backward pass, or only after it.
-    messages : int
-        How many allreduces the gradient is sent in.
+    ``overlap`` lets gradients travel during the backward pass; they are sent in ``buckets``
+    allreduces.
 
-    Returns
-    -------
-    Step
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range.
-
-    Examples
-    --------
+    >>> from mgpu_helpers.scaling import MACHINES, MODELS
     >>> found = step(MODELS['ResNet-50'], 96, 64, MACHINES['p3.16xlarge'])
     >>> f'{found.backward * 1000:.0f} ms backward, {found.communication * 1000:.0f} ms allreduce'
     '167 ms backward, 66 ms allreduce'
     """
     check_model(model)
     checks.positive_int('batch', batch)
-    communication = communication_seconds(devices, model.nbytes, machine, algorithm, messages)
+    communication = communication_seconds(devices, model.nbytes, machine, algorithm, buckets)
     forward = batch * model.flops / machine.flops
     backward = 2 * forward  # gradients of the inputs and of the parameters, each like a forward
     hidden = min(communication, backward) if overlap else 0.0
@@ -115,63 +74,11 @@ def step(
     return Step(devices, batch, machine.overhead, forward, backward, communication, exposed)
 
 
-def step_seconds(
-    model: Model,
-    batch: int,
-    devices: int,
-    machine: Machine,
-    algorithm: str = 'ring',
-    overlap: bool = True,
-    messages: int = 1,
-) -> float:
-    """Work out how long a training step takes; arguments and errors as ``step``.
-
-    Returns
-    -------
-    float
-        Seconds.
-
-    Examples
-    --------
-    >>> f'{step_seconds(MODELS["ResNet-50"], 96, 64, MACHINES["p3.16xlarge"]) * 1000:.0f} ms'
-    '250 ms'
-    """
-    return step(model, batch, devices, machine, algorithm, overlap, messages).seconds
-
-
 def hiding_batch(model: Model, devices: int, machine: Machine, algorithm: str = 'ring') -> int:
     """Find the smallest batch per device behind whose backward pass the allreduce fits.
 
-    Parameters
-    ----------
-    model : Model
-        What is trained.
-    devices : int
-        How many there are.
-    machine : Machine
-        What they can do.
-    algorithm : str
-        A name in ``ALGORITHMS``, or ``'hierarchical'``.
-
-    Returns
-    -------
-    int
-        Examples on each device.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range.
-
-    Notes
-    -----
     By hand: b examples keep the backward pass busy for 2 b F / R seconds (F operations forward for
     one, R a second); the allreduce takes C; so b is C R / 2 F, rounded up.
-
-    Examples
-    --------
-    >>> hiding_batch(MODELS['ResNet-50'], 64, MACHINES['p3.16xlarge'])
-    39
     """
     check_model(model)
     communication = communication_seconds(devices, model.nbytes, machine, algorithm)
@@ -189,122 +96,107 @@ def plot_hiding(
     """Draw backward pass, allreduce and efficiency over the batch on each device.
 
     The line where the backward pass becomes the longer one is ``hiding_batch``.
-
-    Parameters
-    ----------
-    model : Model
-        What is trained.
-    devices : int
-        How many there are.
-    machine : Machine
-        What they can do.
-    algorithm : str
-        A name in ``ALGORITHMS``, or ``'hierarchical'``.
-    batches : list of int
-        Examples on each device.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range.
-
-    Examples
-    --------
-    >>> len(plot_hiding(MODELS['ResNet-50'], 64, MACHINES['p3.16xlarge']).axes)
-    2
     """
-    from .drawings import draw_hiding
-
     check_counts('batches', batches)
-    batch = hiding_batch(model, devices, machine, algorithm)
-    shown = sorted({*batches, batch})  # with the corner of the curve
-    steps = [step(model, b, devices, machine, algorithm) for b in shown]
-    alone = [step(model, b, 1, machine) for b in shown]
-    return draw_hiding(steps, alone, batch)
+    corner = hiding_batch(model, devices, machine, algorithm)
+    batches = sorted({*batches, corner})
+    steps = [step(model, b, devices, machine, algorithm) for b in batches]
+    alone = [step(model, b, 1, machine) for b in batches]
+    backward = [one.backward for one in steps]
+    allreduce = [one.communication for one in steps]
+    figure, (left, right) = panels(1, 2, height=3.4)
+    left.plot(batches, backward, label='backward pass', **STYLES[0])
+    left.plot(batches, allreduce, label='allreduce', **STYLES[1])
+    exposed = [b < c for b, c in zip(backward, allreduce)]
+    look: dict[str, Any] = {'color': ORANGE, 'alpha': 0.2, 'label': 'not hidden'}
+    left.fill_between(batches, backward, allreduce, where=exposed, interpolate=True, **look)
+    left.set(yscale='log', title='time')
+    in_units(left.yaxis, 's')
+    right.plot(batches, [a.seconds / s.seconds for a, s in zip(alone, steps)], **STYLES[2])
+    in_shares(right, 'efficiency')
+    for axes in (left, right):
+        in_powers_of_two(axes, 'x', batches)
+        axes.set_xlabel('batch on each device')
+        axes.axvline(corner, linestyle='--', color=GREY)
+    # Below the curve on the right of the line, above it on the left: where there is room.
+    side, height = ('left', 0.04) if 8 * corner <= max(batches) else ('right', 0.92)
+    right.annotate(f' hidden from {corner:,} on ', (corner, height), horizontalalignment=side)
+    left.legend(fontsize='small')
+    return figure
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """A training step on more and more devices.
+    """A training step on more and more devices."""
 
-    Parameters
-    ----------
-    label : str
-        What it is called in a picture.
-    steps : list of Step
-        One for each number of devices.
-    examples : list of int
-        In each step, on all devices together.
-    single : float
-        Examples a second on one device: what speed-up is measured against.
-
-    Examples
-    --------
-    >>> weak = weak_scaling(MODELS['VGG-16'], 32, [1, 8, 64], MACHINES['p3.16xlarge'])
-    >>> [f'{share:.0%}' for share in weak.efficiency]
-    ['100%', '100%', '69%']
-    """
-
-    label: str
-    steps: list[Step]
-    examples: list[int]
-    single: float
+    label: str  # in a picture
+    steps: list[Step]  # one for each number of devices
+    examples: list[int]  # in each step, on all devices together
+    single: float  # examples a second on one device: what speed-up is measured against
 
     @property
     def devices(self) -> list[int]:
-        """list of int: how many, entry by entry."""
+        """How many, entry by entry."""
         return [step.devices for step in self.steps]
 
     @property
     def seconds(self) -> list[float]:
-        """list of float: time of a step."""
+        """Time of a step."""
         return [step.seconds for step in self.steps]
 
     @property
     def throughput(self) -> list[float]:
-        """list of float: examples a second."""
+        """Examples a second."""
         return [n / s for n, s in zip(self.examples, self.seconds, strict=True)]
 
     @property
     def speedup(self) -> list[float]:
-        """list of float: how many times the throughput of one device."""
+        """How many times the throughput of one device."""
         return [rate / self.single for rate in self.throughput]
 
     @property
     def efficiency(self) -> list[float]:
-        """list of float: speed-up per device, 1 at best."""
+        """Speed-up per device, 1 at best."""
         return [s / k for s, k in zip(self.speedup, self.devices, strict=True)]
 
     def table(self) -> Table:
-        """Lay the numbers of devices out, one per row.
-
-        Returns
-        -------
-        mgpu_helpers.display.Table
-        """
-        from .drawings import scaling_table
-
-        return scaling_table(self)
+        """Lay the numbers of devices out, one per row."""
+        columns = (self.steps, self.throughput, self.speedup, self.efficiency)
+        rows = [
+            [
+                f'{step.devices:,}',
+                f'{step.batch:,}',
+                quantity(step.seconds, 's'),
+                quantity(step.communication, 's'),
+                quantity(step.exposed, 's'),
+                f'{rate:,.0f}',
+                f'{speedup:.1f}' if speedup < 100 else f'{speedup:,.0f}',
+                percent(efficiency),
+            ]
+            for step, rate, speedup, efficiency in zip(*columns, strict=True)
+        ]
+        headers = 'devices,batch on each,step,allreduce,not hidden,examples/sec,speed-up,efficiency'
+        return Table(rows, headers.split(','))
 
     def plot(self, *others: Scaling) -> Figure:
-        """Draw speed-up and efficiency over the devices, this one's and others'.
-
-        Parameters
-        ----------
-        *others : Scaling
-            To compare with.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-        """
-        from .drawings import draw_scaling
-
-        return draw_scaling((self, *others))
+        """Draw speed-up and efficiency over the devices, this one's and others'."""
+        figure, (left, right) = panels(1, 2, height=3.4)
+        scalings = (self, *others)
+        devices = [k for scaling in scalings for k in (1, *scaling.devices)]
+        speedups = [x for scaling in scalings for x in scaling.speedup]
+        left.plot([1, max(devices)], [1, max(devices)], '--', color=GREY, label='ideal')
+        right.axhline(1, linestyle='--', color=GREY)
+        for style, scaling in zip(STYLES * len(scalings), scalings):
+            left.plot(scaling.devices, scaling.speedup, label=scaling.label, **style)
+            right.plot(scaling.devices, scaling.efficiency, **style)
+        for axes in (left, right):
+            in_powers_of_two(axes, 'x', devices)
+            axes.set_xlabel('devices')
+        in_powers_of_two(left, 'y', devices + speedups)
+        left.set_title('speed-up over one device')
+        left.legend(fontsize='small')
+        in_shares(right, 'efficiency: speed-up per device')
+        return figure
 
 
 def weak_scaling(
@@ -317,47 +209,14 @@ def weak_scaling(
 ) -> Scaling:
     """Let the batch grow with the devices: each always has ``batch_per_device`` examples.
 
-    Parameters
-    ----------
-    model : Model
-        What is trained.
-    batch_per_device : int
-        Examples on each device.
-    device_counts : list of int
-        Numbers of devices.
-    machine : Machine
-        What they can do.
-    label : str, optional
-        What it is called in a picture.
-    **options
-        ``algorithm``, ``overlap``, ``messages``, as in ``step``.
-
-    Returns
-    -------
-    Scaling
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range.
-
-    Examples
-    --------
-    >>> weak_scaling(MODELS['ResNet-50'], 32, [1, 8], MACHINES['p3.16xlarge']).examples
-    [32, 256]
+    ``options`` are ``algorithm``, ``overlap`` and ``buckets``, as in ``step``.
     """
+    check_model(model)
     check_counts('device_counts', device_counts)
     checks.positive_int('batch_per_device', batch_per_device)
-    label = label or f'{getattr(model, "name", "")}, {batch_per_device:,} per device'
-    return _scaling(
-        label,
-        model,
-        [batch_per_device * k for k in device_counts],
-        device_counts,
-        machine,
-        batch_per_device,
-        options,
-    )
+    label = label or f'{model.name}, {batch_per_device:,} per device'
+    runs = [(k, batch_per_device * k) for k in device_counts]
+    return _scaling(label, model, machine, runs, batch_per_device, options)
 
 
 def strong_scaling(
@@ -370,38 +229,10 @@ def strong_scaling(
 ) -> Scaling:
     """Share one batch among more and more devices: the work stays, the part of each shrinks.
 
-    Parameters
-    ----------
-    model : Model
-        What is trained.
-    global_batch : int
-        Examples in a step, on all devices together. Where they cannot be shared out evenly, the
-        largest part sets the time.
-    device_counts : list of int
-        Numbers of devices, none larger than the batch.
-    machine : Machine
-        What they can do.
-    label : str, optional
-        What it is called in a picture.
-    **options
-        ``algorithm``, ``overlap``, ``messages``, as in ``step``.
-
-    Returns
-    -------
-    Scaling
-        Measured against one device with the whole batch, whether it would fit there or not.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range, or if devices would go without an example.
-
-    Examples
-    --------
-    >>> strong = strong_scaling(MODELS['ResNet-50'], 8192, [1, 8], MACHINES['p3.16xlarge'])
-    >>> [step.batch for step in strong.steps]
-    [8192, 1024]
+    Where it cannot be shared out evenly, the largest part sets the time. It is measured against one
+    device with the whole batch, whether that would fit there or not; ``options`` as above.
     """
+    check_model(model)
     check_counts('device_counts', device_counts)
     checks.positive_int('global_batch', global_batch)
     if max(device_counts) > global_batch:
@@ -409,76 +240,20 @@ def strong_scaling(
             f'a batch of {global_batch:,} cannot be shared by {max(device_counts):,} devices: some '
             'would get no example; use a larger batch or fewer devices'
         )
-    label = label or f'{getattr(model, "name", "")}, {global_batch:,} on all devices together'
-    return _scaling(
-        label,
-        model,
-        [global_batch for _ in device_counts],
-        device_counts,
-        machine,
-        global_batch,
-        options,
-    )
+    label = label or f'{model.name}, {global_batch:,} on all devices together'
+    runs = [(k, global_batch) for k in device_counts]
+    return _scaling(label, model, machine, runs, global_batch, options)
 
 
 def _scaling(
     label: str,
     model: Model,
-    examples: list[int],
-    device_counts: Sequence[int],
     machine: Machine,
+    runs: Sequence[tuple[int, int]],
     batch_of_one: int,
     options: dict[str, Any],
 ) -> Scaling:
-    """Work out a step for each number of devices, and one device as what to compare with."""
-    steps = [
-        step(model, math.ceil(n / k), k, machine, **options)
-        for n, k in zip(examples, device_counts, strict=True)
-    ]
+    """Work out a step for each (devices, examples), and one device to compare with."""
+    steps = [step(model, math.ceil(n / k), k, machine, **options) for k, n in runs]
     single = batch_of_one / step(model, batch_of_one, 1, machine, **options).seconds
-    return Scaling(label, steps, examples, single)
-
-
-def many_devices() -> tuple[Scaling, Scaling]:
-    """Work out the ready example: what happens at 8, 64 and 1,024 devices?
-
-    ResNet-50 on p3.16xlarge, servers of eight V100, hierarchical allreduce: the batch of 8,192 with
-    which Goyal et al. 2017 trained (strong), and 32 examples on each device (weak).
-
-    Returns
-    -------
-    tuple of two Scaling
-        Strong and weak, 1 to 1,024 devices.
-
-    Examples
-    --------
-    >>> strong, weak = many_devices()
-    >>> [f'{strong.speedup[strong.devices.index(k)]:.0f}' for k in (8, 64, 1024)]
-    ['8', '64', '278']
-    """
-    machine, options = MACHINES['p3.16xlarge'], {'algorithm': 'hierarchical'}
-    model = MODELS['ResNet-50']
-    return (
-        strong_scaling(model, 8192, POWERS, machine, 'strong: 8,192 in all', **options),
-        weak_scaling(model, 32, POWERS, machine, 'weak: 32 per device', **options),
-    )
-
-
-def eight_slower_than_one() -> Scaling:
-    """Work out the ready example: why are 8 GPUs slower than 1?
-
-    Chapter 1's LeNet and batch of 256, on computers with one V100 and 10 Gb Ethernet: the whole
-    step is shorter than the allreduce.
-
-    Returns
-    -------
-    Scaling
-        1, 2, 4 and 8 devices.
-
-    Examples
-    --------
-    >>> eight_slower_than_one().speedup[-1] < 1
-    True
-    """
-    machine = MACHINES['V100 on 10 Gb Ethernet']
-    return strong_scaling(MODELS['LeNet'], 256, [1, 2, 4, 8], machine, 'LeNet, batch 256')
+    return Scaling(label, steps, [n for _, n in runs], single)

@@ -1,7 +1,4 @@
-"""Checks of what the cost model gets: one call each, before anything is worked out.
-
-Each names the value, what was expected and the way out.
-"""
+"""Checks of what the cost model gets, one call each; and the dictionaries of what it knows."""
 
 from __future__ import annotations
 
@@ -11,33 +8,8 @@ from typing import NoReturn, Protocol, TypeVar
 from ..checks import positive_int, positive_number, shown
 
 
-def check_speed(latency: object, bandwidth: object) -> None:
-    """Raise unless both are finite numbers above 0; see ``scaling.Link``.
-
-    Examples
-    --------
-    >>> check_speed(latency=5.7e-6, bandwidth=16e9)
-    """
-    positive_number('latency in seconds', latency)
-    positive_number('bandwidth in bytes per second', bandwidth)
-
-
 def check_message(devices: object, nbytes: object, link: object) -> None:
-    """Raise unless the cost of an allreduce can be worked out with these; see ``scaling.costs``.
-
-    Raises
-    ------
-    TypeError
-        If ``devices`` is no integer, ``nbytes`` no number, or ``link`` cannot say how many
-        ``seconds`` a message takes.
-    ValueError
-        If ``devices`` or ``nbytes`` is not above 0.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.scaling import LINKS
-    >>> check_message(4, 160e6, LINKS['PCIe 3 x16'])
-    """
+    """Raise unless the cost of an allreduce can be worked out with these; see ``costs``."""
     positive_int('devices', devices)
     positive_number('nbytes', nbytes)
     if not callable(getattr(link, 'seconds', None)):
@@ -45,20 +17,7 @@ def check_message(devices: object, nbytes: object, link: object) -> None:
 
 
 def check_levels(value: object) -> None:
-    """Raise unless ``value`` lists (devices, link), one for each level of a machine.
-
-    Raises
-    ------
-    TypeError
-        If it is not a list or tuple of pairs.
-    ValueError
-        If it is empty.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.scaling import LINKS
-    >>> check_levels([(4, LINKS['PCIe 3 x16']), (128, LINKS['25 Gb RoCE'])])
-    """
+    """Raise unless ``value`` lists (devices, link), one for each level of a machine."""
     if not isinstance(value, (list, tuple)) or not all(
         isinstance(level, (list, tuple)) and len(level) == 2 for level in value
     ):
@@ -71,19 +30,7 @@ def check_levels(value: object) -> None:
 
 
 def check_counts(name: str, values: object) -> None:
-    """Raise unless ``values`` is a non-empty list of integers of at least 1.
-
-    Raises
-    ------
-    TypeError
-        If it is not a list or tuple, or holds something else.
-    ValueError
-        If it is empty or one is below 1.
-
-    Examples
-    --------
-    >>> check_counts('device_counts', [1, 2, 4])
-    """
+    """Raise unless ``values`` is a non-empty list of integers of at least 1."""
     if not isinstance(values, (list, tuple, range)):
         raise TypeError(
             f'{name} must be a list of integers, such as [1, 2, 4], not {shown(values)}'
@@ -95,35 +42,13 @@ def check_counts(name: str, values: object) -> None:
 
 
 def check_model(value: object) -> None:
-    """Raise unless ``value`` is a network as the cost model sees it, with sizes.
-
-    Raises
-    ------
-    TypeError
-        If it has no ``nbytes``, ``flops`` and ``activations``.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.scaling import MODELS
-    >>> check_model(MODELS['VGG-16'])
-    """
+    """Raise unless ``value`` is a network as the cost model sees it."""
     if not all(hasattr(value, name) for name in ('nbytes', 'flops', 'activations', 'layers')):
         raise TypeError(f"model must be a Model, such as MODELS['VGG-16'], not {shown(value)}")
 
 
 def check_machine(value: object) -> None:
-    """Raise unless ``value`` is a machine as the cost model sees it.
-
-    Raises
-    ------
-    TypeError
-        If it has no ``flops``, ``link`` and ``levels``.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.scaling import MACHINES
-    >>> check_machine(MACHINES['p3.16xlarge'])
-    """
+    """Raise unless ``value`` is a machine as the cost model sees it."""
     if not all(hasattr(value, name) for name in ('flops', 'link', 'levels')):
         raise TypeError(
             f"machine must be a Machine, such as MACHINES['p3.16xlarge'], not {shown(value)}"
@@ -142,23 +67,7 @@ Entry = TypeVar('Entry', bound=Named)
 
 
 class Library(dict[str, Entry]):
-    """A dictionary that says what there is, where something else is asked for.
-
-    Parameters
-    ----------
-    kind : str
-        What its values are.
-    entries : iterable
-        They go by their ``name``.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.scaling import LINKS
-    >>> LINKS['carrier pigeon']  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-        ...
-    KeyError: "there is no link 'carrier pigeon'; there are: ...
-    """
+    """A dictionary of named things that says what there is, where something else is asked for."""
 
     def __init__(self, kind: str, entries: Iterable[Entry]) -> None:
         super().__init__((entry.name, entry) for entry in entries)

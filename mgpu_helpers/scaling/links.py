@@ -3,67 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from .inputs import Library, check_speed
-
-if TYPE_CHECKING:
-    from ..display import Table
+from .. import checks
+from ..display import Table, quantity
+from .inputs import Library
 
 
 @dataclass(frozen=True)
 class Link:
     """A connection between two devices: a fixed time for each message, and a time for each byte.
 
-    Parameters
-    ----------
-    name : str
-        What it is called in a table.
-    latency : float
-        Seconds that every message takes, however short; the model's alpha. Above 0.
-    bandwidth : float
-        Bytes a second in one direction; 1 / the model's beta. Above 0.
-    source : str
-        Where the two figures come from.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If latency or bandwidth is not a finite number above 0.
-
-    Notes
-    -----
     Hockney's model of a message (1994). 1 GB is 10**9 bytes, and a network's Gb are bits: 25 Gb/s
     are 3.125 GB/s.
-
-    Examples
-    --------
-    >>> link = Link('PCIe 3 x16', latency=5.7e-6, bandwidth=16e9)
-    >>> f'{link.seconds(160e6) * 1000:.3f} ms'
-    '10.006 ms'
     """
 
     name: str
-    latency: float
-    bandwidth: float
-    source: str = ''
+    latency: float  # seconds that every message takes, however short: the model's alpha
+    bandwidth: float  # bytes a second in one direction: 1 / the model's beta
+    source: str = ''  # of the two figures
 
     def __post_init__(self) -> None:
-        check_speed(self.latency, self.bandwidth)
+        checks.positive_number('latency in seconds', self.latency)
+        checks.positive_number('bandwidth in bytes per second', self.bandwidth)
 
     def seconds(self, nbytes: float) -> float:
-        """Give the time of one message: its latency, then its bytes one after the other.
-
-        Parameters
-        ----------
-        nbytes : float
-            Length of the message in bytes.
-
-        Returns
-        -------
-        float
-            Seconds.
-        """
+        """Give the time of one message: its latency, then its bytes one after the other."""
         return self.latency + nbytes / self.bandwidth
 
 
@@ -90,21 +54,9 @@ LINKS = Library(
 
 
 def links_table() -> Table:
-    """Lay the published links out, one per row.
-
-    Returns
-    -------
-    mgpu_helpers.display.Table
-
-    Examples
-    --------
-    >>> links_table().rows[0][:3]
-    ['PCIe 3 x16', '5.7 µs', '16 GB/s']
-    """
-    from ..display import Table
-
+    """Lay the published links out, one per row."""
     rows = [
-        (x.name, f'{x.latency * 1e6:.3g} µs', f'{x.bandwidth / 1e9:.4g} GB/s', x.source)
-        for x in LINKS.values()
+        (link.name, quantity(link.latency, 's'), quantity(link.bandwidth, 'B/s'), link.source)
+        for link in LINKS.values()
     ]
     return Table(rows, ['link', 'latency', 'bandwidth', 'source: bandwidth; latency'])

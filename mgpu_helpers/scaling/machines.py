@@ -21,33 +21,6 @@ CROWDED = ('butterfly', 'sharded')  # in them all devices of a server talk to ot
 class Machine:
     """What the devices of a machine can do, and how they are connected.
 
-    Parameters
-    ----------
-    name : str
-        What it is called.
-    flops : float
-        Floating-point operations a second that one device keeps up in training. What it is sold
-        with is more; see ``sustained_flops``.
-    link : Link
-        Between the devices of a server.
-    memory : float, optional
-        Bytes of one device.
-    overhead : float
-        Seconds a step that do not depend on the batch: starting kernels, Python.
-    devices_per_server : int, optional
-        How many share a server and its network link; without it, ``link`` joins all devices.
-    network : Link, optional
-        The one link of each server to the others.
-    source : str
-        Where the figures come from.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a figure is out of range, or only one of ``devices_per_server`` and ``network`` is given.
-
-    Examples
-    --------
     >>> machine = Machine('four servers', 9e12, LINKS['NVLink 2'], 16e9,
     ...                   devices_per_server=8, network=LINKS['25 Gb RoCE'])
     >>> [(n, link.name) for n, link in machine.levels(32)]
@@ -55,13 +28,12 @@ class Machine:
     """
 
     name: str
-    flops: float
-    link: Link
-    memory: float | None = None
-    overhead: float = 0.0
-    devices_per_server: int | None = None
-    network: Link | None = None
-    source: str = ''
+    flops: float  # a second, kept up in training; it is sold with more: see ``sustained_flops``
+    link: Link  # between the devices of a server
+    memory: float | None = None  # bytes of one device
+    overhead: float = 0.0  # seconds a step, whatever the batch: starting kernels, Python
+    devices_per_server: int | None = None  # that share a network link; None: ``link`` joins all
+    network: Link | None = None  # the one link of each server to the others
 
     def __post_init__(self) -> None:
         checks.positive_number('flops per second', self.flops)
@@ -78,13 +50,7 @@ class Machine:
             check_message(self.devices_per_server, 1, self.network)
 
     def levels(self, devices: int) -> list[tuple[int, Link]]:
-        """Give the levels that so many devices make up, as ``hierarchical`` takes them.
-
-        Raises
-        ------
-        ValueError
-            If the last server would not be full.
-        """
+        """Give the levels that so many devices make up, as ``hierarchical`` takes them."""
         n = self.devices_per_server or devices
         if self.network is None or devices <= n:
             return [(devices, self.link)]
@@ -95,31 +61,16 @@ class Machine:
             )
         return [(n, self.link), (devices // n, self.network)]
 
+    def slowest(self, devices: int) -> Link:
+        """Give the link that a flat algorithm over so many devices waits for."""
+        several = devices > (self.devices_per_server or devices)
+        return self.network if self.network and several else self.link
+
 
 def sustained_flops(model: Model, examples_per_second: float) -> float:
-    """Work out how many operations a second a device keeps up, from its measured speed.
+    """Work out how many operations a second a device keeps up that trains ``model`` so fast.
 
-    Parameters
-    ----------
-    model : Model
-        What it trained.
-    examples_per_second : float
-        On that one device, in training.
-
-    Returns
-    -------
-    float
-        Operations a second: three forward passes' worth for each example.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the speed is not a number above 0.
-
-    Examples
-    --------
-    >>> f'{sustained_flops(MODELS["ResNet-50"], 384) / 1e12:.1f} TFLOP/s'
-    '9.4 TFLOP/s'
+    Three forward passes' worth for each example.
     """
     check_model(model)
     checks.positive_number('examples_per_second', examples_per_second)
@@ -127,58 +78,26 @@ def sustained_flops(model: Model, examples_per_second: float) -> float:
 
 
 def communication_seconds(
-    devices: int, nbytes: float, machine: Machine, algorithm: str = 'ring', messages: int = 1
+    devices: int, nbytes: float, machine: Machine, algorithm: str = 'ring', buckets: int = 1
 ) -> float:
-    """Work out the time of an allreduce on a machine.
+    """Work out the time of an allreduce, sent in so many ``buckets`` of equal size, in turn.
 
-    Parameters
-    ----------
-    devices : int
-        How many take part.
-    nbytes : float
-        Bytes of the gradient on each device.
-    machine : Machine
-        Its links.
-    algorithm : str
-        A name in ``ALGORITHMS``, or ``'hierarchical'``.
-    messages : int
-        How many allreduces of equal size the gradient is sent in, one after the other.
-
-    Returns
-    -------
-    float
-        Seconds.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range, or an algorithm does not fit the machine.
-
-    Notes
-    -----
-    Through several servers a flat algorithm runs at the speed of the network. ``butterfly`` and
-    ``sharded`` are refused there: all devices of a server would share its link at once.
-
-    Examples
-    --------
-    >>> machine = MACHINES['p3.16xlarge']
-    >>> f'{communication_seconds(64, 102e6, machine) * 1000:.0f} ms'
-    '66 ms'
+    ``algorithm`` is a name in ``ALGORITHMS``, or ``'hierarchical'``. Through several servers a flat
+    one runs at the speed of the network. ``butterfly`` and ``sharded`` are refused there: all
+    devices of a server would share its link at once.
     """
     check_machine(machine)
     check_message(devices, nbytes, machine.link)
-    checks.positive_int('messages', messages)
+    checks.positive_int('buckets', buckets)
     checks.one_of('algorithm', algorithm, (*ALGORITHMS, 'hierarchical'))
-    several = devices > (machine.devices_per_server or devices)
-    if several and algorithm in CROWDED:
+    if algorithm in CROWDED and devices > (machine.devices_per_server or devices):
         raise ValueError(
             f'{algorithm!r} is for one server, or for {machine.devices_per_server} devices at most '
             "here: use 'ring' or 'hierarchical' through several"
         )
     if algorithm == 'hierarchical':
-        return messages * hierarchical(nbytes / messages, machine.levels(devices))
-    slowest = machine.network if several and machine.network else machine.link
-    return messages * ALGORITHMS[algorithm](devices, nbytes / messages, slowest)
+        return buckets * hierarchical(nbytes / buckets, machine.levels(devices))
+    return buckets * ALGORITHMS[algorithm](devices, nbytes / buckets, machine.slowest(devices))
 
 
 # NVIDIA measured 384 images a second: ResNet-50, float32, batch 96, MXNet on one V100 of a DGX-1
@@ -187,21 +106,9 @@ _V100 = sustained_flops(MODELS['ResNet-50'], 384)
 MACHINES = Library(
     'machine',
     (
-        Machine(
-            'p3.16xlarge',
-            _V100,
-            LINKS['NVLink 2'],
-            16e9,
-            devices_per_server=8,
-            network=LINKS['25 Gb RoCE'],
-            source='AWS: 8 V100, NVLink 2, 25 Gb/s a server; 9.4 TFLOP/s from NVIDIA, 384 images/s',
-        ),
-        Machine(
-            'V100 on 10 Gb Ethernet',
-            _V100,
-            LINKS['10 Gb Ethernet'],
-            16e9,
-            source='one V100 in each computer; 9.4 TFLOP/s from NVIDIA, 384 images/s',
-        ),
+        # AWS: 8 V100, NVLink 2, 25 Gb/s a server
+        Machine('p3.16xlarge', _V100, LINKS['NVLink 2'], 16e9, 0.0, 8, LINKS['25 Gb RoCE']),
+        # one V100 in each computer
+        Machine('V100 on 10 Gb Ethernet', _V100, LINKS['10 Gb Ethernet'], 16e9),
     ),
 )

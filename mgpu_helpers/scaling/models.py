@@ -10,8 +10,6 @@ from .. import checks
 from .inputs import Library
 
 if TYPE_CHECKING:
-    from ..display import Table
-
     Kernel = int | tuple[int, int]  # a side, or height and width
 
 FLOAT32 = 4  # bytes of a value
@@ -19,35 +17,15 @@ FLOAT32 = 4  # bytes of a value
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer with parameters, together with the normalization behind it, if it has one.
-
-    Parameters
-    ----------
-    name : str
-        What it is called.
-    parameters : int
-        Values that training changes, and of which gradients are summed over the devices.
-    flops : float
-        Floating-point operations of the forward pass for one example; a multiplication and the
-        addition that follows are two. Norms, activation functions and pooling are not counted.
-    activations : int
-        Values per example that the backward pass needs again: the layer's output, and the
-        normalization's, counted once each.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If a number is negative, infinite or none.
-
-    Examples
-    --------
-    >>> Layer('dense', parameters=128 * 10 + 10, flops=2 * 128 * 10, activations=10).parameters
-    1290
-    """
+    """One layer with parameters, together with the normalization behind it, if it has one."""
 
     name: str
-    parameters: int
+    parameters: int  # values that training changes, whose gradients are summed over the devices
+    # Of the forward pass, for one example; a multiplication and the addition that follows are two.
+    # Norms, activation functions and pooling are not counted.
     flops: float
+    # Values per example that the backward pass needs again: the layer's output, and the
+    # normalization's, counted once each.
     activations: int = 0
 
     def __post_init__(self) -> None:
@@ -58,35 +36,10 @@ class Layer:
 
 @dataclass(frozen=True)
 class Model:
-    """A network as the cost model sees it.
-
-    Parameters
-    ----------
-    name : str
-        What it is called in a table.
-    layers : iterable of Layer
-        In forward order; kept as a tuple.
-    source : str
-        Where its shape comes from.
-
-    Raises
-    ------
-    TypeError
-        If ``layers`` is not a list of layers.
-    ValueError
-        If it has no parameters or no operations.
-
-    Examples
-    --------
-    >>> MODELS['VGG-16'].parameters
-    138357544
-    >>> print(Model('small', [Layer('dense', 1290, 2560, 10)]))
-    small: 1,290 parameters (5.16 kB), 2.56 kFLOP per example
-    """
+    """A network as the cost model sees it: its layers, in forward order."""
 
     name: str
     layers: Sequence[Layer]
-    source: str = ''
 
     def __post_init__(self) -> None:
         object.__setattr__(self, 'layers', tuple(self.layers))  # frozen, and so hashable
@@ -101,53 +54,27 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        """int: values that training changes."""
+        """Values that training changes."""
         return sum(layer.parameters for layer in self.layers)
 
     @property
     def nbytes(self) -> int:
-        """int: bytes of the gradient, 4 per parameter."""
+        """Bytes of the gradient, 4 per parameter."""
         return FLOAT32 * self.parameters
 
     @property
     def flops(self) -> float:
-        """float: operations of the forward pass for one example."""
+        """Operations of the forward pass for one example."""
         return sum(layer.flops for layer in self.layers)
 
     @property
     def activations(self) -> int:
-        """int: values per example that the backward pass needs again."""
+        """Values per example that the backward pass needs again."""
         return sum(layer.activations for layer in self.layers)
-
-    def __str__(self) -> str:
-        return (
-            f'{self.name}: {self.parameters:,} parameters ({short(self.nbytes)}B), '
-            f'{short(self.flops)}FLOP per example'
-        )
-
-
-def short(value: float) -> str:
-    """Write a quantity in three digits with its decimal prefix, ready for a unit.
-
-    Examples
-    --------
-    >>> short(138e6) + 'B', short(4.09e9) + 'FLOP'
-    ('138 MB', '4.09 GFLOP')
-    """
-    for factor, prefix in ((1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k')):
-        if value >= factor:
-            return f'{value / factor:.3g} {prefix}'
-    return f'{value:.3g} '
 
 
 def dense(name: str, inputs: int, outputs: int) -> Layer:
-    """Describe a fully connected layer with biases.
-
-    Examples
-    --------
-    >>> dense('fc', 128, 10)
-    Layer(name='fc', parameters=1290, flops=2560, activations=10)
-    """
+    """Describe a fully connected layer with biases."""
     return Layer(name, (inputs + 1) * outputs, 2 * inputs * outputs, outputs)
 
 
@@ -164,11 +91,6 @@ def conv(
 
     ``kernel`` is a side or (height, width); ``norm`` adds batch normalization, two values
     a channel. There are biases where there is no norm, unless ``bias`` says otherwise.
-
-    Examples
-    --------
-    >>> conv('conv1', 112, 3, 64, kernel=7).parameters
-    9536
     """
     height, width = kernel if isinstance(kernel, tuple) else (kernel, kernel)
     weights = height * width * inputs * outputs
@@ -266,32 +188,12 @@ def _inception_v3() -> Iterator[Layer]:
 MODELS = Library(
     'model',
     (
-        Model('LeNet', tuple(_lenet()), 'chapter 1, 28x28'),
-        Model('ResNet-18 (28x28)', tuple(_resnet18_28()), 'chapter 2, 28x28'),
-        Model('ResNet-50', tuple(_resnet(3, 4, 6, 3)), 'He et al. 2015, version 1.5, 224x224'),
-        Model('ResNet-101', tuple(_resnet(3, 4, 23, 3)), 'He et al. 2015, version 1.5, 224x224'),
-        Model('Inception V3', tuple(_inception_v3()), 'Szegedy et al. 2015, no auxiliary, 299x299'),
-        Model('VGG-16', tuple(_vgg16()), 'Simonyan and Zisserman 2014, 224x224'),
+        Model('LeNet', tuple(_lenet())),  # chapter 1, 28x28
+        Model('ResNet-18 (28x28)', tuple(_resnet18_28())),  # chapter 2
+        # He et al. 2015, version 1.5, 224x224
+        Model('ResNet-50', tuple(_resnet(3, 4, 6, 3))),
+        Model('ResNet-101', tuple(_resnet(3, 4, 23, 3))),
+        Model('Inception V3', tuple(_inception_v3())),  # Szegedy et al. 2015, no auxiliary, 299x299
+        Model('VGG-16', tuple(_vgg16())),  # Simonyan and Zisserman 2014, 224x224
     ),
 )
-
-
-def models_table() -> Table:
-    """Lay the networks out, one per row: parameters, bytes of the gradient, operations.
-
-    Returns
-    -------
-    mgpu_helpers.display.Table
-
-    Examples
-    --------
-    >>> models_table().rows[0][:3]
-    ['LeNet', '129,068', '0.516 MB']
-    """
-    from ..display import Table
-
-    rows = [
-        [m.name, f'{m.parameters:,}', f'{m.nbytes / 1e6:.3g} MB', f'{m.flops / 1e9:.3g}', m.source]
-        for m in MODELS.values()
-    ]
-    return Table(rows, ['network', 'parameters', 'gradient', 'GFLOP forward', 'source'])

@@ -1,128 +1,106 @@
-"""Training steps played through event by event: what each device does, and what it waits for.
+"""Training steps played through: what each device does, and what it waits for.
 
 The formulas of ``curves`` need every device to be as fast as any other. Here each computes layer by
-layer in its own time, gradients travel in buckets, and what happens next is whatever comes first.
+layer in its own time, and gradients travel in buckets, one after the other.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from .. import checks
-from ..display import Table
-from ..lanes import Lanes
-from .drawings import milliseconds
-from .events import DRAWN, Network, Run
+from ..collectives.filling import fill_buckets
+from ..display import Table, percent, quantity
+from ..lanes import Lanes, Span
 from .inputs import check_machine
-from .machines import Machine
+from .machines import Machine, communication_seconds
+from .messages import rounds, travel
 from .models import FLOAT32
 
 if TYPE_CHECKING:
-    from ..lanes import Span
-    from .events import Phase
     from .links import Link
     from .models import Model
 
     LayerTimes = tuple[str, float, float, float]  # name, gradient_bytes, forward, backward
+    Travel = tuple[str, float, float]  # lane, start, end
 
-BYTES, STEP_BYTES = 240, 48  # of a device: tracemalloc found 168 for one step, 456 for ten
+DRAWN = 16  # devices up to which a timeline is kept
+PLAYED = 64  # devices up to which messages can be simulated one by one
+BYTES, STEP_BYTES = 40, 8  # of a device: tracemalloc found 24 for one step, 96 for ten
 
 
 class Work(NamedTuple):
-    """What one layer asks of a device in one step.
-
-    Parameters
-    ----------
-    name : str
-        What it is called in a picture.
-    gradient_bytes : float
-        Bytes of its gradient; 0 for a layer without parameters.
-    forward, backward : float
-        Seconds of computing.
-    """
+    """What one layer asks of a device in one step."""
 
     name: str
-    gradient_bytes: float
-    forward: float
+    gradient_bytes: float  # 0 for a layer without parameters
+    forward: float  # seconds of computing
     backward: float
+
+
+class Phase(NamedTuple):
+    """What a device does in one step, one after the other."""
+
+    kind: str
+    name: str
+    seconds: float
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a simulation found.
-
-    Parameters
-    ----------
-    title : str
-        What was simulated.
-    devices, batch : int
-        How many devices, and how many examples each takes in a step.
-    seconds : float
-        Of one step, from forward pass to update; the mean over all steps.
-    alone : float
-        Seconds of a step on one device that waits for nobody.
-    exposed : float
-        Seconds of a step in which the last device's backward pass is done and the network is not.
-    waiting : array of float
-        For each device, the share of the time in which it does not compute, 0 to 1.
-    """
+    """What a simulation found; seconds are those of one step, the mean over all steps."""
 
     title: str
     devices: int
-    batch: int
-    seconds: float
-    alone: float
-    exposed: float
+    batch: int  # examples that each device takes in a step
+    seconds: float  # from forward pass to update
+    alone: float  # seconds on one device that waits for nobody
+    exposed: float  # seconds in which the last backward pass is done and the network is not
+    # (devices,), the share of the time in which each does not compute, 0 to 1.
     waiting: np.ndarray = field(repr=False)
-    _spans: list[Span] | None = field(repr=False, default=None)
+    _spans: list[Span] = field(repr=False)
 
     @property
     def throughput(self) -> float:
-        """float: examples a second, of all devices together."""
+        """Examples a second, of all devices together."""
         return self.devices * self.batch / self.seconds
 
     @property
     def efficiency(self) -> float:
-        """float: throughput of a device as a share of that of one device alone, 0 to 1."""
+        """Throughput of a device as a share of that of one device alone, 0 to 1."""
         return self.alone / self.seconds
 
     @property
     def timeline(self) -> Lanes:
-        """Timeline: what each device and the network did when; for up to 16 devices."""
-        if self._spans is None:
+        """What each device and the network did when; for up to 16 devices."""
+        if self.devices > DRAWN:
             raise ValueError(
                 f'{self.devices} devices are too many for a picture: simulate {DRAWN} or fewer'
             )
         return Lanes(self._spans, self.title)
 
     def table(self, *others: Simulation) -> Table:
-        """Lay the main figures out, a row for this simulation and each of the others.
-
-        Returns
-        -------
-        Table
-        """
+        """Lay the main figures out, a row for this simulation and each of the others."""
         rows = [
             (
                 s.title,
                 s.devices,
-                milliseconds(s.seconds),
-                milliseconds(s.exposed),
-                f'{s.waiting.mean():.0%}',
+                quantity(s.seconds, 's'),
+                quantity(s.exposed, 's'),
+                percent(s.waiting.mean()),
                 f'{s.throughput:,.0f}',
-                f'{s.efficiency:.0%}',
+                percent(s.efficiency),
             )
             for s in (self, *others)
         ]
-        return Table(
-            rows,
-            ['simulated', 'devices', 'step', 'exposed', 'waiting', 'examples/sec', 'efficiency'],
-        )
+        heads = ['simulated', 'devices', 'step', 'exposed', 'waiting', 'examples/sec', 'efficiency']
+        return Table(rows, heads)
 
 
 def simulate(
@@ -140,97 +118,114 @@ def simulate(
     messages: bool = False,
     title: str | None = None,
 ) -> Simulation:
-    """Simulate data-parallel training steps.
+    """Simulate data-parallel training steps, with ``batch`` examples on each device.
 
-    Parameters
-    ----------
-    model : Model or list of (name, gradient_bytes, forward_seconds, backward_seconds)
-        The network, layers in forward order. Given as a list, with its times for this batch.
-    batch : int
-        Examples on each device.
-    devices : int
-        How many there are.
-    machine : Machine or Link
-        What a device computes and what it is connected with; for a list, a link is enough.
-    algorithm : str
-        A name in ``ALGORITHMS``, or ``'hierarchical'`` on a machine.
-    bucket_bytes : float or None
-        Gradients travel together in buckets of at most so many bytes, filled from the last layer
-        on; None: each layer's alone. A layer is never cut, so a larger one travels alone.
-    overlap : bool
-        Whether a bucket may travel during the backward pass (else after that of all devices).
-    spread : float
-        Standard deviation of a device's computing time, as a share of its mean.
-    update : float
-        Seconds that the optimizer takes once a device has all sums.
-    steps : int
-        How many to simulate.
-    seed : int
-        Of the random times: the same seed gives the same.
-    messages : bool
-        Whether each collective is played through message by message, up to 64 devices.
-    title : str, optional
-        What it is called in a table or picture.
-
-    Returns
-    -------
-    Simulation
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is not of its kind or range, if there is no such algorithm, or if memory does
-        not suffice for so many devices. Before anything is simulated.
-
-    Notes
-    -----
-    All computing of a device in a step takes longer or shorter by one factor, drawn anew for every
-    device and step from a log-normal distribution with mean 1 and standard deviation ``spread``.
-    The network carries one collective at a time, in the order of the backward pass; one starts when
-    all devices have the gradients of its bucket. A device updates when it has all sums, and goes on
-    to the next step at once.
-
-    Examples
-    --------
-    >>> from mgpu_helpers.scaling import Link
-    >>> layers = [('first', 100, 1.0, 2.0), ('second', 300, 1.0, 2.0)]
-    >>> link = Link('example', latency=0.5, bandwidth=100.0)
-    >>> found = simulate(layers, 10, 2, link, bucket_bytes=None)
-    >>> found.seconds, found.exposed, found.throughput
-    (10.0, 4.0, 2.0)
+    ``model`` may be a list of layers, with times for this batch; then a link will do as a machine.
+    ``bucket_bytes``: see ``fill_buckets``; None sends each layer's gradient by itself. A device's
+    computing in a step takes longer by a factor, drawn from a log-normal distribution with mean 1
+    and standard deviation ``spread``. ``update`` is what the optimizer takes, in seconds.
+    ``messages`` plays each allreduce message by message, on up to 64 devices.
     """
-    work, overhead = _work(model, batch, machine)
-    _check(devices, bucket_bytes, spread, steps, update, seed)
-    network = Network(machine, devices, algorithm, messages)
+    layers, overhead = _layers(model, batch, machine)
+    checks.positive_int('devices', devices)
+    checks.positive_int('steps', steps)
+    checks.not_negative('spread', spread)
+    if spread > 1:
+        raise ValueError(
+            f'spread must be at most 1, not {spread}: the standard deviation as a share of the mean'
+        )
+    checks.whole_number('seed', seed)
+    checks.not_negative('update in seconds', update)
+    network = _network(machine, devices, algorithm, messages)
+    phases = [Phase('compute', 'overhead', overhead)] if overhead else []
+    phases.append(Phase('forward', 'forward', sum(layer.forward for layer in layers)))
+    phases += [Phase('backward', layer.name, layer.backward) for layer in reversed(layers)]
+    done = np.cumsum([phase.seconds for phase in phases])  # when each ends, in a step begun at 0
+    sent = [i for i, layer in enumerate(layers) if layer.gradient_bytes]
+    sizes = [layers[i].gradient_bytes for i in sent]
+    each = [[i] for i in reversed(range(len(sizes)))]
+    filled = each if bucket_bytes is None else fill_buckets(sizes, bucket_bytes)
+    # The backward pass ends with the first layer, so layer i's gradient is there with phase -1 - i.
+    buckets = [(done[-1 - sent[b[-1]]], network(sum(sizes[i] for i in b))) for b in filled]
     _fits_in_memory(devices, steps)
-    factors = _factors(spread, steps, devices, seed).tolist()
-    run = Run(*_phases(work, overhead, update, bucket_bytes), network, steps, factors)
-    run.go(overlap)
-    return _result(run, title or _title(model, algorithm, overlap), batch)
 
-
-def _result(run: Run, title: str, batch: int) -> Simulation:
-    alone = sum(run.seconds)
-    waiting = 1 - alone * np.sum(run.factors, axis=0) / run.end
-    return Simulation(
-        title,
-        run.devices,
-        batch,
-        run.end / run.steps,
-        alone,
-        run.exposed / run.steps,
-        waiting.clip(0),  # a device that never waits may miss 0 by a rounding
-        run.spans,
+    factors = _factors(spread, steps, devices, seed)
+    end, exposed, spans = _play(phases, done, update, buckets, overlap, factors)
+    alone = float(done[-1] + update)
+    # Clipped, because a device that never waits may miss 0 by a rounding.
+    waiting = (1 - alone * factors.sum(axis=0) / end).clip(0)
+    title = title or ', '.join(
+        [getattr(model, 'name', 'layers'), algorithm, *([] if overlap else ['no overlap'])]
     )
+    return Simulation(title, devices, batch, end / steps, alone, exposed / steps, waiting, spans)
 
 
-def _title(model: Model | Sequence[LayerTimes], algorithm: str, overlap: bool) -> str:
-    """Name a simulation by what it simulates."""
-    named = [getattr(model, 'name', 'layers'), algorithm, *([] if overlap else ['no overlap'])]
-    return ', '.join(named)
+def _play(
+    phases: list[Phase],
+    done: np.ndarray,
+    update: float,
+    buckets: list[tuple[float, list[Travel]]],
+    overlap: bool,
+    factors: np.ndarray,
+) -> tuple[float, float, list[Span]]:
+    """Play the steps; give the end, the seconds that communication was exposed, and who did what.
+
+    Buckets fill in the same order on all devices, and the network carries one at a time: each
+    leaves when all devices have filled it and the one before has arrived. A device updates when it
+    has all sums, and goes on to the next step at once.
+    """
+    devices = factors.shape[1]
+    begin, free, exposed, spans = np.zeros(devices), 0.0, 0.0, []
+    for longer in factors:  # one step: by what the computing of each device takes longer
+        computed = float((begin + done[-1] * longer).max())
+        carried = []
+        for i, (filled, travels) in enumerate(buckets, 1):
+            ready = float((begin + filled * longer).max()) if overlap else computed
+            start = max(free, ready)
+            free = start + max((end for _, _, end in travels), default=0.0)
+            carried += [
+                (lane, 'allreduce', f'bucket {i}', start + a, start + b) for lane, a, b in travels
+            ]
+        summed = max(free, computed)
+        exposed += summed - computed
+        updated = summed + update * longer
+        if devices <= DRAWN:
+            for device, (at, factor) in enumerate(zip(begin.tolist(), longer.tolist())):
+                ends = [at, *(at + done * factor).tolist()]
+                lane = f'device {device}'
+                carried += [
+                    (lane, kind, name, a, b)
+                    for (kind, name, _), (a, b) in zip(phases, itertools.pairwise(ends))
+                ]
+                carried.append((lane, 'update', 'update', summed, float(updated[device])))
+            spans += [Span(*one) for one in carried if one[-1] > one[-2]]
+        begin = updated
+    return float(begin.max()), exposed, spans
 
 
-def _work(
+def _network(
+    machine: Machine | Link, devices: int, algorithm: str, messages: bool
+) -> Callable[[float], list[Travel]]:
+    """Make what says which lanes carry so many bytes from when to when: one, or each sender's."""
+    if messages and devices > PLAYED:
+        raise ValueError(
+            f'{devices} devices are too many to simulate message by message: use at most '
+            f'{PLAYED}, or messages=False'
+        )
+    joined = machine if isinstance(machine, Machine) else Machine('links', 1.0, machine)
+
+    def carry(nbytes: float) -> list[Travel]:
+        if not messages:
+            return [('network', 0.0, communication_seconds(devices, nbytes, joined, algorithm))]
+        turns = rounds(algorithm, devices, round(nbytes))
+        travelled = travel(turns, devices, joined.slowest(devices))
+        return [(f'device {m.source} sends', m.start, m.end) for m in travelled]
+
+    carry(1)  # says so if this algorithm cannot run here
+    return carry
+
+
+def _layers(
     model: Model | Sequence[LayerTimes], batch: int, machine: Machine | Link
 ) -> tuple[list[Work], float]:
     """Give the layers as Work, and the seconds of a step that do not depend on them."""
@@ -248,68 +243,23 @@ def _work(
             f"model must be a Model, such as MODELS['VGG-16'], or a list of layers, not "
             f'{checks.shown(model)}'
         )
-    work = [_one(layer) for layer in model]
-    if not sum(layer.forward + layer.backward for layer in work):
+    layers = []
+    for layer in model:
+        if not isinstance(layer, (list, tuple)) or len(layer) != 4:
+            raise TypeError(
+                'a layer must be (name, gradient_bytes, forward_seconds, backward_seconds), not '
+                f'{checks.shown(layer)}'
+            )
+        layers.append(Work(*layer))
+        for name in Work._fields[1:]:
+            checks.not_negative(f'{name} of layer {layer[0]!r}', getattr(layers[-1], name))
+    if not sum(layer.forward + layer.backward for layer in layers):
         raise ValueError('no layer takes any time: give at least one with seconds above 0')
-    return work, getattr(machine, 'overhead', 0.0)
-
-
-def _one(layer: LayerTimes) -> Work:
-    """Check one layer of a list."""
-    if not isinstance(layer, (list, tuple)) or len(layer) != 4:
-        raise TypeError(
-            'a layer must be (name, gradient_bytes, forward_seconds, backward_seconds), not '
-            f'{checks.shown(layer)}'
-        )
-    work = Work(*layer)
-    for name in Work._fields[1:]:
-        checks.not_negative(f'{name} of layer {work.name!r}', getattr(work, name))
-    return work
-
-
-def _check(
-    devices: int, bucket_bytes: float | None, spread: float, steps: int, update: float, seed: int
-) -> None:
-    checks.positive_int('devices', devices)
-    checks.positive_int('steps', steps)
-    checks.not_negative('spread', spread)
-    if spread > 1:
-        raise ValueError(
-            f'spread must be at most 1, not {spread}: the standard deviation as a share of the mean'
-        )
-    checks.whole_number('seed', seed)
-    checks.not_negative('update in seconds', update)
-    if bucket_bytes is not None:
-        checks.positive_number('bucket_bytes', bucket_bytes)
-
-
-def _phases(
-    work: Sequence[Work], overhead: float, update: float, bucket_bytes: float | None
-) -> tuple[list[Phase], dict[int, int], list[float]]:
-    """List what a device does in a step, and fill buckets in the order of the backward pass.
-
-    Gives (kind, name, seconds) of each phase, which phases close which bucket, and the buckets'
-    bytes. The last phase is the update, the one before it the end of the backward pass.
-    """
-    phases = [('compute', 'overhead', overhead)] if overhead else []
-    phases.append(('forward', 'forward', sum(layer.forward for layer in work)))
-    closes, sizes, last = {}, [], None  # `last`: the phase that computes a bucket's last gradient
-    for layer in reversed(work):
-        size = layer.gradient_bytes
-        if size and last is not None and sizes[-1] + size <= (bucket_bytes or 0):
-            del closes[last]
-            sizes[-1] += size
-        elif size:
-            sizes.append(size)
-        if size:
-            last = len(phases)
-            closes[last] = len(sizes) - 1
-        phases.append(('backward', layer.name, layer.backward))
-    return [*phases, ('update', 'update', update)], closes, sizes
+    return layers, getattr(machine, 'overhead', 0.0)
 
 
 def _factors(spread: float, steps: int, devices: int, seed: int) -> np.ndarray:
-    """Draw by what each device's computing in each step is longer; the mean is 1."""
+    """Draw by what each device's computing in each step is longer, (steps, devices); mean 1."""
     if not spread:
         return np.ones((steps, devices))
     variance = np.log1p(spread**2)  # of the logarithm
@@ -319,25 +269,14 @@ def _factors(spread: float, steps: int, devices: int, seed: int) -> np.ndarray:
 
 def _fits_in_memory(devices: int, steps: int) -> None:
     """Raise if so many devices would not fit into what is free now."""
-    each, free = BYTES + STEP_BYTES * steps, free_memory()
-    if free is not None and devices * each > free:
+    try:
+        free = os.sysconf('SC_AVPHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
+    except (AttributeError, ValueError):  # Windows has no sysconf, macOS not this value
+        return
+    each = BYTES + STEP_BYTES * steps
+    if devices * each > free:
         raise ValueError(
             f'{devices:,} simulated devices need {devices * each / 1e9:,.1f} GB, and '
             f'{free / 1e9:,.1f} GB are free: at most {free // each:,} fit; simulate fewer devices '
             'or steps'
         )
-
-
-def free_memory() -> int | None:
-    """Give the bytes of memory that no process uses; None where the system does not say.
-
-    Examples
-    --------
-    >>> free = free_memory()
-    >>> free is None or free > 0
-    True
-    """
-    try:
-        return os.sysconf('SC_AVPHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
-    except (AttributeError, ValueError):  # Windows has no sysconf, macOS not this value
-        return None

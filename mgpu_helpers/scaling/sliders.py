@@ -8,11 +8,11 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from .. import checks
-from ..display import LOOK, show_figures
+from ..display import INK, LOOK, ORANGE, RED, SOFT, WHITE, percent, quantity, show_figures
 from ..lanes import KINDS
 from .costs import ALGORITHMS
 from .curves import step, weak_scaling
-from .drawings import milliseconds
+from .drawings import in_shares, in_units
 from .links import Link
 from .machines import MACHINES, Machine
 from .models import MODELS, Layer, Model
@@ -30,9 +30,6 @@ MOST = 4096  # devices at the right end of the curve
 WORK = MODELS['ResNet-50'].flops / MODELS['ResNet-50'].parameters
 FLOPS = MACHINES['p3.16xlarge'].flops
 TICKS = tuple(4**i for i in range(7))
-CHOSEN, MUTED = '#D55E00', '#525252'
-BACKWARD, EXPOSED = {'color': KINDS['backward']}, {'color': KINDS['allreduce']}
-HIDDEN = {'color': '#F5D899'}  # the same, lighter
 # ResNet-50 with 25 Gb/s: the allreduce takes a little longer than the backward pass
 START: dict[str, Any] = {
     'devices': 64,
@@ -53,42 +50,12 @@ def picture(
     overlap: bool = True,
     flops: float = FLOPS,
 ) -> Figure:
-    """Draw how well so many devices work together, and where the time of a step goes.
+    """Draw how well up to 4,096 devices work together, and where the time of a step goes.
 
-    Parameters
-    ----------
-    devices : int
-        How many, up to 4,096.
-    bandwidth : float
-        Of the link between them, in bytes a second.
-    latency : float
-        Of one message, in seconds.
-    batch : int
-        Examples on each device.
-    parameters : int
-        Of the model. It computes 320 operations for each of them and each example, as ResNet-50.
-    algorithm : str
-        A name in ``ALGORITHMS``.
-    overlap : bool
-        Whether gradients travel during the backward pass.
-    flops : float
-        Operations a second that a device keeps up; the default is a V100's.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Above: throughput over that of one device, and that per device, with the batch per device
-        kept. Below: one step of the chosen machine.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If an argument is out of range.
-
-    Examples
-    --------
-    >>> len(picture(devices=8, bandwidth=1e9).axes)
-    3
+    Above: throughput over that of one device, and that per device, with the ``batch`` per device
+    kept. Below: one step of the chosen machine. ``bandwidth`` is in bytes a second, ``latency`` in
+    seconds. The model computes 320 operations for each parameter and example, as ResNet-50 does;
+    ``flops`` is what a device keeps up in a second, by default a V100's.
     """
     checks.positive_int('devices', devices)
     if devices > MOST:
@@ -108,50 +75,14 @@ def picture(
 def explore(**start: Any) -> Explorer:
     """Show ``picture`` with sliders that change it; where widgets do not run, the picture alone.
 
-    Parameters
-    ----------
-    **start
-        Where the sliders begin: ``devices``, ``bandwidth``, ``latency``, ``batch``, ``parameters``;
-        and, without a slider, ``algorithm``, ``overlap``, ``flops``. As in ``picture``.
-
-    Returns
-    -------
-    Explorer
-        As a cell's last value it shows itself.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        If ipywidgets is not installed.
-    TypeError, ValueError
-        If a start value is out of range.
-
-    Examples
-    --------
-    >>> explore(devices=8).sliders['devices'].value
-    8
+    ``start`` says where the sliders begin (``devices``, ``bandwidth``, ``latency``, ``batch``,
+    ``parameters``), and, without a slider, ``algorithm``, ``overlap`` and ``flops``.
     """
     return Explorer(**start)
 
 
 class Explorer:
-    """Sliders and the picture that follows them.
-
-    Parameters
-    ----------
-    **start
-        See ``explore``.
-
-    Attributes
-    ----------
-    sliders : dict of str to ipywidgets.Widget
-        ``devices``, ``bandwidth`` (GB/s), ``latency`` (microseconds), ``batch``, ``parameters``
-        (millions).
-    image : ipywidgets.Image
-        The picture as PNG.
-    view : ipywidgets.Widget
-        Both.
-    """
+    """``sliders`` by name, the ``image`` that follows them, as PNG, and both in a ``view``."""
 
     def __init__(self, **start: Any) -> None:
         self._choice = START | start
@@ -184,7 +115,7 @@ class Explorer:
         }
 
 
-POWERS = {'devices': [2**i for i in range(13)], 'batch': [2**i for i in range(11)]}
+OPTIONS = {'devices': [2**i for i in range(13)], 'batch': [2**i for i in range(11)]}
 ENDS = {'bandwidth': (-1, 3, '.3g'), 'latency': (0, 3, '.3g'), 'parameters': (-1, 4, ',.4g')}
 STEP = 0.02  # of the exponents, that is 5 percent of the value
 TITLES = {
@@ -215,8 +146,8 @@ def _sliders(widgets: ModuleType, start: dict[str, Any]) -> dict[str, Any]:
     for name, title in TITLES.items():
         look = {'description': title, 'style': {'description_width': '11em'}}
         look['layout'] = {'width': '100%', 'max_width': '640px'}
-        if name in POWERS:
-            options = sorted({*POWERS[name], start[name]})
+        if name in OPTIONS:
+            options = sorted({*OPTIONS[name], start[name]})
             slider = widgets.SelectionSlider(options=options, value=start[name], **look)
         else:
             value, (low, high, shown) = start[name] / SCALES[name], ENDS[name]
@@ -248,64 +179,50 @@ def _draw(curve: Scaling, chosen: Step) -> Figure:
         axes.grid(alpha=0.3)
         axes.set_axisbelow(True)
         axes.spines[['top', 'right']].set_visible(False)
-    for name in ('speedup', 'efficiency'):
-        _draw_curve(panels[name], curve.devices, getattr(curve, name), chosen.devices)
     here = curve.devices.index(chosen.devices)
-    _draw_speedup(panels['speedup'], curve, f'{curve.speedup[here]:,.3g}')
-    _draw_efficiency(panels['efficiency'], f'{curve.efficiency[here]:.0%}')
-    _draw_step(panels['step'], chosen)
-    return figure
-
-
-def _draw_curve(axes: Axes, devices: list[int], values: list[float], chosen: int) -> None:
-    """Draw values over numbers of devices, and where the chosen number lies."""
-    axes.plot(devices, values, '.-', color=KINDS['compute'], markersize=5)
-    here = values[devices.index(chosen)]
-    axes.plot([chosen], [here], 'o', color=CHOSEN, markersize=9, clip_on=False, zorder=5)
-    axes.set_xscale('log', base=2)
-    axes.set_xticks(TICKS, [f'{n:,}' for n in TICKS])
-    axes.tick_params(which='minor', length=0)
-    axes.set_xlabel('devices')
-
-
-def _draw_speedup(axes: Axes, curve: Scaling, here: str) -> None:
-    axes.plot(curve.devices, curve.devices, ':', color=MUTED, lw=1, zorder=1)
+    for name, best in (('speedup', curve.devices), ('efficiency', [1] * len(curve.devices))):
+        axes, values = panels[name], getattr(curve, name)
+        axes.plot(curve.devices, values, '.-', color=KINDS['compute'], markersize=5)
+        axes.plot([chosen.devices], [values[here]], 'o', color=RED, ms=9, clip_on=False, zorder=5)
+        axes.plot(curve.devices, best, ':', color=SOFT, lw=1, zorder=1)
+        axes.set_xscale('log', base=2)
+        axes.set_xticks(TICKS, [f'{n:,}' for n in TICKS])
+        axes.set_xlabel('devices')
+    axes = panels['speedup']
     axes.set_yscale('log', base=2)
     axes.set_yticks(TICKS, [f'{n:,}' for n in TICKS])
     axes.set_ylim(min(0.6, 0.7 * min(curve.speedup)), 1.6 * MOST)
-    axes.tick_params(which='minor', length=0)
-    axes.set_title(f'speed-up over one device: {here}', size='medium')
-
-
-def _draw_efficiency(axes: Axes, here: str) -> None:
-    axes.axhline(1, ls=':', color=MUTED, lw=1, zorder=1)
-    axes.set_ylim(0, 1.08)
-    axes.yaxis.set_major_formatter(lambda share, _: f'{share:.0%}')
-    axes.set_title(f'efficiency, speed-up per device: {here}', size='medium')
+    axes.set_title(f'speed-up over one device: {curve.speedup[here]:,.3g}', size='medium')
+    title = f'efficiency, speed-up per device: {percent(curve.efficiency[here])}'
+    in_shares(panels['efficiency'], '')
+    panels['efficiency'].set_title(title, size='medium')
+    _draw_step(panels['step'], chosen)
+    return figure
 
 
 def _draw_step(axes: Axes, chosen: Step) -> None:
     """Draw one step: what is computed, and below it the allreduce, which ends with the step."""
     hidden = chosen.communication - chosen.exposed
+    computed, seconds = chosen.overhead + chosen.forward, chosen.seconds
+    begin = seconds - chosen.communication
     bars: tuple[tuple[float, float, float, str, dict[str, Any]], ...] = (
         (1, chosen.overhead, chosen.forward, 'forward', {'color': KINDS['forward']}),
-        (1, chosen.overhead + chosen.forward, chosen.backward, 'backward', BACKWARD),
-        (0, chosen.seconds - chosen.communication, hidden, 'hidden', HIDDEN),
-        (0, chosen.seconds - chosen.exposed, chosen.exposed, 'not hidden', EXPOSED),
+        (1, computed, chosen.backward, 'backward', {'color': KINDS['backward']}),
+        (0, begin, hidden, 'hidden', {'color': ORANGE, 'alpha': 0.45}),
+        (0, begin + hidden, chosen.exposed, 'not hidden', {'color': ORANGE}),
     )
-    for y, start, seconds, name, look in bars:
-        axes.barh(y, 1e3 * seconds, left=1e3 * start, height=0.75, **look)
-        room = seconds / chosen.seconds / 0.0115  # in letters
-        texts = (f'{name}, {milliseconds(seconds)}', name, '')
+    for y, start, long, name, look in bars:
+        axes.barh(y, long, left=start, height=0.75, **look)
+        room = long / seconds / 0.0115  # in letters
+        texts = (f'{name}, {quantity(long, "s")}', name, '')
         text = next(text for text in texts if len(text) <= room)
-        ink = '#FFFFFF' if look is BACKWARD else '#1F1F1F'
-        axes.text(1e3 * (start + seconds / 2), y, text, color=ink, ha='center', va='center')
+        ink = WHITE if name == 'backward' else INK
+        axes.text(start + long / 2, y, text, color=ink, ha='center', va='center')
     axes.set_yticks([1, 0], ['compute', 'allreduce'])
-    axes.tick_params(axis='y', length=0)
-    axes.set(xlim=(0, 1e3 * chosen.seconds), ylim=(-0.5, 1.5), xlabel='ms')
-    axes.xaxis.set_major_formatter('{x:,g}')
+    axes.set(xlim=(0, seconds), ylim=(-0.5, 1.5))
+    in_units(axes.xaxis, 's')
     axes.set_title(
-        f'one step on {chosen.devices:,} devices: {milliseconds(chosen.seconds)}, in which the '
-        f'allreduce takes {milliseconds(chosen.communication)}',
+        f'one step on {chosen.devices:,} devices: {quantity(seconds, "s")}, in which the '
+        f'allreduce takes {quantity(chosen.communication, "s")}',
         size='medium',
     )

@@ -2,15 +2,13 @@
 
 import base64
 import io
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from mgpu_helpers.scaling import LINKS, MODELS, Layer, Link, Machine, Model, step
-from mgpu_helpers.scaling.explore import FLOPS, START, WORK, explore, picture
+from mgpu_helpers.scaling.sliders import FLOPS, START, WORK, explore, picture
 
 WIDGET = 'application/vnd.jupyter.widget-view+json'
 
@@ -42,35 +40,24 @@ def test_bars_are_the_parts_of_the_step():
     allreduce = sum(width for y, width in bars if y == 0)
     model, link = MODELS['ResNet-50'], LINKS['25 Gb RoCE']
     same = step(model, START['batch'], START['devices'], Machine('m', FLOPS, link))
-    assert compute == pytest.approx(1e3 * (same.forward + same.backward), rel=0.01)
-    assert allreduce == pytest.approx(1e3 * same.communication, rel=0.01)
-    assert bars[-1][1] == pytest.approx(1e3 * same.exposed, rel=0.05)
-    assert figure.axes[2].get_xlim()[1] == pytest.approx(1e3 * same.seconds, rel=0.01)
+    assert compute == pytest.approx(same.forward + same.backward, rel=0.01)
+    assert allreduce == pytest.approx(same.communication, rel=0.01)
+    assert bars[-1][1] == pytest.approx(same.exposed, rel=0.05)
+    assert figure.axes[2].get_xlim()[1] == pytest.approx(same.seconds, rel=0.01)
 
 
-def test_a_number_of_devices_that_is_no_power_of_two():
-    assert chosen_points(picture(devices=48))[0][0] == 48
-
-
-@pytest.mark.parametrize(
-    'extreme',
-    [
+def test_extremes_can_be_drawn():
+    for extreme in (
         {'devices': 1},
         {'devices': 4096, 'bandwidth': 1e8, 'latency': 1e-3, 'batch': 1},
         {'parameters': 1, 'batch': 1},
         {'parameters': 10**10, 'bandwidth': 1e12, 'overlap': False, 'algorithm': 'naive'},
-    ],
-)
-def test_extremes_can_be_drawn(extreme):
-    file = io.BytesIO()
-    picture(**extreme).savefig(file, format='png')
-    assert len(np.unique(pixels(file.getvalue()))) > 10
+    ):
+        picture(**extreme).savefig(io.BytesIO())
 
 
-@pytest.mark.parametrize('function', [picture, explore])
-@pytest.mark.parametrize(
-    'bad, kind, message',
-    [
+def test_bad_values_are_refused():
+    for bad, kind, message in (
         ({'devices': 0}, ValueError, 'devices must be at least 1, not 0'),
         ({'devices': 5000}, ValueError, 'devices must be at most 4096, not 5000'),
         ({'bandwidth': 0}, ValueError, 'bandwidth in bytes per second must be .* above 0, not 0'),
@@ -79,54 +66,34 @@ def test_extremes_can_be_drawn(extreme):
         ({'parameters': 0}, ValueError, 'parameters must be at least 1, not 0'),
         ({'algorithm': 'gossip'}, ValueError, "algorithm must be one of .*, not 'gossip'"),
         ({'flops': 0}, ValueError, 'flops per second must be a number above 0, not 0'),
-    ],
-)
-def test_bad_values_are_refused(function, bad, kind, message):
-    with pytest.raises(kind, match=message):
-        function(**bad)
+    ):
+        for function in (picture, explore):
+            with pytest.raises(kind, match=message):
+                function(**bad)
 
 
-def test_sliders_begin_at_the_start_values():
-    explorer = explore(devices=48, bandwidth=2e9, latency=5e-6, batch=24, parameters=10**6)
+def test_sliders_begin_at_the_start_values_and_draw_what_they_are_moved_to():
+    start = {'devices': 48, 'bandwidth': 2e9, 'latency': 5e-6, 'batch': 24, 'parameters': 10**6}
+    explorer = explore(**start)
     values = {name: slider.value for name, slider in explorer.sliders.items()}
-    assert values == {
-        'devices': 48,
-        'bandwidth': pytest.approx(2.0),
-        'latency': pytest.approx(5.0),
-        'batch': 24,
-        'parameters': pytest.approx(1.0),
-    }
-
-
-@pytest.mark.parametrize(
-    'name, value, choice',
-    [
-        ('devices', 512, {'devices': 512}),
-        ('bandwidth', 100.0, {'bandwidth': 100e9}),
-        ('latency', 300.0, {'latency': 300e-6}),
-        ('batch', 1, {'batch': 1}),
-        ('parameters', 138.0, {'parameters': 138_000_000}),
-    ],
-)
-def test_moving_a_slider_draws_its_picture(name, value, choice):
-    explorer = explore()
-    before = pixels(explorer.image.value)
-    explorer.sliders[name].value = value
-    after = pixels(explorer.image.value)
-    assert (before != after).any()
+    shown = {'devices': 48, 'bandwidth': 2.0, 'latency': 5.0, 'batch': 24, 'parameters': 1.0}
+    assert values == pytest.approx(shown)
+    for name, value, choice in (
+        ('devices', 512, 512),
+        ('bandwidth', 100.0, 100e9),
+        ('latency', 300.0, 300e-6),
+        ('batch', 1, 1),
+        ('parameters', 138.0, 138_000_000),
+    ):
+        before = explorer.image.value
+        explorer.sliders[name].value = value
+        assert (pixels(explorer.image.value) != pixels(before)).any()
+        start[name] = choice
     file = io.BytesIO()
-    picture(**choice).savefig(file, format='png', dpi=100)
-    assert (after == pixels(file.getvalue())).all()
-
-
-def test_where_widgets_do_not_run_the_first_picture_shows():
-    explorer = explore(devices=8)
-    explorer.sliders['devices'].value = 1024
-    shown = explorer._repr_mimebundle_()
-    assert sorted(shown) == [WIDGET, 'image/png', 'text/plain']
-    file = io.BytesIO()
-    picture(devices=8).savefig(file, format='png', dpi=100)
-    assert (pixels(base64.b64decode(shown['image/png'])) == pixels(file.getvalue())).all()
+    figure = picture(**start)
+    assert chosen_points(figure)[0][0] == 512
+    figure.savefig(file, format='png', dpi=100)
+    assert (pixels(explorer.image.value) == pixels(file.getvalue())).all()
 
 
 def test_in_a_real_notebook():
@@ -138,7 +105,7 @@ def test_in_a_real_notebook():
     notebook.cells = [
         nbformat.v4.new_code_cell(source)
         for source in (
-            'from mgpu_helpers.scaling.explore import explore, picture\n'
+            'from mgpu_helpers.scaling import explore, picture\n'
             'explorer = explore(devices=8)\nexplorer',
             'before = explorer.image.value\n'
             "explorer.sliders['devices'].value = 512\n"
@@ -157,35 +124,3 @@ def test_in_a_real_notebook():
     buffers = [b['data'] for model in state.values() for b in model.get('buffers', [])]
     redrawn = pixels(base64.b64decode(buffers[-1]))
     assert (redrawn != pixels(base64.b64decode(shown[0]['data']['image/png']))).any()
-
-
-def test_without_ipywidgets_the_picture_remains():
-    done = subprocess.run(
-        [
-            sys.executable,
-            '-c',
-            "import sys; sys.modules['ipywidgets'] = None\n"
-            'from mgpu_helpers.scaling.explore import explore, picture\n'
-            'print(len(picture().axes))\n'
-            'explore()',
-        ],
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout == '3\n'
-    assert "explore() needs ipywidgets: pip install 'mgpu-helpers[notebooks]'" in done.stderr
-
-
-def test_importing_it_loads_neither_mxnet_nor_widgets():
-    done = subprocess.run(
-        [
-            sys.executable,
-            '-c',
-            'import sys\n'
-            'from mgpu_helpers.scaling import explore, fitting, messages, simulator\n'
-            "print([name for name in ('mxnet', 'ipywidgets', 'torch') if name in sys.modules])",
-        ],
-        capture_output=True,
-        text=True,
-    )
-    assert done.stdout == '[]\n', done.stderr
