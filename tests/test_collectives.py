@@ -134,9 +134,8 @@ def test_counts_are_those_of_the_formulas(name):
 
 def test_what_the_formulas_promise_for_many_devices():
     """With a k-th of the array a message, no device sends as much as two arrays."""
-    n = 32 * 1000
     for name in ('sharded', 'ring'):
-        counted = count(ALGORITHMS[name], 32, n)
+        counted = count(ALGORITHMS[name], 32, 32_000)
         assert counted.port(17) == (2 * 31 * 4000, 2 * 31 * 4000)
     assert set(counted.links) == {(i, (i + 1) % 32) for i in range(32)}  # a ring's: its neighbours
 

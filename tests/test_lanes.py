@@ -4,17 +4,12 @@ import itertools
 import json
 import math
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from matplotlib.colors import to_hex
 from PIL import Image
 
 from mgpu_helpers.lanes import KINDS, Lanes, Span
-
-ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope='module')
@@ -119,9 +114,6 @@ def test_shows_itself_as_text_and_html_also_after_pickling(timeline):
     assert 'made up &lt;i&gt;' in copy._repr_html_()
 
 
-# --- nothing recorded, bad input ----------------------------------------------------------------
-
-
 @pytest.mark.parametrize('spans', [[], [Span('a', 'compute', 'x', 1.0, 1.0)]])
 def test_nothing_recorded_is_said(spans, tmp_path):
     timeline = Lanes(spans, title='empty')
@@ -161,9 +153,6 @@ def test_only_spans_make_lanes_and_only_lanes_are_compared(timeline):
         timeline.plot('other')
     with pytest.raises(ValueError, match="nothing was recorded in 'empty'"):
         timeline.plot(Lanes(title='empty'))
-
-
-# --- the picture --------------------------------------------------------------------------------
 
 
 def test_picture_has_a_row_per_lane_and_a_bar_per_span(timeline, figure):
@@ -239,9 +228,6 @@ def test_picture_of_few_and_many_lanes():
         assert 0.5 * lanes < height < 1.1 * lanes + 1.5
 
 
-# --- the trace ----------------------------------------------------------------------------------
-
-
 def read_trace(timeline, folder):
     timeline.save_trace(folder / 'trace.json')
     return json.loads((folder / 'trace.json').read_text())
@@ -287,16 +273,3 @@ def test_events_of_one_thread_do_not_overlap_and_start_at_zero(tmp_path):
     assert len(by_thread) == 3
     assert min(e['ts'] for e in events) == 0
     assert max(by_thread.values()) == pytest.approx(2.5e6, abs=1)
-
-
-def test_neither_mxnet_nor_pyplot_is_needed():
-    code = (
-        'import sys\n'
-        'from mgpu_helpers.lanes import Span, Lanes\n'
-        'Lanes([Span("a", "compute", "x", 0.0, 1.0)]).table()\n'
-        'print([m for m in ("mxnet", "matplotlib.pyplot", "pandas") if m in sys.modules])'
-    )
-    done = subprocess.run(
-        [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == '[]'
