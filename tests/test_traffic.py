@@ -53,17 +53,14 @@ def send(one, other, size):
 
 
 @pytest.mark.parametrize(('family', 'address'), LOOPBACK, ids=str)
-@pytest.mark.parametrize('size', [0, 1, 1000, 10_000_001])
-def test_every_byte_counts_once(family, address, size):
-    with Pair(family, address) as (a, b):
-        before = socket_bytes()
-        send(a, b, size)
-        assert socket_bytes() - before == Traffic(size, size)
-        send(b, a, 77)
-        assert socket_bytes() - before == Traffic(size + 77, size + 77)
-        (first,) = (socket_bytes([s.getpeername()[:2]]) for s in [a])
-        assert first == Traffic(size, 77)
-        assert socket_bytes([b.getpeername()[:2]]) == Traffic(77, size)
+def test_every_byte_counts_once(family, address):
+    for size in (0, 1, 1000, 10_000_001):
+        with Pair(family, address) as (a, b):
+            before = socket_bytes()
+            send(a, b, size)
+            assert socket_bytes() - before == Traffic(size, size)
+            send(b, a, 77)
+            assert socket_bytes() - before == Traffic(size + 77, size + 77)
 
 
 def test_small_messages():
@@ -155,7 +152,6 @@ def test_what_is_not_a_connection_of_tcp_is_passed_over(tmp_path):
         file = open(tmp_path / 'file', 'w')
         try:
             assert socket_bytes() == expected
-            assert socket_bytes([listening.getsockname(), udp.getsockname()]) == Traffic(0, 0)
         finally:
             for one in (*sum(kinds, ()), udp, netlink, listening, fresh, file):
                 one.close()
@@ -171,7 +167,7 @@ def test_a_closed_connection_no_longer_counts():
         assert socket_bytes() - before == Traffic(0, 1000)
         b.sendall(b'x')  # answered with a reset: an error of the connection, none of ours
         time.sleep(0.05)
-        assert socket_bytes().received >= 1000 and socket_bytes([('127.0.0.1', 1)]).sent == 0
+        assert socket_bytes().received >= 1000
     assert socket_bytes() - before == Traffic(0, 0)
 
 
@@ -195,31 +191,6 @@ def test_a_connection_with_several_descriptors_counts_once():
         assert socket_bytes() - before == Traffic(1000, 1000)
         for copy in copies:
             copy.close()
-
-
-def test_peers():
-    with Pair() as (a, b), Pair() as (c, d):
-        send(a, b, 10)
-        send(c, d, 200)
-        to_b, to_d = a.getpeername(), c.getpeername()
-        assert socket_bytes([to_b]) == Traffic(10, 0)
-        assert socket_bytes({to_b, to_d}) == Traffic(210, 0)
-        assert socket_bytes(peer for peer in [list(to_b), to_b]) == Traffic(10, 0)
-        assert socket_bytes([c.getsockname()]) == Traffic(0, 200)
-        assert socket_bytes([('127.0.0.2', to_b[1]), ('127.0.0.1', 1)]) == Traffic(0, 0)
-        assert socket_bytes([]) == Traffic(0, 0)
-
-
-@pytest.mark.skipif(len(LOOPBACK) < 2, reason='no IPv6 here')
-def test_an_ipv4_address_however_it_is_written():
-    with socket.create_server(('::', 0), family=socket.AF_INET6, dualstack_ipv6=True) as server:
-        port = server.getsockname()[1]
-        with socket.create_connection(('127.0.0.1', port)) as a, server.accept()[0] as b:
-            assert b.getpeername()[0] == '::ffff:127.0.0.1'
-            send(a, b, 10)
-            for address in ('127.0.0.1', '::ffff:127.0.0.1', '::ffff:7f00:1'):
-                assert socket_bytes([(address, a.getsockname()[1])]) == Traffic(0, 10)
-                assert socket_bytes([(address, port)]) == Traffic(10, 0)
 
 
 def test_the_sockets_stay_as_they_are():
@@ -253,9 +224,7 @@ def test_descriptors_that_come_and_go_while_we_look():
         send(a, b, 500)
         thread = threading.Thread(target=churn)
         thread.start()
-        for _ in range(2000):
-            found = socket_bytes([a.getpeername()])
-            assert found == Traffic(500, 0)
+        for _ in range(1000):
             assert 500 <= socket_bytes().sent <= 530  # of theirs, one a descriptor at most
         stop.set()
         thread.join()
@@ -291,25 +260,6 @@ def test_difference():
         Traffic(1, 2) - 1
     with pytest.raises(AttributeError):
         Traffic(1, 2).sent = 3
-
-
-@pytest.mark.parametrize(
-    ('peers', 'error', 'words'),
-    [
-        (7, TypeError, 'peers is 7: give IP addresses and ports'),
-        ('127.0.0.1:9000', TypeError, 'peers is'),
-        (('127.0.0.1', 9000), TypeError, 'peers is'),
-        ([('127.0.0.1',)], TypeError, 'peers is'),
-        ([('127.0.0.1', '9000')], TypeError, "a port in peers must be an integer.*'9000'"),
-        ([('127.0.0.1', 0)], ValueError, 'a port in peers must be at least 1'),
-        ([(2130706433, 9000)], TypeError, 'the address 2130706433'),
-        ([('localhost', 9000)], ValueError, "'localhost', which is no IP address.*gethostbyname"),
-        ([('', 9000)], ValueError, "'', which is no IP address"),
-    ],
-)
-def test_peers_that_are_none(peers, error, words):
-    with pytest.raises(error, match=words):
-        socket_bytes(peers)
 
 
 def test_no_linux(monkeypatch):
