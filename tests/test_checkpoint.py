@@ -354,7 +354,7 @@ def test_two_processes_that_save_the_same_epochs(tmp_path):
     processes = [child(LOOP, tmp_path, 0) for _ in range(2)]
     for process in processes:
         process.stdout.readline()  # none is left to a deadlock: one that failed closes its pipe
-    for _ in range(20):
+    for _ in range(5):
         check_rounds(tmp_path)
     for process in processes:
         process.kill()
