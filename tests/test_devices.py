@@ -31,15 +31,17 @@ def python(script, driver, preamble=CUDA_BUILD):
     return done.stdout.splitlines(), done.stderr
 
 
-def test_enough_gpus_are_given_without_a_notice_and_else_stand_ins(stub_driver):
+def test_enough_gpus_are_given_and_else_stand_ins_which_is_said_once(stub_driver):
     script = """
         print(mgpu.devices(2), mgpu.num_gpus(), mgpu.try_gpu(1), mgpu.try_gpu(2))
         print(mgpu.try_all_gpus(), flush=True)
-        print(mgpu.devices(3))
+        for k in (3, 3, 99, 99): found = mgpu.devices(k)
+        print(found[:3])
     """
-    (first, every, notice, *_, third), messages = python(script, stub_driver([A100, RTX4090]))
-    assert first == '[gpu(0), gpu(1)] 2 gpu(1) cpu(0)' and every == '[gpu(0), gpu(1)]'
-    assert '2 usable GPUs here' in notice and third == '[cpu(0), cpu(1), cpu(2)]'
+    lines, messages = python(script, stub_driver([A100, RTX4090]))
+    assert lines[:2] == ['[gpu(0), gpu(1)] 2 gpu(1) cpu(0)', '[gpu(0), gpu(1)]']
+    assert '2 usable GPUs here, so CPU cores stand in' in lines[2]
+    assert 'stand-ins share' in lines[3] and lines[4:] == ['[cpu(0), cpu(1), cpu(2)]']
     assert messages == ''
 
 
@@ -65,10 +67,9 @@ def test_the_cpu_build_says_why_it_leaves_a_gpu_alone(stub_driver):
     assert 'NVIDIA A100, not used: the CPU build of MXNet' in table[2]
 
 
-def test_without_devices_stand_ins_are_said_once(stub_driver):
-    script = 'mgpu.devices(2); mgpu.devices(2); mgpu.devices(99); mgpu.devices(99); '
-    (first, second, number), _ = python(script + 'print(mgpu.num_gpus())', stub_driver([]))
-    assert 'stand in' in first and '99 stand-ins share' in second and number == '0'
+def test_a_driver_without_devices_is_no_gpu(stub_driver):
+    script = 'from mgpu_helpers.devices.driver import driver_gpus; print(driver_gpus())'
+    assert python(script, stub_driver([]), preamble='') == (['()'], '')
 
 
 def test_stand_ins_hold_arrays_of_their_own():
