@@ -1,6 +1,5 @@
 """What an allreduce costs: the formulas, what they agree on, and what they refuse."""
 
-import dataclasses
 import io
 import math
 import subprocess
@@ -70,22 +69,6 @@ def test_what_dive_into_deep_learning_works_out():
     assert round(1000 * ours, 1) == 5.2
 
 
-def test_which_is_best_depends_on_the_size():
-    link = LINKS['25 Gb RoCE']
-    for nbytes, best in ((4e3, 'butterfly'), (64e6, 'ring')):
-        seconds = {name: f(64, nbytes, link) for name, f in ALGORITHMS.items() if name != 'sharded'}
-        assert min(seconds, key=seconds.get) == best
-
-
-def test_more_bytes_and_worse_links_cost_more():
-    for f in ALGORITHMS.values():
-        base = f(8, 1e6, PCIE)
-        assert f(8, 2e6, PCIE) > base
-        assert f(8, 1e6, dataclasses.replace(PCIE, bandwidth=8e9)) > base
-        assert f(8, 1e6, dataclasses.replace(PCIE, latency=1e-3)) > base
-        assert f(16, 1e6, PCIE) > base
-
-
 def test_levels_by_hand_and_against_one_flat_ring():
     inner, outer = Link('inner', 1e-6, 10e9), Link('outer', 10e-6, 1e9)
     inside = 2 * 3 * (1e-6 + 8e6 / 4 / 10e9)
@@ -122,21 +105,20 @@ def test_a_link_needs_numbers_above_zero():
 
 
 def test_what_a_cost_refuses():
-    for f in ALGORITHMS.values():
-        for devices in (0, -1):
-            with pytest.raises(ValueError, match=f'devices must be at least 1, not {devices}'):
-                f(devices, 1e6, PCIE)
-        for devices in (2.0, '2', None, True):
-            with pytest.raises(TypeError, match='devices must be an integer'):
-                f(devices, 1e6, PCIE)
-        for nbytes in (0, -4, math.inf, math.nan):
-            with pytest.raises(ValueError, match='nbytes must be a number above 0'):
-                f(2, nbytes, PCIE)
-        with pytest.raises(TypeError, match='nbytes must be a number'):
-            f(2, '4 MB', PCIE)
-        for bad in (16e9, 'PCIe 3 x16', None):
-            with pytest.raises(TypeError, match='link must be a Link, such as LINKS'):
-                f(2, 1e6, bad)
+    for arguments, kind, message in (
+        ((0, 1e6, PCIE), ValueError, 'devices must be at least 1, not 0'),
+        ((-1, 1e6, PCIE), ValueError, 'devices must be at least 1, not -1'),
+        ((2.0, 1e6, PCIE), TypeError, 'devices must be an integer'),
+        ((None, 1e6, PCIE), TypeError, 'devices must be an integer'),
+        ((2, 0, PCIE), ValueError, 'nbytes must be a number above 0'),
+        ((2, math.nan, PCIE), ValueError, 'nbytes must be a number above 0'),
+        ((2, '4 MB', PCIE), TypeError, 'nbytes must be a number'),
+        ((2, 1e6, 16e9), TypeError, 'link must be a Link, such as LINKS'),
+        ((2, 1e6, 'PCIe 3 x16'), TypeError, 'link must be a Link, such as LINKS'),
+    ):
+        for f in ALGORITHMS.values():
+            with pytest.raises(kind, match=message):
+                f(*arguments)
 
 
 def test_what_levels_refuse():

@@ -13,9 +13,6 @@ LINK = Link('example', latency=0.5, bandwidth=100.0)
 LAYERS = [('first', 100, 1.0, 2.0), ('second', 300, 1.0, 2.0)]
 
 
-# --- messages ---------------------------------------------------------------------------------
-
-
 def test_every_device_ends_with_the_sum():
     """Play the plan through on arrays, with what each device has at the start of a round."""
     for algorithm, devices in itertools.product(PLANS, [*range(1, 10), 16, 33, 64]):
@@ -64,9 +61,6 @@ def test_ring_and_shards_are_cut_as_numpy_cuts():
     for algorithm in ('ring', 'sharded'):
         sent = sum(nbytes for turn in rounds(algorithm, 7, 1003) for _, _, nbytes in turn)
         assert sent == 2 * 6 * 1003  # 2 (k - 1) / k of all bytes, from each of k devices
-
-
-# --- steps worked out by hand -----------------------------------------------------------------
 
 
 def test_buckets_travel_during_the_backward_pass():
@@ -133,9 +127,6 @@ def test_one_device_waits_for_nobody():
     assert found.timeline.lanes == ['device 0']
 
 
-# --- steps of networks ------------------------------------------------------------------------
-
-
 def test_without_overlap_it_is_the_closed_form():
     machine = MACHINES['p3.16xlarge']
     for name, algorithm, devices in (
@@ -163,24 +154,11 @@ def test_with_overlap_it_lies_between_the_ideal_and_none():
         assert step(model, 32, 64, machine).seconds <= found < after
 
 
-def test_message_by_message_is_the_same():
-    machine = Machine('flat', 5e12, LINKS['100 Gb InfiniBand'])
-    for algorithm, (devices, spread) in itertools.product(PLANS, ((1, 0), (3, 0.3), (33, 0.3))):
-        arguments = MODELS['ResNet-50'], 32, devices, machine, algorithm
-        one = simulate(*arguments, spread=spread)
-        many = simulate(*arguments, spread=spread, messages=True)
-        assert many.seconds == pytest.approx(one.seconds, rel=1e-5)
-        assert many.waiting == pytest.approx(one.waiting, abs=1e-5)
-
-
 def test_messages_have_a_lane_for_each_device_that_sends():
     found = simulate(LAYERS, 10, 2, LINK, bucket_bytes=None, messages=True)
     assert found.timeline.lanes == ['device 0', 'device 0 sends', 'device 1', 'device 1 sends']
     sent = [(s.start, s.end) for s in found.timeline.spans if s.lane == 'device 1 sends']
     assert sent == [(4.0, 6.0), (6.0, 8.0), (8.0, 9.0), (9.0, 10.0)]
-
-
-# --- stragglers -------------------------------------------------------------------------------
 
 
 def factors(found, forward):
@@ -245,9 +223,6 @@ def test_no_device_does_two_things_at_once_and_the_network_neither():
         assert all(a.end <= b.start for a, b in itertools.pairwise(spans))
 
 
-# --- large and impossible ---------------------------------------------------------------------
-
-
 def test_4096_devices():
     found = simulate(MODELS['ResNet-101'], 64, 4096, MACHINES['p3.16xlarge'], spread=0.1)
     assert found.waiting.shape == (4096,)
@@ -258,11 +233,8 @@ def test_4096_devices():
 
 
 def test_more_devices_than_memory_allows():
-    with pytest.raises(
-        ValueError, match=r'1,000,000,000,000,000 simulated devices need .* GB'
-    ) as e:
+    with pytest.raises(ValueError, match=r'^1,000,000,000,000,000 simulated devices need .* fit; '):
         simulate(LAYERS, 10, 10**15, LINK)
-    assert 'fit; simulate fewer devices' in str(e.value)
     with pytest.raises(ValueError, match='simulate fewer devices or steps'):
         simulate(LAYERS, 10, 2, LINK, steps=10**14)
 
@@ -283,7 +255,7 @@ def test_simulate_refuses_bad_input():
         (
             {'algorithm': 'hierarchical', 'messages': True},
             ValueError,
-            'message by message, must be one of naive',
+            'message by message, must be',
         ),
         ({'devices': 65, 'messages': True}, ValueError, '65 devices are too many to simulate mess'),
         ({'machine': 12.5}, TypeError, 'not 12.5'),
