@@ -67,7 +67,7 @@ def _real(name: str, value: Any, what: str) -> float:
     try:
         return float(value)
     except OverflowError:
-        return math.inf if value > 0 else -math.inf
+        return math.inf if value > 0 else -math.inf  # type: ignore[operator]  # an integer
 
 
 def one_of(name: str, value: object, choices: Collection[str]) -> None:

@@ -45,8 +45,7 @@ def measure(
     Each timed call follows one that does not count: after the largest size the caches hold nothing
     of the smallest, which then took four times as long.
     """
-    if not callable(run):
-        raise TypeError(f'run must be a function of a number of bytes, not {checks.shown(run)}')
+    checks.function('run', run, 'of a number of bytes')
     check_counts('sizes', sizes)
     checks.positive_int('repeats', repeats)
     checks.positive_number('seconds', seconds)
