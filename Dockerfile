@@ -32,11 +32,13 @@ ARG TORCH=0
 ARG MGPU_DRIVER=later
 # Only what setup reads, so that an edited chapter does not install gigabytes again: MXNet's settings and
 # checks are all of the package that it loads, and README.md is needed by name only.
-COPY --chown=student:student pyproject.toml LICENSE requirements*.txt ./
+COPY --chown=student:student pyproject.toml LICENSE ./
+COPY --chown=student:student locks/*.txt locks/
 COPY --chown=student:student tools/suggest_packages.py tools/env.sh tools/setup.sh tools/uv-requirements.txt \
     tools/uv-settings.sh tools/wanted.sh tools/
-COPY --chown=student:student mgpu_helpers/__init__.py mgpu_helpers/__init__.pyi mgpu_helpers/driver.py \
-    mgpu_helpers/failing.py mgpu_helpers/runtime.py mgpu_helpers/
+COPY --chown=student:student mgpu_helpers/__init__.py mgpu_helpers/__init__.pyi mgpu_helpers/runtime.py mgpu_helpers/
+COPY --chown=student:student mgpu_helpers/devices/driver.py mgpu_helpers/devices/
+COPY --chown=student:student mgpu_helpers/processes mgpu_helpers/processes/
 RUN --mount=type=cache,target=/student/.cache/uv,uid=1000,gid=1000 \
     touch README.md && sh tools/setup.sh
 COPY --chown=student:student . .

@@ -12,12 +12,15 @@ FIRST = notebooks/$(if $(ONLY),05-multiple-gpus-pytorch,01-multiple-gpus-scratch
 ROOT_OK := $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 # A cell that runs for more seconds than this hangs; the longest honest one takes under two minutes.
 CELL_TIMEOUT := 900
+# What is given on the command line reaches tools/*.sh by the environment, quotes and all:
+# make test PYTEST_ARGS="-k 'ring or tree'"
+export GPU TORCH UPGRADE TESTS SLOW CHANGED PYTEST_ARGS CELL_TIMEOUT
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
 
 setup: ## make the environment in .venv (GPU=1: for NVIDIA GPUs; TORCH=1: PyTorch too; 0: without)
-	@GPU='$(GPU)' TORCH='$(TORCH)' sh tools/setup.sh
+	@sh tools/setup.sh
 
 # The server's root is this folder, not notebooks/: the chapters show figures from img/.
 lab: setup ## open JupyterLab at the first chapter (LAB_ARGS=--no-browser and the like)
@@ -26,7 +29,7 @@ lab: setup ## open JupyterLab at the first chapter (LAB_ARGS=--no-browser and th
 	    --MappingKernelManager.transport_encryption=auto $(LAB_ARGS)
 
 test: setup ## run the tests, and the notebooks through nbval (TESTS=FILE; SLOW=1; CHANGED=1; PYTEST_ARGS)
-	@TESTS='$(TESTS)' SLOW='$(SLOW)' CHANGED='$(CHANGED)' PYTEST_ARGS='$(PYTEST_ARGS)' CELL_TIMEOUT=$(CELL_TIMEOUT) sh tools/test.sh
+	@sh tools/test.sh
 
 run: setup ## execute the notebooks into build/, also as HTML (CHAPTER=1: one of them)
 	@$(PYTHON) tools/run_notebooks.py --timeout $(CELL_TIMEOUT) $(if $(CHAPTER),--chapter '$(CHAPTER)') $(RUN_ARGS)
@@ -48,7 +51,7 @@ figures: setup ## draw img/*.svg anew
 	@$(PYTHON) img/all.py
 
 lock: ## resolve pyproject.toml into the locks (UPGRADE=1: newest versions)
-	@UPGRADE='$(UPGRADE)' sh tools/lock.sh
+	@sh tools/lock.sh
 
 clean: ## remove what was made here: environment, build/, caches (not the data)
 	rm -rf .venv .uv build dist .pytest_cache .ruff_cache

@@ -137,10 +137,17 @@ def stub_driver(tmp_path, compile_c):
     return build
 
 
+@pytest.fixture(scope='module')
+def copied(tmp_path_factory):
+    return copy_to(tmp_path_factory.mktemp('copied') / 'a course')
+
+
 @pytest.fixture
-def checkout(tmp_path):
-    """A copy of this checkout in a folder with a space in its name."""
-    return copy_to(tmp_path / 'a course')
+def checkout(copied):
+    """A copy of this checkout in a folder with a space in its name; no setup was there before."""
+    for name in ('.venv', '.uv'):
+        shutil.rmtree(copied / name, ignore_errors=True)
+    return copied
 
 
 @pytest.fixture(scope='module')

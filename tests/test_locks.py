@@ -4,7 +4,6 @@ import hashlib
 import re
 import tomllib
 
-import pytest
 import yaml
 from checkouts import ROOT, tracked
 from packaging.markers import default_environment
@@ -12,28 +11,31 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-PROJECT = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
+PYPROJECT = tomllib.loads((ROOT / 'pyproject.toml').read_text())
+PROJECT, BUILD = PYPROJECT['project'], PYPROJECT['build-system']['requires']
 EXTRAS = PROJECT['optional-dependencies']
-LOCKS = {
-    'cpu': 'requirements.txt',
-    'cu112': 'requirements-cu112.txt',
-    'no-mxnet': 'requirements-no-mxnet.txt',
-}
-# Each of these is installed together with the first or the last of those.
-TORCH_LOCKS = {'torch': 'requirements-torch.txt', 'torch-cpu': 'requirements-torch-cpu.txt'}
+TORCH = Requirement(EXTRAS['torch'][0])
 MACHINES = {
     'linux': {'platform_machine': 'x86_64', 'sys_platform': 'linux', 'os_name': 'posix'},
+    'arm': {'platform_machine': 'aarch64', 'sys_platform': 'linux', 'os_name': 'posix'},
     'macos': {'platform_machine': 'arm64', 'sys_platform': 'darwin', 'os_name': 'posix'},
-    'windows': {'platform_machine': 'AMD64', 'sys_platform': 'win32', 'os_name': 'nt'},
 }
-# What setup.sh calls besides Python, uv and a downloader.
+# What setup.sh installs together, and the extras that it is to satisfy.
+TOGETHER = {
+    ('base', 'cpu'): ['cpu'],
+    ('base', 'cu112'): ['cu112'],
+    ('base', 'cpu', 'torch'): ['cpu', 'torch'],
+    ('base', 'cpu', 'torch-cpu'): ['cpu', 'torch'],
+    ('base', 'torch'): ['torch'],
+    ('base', 'torch-cpu'): ['torch'],
+}
 
 
-def lock(kind, machine='linux', version='3.11'):
+def lock(name, machine='linux'):
     """What a lock installs on a machine: {name: (version, hashes)}."""
-    text = (ROOT / (LOCKS | TORCH_LOCKS)[kind]).read_text().replace('\\\n', ' ')
+    text = (ROOT / f'locks/{name}.txt').read_text().replace('\\\n', ' ')
     here = default_environment() | MACHINES[machine]
-    here |= {'python_version': version, 'python_full_version': f'{version}.9'}
+    here |= {'python_version': '3.11', 'python_full_version': '3.11.9'}
     found = {}
     for line in text.splitlines():
         if not line.strip() or line.lstrip().startswith('#'):
@@ -48,65 +50,50 @@ def lock(kind, machine='linux', version='3.11'):
     return found
 
 
-@pytest.mark.parametrize('kind', LOCKS | TORCH_LOCKS)
-def test_lock_pins_every_package_with_its_checksums(kind):
-    found = lock(kind)
-    assert len(found) > (100 if kind in LOCKS else 9)
-    for name, (_, hashes) in found.items():
-        assert hashes, name
-        assert all(re.fullmatch(r'sha256:[0-9a-f]{64}', one) for one in hashes), name
+def test_a_lock_pins_every_package_with_its_checksums():
+    names = {path.stem for path in (ROOT / 'locks').iterdir()}
+    assert names == {name for names in TOGETHER for name in names}
+    for name in names:
+        for machine in MACHINES:
+            for package, (_, hashes) in lock(name, machine).items():
+                assert hashes, package
+                assert all(re.fullmatch(r'sha256:[0-9a-f]{64}', one) for one in hashes), package
+    assert len(lock('base')) > 100
 
 
-@pytest.mark.parametrize('kind', LOCKS)
-def test_lock_satisfies_pyproject(kind):
-    found = lock(kind)
-    extras = EXTRAS.get(kind, []) + EXTRAS['notebooks'] + EXTRAS['dev']
-    for text in PROJECT['dependencies'] + extras:
-        needed = Requirement(text)
-        version, _ = found[canonicalize_name(needed.name)]
-        assert version in needed.specifier, f'{text}: the lock has {version}'
-    build = tomllib.loads((ROOT / 'pyproject.toml').read_text())['build-system']['requires']
-    for needed in map(Requirement, build):
-        assert found[needed.name][0] in needed.specifier
+def test_locks_that_are_installed_together_satisfy_pyproject_and_share_no_package():
+    for names, extras in TOGETHER.items():
+        for machine in MACHINES if names == ('base', 'torch') else ['linux']:
+            parts = [lock(name, machine) for name in names]
+            found = {package: pin for part in parts for package, pin in part.items()}
+            assert len(found) == sum(map(len, parts))
+            wanted = BUILD + PROJECT['dependencies']
+            wanted += sum((EXTRAS[extra] for extra in [*extras, 'notebooks', 'dev']), [])
+            for needed in map(Requirement, wanted):
+                version, _ = found[canonicalize_name(needed.name)]
+                assert version in needed.specifier, f'{needed}: {names} have {version}'
 
 
-def test_a_lock_has_one_mxnet():
-    assert {name for name in lock('cpu') if name.startswith(('mxnet', 'nvidia-'))} == {'mxnet'}
-    assert {name for name in lock('cu112') if name.startswith('mxnet')} == {'mxnet-cu112'}
-    assert not {'mxnet', 'mxnet-cu112', 'd2l', 'torch'} & set(lock('no-mxnet'))
+def test_a_framework_is_in_its_own_lock_only():
+    def frameworks(name, machine='linux'):
+        found = lock(name, machine)
+        return {one for one in found if one.startswith(('mxnet', 'nvidia-', 'torch'))}
 
-
-@pytest.mark.parametrize('version', ['3.11', '3.12', '3.13'])
-@pytest.mark.parametrize('machine', MACHINES)
-def test_lock_without_mxnet_serves_every_system(machine, version):
-    others, torch = lock('no-mxnet', machine, version), lock('torch', machine, version)
-    assert others['numpy'][0] >= Version('2')
-    for text in EXTRAS['torch']:
-        assert torch[Requirement(text).name][0] in Requirement(text).specifier
-    has_cuda = any(name.startswith('nvidia-') for name in torch)
-    assert has_cuda == (machine == 'linux')
-
-
-@pytest.mark.parametrize('torch', TORCH_LOCKS)
-@pytest.mark.parametrize('kind', ['cpu', 'no-mxnet'])
-def test_locks_that_are_installed_together_agree(kind, torch):
-    one, other = lock(kind), lock(torch)
-    assert {'jinja2', 'typing-extensions'} <= set(one) & set(other)
-    for name in set(one) & set(other):
-        assert one[name] == other[name], name
+    assert frameworks('base') == set() and frameworks('cpu') == {'mxnet'}
+    assert {one for one in frameworks('cu112') if not one.startswith('nvidia-')} == {'mxnet-cu112'}
+    assert frameworks('torch-cpu') == frameworks('torch', 'macos') == {'torch'}
+    assert 'nvidia-nccl-cu13' in frameworks('torch') & frameworks('torch', 'arm')
 
 
 def test_torch_locks_name_one_build_each():
     """Two equals signs would let 2.13.0+cpu pass for 2.13.0, and the environment keep it."""
-    (needed,) = (Requirement(text) for text in EXTRAS['torch'])
-    (pin,) = needed.specifier
-    text = (ROOT / TORCH_LOCKS['torch']).read_text()
+    (pin,) = TORCH.specifier
+    text = (ROOT / 'locks/torch.txt').read_text()
     assert re.search(rf'^torch==={re.escape(pin.version)} ', text, re.MULTILINE)
     version, hashes = lock('torch-cpu')['torch']
     assert str(version) == f'{pin.version}+cpu'
     # What PyTorch publishes for Python 3.11, wherever the lock was made.
     assert 'sha256:6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b' in hashes
-    assert not any(name.startswith('nvidia-') for name in lock('torch-cpu'))
 
 
 def test_core_needs_neither_mxnet_nor_its_numpy():

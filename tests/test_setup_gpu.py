@@ -5,22 +5,23 @@ import json
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from checkouts import (
-    NOTHING_TO_BE_HAD,
-    ROOT,
-    call,
-    folder_of_tools,
-    python,
-    refused,
-    setup,
-)
+import suggest_packages
+from checkouts import NOTHING_TO_BE_HAD, call, folder_of_tools, python, refused, setup
 
 A100, H100 = ('A100', 80, (8, 0)), ('H100', 80, (9, 0))
-K80, P100, T4 = ('K80', 12, (3, 7)), ('P100', 16, (6, 0)), ('T4', 16, (7, 5))
-CPU, CU112 = 'requirements.txt', 'requirements-cu112.txt'
-BOTH = 'requirements.txt requirements-torch.txt'
+K80, M60, P100 = ('K80', 12, (3, 7)), ('M60', 8, (5, 0)), ('P100', 16, (6, 0))
+T4, L4, B200 = ('T4', 16, (7, 5)), ('L4', 24, (8, 9)), ('B200', 192, (10, 0))
+CPU, CU112 = 'locks/base.txt locks/cpu.txt', 'locks/base.txt locks/cu112.txt'
+BOTH = f'{CPU} locks/torch.txt'
+
+
+def remember(folder, **chosen):
+    (folder / '.uv').mkdir()
+    for name, what in chosen.items():
+        (folder / '.uv' / name).write_text(f'{what}\n')
 
 
 def remembered(folder):
@@ -30,46 +31,38 @@ def remembered(folder):
 # --- What was named -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize('value', ['yes', '0,1'])
-def test_wrong_gpu_value_is_named(checkout, value):
-    refused(setup(checkout, GPU=value), f"GPU is '{value}'", 'expected 1')
+def test_a_wrong_value_is_named(checkout):
+    for name, value, expected in (
+        ('GPU', 'yes', '1 (NVIDIA GPUs), 0'),
+        ('GPU', '0,1', '1 (NVIDIA GPUs), 0'),
+        ('TORCH', 'yes', '1 (PyTorch too), only'),
+        ('MGPU_DRIVER', 'none', 'later'),
+    ):
+        done = setup(checkout, **{name: value})
+        refused(done, f"{name} is '{value}'", f'expected {expected}')
     assert not (checkout / '.uv').exists()
 
 
 def test_gpu_packages_without_a_driver_are_not_fetched(checkout, tmp_path, with_uv):
     if ctypes.util.find_library('cuda'):
         pytest.skip("NVIDIA's driver is here")
-    cache = tmp_path / 'cache'
-    done = setup(checkout, GPU=1, PATH=with_uv, UV_CACHE_DIR=cache, LD_LIBRARY_PATH=None)
-    refused(done, "NVIDIA's driver", 'make setup GPU=0')
+    plain = {'PATH': with_uv, 'UV_CACHE_DIR': tmp_path / 'cache', 'LD_LIBRARY_PATH': None}
+    refused(setup(checkout, GPU=1, **plain), "NVIDIA's driver", 'make setup GPU=0')
     # The choice is remembered until it is taken back.
-    refused(setup(checkout, PATH=with_uv, UV_CACHE_DIR=cache, LD_LIBRARY_PATH=None), 'GPU=0')
-
-
-def test_wrong_torch_value_is_named(checkout):
-    refused(setup(checkout, TORCH='yes'), "TORCH is 'yes'", 'expected 1', 'only')
-    assert not (checkout / '.uv').exists()
-
-
-def test_wrong_driver_value_is_named(checkout):
-    refused(setup(checkout, MGPU_DRIVER='none'), "MGPU_DRIVER is 'none'", 'expected later')
-    assert not (checkout / '.uv').exists()
+    refused(setup(checkout, **plain), 'GPU=0')
 
 
 @pytest.mark.parametrize(
     ('before', 'given'),
     [
         ({}, {'GPU': 1, 'TORCH': 1}),
-        ({}, {'GPU': 1, 'TORCH': 'only'}),
-        ({'torch': '1'}, {'GPU': 1}),
         ({'torch': 'only'}, {'GPU': 1}),
         ({'kind': 'cu112'}, {'TORCH': 1}),
     ],
 )
 def test_mxnet_for_gpus_and_pytorch_are_not_mixed(checkout, stub_driver, before, given):
-    for name, what in before.items():
-        (checkout / '.uv').mkdir()
-        (checkout / '.uv' / name).write_text(f'{what}\n')
+    if before:
+        remember(checkout, **before)
     files = {path: path.stat().st_mtime_ns for path in checkout.rglob('*')}
     done = setup(checkout, LD_LIBRARY_PATH=stub_driver([A100]), **given)
     refused(done, 'GPU=1 and TORCH=', 'GPU=1 TORCH=0', 'GPU=0 TORCH=1', 'libnccl.so.2', 'clone')
@@ -83,28 +76,29 @@ def test_mxnet_for_gpus_and_pytorch_are_not_mixed(checkout, stub_driver, before,
 @pytest.mark.parametrize(
     ('gpus', 'cuda', 'for_mxnet', 'for_pytorch', 'why'),
     [
-        ([], 13000, 'none', 'cpu', ''),
-        ([A100] * 8, 13000, 'cu112', 'pypi', '8 x A100 (compute capability 8.0): MXNet can'),
-        ([('M60', 8, (5, 0))], 11020, 'cu112', 'cpu', 'compute capability 5.0, and it needs 7.5'),
-        ([('L4', 24, (8, 9))], 12040, 'cu112', 'cpu', 'knows CUDA 12.4, and it needs CUDA 13'),
-        ([P100, T4], 13010, 'cu112', 'pypi', 'P100 (compute capability 6.0), T4 (compute'),
-        ([H100, A100], 13000, 'cu112', 'pypi', 'H100 (compute capability 9.0): counted as absent'),
-        ([H100], 13000, 'torch', 'pypi', 'PyTorch comes too'),
-        ([('B200', 192, (10, 0)), K80], 13000, 'torch', 'pypi', '5.0 to 8.9 only'),
-        ([K80], 11040, 'old', 'cpu', '5.0 to 8.9 only'),
-        ([A100], 10020, 'update', 'cpu', 'knows CUDA 10.2 only'),
+        ([], (13, 0), 'none', 'cpu', ''),
+        ([A100] * 8, (13, 0), 'cu112', 'pypi', '8 x A100 (compute capability 8.0): MXNet can'),
+        ([M60], (11, 2), 'cu112', 'cpu', 'compute capability 5.0, and it needs 7.5'),
+        ([L4], (12, 4), 'cu112', 'cpu', 'knows CUDA 12.4, and it needs CUDA 13'),
+        ([P100, T4], (13, 1), 'cu112', 'pypi', 'P100 (compute capability 6.0), T4 (compute'),
+        (
+            [H100, A100],
+            (13, 0),
+            'cu112',
+            'pypi',
+            'H100 (compute capability 9.0): counted as absent',
+        ),
+        ([H100], (13, 0), 'torch', 'pypi', 'PyTorch comes too'),
+        ([B200, K80], (13, 0), 'torch', 'pypi', '5.0 to 8.9 only'),
+        ([K80], (11, 4), 'old', 'cpu', '5.0 to 8.9 only'),
+        ([A100], (10, 2), 'update', 'cpu', 'knows CUDA 10.2 only'),
     ],
 )
-def test_driver_is_asked_for_what_its_gpus_can_run(
-    stub_driver, gpus, cuda, for_mxnet, for_pytorch, why
-):
-    driver, said = stub_driver(gpus, cuda), ''
-    for question, word in {'mxnet': for_mxnet, 'pytorch': for_pytorch}.items():
-        command = (sys.executable, '-I', 'tools/suggest_packages.py', question)
-        done = call(ROOT, *command, LD_LIBRARY_PATH=driver)
-        assert (done.stdout.split('\n')[0], done.stderr) == (word, '')
-        said += done.stdout
-    assert why in said
+def test_what_is_suggested_is_what_the_gpus_can_run(gpus, cuda, for_mxnet, for_pytorch, why):
+    gpus = [SimpleNamespace(name=name, capability=capability) for name, _, capability in gpus]
+    said = suggest_packages.mxnet(gpus, cuda), suggest_packages.pytorch(gpus, cuda)
+    assert [word for word, *_ in said] == [for_mxnet, for_pytorch]
+    assert why in '\n'.join(sum(said, []))
 
 
 def choose(folder, tmp_path, path, driver, **given):
@@ -124,7 +118,6 @@ def choose(folder, tmp_path, path, driver, **given):
 @pytest.mark.parametrize(
     ('gpus', 'chosen', 'kept', 'words'),
     [
-        ([], CPU, ['cpu', '0'], []),
         ([A100, H100], CU112, ['cu112', '0'], ['make setup GPU=0', 'counted as absent']),
         ([H100], BOTH, ['cpu', '1'], ['make setup TORCH=0', 'PyTorch comes too']),
         ([K80], CPU, ['cpu', '0'], ['5.0 to 8.9 only', 'MXNet for CPUs is installed']),
@@ -136,8 +129,6 @@ def test_first_setup_chooses_by_itself_and_stays_with_it(
     found, said = choose(checkout, tmp_path, with_uv, stub_driver(gpus))
     assert (found, remembered(checkout)) == (chosen, kept)
     assert all(word in said for word in words)
-    if not gpus:
-        assert 'MXNet can' not in said and 'compute capability' not in said
     if chosen == BOTH:  # and with a driver that says something else, on another day
         found, said = choose(checkout, tmp_path, with_uv, stub_driver([A100]))
         assert (found, remembered(checkout)) == (chosen, kept)
@@ -164,16 +155,16 @@ def test_gpu_1_means_pytorch_where_every_gpu_is_too_new(checkout, tmp_path, with
     driver = stub_driver([H100, H100])
     refused(setup(checkout, GPU=1, TORCH=0, LD_LIBRARY_PATH=driver), 'H100', 'TORCH=1', 'GPU=0')
     assert not (checkout / '.uv').exists()
-    for _ in range(2):  # what was remembered does not stand against it
-        found, said = choose(checkout, tmp_path, with_uv, driver, GPU=1)
-        assert (found, remembered(checkout)) == (BOTH, ['cpu', '1'])
-        assert '2 x H100 (compute capability 9.0)' in said and 'PyTorch comes too' in said
+    remember(checkout, kind='cpu', torch='0')  # which does not stand against it
+    found, said = choose(checkout, tmp_path, with_uv, driver, GPU=1)
+    assert (found, remembered(checkout)) == (BOTH, ['cpu', '1'])
+    assert '2 x H100 (compute capability 9.0)' in said and 'PyTorch comes too' in said
 
 
-@pytest.mark.parametrize(('gpu', 'cuda', 'word'), [(K80, 11040, '3.7'), (A100, 10020, '10.2')])
-def test_gpu_1_without_a_gpu_that_could_serve_is_refused(checkout, stub_driver, gpu, cuda, word):
-    driver = stub_driver([gpu], cuda)
-    refused(setup(checkout, GPU=1, LD_LIBRARY_PATH=driver), gpu[0], word, 'make setup GPU=0')
+def test_gpu_1_without_a_gpu_that_could_serve_is_refused(checkout, stub_driver):
+    for gpu, cuda, word in ((K80, 11040, '3.7'), (A100, 10020, '10.2')):
+        driver = stub_driver([gpu], cuda)
+        refused(setup(checkout, GPU=1, LD_LIBRARY_PATH=driver), gpu[0], word, 'make setup GPU=0')
     assert not (checkout / '.uv').exists()
 
 
@@ -181,14 +172,14 @@ def test_pytorch_without_cuda_where_the_driver_is_too_old_for_it(
     checkout, tmp_path, with_uv, stub_driver
 ):
     found, said = choose(checkout, tmp_path, with_uv, stub_driver([A100], 12040), TORCH=1)
-    assert found == 'requirements.txt requirements-torch-cpu.txt'
+    assert found == f'{CPU} locks/torch-cpu.txt'
     assert 'PyTorch will not use a GPU here' in said and 'knows CUDA 12.4' in said
 
 
-@pytest.mark.parametrize(('given', 'chosen'), [({'GPU': 1}, CU112), ({'GPU': 0, 'TORCH': 1}, BOTH)])
-def test_an_image_is_made_before_there_is_a_driver(checkout, tmp_path, with_uv, given, chosen):
-    given = given | {'MGPU_DRIVER': 'later'}
-    assert choose(checkout, tmp_path, with_uv, None, **given)[0] == chosen
+def test_an_image_with_pytorch_is_made_before_there_is_a_driver(checkout, tmp_path, with_uv):
+    """For MXNet: tests/test_machine_files.py, with the files of the image."""
+    given = {'GPU': 0, 'TORCH': 1, 'MGPU_DRIVER': 'later'}
+    assert choose(checkout, tmp_path, with_uv, None, **given)[0] == BOTH
 
 
 # --- The whole of it ------------------------------------------------------------------------------
@@ -242,4 +233,4 @@ def test_mxnet_for_gpus_is_installed_and_computes(checkout, with_uv, stub_driver
         assert verdicts['NVIDIA driver'] == 'failed'  # as the stub says: no GPU
         assert verdicts['two devices'] in ('ok', 'warning')  # they compute; how fast, depends
     finally:
-        shutil.rmtree(checkout)  # 4.5 GB where files cannot be linked
+        shutil.rmtree(checkout / '.venv')  # 4.5 GB where files cannot be linked

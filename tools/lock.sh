@@ -1,5 +1,7 @@
 #!/bin/sh
-# Write the locks: which exact files, with their checksums, each kind of machine installs.
+# Write the locks: which exact files, with their checksums, an environment is made of (pyproject.toml
+# says why they are requirement files). locks/base.txt is everything but a framework, the same versions
+# on every system; beside it comes one framework's, or MXNet's and PyTorch's: only what base.txt lacks.
 # A lock keeps the versions that it has; `make lock UPGRADE=1` takes the newest that fit pyproject.toml.
 set -eu
 cd -- "$(dirname -- "$0")/.."
@@ -12,60 +14,47 @@ uv=$(command -v uv || printf %s .uv/bin/uv)
     exit 1
 }
 
-all='--generate-hashes --python-version 3.11 --no-emit-index-url --no-emit-find-links --no-header'
-linux='--python-platform x86_64-manylinux_2_28'
-
-# lock FILE WHAT INPUT OPTIONS: INPUT is pyproject.toml, or one requirement, which then goes to stdin
-lock() {
-    file=$1 what=$2 input=$3 options="$4 $all --output-file $1"
+lock() { # lock NAME WHAT INPUT OPTIONS: INPUT is pyproject.toml, or - for a requirement on stdin
+    file=locks/$1.txt what=$2 input=$3
+    shift 3
     printf '%s\n' "lock: $file"
-    case $input in
-        *.toml) command="uv pip compile $input $options" ;;
-        *) command="echo $input | uv pip compile - $options" ;;
-    esac
-    # Only words without spaces: splitting is what is wanted here.
-    # shellcheck disable=SC2086
-    case $input in
-        *.toml) "$uv" pip compile "$input" $options --quiet ${UPGRADE:+--upgrade} ;;
-        *) echo "$input" | "$uv" pip compile - $options --quiet ${UPGRADE:+--upgrade} ;;
-    esac || return 1
+    "$uv" pip compile "$input" "$@" --generate-hashes --python-version 3.11 --no-emit-index-url --no-emit-find-links \
+        --no-header --quiet ${UPGRADE:+--upgrade} --output-file "$file" || return 1
     {
-        printf '# Lock of the course, %s. Do not edit: change pyproject.toml, then run `make lock`:\n' "$what"
-        printf '#   %s\n' "$command"
-        cat "$file"
+        printf '# Lock of the course: %s. Do not edit: change pyproject.toml, then `make lock`.\n' "$what"
+        # What was left out is in another lock; of two builds of PyTorch, `torch==2.13.0` would allow either.
+        sed -e '/^# The following packages were excluded/,$d' -e "$pin" "$file"
     } >"$file.new"
     mv "$file.new" "$file"
 }
+pin=''
+lock base 'all but a framework, for any system' pyproject.toml --universal --extra cpu --extra notebooks --extra dev \
+    --no-emit-package mxnet
 
-lock requirements.txt 'Linux x86-64 without GPUs (make setup)' \
-    pyproject.toml "--extra cpu --extra notebooks --extra dev $linux"
-lock requirements-cu112.txt 'Linux x86-64 with NVIDIA GPUs (make setup GPU=1)' \
-    pyproject.toml "--extra cu112 --extra notebooks --extra dev $linux"
+# Only words without spaces from here on: splitting is what is wanted.
+# shellcheck disable=SC2046
+beside() { lock "$@" --constraints locks/base.txt $(sed -n 's/^\([a-z0-9-]*\)==.*/--no-emit-package \1/p' locks/base.txt); }
+linux='--python-platform x86_64-manylinux_2_28'
+# shellcheck disable=SC2086
+beside cpu 'MXNet for Linux x86-64' pyproject.toml --extra cpu $linux
+# shellcheck disable=SC2086
+beside cu112 'MXNet for NVIDIA GPUs, Linux x86-64' pyproject.toml --extra cu112 $linux
 
-# PyTorch's locks hold PyTorch and what only it needs: they are installed together with another lock,
-# and must agree with it. First PyPI's wheels, for every system; a folder of wheels does not count.
-torch=$(sed -n 's/^ *"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
+# PyPI's wheels of PyTorch, for every system: a folder of wheels does not count, nor what is in it pass.
 wheels=${UV_FIND_LINKS:-}
 unset UV_FIND_LINKS
-lock requirements-torch.txt 'PyTorch, any system (make setup TORCH=1)' \
-    "$torch" '--universal --constraints requirements.txt'
-# With two equals signs 2.13.0 also means 2.13.0+cpu, in a folder of wheels or installed before.
-sed "s/^torch==/torch===/" requirements-torch.txt >requirements-torch.txt.new
-mv requirements-torch.txt.new requirements-torch.txt
-
-lock requirements-no-mxnet.txt 'any system, without MXNet (make setup TORCH=only)' \
-    pyproject.toml '--extra notebooks --extra dev --universal --constraints requirements-torch.txt'
-
+pin='s/^torch==/torch===/'
+beside torch 'PyTorch, any system' pyproject.toml --universal --extra torch
 # The build without CUDA: PyPI has none for Linux. In a folder of wheels (pip's find-links), or in
 # PyTorch's own index, which uv knows.
+pin=''
+torch=$(sed -n 's/^ *"\(torch==[^"]*\)".*/\1/p' pyproject.toml)+cpu
 [ -z "$wheels" ] || export UV_FIND_LINKS="$wheels"
-cpu() {
-    lock requirements-torch-cpu.txt 'PyTorch on Linux x86-64 without GPUs (make setup TORCH=1)' \
-        "$torch+cpu" "$linux --constraints requirements.txt${1:+ $1}"
-}
-if ! cpu '' 2>/dev/null && ! cpu '--torch-backend cpu'; then
-    printf 'lock: %s\n' "$torch+cpu is neither in a folder of wheels (PIP_FIND_LINKS=${wheels:-}) nor could" \
-        "PyTorch's own index be asked; requirements-torch-cpu.txt is left as it was." \
+# shellcheck disable=SC2086
+cpu() { echo "$torch" | beside torch-cpu 'PyTorch without CUDA, Linux x86-64' - $linux "$@"; }
+cpu 2>/dev/null || cpu --torch-backend cpu || {
+    printf 'lock: %s\n' "$torch is neither in a folder of wheels (PIP_FIND_LINKS=$wheels) nor could" \
+        "PyTorch's own index be asked; locks/torch-cpu.txt is left as it was." \
         'What to do: connect, or put its wheel into a folder and name that in PIP_FIND_LINKS.' >&2
     exit 1
-fi
+}

@@ -20,13 +20,7 @@ CHAPTER_LINK = re.compile(r'\]\((\d\d-[\w-]+)\.ipynb([)#])')
 
 
 def prefer_pictures(nb):
-    """Take widgets away from outputs that have a picture as well: without a kernel it is shown.
-
-    Parameters
-    ----------
-    nb : nbformat.NotebookNode
-        Changed in place.
-    """
+    """Take widgets away, in place, from outputs that have a picture too, which needs no kernel."""
     for cell in nb.cells:
         for output in cell.get('outputs', []):
             data = output.get('data', {})
@@ -35,27 +29,9 @@ def prefer_pictures(nb):
 
 
 def formula(tex):
-    r"""Set a formula as SVG, in the colour of the text around it.
+    """A formula as a ``<div>`` with an ``<svg>``, on one line, in the colour of the text around it.
 
-    Parameters
-    ----------
-    tex : str
-        What matplotlib's mathtext understands of TeX.
-
-    Returns
-    -------
-    str
-        A ``<div>`` with an ``<svg>``, on one line.
-
-    Raises
-    ------
-    ValueError
-        mathtext does not know a command; the message names it.
-
-    Examples
-    --------
-    >>> formula(r'\sum_{i=1}^n x_i')[:36]
-    '<div class="formula"><svg role="img"'
+    ``tex`` is what matplotlib's mathtext understands; a ValueError names a command that is not.
     """
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
@@ -77,17 +53,7 @@ def formula(tex):
 
 
 def title_of(nb):
-    """Return a notebook's title: its first heading, without Markdown.
-
-    Parameters
-    ----------
-    nb : nbformat.NotebookNode
-
-    Returns
-    -------
-    str or None
-        None where nothing is a title.
-    """
+    """A notebook's title: its first heading, without Markdown; None where there is none."""
     for cell in nb.cells:
         heading = re.match('# +(.+)', cell.source)
         if cell.cell_type == 'markdown' and heading:
@@ -103,22 +69,10 @@ def _set(found):
 
 
 def page_of(nb, folder, name):
-    """Render a notebook, as it is stored or was run, as a page.
+    """A notebook, as it is stored or was run, as HTML; ``name`` is the title if it has none.
 
-    Parameters
-    ----------
-    nb : nbformat.NotebookNode
-        Not changed.
-    folder : pathlib.Path
-        Where the notebook is; figures are found from there. Links lead right from a folder beside
-        it, such as ``build/``; those to other chapters lead to their pages.
-    name : str
-        The notebook's name without a suffix.
-
-    Returns
-    -------
-    str
-        HTML.
+    Figures are found from ``folder``, where the notebook is. Links lead right from a folder beside
+    it, such as ``build/``; those to other chapters lead to their pages.
     """
     nb = copy.deepcopy(nb)
     prefer_pictures(nb)

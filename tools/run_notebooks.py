@@ -8,7 +8,6 @@ chapter and the run; what was done until then is left as ``build/<chapter>.faile
 that differs from run to run only where results do.
 """
 
-import argparse
 import asyncio
 import importlib.util
 import os
@@ -18,6 +17,7 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
@@ -26,13 +26,16 @@ from tqdm import tqdm
 from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parent.parent
+PATIENCE = 10  # seconds; a cell inside a long MXNet operator sees an interrupt only after it
 # What a stored notebook says about its kernel: nothing that another machine would say otherwise.
-KERNELSPEC = {'display_name': 'Python 3', 'language': 'python', 'name': 'python3'}
-LANGUAGE = {
-    'file_extension': '.py',
-    'mimetype': 'text/x-python',
-    'name': 'python',
-    'pygments_lexer': 'ipython3',
+KERNEL = {
+    'kernelspec': {'display_name': 'Python 3', 'language': 'python', 'name': 'python3'},
+    'language_info': {
+        'file_extension': '.py',
+        'mimetype': 'text/x-python',
+        'name': 'python',
+        'pygments_lexer': 'ipython3',
+    },
 }
 # An import of what not every environment has.
 FRAMEWORK = re.compile(r'^\s*(?:import|from) (mxnet|torch)\b', re.MULTILINE)
@@ -47,217 +50,139 @@ class Stopped(Exception):
 
 
 def find_chapters(folder, wanted=None):
-    """Find the chapters' notebooks.
-
-    Parameters
-    ----------
-    folder : pathlib.Path
-        Where the notebooks are; a chapter's file starts with its number and a hyphen.
-    wanted : str, optional
-        Chapter numbers, separated by commas or spaces, such as ``'1'`` or ``'1,3'``. By default
-        every chapter there is.
-
-    Returns
-    -------
-    list of pathlib.Path
-        In the order of the file names.
-
-    Raises
-    ------
-    ChapterError
-        There is no such chapter, or no chapter at all.
-
-    Examples
-    --------
-    >>> find_chapters(Path('no such folder'))
-    Traceback (most recent call last):
-        ...
-    run_notebooks.ChapterError: there are no chapters in 'no such folder'
-    """
-    chapters = sorted(folder.glob('[0-9]*-*.ipynb'))
+    """The notebooks of the chapters ``wanted``, such as ``'1'`` or ``'1,3'``; else of all."""
+    chapters = {p.name.split('-')[0].lstrip('0'): p for p in sorted(folder.glob('[0-9]*-*.ipynb'))}
     if not chapters:
         raise ChapterError(f"there are no chapters in '{folder}'")
-    if wanted is None or not wanted.strip():
-        return chapters
-    number = {path: path.name.split('-')[0].lstrip('0') for path in chapters}
-    asked = [word.lstrip('0') for word in wanted.replace(',', ' ').split()]
-    for word, short in zip(wanted.replace(',', ' ').split(), asked, strict=True):
-        if short not in number.values():
-            there = '\n'.join(f'  {number[path]}  {path.name}' for path in chapters)
+    asked = (wanted or '').replace(',', ' ').split()
+    for word in asked:
+        if word.lstrip('0') not in chapters:
+            there = '\n'.join(f'  {number}  {path.name}' for number, path in chapters.items())
             raise ChapterError(f"there is no chapter '{word}'; these there are:\n{there}")
-    return [path for path in chapters if number[path] in asked]
+    asked = {word.lstrip('0') for word in asked} or chapters
+    return [path for number, path in chapters.items() if number in asked]
 
 
 def framework_missing(path):
-    """Say which framework a chapter imports and this environment has not.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The chapter's notebook.
-
-    Returns
-    -------
-    str or None
-        ``'mxnet'`` or ``'torch'``; None where there is nothing in the way.
-
-    Examples
-    --------
-    >>> framework_missing(ROOT / 'notebooks' / '01-multiple-gpus-scratch.ipynb')
-    """
-    for cell in nbformat.read(path, as_version=4).cells:
-        if cell.cell_type == 'code':
-            for name in FRAMEWORK.findall(cell.source):
-                if importlib.util.find_spec(name) is None:
-                    return name
-    return None
+    """``'mxnet'`` or ``'torch'``, where the chapter imports it and it is not installed; or None."""
+    cells = nbformat.read(path, as_version=4).cells
+    code = '\n'.join(cell.source for cell in cells if cell.cell_type == 'code')
+    missing = (name for name in FRAMEWORK.findall(code) if importlib.util.find_spec(name) is None)
+    return next(missing, None)
 
 
 def label(cell):
-    """Return a cell's first line that says something, shortened for a line of progress."""
-    lines = [line.strip() for line in cell.source.splitlines()]
-    lines = [line for line in lines if line and line != '#@save' and not line.startswith('%')]
-    text = lines[0] if lines else '(empty)'
+    """A cell's first line that says something, shortened for a line of progress."""
+    lines = (line.strip() for line in cell.source.splitlines())
+    said = (line for line in lines if line and line != '#@save' and not line.startswith('%'))
+    text = next(said, '(empty)')
     return text if len(text) <= 60 else text[:59] + '…'
 
 
-class Progress:
-    """One line per cell; on a terminal also a bar that stays below them."""
+class Run:
+    """One notebook being executed: a line per cell, and below them a bar on a terminal.
 
-    def __init__(self, name, nb):
-        self.name = name
-        self.code = [i for i, cell in enumerate(nb.cells) if cell.cell_type == 'code']
-        self.bar = tqdm(total=len(self.code), unit='cell', leave=False, disable=None, desc=name)
-        self.index = None
-
-    def start(self, cell, cell_index):
-        """Note that a cell starts (nbclient calls this)."""
-        if cell.cell_type == 'code':
-            self.index, self.since = cell_index, time.perf_counter()
-            self.bar.set_postfix_str(label(cell))
-
-    def end(self, cell, cell_index, **_):
-        """Print the line of a cell that has ended (nbclient calls this, also when it failed)."""
-        if cell_index != self.index:
-            return
-        position = self.code.index(cell_index) + 1
-        seconds = time.perf_counter() - self.since
-        line = f'{self.name}  cell {position}/{len(self.code)}  {seconds:6.1f} s  {label(cell)}'
-        self.bar.write(line)
-        sys.stdout.flush()
-        self.bar.update()
-
-    def where(self):
-        """Return the number of the cell that was running last, as the lines count them."""
-        if self.index is None:
-            return 'before the first cell'
-        return f'cell {self.code.index(self.index) + 1}/{len(self.code)}'
-
-
-class Stop:
-    """Ctrl-C while a notebook runs: the cell first, then the kernel; never a process left behind.
-
-    nbclient's own answer to the signal is to take the kernel away, which gives a cell that started
+    nbclient's own answer to Ctrl-C is to take the kernel away, which gives a cell that started
     processes of its own no chance to end them. So the kernel is interrupted, as by the stop button
     of JupyterLab, and only taken away if that does not help, or at the second Ctrl-C.
     """
 
-    PATIENCE = 10  # seconds; a cell inside a long MXNet operator sees an interrupt only after it
+    def __init__(self, nb, folder, name, timeout):
+        self.nb, self.name, self.index, self.stopping = nb, name, None, False
+        self.code = [i for i, cell in enumerate(nb.cells) if cell.cell_type == 'code']
+        for i in self.code:
+            nb.cells[i].update(outputs=[], execution_count=None)
+        self.bar = tqdm(total=len(self.code), unit='cell', leave=False, disable=None, desc=name)
+        self.client = NotebookClient(
+            nb,
+            kernel_name='python3',
+            timeout=timeout,
+            resources={'metadata': {'path': str(folder)}},
+            coalesce_streams=True,
+            record_timing=False,
+            # Messages to the kernel go over a local port: encrypted, or ipykernel warns.
+            config=Config(KernelManager={'transport_encryption': 'auto'}),
+            on_notebook_start=self._listen,
+            on_cell_execute=self._start,
+            on_cell_executed=self._end,
+        )
 
-    def __init__(self):
-        self.client = None
-        self.asked = False
+    def where(self):
+        """The number of the cell that was running last, as the lines count them."""
+        if self.index is None:
+            return 'before the first cell'
+        return f'cell {self.code.index(self.index) + 1}/{len(self.code)}'
 
-    def listen(self, **_):
-        """Take the signals over from nbclient (which calls this when the kernel is up)."""
+    def _listen(self, **_):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._answer)
+            loop.add_signal_handler(number, self._stop)
 
-    def _answer(self):
-        if self.asked:
+    def _stop(self):
+        if self.stopping:
             self._take_kernel_away()
         else:
-            self.asked = True
+            self.stopping = True
             self.task = asyncio.ensure_future(self.client.km.interrupt_kernel())
-            asyncio.get_running_loop().call_later(self.PATIENCE, self._take_kernel_away)
+            asyncio.get_running_loop().call_later(PATIENCE, self._take_kernel_away)
 
     def _take_kernel_away(self):
         self.task = asyncio.ensure_future(self.client.km.shutdown_kernel(now=True))
+
+    def _start(self, cell, cell_index):
+        if self.stopping:
+            raise Stopped
+        if cell.cell_type == 'code':
+            self.index, self.since = cell_index, time.perf_counter()
+            self.bar.set_postfix_str(label(cell))
+
+    def _end(self, cell, cell_index, **_):  # also called when the cell failed
+        if cell_index == self.index:
+            seconds = time.perf_counter() - self.since
+            self.bar.write(f'{self.name}  {self.where()}  {seconds:6.1f} s  {label(cell)}')
+            sys.stdout.flush()
+            self.bar.update()
 
 
 def execute(nb, folder, name, timeout):
     """Execute a notebook in place, a fresh kernel started in ``folder``.
 
-    Raises
-    ------
-    ChapterError
-        A cell raised, ran for over ``timeout`` seconds, or took the kernel with it; the message has
-        the chapter, the cell's number and the error. ``nb`` then holds the outputs until there.
-    Stopped
-        By Ctrl-C or SIGTERM; the kernel has ended.
+    A ChapterError names the chapter, the cell and the error: one that raised, ran for over
+    ``timeout`` seconds, or took the kernel with it. ``nb`` then holds the outputs until there.
+    After Ctrl-C or SIGTERM: Stopped, when the kernel has ended.
     """
-    for cell in nb.cells:
-        if cell.cell_type == 'code':
-            cell.outputs, cell.execution_count = [], None
-    progress, stop = Progress(name, nb), Stop()
-
-    def start(cell, cell_index):
-        if stop.asked:
-            raise Stopped
-        progress.start(cell, cell_index)
-
-    stop.client = client = NotebookClient(
-        nb,
-        kernel_name='python3',
-        timeout=timeout,
-        resources={'metadata': {'path': str(folder)}},
-        coalesce_streams=True,
-        record_timing=False,
-        # Messages to the kernel go over a local port: encrypted, or ipykernel warns.
-        config=Config(KernelManager={'transport_encryption': 'auto'}),
-        on_notebook_start=stop.listen,
-        on_cell_execute=start,
-        on_cell_executed=progress.end,
-    )
+    run = Run(nb, folder, name, timeout)
     try:
-        client.execute()
+        run.client.execute()
     except CellTimeoutError as error:
         raise ChapterError(
-            f'{name}, {progress.where()} was stopped after {timeout} s; '
+            f'{name}, {run.where()} was stopped after {timeout} s; '
             'a slower machine may need a larger --timeout'
         ) from error
-    except CellExecutionError as error:
-        if stop.asked:
-            raise Stopped from error
-        cell = nb.cells[progress.index]
-        trace = next((o for o in cell.outputs if o.output_type == 'error'), None)
-        text = '\n'.join(trace.traceback) if trace else str(error)
-        raise ChapterError(f'{name}, {progress.where()} failed:\n{text}') from error
     except asyncio.CancelledError as error:  # stopped while the kernel was starting
         raise Stopped from error
-    except RuntimeError as error:  # nbclient's DeadKernelError is one
-        if stop.asked:
+    except (CellExecutionError, RuntimeError) as error:  # nbclient's DeadKernelError is the latter
+        if run.stopping:
             raise Stopped from error
-        raise ChapterError(
-            f'{name}, {progress.where()}: the kernel died ({error}); '
-            'often there was too little memory'
-        ) from error
+        if not isinstance(error, CellExecutionError):
+            raise ChapterError(
+                f'{name}, {run.where()}: the kernel died ({error}); '
+                'often there was too little memory'
+            ) from error
+        traces = [o.traceback for o in nb.cells[run.index].outputs if o.output_type == 'error']
+        text = '\n'.join(traces[0]) if traces else str(error)
+        raise ChapterError(f'{name}, {run.where()} failed:\n{text}') from error
     finally:
-        progress.bar.close()
+        run.bar.close()
 
 
 def normalise(nb):
-    """Bring an executed notebook into the form it is stored in.
+    """Bring an executed notebook into the form it is stored in; refuse errors and stderr.
 
     Kernel and language say nothing about this machine, times of execution and the state of progress
     bars are dropped, and cells are counted from 1; sources, cell ids, tags and outputs stay.
-
-    Raises
-    ------
-    ChapterError
-        An output is an error or was written to stderr: such a notebook is not stored.
     """
+    prefer_pictures(nb)
     for position, cell in enumerate((c for c in nb.cells if c.cell_type == 'code'), 1):
         for output in cell.outputs:
             if output.output_type == 'error':
@@ -265,31 +190,19 @@ def normalise(nb):
             if output.get('name') == 'stderr' and output.text.strip():
                 first = output.text.strip().splitlines()[0]
                 raise ChapterError(f'cell {position} wrote to stderr ({first!r}): not stored')
-        for output in cell.outputs:
             output.pop('transient', None)
-    prefer_pictures(nb)
-    for cell in nb.cells:
-        if cell.cell_type == 'code':
-            cell.outputs = [o for o in cell.outputs if WIDGET not in o.get('data', {})]
-    for cell in nb.cells:
-        tags = cell.metadata.get('tags')
-        kept = {'tags': tags} if tags else {}
-        if 'jupyter' in cell.metadata:  # which cells an author hides
-            kept['jupyter'] = cell.metadata['jupyter']
+        cell.outputs = [o for o in cell.outputs if WIDGET not in o.get('data', {})]
+    for cell in nb.cells:  # tags, and which cells an author hides
+        kept = {key: cell.metadata[key] for key in ('tags', 'jupyter') if cell.metadata.get(key)}
         cell.metadata = nbformat.from_dict(kept)
     kept = {key: nb.metadata[key] for key in ('title', 'authors') if key in nb.metadata}
-    nb.metadata = nbformat.from_dict(kept | {'kernelspec': KERNELSPEC, 'language_info': LANGUAGE})
+    nb.metadata = nbformat.from_dict(kept | KERNEL)
 
 
 def tidied(path):
-    """Give the text of a chapter's file as ``--store`` would have written it, outputs as they are.
+    """The text of a chapter's file as ``--store`` would have written it, outputs as they are.
 
     What JupyterLab adds when it saves (its version, the state of widgets, times) is gone.
-
-    Raises
-    ------
-    ChapterError
-        An output is an error or was written to stderr.
     """
     nb = nbformat.read(path, as_version=4)
     normalise(nb)
@@ -303,30 +216,18 @@ def write(path, text):
     os.replace(partial, path)
 
 
-def save(nb, folder, build, name):
-    """Leave ``<name>.ipynb`` and ``<name>.html`` in ``build``, figures embedded."""
-    write(build / f'{name}.ipynb', nbformat.writes(nb) + '\n')
-    write(build / f'{name}.html', page_of(nb, folder, name))
-
-
 def run_chapter(path, build, timeout, store):
-    """Execute one chapter, leave it in ``build`` and, if asked to, store it where it was.
-
-    Raises
-    ------
-    ChapterError
-        The chapter failed, or cannot be stored.
-    """
+    """Execute one chapter, leave it in ``build`` and, if asked to, store it where it was."""
     nb = nbformat.read(path, as_version=4)
     for old in build.glob(f'{path.stem}.*'):
         old.unlink()
-    since = time.perf_counter()
+    since, name = time.perf_counter(), f'{path.stem}.failed'
     try:
         execute(nb, path.parent, path.stem, timeout)
-    except BaseException:
-        save(nb, path.parent, build, f'{path.stem}.failed')
-        raise
-    save(nb, path.parent, build, path.stem)
+        name = path.stem
+    finally:
+        write(build / f'{name}.ipynb', nbformat.writes(nb) + '\n')
+        write(build / f'{name}.html', page_of(nb, path.parent, name))
     if store:
         normalise(nb)
         write(path, nbformat.writes(nb) + '\n')
@@ -334,54 +235,42 @@ def run_chapter(path, build, timeout, store):
     print(f'{path.stem}  done in {seconds:.0f} s: {build.name}/{path.stem}.html', flush=True)
 
 
-def main(arguments=None):
-    """Run the chapters that the command line names.
+def folder_option(name):
+    """``--NAME DIR``, by default the folder of that name in the course."""
+    kind = click.Path(path_type=Path)
+    return click.option(f'--{name}', type=kind, default=ROOT / name, metavar='DIR')
 
-    Returns
-    -------
-    int
-        0; 1 where a chapter failed; 2 where there is no such chapter; 130 after Ctrl-C.
-    """
-    parser = argparse.ArgumentParser(prog='run_notebooks', description=__doc__.split('\n')[0])
-    parser.add_argument('--chapter', metavar='N', help='which: 1, or 1,3 (default: all there are)')
-    parser.add_argument('--store', action='store_true', help='store the outputs in notebooks/ too')
-    parser.add_argument(
-        '--tidy', action='store_true', help='run nothing: bring what an editor saved into form'
-    )
-    parser.add_argument(
-        '--timeout',
-        type=int,
-        default=900,
-        metavar='S',
-        help='seconds one cell may take (%(default)s)',
-    )
-    parser.add_argument('--notebooks', type=Path, default=ROOT / 'notebooks', metavar='DIR')
-    parser.add_argument('--build', type=Path, default=ROOT / 'build', metavar='DIR')
-    options = parser.parse_args(arguments)
+
+@click.command(help=__doc__.split('\n')[0])
+@click.option('--chapter', metavar='N', help='Which: 1, or 1,3 (default: all there are).')
+@click.option('--store', is_flag=True, help='Store the outputs in notebooks/ too.')
+@click.option('--tidy', is_flag=True, help='Run nothing: bring what an editor saved into form.')
+@click.option('--timeout', default=900, show_default=True, help='Seconds one cell may take.')
+@folder_option('notebooks')
+@folder_option('build')
+def main(chapter, store, tidy, timeout, notebooks, build):
+    """Ends with 1 where a chapter failed, 2 where there is no such chapter, 130 after Ctrl-C."""
     try:
-        chapters = find_chapters(options.notebooks, options.chapter)
+        chapters = find_chapters(notebooks, chapter)
     except ChapterError as error:
-        print(f'run_notebooks: {error}', file=sys.stderr)
-        return 2
-    options.build.mkdir(parents=True, exist_ok=True)
+        click.echo(f'run_notebooks: {error}', err=True)
+        sys.exit(2)
+    build.mkdir(parents=True, exist_ok=True)
     try:
         for path in chapters:
-            if options.tidy:
+            if tidy:
                 write(path, tidied(path))
-                continue
-            missing = None if options.chapter else framework_missing(path)
-            if missing:
+            elif not chapter and (missing := framework_missing(path)):
                 print(f'{path.stem}  left out: no {missing} is installed here (make setup TORCH=1)')
-                continue
-            run_chapter(path, options.build, options.timeout, options.store)
+            else:
+                run_chapter(path, build, timeout, store)
     except ChapterError as error:
-        print(f'run_notebooks: {error}', file=sys.stderr)
-        return 1
+        click.echo(f'run_notebooks: {error}', err=True)
+        sys.exit(1)
     except (Stopped, KeyboardInterrupt):
-        print('\nrun_notebooks: stopped', file=sys.stderr)
-        return 130
-    return 0
+        click.echo('\nrun_notebooks: stopped', err=True)
+        sys.exit(130)
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    main()

@@ -2,12 +2,11 @@
 # Make the course's environment: .venv with Python 3.11, the packages of the lock, our own package,
 # and a Jupyter kernel. Usually called as `make setup`; `sh tools/setup.sh` does the same.
 #
-#   GPU=1       MXNet for NVIDIA GPUs (requirements-cu112.txt); remembered until GPU=0. Where every GPU
+#   GPU=1       MXNet for NVIDIA GPUs (locks/cu112.txt); remembered until GPU=0. Where every GPU
 #               is too new for MXNet (compute capability 9.0 and up) it means TORCH=1: 2.5 GB that
 #               cannot run on them would serve nobody, and PyTorch is what uses them.
-#   TORCH=1     PyTorch beside MXNet, for chapter 5 (requirements-torch*.txt); remembered until TORCH=0
-#   TORCH=only  PyTorch and no MXNet (requirements-no-mxnet.txt); what TORCH=1 means where MXNet has
-#               no build: macOS, Linux on Arm
+#   TORCH=1     PyTorch beside MXNet, for chapter 5 (locks/torch*.txt); remembered until TORCH=0
+#   TORCH=only  PyTorch and no MXNet; what TORCH=1 means where MXNet has no build: macOS, Linux on Arm
 #   (nothing)   as last time. The first time NVIDIA's driver is asked: GPU=1 where MXNet can use a GPU,
 #               TORCH=1 where all are too new for it, else MXNet for CPUs. What was chosen is
 #               remembered: a driver that is gone for a day changes nothing.
@@ -61,27 +60,22 @@ which_build() {
 }
 
 # choose BUILD: which locks, what they hold, how much is downloaded at most, and the room that it takes.
-# One lock for one kind of machine: `mxnet` and `mxnet-cu112` are never in the same environment.
+# One framework's lock for one kind of machine: `mxnet` and `mxnet-cu112` are never in the same environment.
 choose() {
-    build=$1
-    case $kind,$torch,$build in
-        cu112,*) locks=requirements-cu112.txt size='2.5 GB' room=8 what='MXNet for NVIDIA GPUs' ;;
-        *,0,*) locks=requirements.txt size='300 MB' room=2 what='MXNet for CPUs' ;;
-        *,1,cpu) size='500 MB' room=4 what='MXNet for CPUs and PyTorch' ;;
+    build=$1 locks=locks/base.txt
+    [ "$torch" = only ] || locks="$locks locks/$kind.txt"
+    case $kind,$torch,$build,$system in
+        cu112,*) size='2.5 GB' room=8 what='MXNet for NVIDIA GPUs' ;;
+        *,0,*) size='300 MB' room=2 what='MXNet for CPUs' ;;
+        *,1,cpu,*) size='500 MB' room=4 what='MXNet for CPUs and PyTorch' ;;
         *,1,*) size='3 GB' room=9 what='MXNet for CPUs and PyTorch with CUDA' ;;
-        *,only,cpu) size='300 MB' room=3 what='PyTorch without MXNet' ;;
+        *,cpu,*) size='300 MB' room=3 what='PyTorch without MXNet' ;;
+        *,Darwin*) size='200 MB' room=2 what='PyTorch without MXNet' ;;
         *) size='3 GB' room=9 what='PyTorch with CUDA, without MXNet' ;;
     esac
-    case $torch,$build,$system in
-        only,pypi,Darwin*) size='200 MB' room=2 what='PyTorch without MXNet' ;;
-    esac
-    case $torch in
-        1) locks=requirements.txt ;;
-        only) locks=requirements-no-mxnet.txt ;;
-    esac
     case $build in
-        cpu) locks="$locks requirements-torch-cpu.txt" ;;
-        pypi) locks="$locks requirements-torch.txt" ;;
+        cpu) locks="$locks locks/torch-cpu.txt" ;;
+        pypi) locks="$locks locks/torch.txt" ;;
     esac
     # The folder is part of it: scripts and the kernel name their Python by its full path.
     # shellcheck disable=SC2086
@@ -258,14 +252,14 @@ if ! sync --quiet --offline >>"$log" 2>&1 &&
             "The last message was: $(last_line)" \
             'What to do: connect (behind a proxy, set HTTPS_PROXY; with a package mirror, pip config set global.index-url),' \
             'then the same command again.'
-    if [ "$build" = cpu ] && ask requirements-torch-cpu.txt; then
+    if [ "$build" = cpu ] && ask locks/torch-cpu.txt; then
         own_index=''
     elif [ "$build" = cpu ]; then
-        ask requirements-torch-cpu.txt $own_index ||
+        ask locks/torch-cpu.txt $own_index ||
             fail "PyTorch's build for CPUs could not be reached: it is not on PyPI, but in PyTorch's own index." \
                 "The last message was: $(last_line)" \
                 'What to do: connect; or, where only a package mirror can be reached, fetch the wheel elsewhere' \
-                "($(sed -n 's/^\(torch\)==\([^ ]*\).*/\1-\2/p' requirements-torch-cpu.txt)-cp311-cp311-manylinux_2_28_x86_64.whl)" \
+                "($(sed -n 's/^\(torch\)==\([^ ]*\).*/\1-\2/p' locks/torch-cpu.txt)-cp311-cp311-manylinux_2_28_x86_64.whl)" \
                 'and put it into a folder FOLDER; then PIP_FIND_LINKS=FOLDER make setup TORCH=1'
     fi
     sync $own_index || {
@@ -292,23 +286,14 @@ breathe() {
     ! env -u PYTHONDONTWRITEBYTECODE "$python" -W ignore -c "import mgpu_helpers, $1" >>"$log" 2>&1 || return 0
     missing=$(sed -n 's/^.*[ :]\(lib[^ :]*\.so[^ :]*\): cannot open shared object.*$/\1/p' "$log" | tail -n 1)
     case $missing in
-        libgomp.so.1)
-            fail "$2 needs the system library libgomp.so.1, which is not here." \
-                'What to do: sudo apt-get install libgomp1 (Debian, Ubuntu), sudo dnf install libgomp (Fedora);' \
-                'then the same command again.'
-            ;;
-        libquadmath.so.0)
-            fail "$2 needs the system library libquadmath.so.0, which is not here." \
-                'What to do: sudo apt-get install libquadmath0 (Debian, Ubuntu), sudo dnf install libquadmath (Fedora);' \
-                'then the same command again.'
-            ;;
-        libstdc++.so.6)
-            fail "$2 needs the system library libstdc++.so.6, which is not here." \
-                'What to do: sudo apt-get install libstdc++6 (Debian, Ubuntu), sudo dnf install libstdc++ (Fedora);' \
-                'then the same command again.'
-            ;;
+        libgomp.so.1) deb=libgomp1 rpm=libgomp ;;
+        libquadmath.so.0) deb=libquadmath0 rpm=libquadmath ;;
+        libstdc++.so.6) deb=libstdc++6 rpm=libstdc++ ;;
         *) fail "$2 was installed but cannot be loaded." "The last message was: $(last_line)" "All of it: $log" ;;
     esac
+    fail "$2 needs the system library $missing, which is not here." \
+        "What to do: sudo apt-get install $deb (Debian, Ubuntu), sudo dnf install $rpm (Fedora);" \
+        'then the same command again.'
 }
 case $kind,$torch,${MGPU_DRIVER:-} in
     *,only,*) ;;
