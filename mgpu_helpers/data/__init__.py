@@ -5,16 +5,7 @@ verified download into that folder; else, with one visible ``OfflineDataWarning`
 handwritten digits take their shape and number, so that every lesson still runs.
 """
 
-from .batches import Batches
-from .fetch import CacheWarning
-from .sets import Dataset, OfflineDataWarning, dataset, environment_for_children, load_arrays
+import lazy_loader
 
-__all__ = [
-    'Batches',
-    'CacheWarning',
-    'Dataset',
-    'OfflineDataWarning',
-    'dataset',
-    'environment_for_children',
-    'load_arrays',
-]
+# `doctor` asks where the files are and whether they are good, also where there is no NumPy.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,7 @@
+from .batches import Batches as Batches
+from .fetch import CacheWarning as CacheWarning
+from .sets import Dataset as Dataset
+from .sets import OfflineDataWarning as OfflineDataWarning
+from .sets import dataset as dataset
+from .sets import environment_for_children as environment_for_children
+from .sets import load_arrays as load_arrays
