@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from mgpu_helpers import runtime
+from mgpu_helpers.doctor.asking import Questions
+from mgpu_helpers.doctor.report import Row
 
 ROOT = Path(__file__).parent.parent
 OURS = ('click', 'tabulate', 'lazy_loader')  # all that the command itself needs
@@ -26,32 +28,39 @@ def environment(path=(), **more):
     return clean | {'PYTHONPATH': os.pathsep.join(map(str, [*path, ROOT]))} | more
 
 
-def examine(*only, python=sys.executable, path=(), before=(), **more):
+def examine(*only, python=sys.executable, path=(), before=(), cwd=ROOT, **more):
     """Run the command; give its rows by name, after a look at what holds for every run."""
     words = [word for each in only for word in ('--only', each)]
     done = subprocess.run(
         [*before, str(python), '-m', 'mgpu_helpers', 'doctor', '--json', *words],
-        capture_output=True,
-        text=True,
-        timeout=150,
-        cwd=ROOT,
-        env=environment(path, **more),
-    )
+        capture_output=True, text=True, timeout=300, cwd=cwd, env=environment(path, **more),
+    )  # fmt: skip
     assert 'Traceback' not in done.stderr, done.stderr
     report = json.loads(done.stdout)
+    assert set(report) == {'ok', 'seconds', 'versions', 'checks'}
+    for row in report['checks']:
+        assert list(row) == ['name', 'verdict', 'found', 'fix']
+        assert all(isinstance(value, str) for value in row.values())
     verdicts = [row['verdict'] for row in report['checks']]
     assert set(verdicts) <= {'ok', 'warning', 'failed', 'not needed'}
     assert report['ok'] == ('failed' not in verdicts) == (done.returncode == 0)
-    return {row['name']: row for row in report['checks']}
+    return {row['name']: Row(**row) for row in report['checks']}
+
+
+def rows(look, **found):
+    """The rows of one check, by name; ``found`` is what some steps shall have found."""
+    with Questions() as ask:
+        answer = look(lambda step: found[step] if step in found else ask(step))
+        return {row.name: row for row in answer}
 
 
 def check(row, verdict, *said, fix=None):
     """The verdict of a row, words that it must say, and its command."""
-    assert row['verdict'] == verdict, row
+    assert row.verdict == verdict, row
     for words in said:
-        assert words in row['found'], row
+        assert words in row.found, row
     if fix is not None:
-        assert row['fix'] == fix
+        assert row.fix == fix
 
 
 @pytest.fixture

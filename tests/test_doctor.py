@@ -15,51 +15,70 @@ import subprocess
 import sys
 import termios
 import time
+import tomllib
 from importlib import metadata
 
 import nbformat
 import pytest
-from examining import ROOT, bare, check, distribution, environment, examine, needs_mxnet  # noqa: F401
+from click.testing import CliRunner
+from examining import (  # noqa: F401
+    ROOT,
+    bare,
+    check,
+    distribution,
+    environment,
+    examine,
+    needs_mxnet,
+    rows,
+)  # fmt: skip
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 from serving import CALLERS
 
-from mgpu_helpers import runtime
+from mgpu_helpers import runtime, scratch
 from mgpu_helpers.data import catalogue
-from mgpu_helpers.doctor import CHECKS, Report, Row, fixes
+from mgpu_helpers.doctor import command, conditions, fixes, probes, software, trials
+from mgpu_helpers.doctor.asking import Questions
+from mgpu_helpers.doctor.report import Report, Row
 
 
-# --- Nothing is there ---------------------------------------------------------------------------
+# --- All of it ----------------------------------------------------------------------------------
+def test_all_of_it():
+    found = examine(JUPYTER_PREFER_ENV_PATH='1')
+    names = {'Python', 'NumPy', 'MXNet', 'PyTorch', 'packages', 'NVIDIA driver', 'CUDA libraries',
+             'CPU cores', 'allocator', *(f'data {name}' for name in catalogue.FILES)}  # fmt: skip
+    assert names <= set(found)
+    check(found['Jupyter'], 'ok', 'jupyterlab', 'nbval')
+    check(found['Jupyter kernel'], 'ok', 'starts')
+    settings = [f'{name}={value}' for name, value in runtime.SETTINGS.items()]
+    check(found['settings'], 'ok', *settings)
+    assert found['two devices'].verdict in ('ok', 'warning')  # as fast as the machine lets it
+    assert re.search(r'trains \d\.\d\d times as fast on \S+ and \S+', found['two devices'].found)
+    lines = Report(list(found.values()), {}, 1).text(100).splitlines()
+    assert max(map(len, lines)) <= 100 and len(lines) > len(found)
+
+
 def test_an_environment_with_nothing_in_it(bare):
-    rows = examine(python=bare(), MXNET_HOME=str(CALLERS['mnist'].parent.parent))
-    check(rows['Python'], 'ok', 'bare')
-    check(rows['NumPy'], 'failed', "No module named 'numpy'", fix='rm -rf .venv && make setup')
-    check(rows['MXNet'], 'failed', 'chapters 1 to 4 need it', fix='make setup')
-    check(rows['PyTorch'], 'not needed', 'chapter 5 needs it', fix='make setup TORCH=1')
-    check(rows['packages'], 'failed', 'matplotlib.pyplot does not load: ModuleNotFoundError')
-    check(rows['Jupyter'], 'failed', 'jupyterlab does not load: ModuleNotFoundError')
-    check(rows['Jupyter kernel'], 'failed', 'none is registered')
-    check(rows['CPU cores'], 'failed', "No module named 'joblib'")
-    check(rows['CUDA libraries'], 'not needed')
-    check(rows['two devices'], 'not needed', 'neither MXNet nor PyTorch')
-    assert 'd2l' not in rows
-
-
-def test_outside_the_course_the_command_names_its_folder(bare, tmp_path):
-    done = subprocess.run(
-        [bare(), '-m', 'mgpu_helpers', 'doctor', '--only', 'mxnet'],
-        capture_output=True, text=True, cwd=tmp_path, env=environment(COLUMNS='300'),
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert re.search(rf'fix: make -C {re.escape(str(ROOT))} setup$', done.stdout, re.M)
+    found = examine(python=bare(), MXNET_HOME=str(CALLERS['mnist'].parent.parent))
+    check(found['Python'], 'ok', 'bare')
+    check(found['NumPy'], 'failed', "No module named 'numpy'", fix='rm -rf .venv && make setup')
+    check(found['MXNet'], 'failed', 'chapters 1 to 4 need it', fix='make setup')
+    check(found['PyTorch'], 'not needed', 'chapter 5 needs it', fix='make setup TORCH=1')
+    check(found['packages'], 'failed', 'matplotlib.pyplot does not load: ModuleNotFoundError')
+    check(found['Jupyter'], 'failed', 'jupyterlab does not load: ModuleNotFoundError')
+    check(found['Jupyter kernel'], 'failed', 'none is registered')
+    check(found['CPU cores'], 'failed', "No module named 'joblib'")
+    check(found['CUDA libraries'], 'not needed')
+    check(found['two devices'], 'not needed', 'neither MXNet nor PyTorch')
+    assert 'd2l' not in found
 
 
 def test_another_python(bare):
     other = next(filter(None, map(shutil.which, ('python3.12', 'python3.13'))), None)
     if other is None or subprocess.run([other, '-c', ''], capture_output=True).returncode:
         pytest.skip('there is no Python 3.12 or 3.13 here')
-    rows = examine('python', 'mxnet', python=bare(python=other))
-    check(rows['Python'], 'warning', '3.1', 'MXNet ends at Python 3.11', fix='make setup')
+    found = examine('python', 'mxnet', python=bare(python=other))
+    check(found['Python'], 'warning', '3.1', 'MXNet ends at Python 3.11', fix='make setup')
 
 
 def test_make_doctor_without_an_environment_names_make_setup(tmp_path):
@@ -76,64 +95,62 @@ def test_make_doctor_without_an_environment_names_make_setup(tmp_path):
 
 
 # --- What is installed --------------------------------------------------------------------------
-@needs_mxnet
-def test_both_builds(tmp_path):
-    rows = examine('mxnet', path=[distribution(distribution(tmp_path, 'mxnet'), 'mxnet-cu112')])
-    check(rows['MXNet'], 'failed', 'mxnet and mxnet-cu112 are both installed',
+def test_both_builds_and_a_numpy_that_is_too_new(tmp_path):
+    path = distribution(distribution(tmp_path, 'numpy', '2.3.1'), 'mxnet')
+    found = examine('numpy', 'mxnet', path=[path])
+    check(found['NumPy'], 'failed', '2.3.1 is too new for MXNet 1.9.1', 'below 1.24')
+    check(found['MXNet'], 'failed', 'NumPy 2.3.1 is too new')
+    found = examine('mxnet', path=[distribution(path, 'mxnet-cu112')])
+    check(found['MXNet'], 'failed', 'mxnet and mxnet-cu112 are both installed',
           fix='rm -rf .venv && make setup')  # fmt: skip
 
 
-def test_a_numpy_that_is_too_new(tmp_path):
-    path = distribution(distribution(tmp_path, 'numpy', '2.3.1'), 'mxnet')
-    rows = examine('numpy', 'mxnet', path=[path])
-    check(rows['NumPy'], 'failed', '2.3.1 is too new for MXNet 1.9.1', 'below 1.24')
-    check(rows['MXNet'], 'failed', 'NumPy 2.3.1 is too new')
-
-
-def test_a_package_that_crashes_is_a_row(tmp_path):
+def test_packages_that_crash_or_are_broken_are_named(tmp_path):
     """And nothing else of the examination is lost."""
-    (tmp_path / 'numpy').mkdir()
+    for name in ('numpy', 'matplotlib'):
+        (tmp_path / name).mkdir()
     killed = f'import os; os.kill(os.getpid(), {signal.SIGSEGV.value})'
     (tmp_path / 'numpy' / '__init__.py').write_text(killed)
-    rows = examine('numpy', 'mxnet', 'driver', 'cores', path=[tmp_path])
-    check(rows['NumPy'], 'failed', 'its process was killed by signal 11 (SIGSEGV)')
-    assert {'MXNet', 'NVIDIA driver', 'CPU cores'} < set(rows)
-
-
-def test_a_package_that_leaves_is_a_row(tmp_path):
-    (tmp_path / 'torch.py').write_text('import os; print("out of memory", flush=True); os._exit(9)')
-    rows = examine('torch', path=[tmp_path])
-    check(rows['PyTorch'], 'failed', 'its process ended with status 9: out of memory')
-
-
-@pytest.mark.slow
-def test_a_package_that_hangs_is_a_row(tmp_path, started):
-    (tmp_path / 'torch.py').write_text('import time; time.sleep(300)')
-    rows = examine('torch', path=[tmp_path])
-    check(rows['PyTorch'], 'failed', 'did not end within 60 s')
-
-
-def test_a_package_that_is_broken_is_named(tmp_path):
-    (tmp_path / 'matplotlib').mkdir()
     (tmp_path / 'matplotlib' / '__init__.py').write_text('def broken(:')
-    rows = examine('packages', path=[tmp_path])
-    check(rows['packages'], 'failed', 'matplotlib.pyplot does not load: SyntaxError')
+    found = examine('numpy', 'packages', 'driver', path=[tmp_path])
+    words = 'its process was killed by signal 11 (SIGSEGV)'
+    check(found['NumPy'], 'failed', words, fix='rm -rf .venv && make setup')
+    check(found['packages'], 'failed', 'matplotlib.pyplot does not load: SyntaxError', words)
+    assert 'cloudpickle' not in found['packages'].found  # which came after numpy
+    assert 'its process' not in found['NVIDIA driver'].found
+
+
+def test_packages_that_hang_or_leave_are_named(tmp_path, monkeypatch, started):
+    """What takes longer than its limit is a row, not a wait; the others are asked anew."""
+    (tmp_path / 'ipykernel.py').write_text('import time; time.sleep(300)')
+    leaves = 'import os; print("out of memory", flush=True); os._exit(9)'
+    (tmp_path / 'jupyterlab.py').write_text(leaves)
+    (tmp_path / 'nbval.py').write_text('__version__ = "0.11"')
+    monkeypatch.syspath_prepend(tmp_path)
+    with Questions(limit=2) as ask:
+        ask.start(probes.JUPYTER)
+        row = next(software.jupyter(ask))
+    check(row, 'failed', 'ipykernel does not load: did not end within 2 s',
+          'jupyterlab does not load: its process ended with status 9: out of memory')  # fmt: skip
+    assert 'nbval' not in row.found
 
 
 @needs_mxnet
-def test_a_library_of_the_system_that_does_not_load(tmp_path):
+def test_a_library_of_the_system_that_does_not_load(tmp_path, monkeypatch):
     (tmp_path / 'libquadmath.so.0').write_bytes(b'')
-    rows = examine('mxnet', LD_LIBRARY_PATH=str(tmp_path))
-    check(rows['MXNet'], 'failed', 'the library libquadmath.so.0 is missing or damaged')
-    assert re.fullmatch('sudo (apt-get|dnf) install libquadmath0?', rows['MXNet']['fix'])
+    monkeypatch.setenv('LD_LIBRARY_PATH', str(tmp_path))
+    row = rows(software.mxnet)['MXNet']
+    check(row, 'failed', 'the library libquadmath.so.0 is missing or damaged')
+    assert re.fullmatch('sudo (apt-get|dnf) install libquadmath0?', row.fix)
 
 
-def test_metadata_that_nobody_can_read_end_one_check_only(tmp_path):
+def test_metadata_that_nobody_can_read_end_one_check_only(tmp_path, monkeypatch):
     info = distribution(tmp_path, 'zzz') / 'zzz-1.9.1.dist-info' / 'METADATA'
     info.write_bytes(b'Metadata-Version: 2.1\nName: \xff\xfe\n')
-    rows = examine('mxnet', 'cores', 'data', path=[tmp_path])
-    check(rows['mxnet'], 'failed', 'this check itself failed: UnicodeDecodeError')
-    assert rows['CPU cores'] and rows['data mnist']
+    monkeypatch.syspath_prepend(tmp_path)
+    first, *others = command.examine(['cuda', 'settings']).rows
+    check(first, 'failed', 'this check itself failed: UnicodeDecodeError')
+    assert first.name == 'cuda' and others
 
 
 @pytest.mark.slow
@@ -143,50 +160,39 @@ def test_pytorch_alone(bare):
     needs = 'filelock fsspec jinja2 markupsafe mpmath networkx sympy typing_extensions numpy'
     python = bare('torch', 'setuptools', 'tqdm', 'joblib', 'cloudpickle', 'matplotlib',
                   'scikit-learn', 'threadpoolctl', 'scipy', *needs.split())  # fmt: skip
-    rows = examine('mxnet', 'torch', 'training', python=python)
-    check(rows['MXNet'], 'warning', 'chapter 5 does not', fix='make setup TORCH=1')
-    check(rows['PyTorch'], 'ok', metadata.version('torch'))
-    assert rows['two devices']['verdict'] in ('ok', 'warning')  # as fast as the machine lets it
+    found = examine('mxnet', 'torch', 'training', python=python)
+    check(found['MXNet'], 'warning', 'chapter 5 does not', fix='make setup TORCH=1')
+    check(found['PyTorch'], 'ok', metadata.version('torch'))
+    assert found['two devices'].verdict in ('ok', 'warning')
     assert re.search(r'PyTorch trains \d\.\d\d times as fast on cpu:0 and cpu:1',
-                     rows['two devices']['found'])  # fmt: skip
+                     found['two devices'].found)  # fmt: skip
 
 
-# --- Jupyter ------------------------------------------------------------------------------------
-@pytest.mark.parametrize('program', ['/no/such/python', 'other'])
-def test_a_kernel_that_starts_another_python(program, tmp_path, bare):
-    program = str(bare()) if program == 'other' else program
+def test_a_kernel_that_starts_another_python(tmp_path, monkeypatch, bare):
     folder = tmp_path / 'kernels' / 'python3'
     folder.mkdir(parents=True)
-    words = [program, '-m', 'ipykernel_launcher', '-f', '{connection_file}']
-    spec = {'argv': words, 'display_name': 'Mine', 'language': 'python'}
-    (folder / 'kernel.json').write_text(json.dumps(spec))
-    row = examine('kernel', JUPYTER_PATH=str(tmp_path))['Jupyter kernel']
-    wrong = 'which is not there' if program == '/no/such/python' else 'and not this one'
-    check(row, 'failed', "'Mine' in", program, wrong, fix='unset JUPYTER_PATH')
-
-
-def test_the_kernel_of_this_python():
-    rows = examine('jupyter', 'kernel', JUPYTER_PREFER_ENV_PATH='1')
-    check(rows['Jupyter'], 'ok', 'jupyterlab', 'nbval')
-    check(rows['Jupyter kernel'], 'ok', 'starts')
+    monkeypatch.setenv('JUPYTER_PATH', str(tmp_path))
+    for program, wrong in (
+        ('/no/such/python', 'which is not there'),
+        (str(bare()), 'and not this one'),
+    ):
+        words = [program, '-m', 'ipykernel_launcher', '-f', '{connection_file}']
+        spec = {'argv': words, 'display_name': 'Mine', 'language': 'python'}
+        (folder / 'kernel.json').write_text(json.dumps(spec))
+        row = rows(software.kernel)['Jupyter kernel']
+        check(row, 'failed', "'Mine' in", program, wrong, fix='unset JUPYTER_PATH')
 
 
 # --- Training -----------------------------------------------------------------------------------
 @needs_mxnet
-def test_losses_that_differ(tmp_path):
-    """A package whose allreduce loses what it should hand back, as source 004's does."""
-    shutil.copytree(ROOT / 'mgpu_helpers', tmp_path / 'mgpu_helpers')
-    file = tmp_path / 'mgpu_helpers' / 'scratch.py'
-    text = file.read_text()
-    broken = text.replace('allreduce(list(grads_of_one_param))', 'pass')
-    assert broken != text
-    file.write_text(broken)
-    done = subprocess.run(
-        [sys.executable, '-m', 'mgpu_helpers', 'doctor', '--only', 'training'],
-        capture_output=True, text=True, cwd=tmp_path, env=environment([tmp_path], COLUMNS='100'),
-    )  # fmt: skip
-    assert done.returncode == 1, done.stderr
-    assert 'the losses on one device and on two differ' in re.sub(r'\s+', ' ', done.stdout)
+def test_losses_that_differ(monkeypatch):
+    """Those of an allreduce that loses its sums, as that of the PyTorch text from scratch does."""
+    monkeypatch.setattr(scratch, 'allreduce', lambda data: None)
+    monkeypatch.setattr(trials, 'ROUNDS', 1)
+    facts = json.loads(json.dumps(trials.train('mxnet')))
+    row = rows(conditions.training, mxnet={}, **{'train mxnet': facts})['two devices']
+    check(row, 'failed', 'MXNet: the losses on one device and on two differ',
+          fix='rm -rf .venv && make setup')  # fmt: skip
 
 
 # --- What one sees ------------------------------------------------------------------------------
@@ -217,56 +223,33 @@ def test_on_a_terminal_there_are_a_bar_and_colours():
     assert '\x1b[32mok\x1b[0m' in text
 
 
-def test_all_of_it(tmp_path):
-    done = subprocess.run(
-        [sys.executable, '-m', 'mgpu_helpers', 'doctor'],
-        capture_output=True, text=True, timeout=150, cwd=ROOT, env=environment(),
-    )  # fmt: skip
+def test_elsewhere_there_are_only_the_table_and_a_sum():
+    done = CliRunner().invoke(command.doctor, ['--only', 'settings', '--only', 'gpus'])
     lines = done.stdout.splitlines()
-    assert max(map(len, lines)) <= 100
-    assert '\x1b' not in done.stdout and 'Traceback' not in done.stderr
-    assert lines[0].split('  ')[0] == 'check'
-    names = ('Python', 'NumPy', 'MXNet', 'PyTorch', 'packages', 'Jupyter kernel', 'NVIDIA driver',
-             'CUDA libraries', 'CPU cores', 'settings', 'allocator', 'data mnist',
-             'two devices')  # fmt: skip
-    assert [name for name in names if f'\n{name} ' not in done.stdout] == []
+    assert '\x1b' not in done.output and lines[0].split('  ')[0] == 'check'
     assert re.fullmatch(r'\d+ checks in \d+\.\d s: .*\.', lines[-1])
-    assert done.returncode == (1 if ' failed ' in done.stdout else 0)
+    hidden = CliRunner(env={'CUDA_VISIBLE_DEVICES': ''}).invoke(command.doctor, ['--only', 'gpus'])
+    assert hidden.exit_code == 0
+    assert hidden.stdout.startswith('There is nothing to look at here.')
 
 
-@pytest.mark.parametrize('width', [60, 80, 100])
-def test_a_long_command_can_be_pasted(width):
-    """Its lines, as a shell reads them, are the words of the command; none ends in a quotation."""
-    command = (
-        """python -m ipykernel install --name python3 --display-name 'Python 3 (a course)' -x"""
-    )
-    text = Report([Row('kernel', 'failed', 'none', f'true\n{command}')], {}, 0.1).text(width)
-    assert max(map(len, text.splitlines())) <= width
-    pasted = text.split('fix: ')[1].replace('python -m', 'printf "%s|" -m', 1)
-    shell = subprocess.run(['sh', '-c', pasted], capture_output=True, text=True, check=True)
-    assert shell.stdout.split('|')[:-1] == shlex.split(command)[1:]
-
-
-def test_the_json_has_what_a_program_needs():
-    done = subprocess.run(
-        [sys.executable, '-m', 'mgpu_helpers', 'doctor', '--json', '--only', 'settings'],
-        capture_output=True, text=True, cwd=ROOT, env=environment(),
-    )  # fmt: skip
-    report = json.loads(done.stdout)
-    assert set(report) == {'ok', 'seconds', 'versions', 'checks'}
-    assert report['versions']['numpy'] == metadata.version('numpy')
-    for row in report['checks']:
-        assert list(row) == ['name', 'verdict', 'found', 'fix']
-        assert all(isinstance(value, str) for value in row.values())
-
-
-def test_no_such_check():
-    done = subprocess.run(
-        [sys.executable, '-m', 'mgpu_helpers', 'doctor', '--only', 'moon'],
-        capture_output=True, text=True, cwd=ROOT, env=environment(),
-    )  # fmt: skip
-    assert done.returncode == 2
+def test_every_check_can_be_chosen_and_no_other():
+    text = CliRunner(env={'COLUMNS': '200'}).invoke(command.doctor, ['--help']).stdout
+    assert all(word in text for word in command.CHECKS)
+    done = CliRunner().invoke(command.doctor, ['--only', 'moon'])
+    assert done.exit_code == 2
     assert "'moon' is not one of 'python'" in done.stderr
+
+
+def test_a_long_command_can_be_pasted():
+    """Its lines, as a shell reads them, are the words of the command; none ends in a quotation."""
+    words = """python -m ipykernel install --name python3 --display-name 'Python 3 (a course)' -x"""
+    for width in (60, 80, 100):
+        text = Report([Row('kernel', 'failed', 'none', f'true\n{words}')], {}, 0.1).text(width)
+        assert max(map(len, text.splitlines())) <= width
+        pasted = text.split('fix: ')[1].replace('python -m', 'printf "%s|" -m', 1)
+        shell = subprocess.run(['sh', '-c', pasted], capture_output=True, text=True, check=True)
+        assert shell.stdout.split('|')[:-1] == shlex.split(words)[1:]
 
 
 def test_the_parent_loads_nothing_heavy():
@@ -318,49 +301,34 @@ def test_in_a_notebook(tmp_path):
     assert error[0].evalue.startswith("there is no check 'moon'; there are python, numpy")
 
 
-def test_every_setting_has_its_cost():
-    from mgpu_helpers.doctor.settings import COSTS
-
-    assert set(COSTS) == set(runtime.SETTINGS)
-
-
+# --- The lists, and the commands ----------------------------------------------------------------
 def test_the_packages_are_those_of_the_project():
-    import tomllib
-
-    from mgpu_helpers.doctor.child import JUPYTER, MODULES
-
     project = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
-    core = {re.match(r'[\w-]+', line)[0] for line in project['dependencies']}
-    seen = {'scikit-learn' if name == 'sklearn' else name.split('.')[0] for name in MODULES}
-    assert seen == core - {'click', 'lazy-loader', 'tabulate', 'numpy'}
-    extras = project['optional-dependencies']
-    listed = {re.match(r'[\w-]+', x)[0] for x in extras['notebooks'] + extras['dev']}
-    assert set(JUPYTER) <= listed
-
-
-def test_every_check_can_be_chosen():
-    text = subprocess.run(
-        [sys.executable, '-m', 'mgpu_helpers', 'doctor', '--help'],
-        capture_output=True, text=True, cwd=ROOT, env=environment(COLUMNS='200'),
-    ).stdout  # fmt: skip
-    assert all(word in text for word in CHECKS)
-
-
-def test_where_there_is_no_gpu_a_look_at_gpus_has_nothing_to_show():
-    done = subprocess.run(
-        [sys.executable, '-m', 'mgpu_helpers', 'doctor', '--only', 'gpus'],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | {'CUDA_VISIBLE_DEVICES': ''},
+    core, *extras = (
+        {re.match(r'[\w-]+', line)[0] for line in lines}
+        for lines in (
+            project['dependencies'],
+            *(project['optional-dependencies'][x] for x in ('notebooks', 'dev', 'cu112')),
+        )
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith('There is nothing to look at here.')
+    seen = {'scikit-learn' if n == 'sklearn' else n.split('.')[0] for n in probes.MODULES}
+    assert seen == core - {'click', 'lazy-loader', 'tabulate', 'numpy'}
+    assert set(probes.JUPYTER) <= extras[0] | extras[1]
+    wheels = {f'nvidia-{wheel}-cu11' for wheel in probes.CUDA_LIBRARIES.values()}
+    assert wheels == {name for name in extras[2] if name.startswith('nvidia-')}
 
 
-@pytest.mark.parametrize(
-    ('builds', 'choice', 'removed', 'extra'),
-    [
+def test_every_setting_has_its_cost():
+    assert set(conditions.COSTS) == set(runtime.SETTINGS)
+
+
+def test_outside_the_course_the_command_names_its_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert fixes.setup() == f'make -C {shlex.quote(str(ROOT))} setup'
+
+
+def test_in_conda_the_commands_never_leave_two_builds(tmp_path, bare):
+    cases = [
         (['mxnet-cu112'], '', None, 'cu112'),
         (['mxnet-cu112'], 'GPU=0', 'mxnet-cu112', 'cpu'),
         (['mxnet'], 'GPU=1 TORCH=0', 'mxnet', 'cu112'),
@@ -368,40 +336,29 @@ def test_where_there_is_no_gpu_a_look_at_gpus_has_nothing_to_show():
         (['mxnet'], 'TORCH=1', None, 'torch'),
         ([], '', None, 'cpu'),
         (['mxnet-cu112'], 'GPU=0 TORCH=1', None, None),
-    ],
-)
-def test_in_conda_the_commands_never_leave_two_builds(
-    builds, choice, removed, extra, tmp_path, bare
-):
+    ]
+    code = 'import sys\nfrom mgpu_helpers.doctor import fixes\n'
+    for i, (builds, choice, _, _) in enumerate(cases):
+        for build in builds:
+            distribution(tmp_path / str(i), build)
+        folder = str(tmp_path / str(i))
+        code += f'sys.path[0] = {folder!r}; print(fixes.setup({choice!r}))\n'
     python = bare()
-    for build in builds:
-        distribution(tmp_path / 'builds', build)
+    prefix = str(python.parent.parent)
     done = subprocess.run(
-        [python, '-c', f'from mgpu_helpers.doctor import fixes; print(fixes.setup({choice!r}))'],
-        capture_output=True,
-        text=True,
-        env=environment([tmp_path / 'builds'], CONDA_PREFIX=str(python.parent.parent)),
+        [python, '-c', code], capture_output=True, text=True, env=environment(CONDA_PREFIX=prefix)
     )
     assert done.returncode == 0, done.stderr
-    if extra is None:
-        assert done.stdout.startswith('conda create -n mgpu-torch ')
-        return
-    assert f"'[{extra},notebooks]'" in done.stdout
-    found = re.search(r'uninstall -y (.*?) && ', done.stdout)
-    assert (found and found[1]) == removed
+    for (*_, removed, extra), said in zip(cases, done.stdout.splitlines(), strict=True):
+        if extra is None:
+            assert said.startswith('conda create -n mgpu-torch ')
+            continue
+        assert f"'[{extra},notebooks]'" in said
+        found = re.search(r'uninstall -y (.*?) && ', said)
+        assert (found and found[1]) == removed
 
 
-@pytest.mark.parametrize(
-    ('name', 'choice', 'fix'),
-    [
-        ('MXNet', '0', 'rm -rf .venv && make setup'),
-        ('PyTorch', '1', 'rm -rf .venv && make setup TORCH=1'),
-        ('PyTorch', '0', 'make setup TORCH=1'),
-    ],
-)
-def test_what_was_removed_from_a_finished_environment_needs_a_new_one(
-    name, choice, fix, bare, tmp_path
-):
+def test_what_was_removed_from_a_finished_environment_needs_a_new_one(bare, tmp_path):
     """`make setup` takes one that it finished for good."""
     course = tmp_path / 'course'
     shutil.copytree(ROOT / 'mgpu_helpers', course / 'mgpu_helpers')
@@ -409,18 +366,11 @@ def test_what_was_removed_from_a_finished_environment_needs_a_new_one(
     shutil.move(bare().parent.parent, course / '.venv')
     (course / '.venv/made-by-setup').touch()
     (course / '.uv').mkdir()
-    (course / '.uv/torch').write_text(f'{choice}\n')
-    done = subprocess.run(
-        ['.venv/bin/python', '-m', 'mgpu_helpers', 'doctor', '--json']
-        + ['--only', 'mxnet', '--only', 'torch'],
-        cwd=course,
-        capture_output=True,
-        text=True,
-        env=environment() | {'PYTHONPATH': ''},
-    )
-    assert done.returncode == 1, done.stderr
-    rows = {row['name']: row for row in json.loads(done.stdout)['checks']}
-    assert rows[name]['fix'] == fix
+    for torch, anew in (('0', ''), ('1', 'rm -rf .venv && ')):
+        (course / '.uv/torch').write_text(f'{torch}\n')
+        found = examine('mxnet', 'torch', python='.venv/bin/python', cwd=course, PYTHONPATH='')
+        assert found['MXNet'].fix == 'rm -rf .venv && make setup'
+        assert found['PyTorch'].fix == f'{anew}make setup TORCH=1'
 
 
 def test_setup_names_the_same_package_for_a_library_as_doctor():

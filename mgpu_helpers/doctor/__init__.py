@@ -1,7 +1,7 @@
 """What can this machine do, and which command mends what is wrong?
 
 ``python -m mgpu_helpers doctor`` prints a table; ``examine()`` gives it in a notebook. What is
-heavy, or may crash, is tried in processes of its own (``child``), so that this works where MXNet,
+heavy, or may crash, is tried in processes of its own (``probes``), so that this works where MXNet,
 PyTorch, NumPy or the driver do not.
 """
 

@@ -1,4 +1,1 @@
-from .examination import CHECKS as CHECKS
-from .examination import examine as examine
-from .report import Report as Report
-from .report import Row as Row
+from .command import examine as examine

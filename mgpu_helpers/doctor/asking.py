@@ -1,121 +1,92 @@
-"""Starts the processes that answer questions, and reads what they say."""
+"""Starts the processes that take the steps of ``probes``, and reads what they found."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-import time
+from collections.abc import Iterable
 
 from ..processes import Group, ProcessFailed
-from .child import MARK, Facts
+from .probes import JUPYTER, LATE, MARK, MODULES, Facts
 
-# The slowest, on a busy machine: 14 s were seen for JupyterLab, which takes 2.5 s by itself. One
-# that takes longer than this hangs.
-PATIENCE = 60.0
-
-
-class Answers:
-    """What one process found, step by step, and how it ended.
-
-    Parameters
-    ----------
-    steps : dict
-        What was found by the steps that came to an end, by name.
-    end : str
-        How the process ended before its last step, if it did.
-
-    Examples
-    --------
-    >>> answers = Answers({'numpy': {'version': '1.23.5'}}, 'was killed by signal 11 (SIGSEGV)')
-    >>> answers['numpy']['version'], answers['mxnet']['error']
-    ('1.23.5', 'was killed by signal 11 (SIGSEGV)')
-    """
-
-    def __init__(self, steps: dict[str, Facts], end: str = '') -> None:
-        self._steps, self._end = steps, end
-
-    def __getitem__(self, step: str) -> Facts:
-        found = self._steps.get(step)
-        return found or {'error': self._end or 'said nothing', 'missing': None}
+# Seconds for a step. The slowest, d2l, takes 3 s on a free core; 14 s were seen on a busy machine.
+LIMIT = 40.0
+# What one process takes after the other: two of them have about the same to do. PyTorch and MXNet
+# stay apart, since each brings libraries of its own under the same names.
+TOGETHER = (
+    ('numpy', 'mxnet', 'd2l', *MODULES),
+    ('torch', *JUPYTER),
+    ('kernel', 'driver', 'cores'),
+)
 
 
 class Questions:
-    """Processes that answer at the same time; leaving the ``with`` block stops them.
+    """Processes that take steps at the same time; leaving the ``with`` block stops them.
 
-    Examples
-    --------
-    >>> with Questions() as ask:
-    ...     ask.start('cores')
-    ...     ask('cores')['cores']['usable'] >= 1
-    True
+    ``ask('numpy')`` gives what a step found, and under ``'error'`` why it did not come to its end.
     """
 
-    def __init__(self) -> None:
-        self._running: dict[str, tuple[Group, float]] = {}
-        self._answers: dict[str, Answers] = {}
+    def __init__(self, limit: float = LIMIT) -> None:
+        self._limit = limit
+        self._found: dict[str, Facts] = {}
+        self._asked: dict[str, tuple[Group, tuple[str, ...]]] = {}
 
     def __enter__(self) -> Questions:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for group, _ in self._running.values():
+        for group, _ in self._asked.values():
             group.stop()
 
-    def start(self, question: str) -> None:
-        """Start the process of a question, unless it was started before.
+    def start(self, steps: Iterable[str]) -> None:
+        """Start the processes that take these steps, without waiting for them."""
+        waiting = set(steps) - set(self._asked)
+        for together in TOGETHER:
+            with contextlib.suppress(OSError):  # no more processes: whoever asks will be told
+                self._start(*(step for step in together if step in waiting))
 
-        Parameters
-        ----------
-        question : str
-            One of ``child.QUESTIONS``.
-        """
-        if question in self._running:
+    def _start(self, *steps: str) -> None:
+        if not steps:
             return
         # The same search path as here: what is broken here shall be broken there.
         code = (
             f'import sys; sys.path[:] = {sys.path!r}; '
-            f'from mgpu_helpers.doctor import child; child.main({question!r})'
+            f'from mgpu_helpers.doctor import probes; probes.main({self._limit}, *{steps})'
         )
         group = Group()
-        group.start(question, [sys.executable, '-W', 'ignore', '-c', code])
-        self._running[question] = group, time.monotonic() + PATIENCE
+        group.start(', '.join(steps), [sys.executable, '-W', 'ignore', '-c', code])
+        self._asked.update(dict.fromkeys(steps, (group, steps)))
 
-    def __call__(self, question: str) -> Answers:
-        """Wait for an answer; the process is started now, if it was not before.
+    def __call__(self, step: str) -> Facts:
+        if step not in self._asked:
+            self._start(step)
+        while step not in self._found:
+            self._listen(*self._asked[step])
+        return self._found[step]
 
-        Parameters
-        ----------
-        question : str
-            One of ``child.QUESTIONS``.
-
-        Returns
-        -------
-        Answers
-        """
-        if question not in self._answers:
-            self.start(question)
-            self._answers[question] = self._wait(*self._running[question])
-        return self._answers[question]
-
-    def _wait(self, group: Group, deadline: float) -> Answers:
-        steps: dict[str, Facts] = {}
+    def _listen(self, group: Group, steps: tuple[str, ...]) -> None:
+        """Note what a process finds; the steps after one that ended it get one each."""
+        left, end = list(steps), 'its process said nothing'
 
         def listen(_: str, line: str) -> bool:
+            nonlocal end
             if line.startswith(MARK):
-                step, facts = json.loads(line[len(MARK) :])
-                steps[step] = facts
-                return True
-            return not line.strip()
+                self._found[left.pop(0)] = json.loads(line[len(MARK) :])
+            elif line.startswith(LATE):
+                end = f'did not end within {self._limit:.0f} s'
+            return line.startswith((MARK, LATE)) or not line.strip()
 
         try:
-            group.wait(on_line=listen, timeout=max(0.1, deadline - time.monotonic()))
+            group.wait(on_line=listen)
         except ProcessFailed as failure:
-            said = [line.strip() for line in group.members[0].lines]
-            end = str(failure).split('\n')[0].removeprefix(f'{failure.name} ')
-            # A signal has no last words of its own; an exit status has a traceback's last line.
-            if failure.status > 0 and said:
-                end = f'{end}: {said[-1]}'
-            return Answers(steps, f'its process {end}')
-        except TimeoutError:
-            return Answers(steps, f'did not end within {PATIENCE:.0f} s')
-        return Answers(steps)
+            if not end.startswith('did not'):
+                words = str(failure).split('\n')[0].removeprefix(failure.name).strip()
+                said = [line.strip() for line in group.members[0].lines]
+                # A signal has no last words of its own; an exit status has a traceback's last line.
+                last = f': {said[-1]}' if failure.status > 0 and said else ''
+                end = f'its process {words}{last}'
+        if left:
+            self._found[left[0]] = {'error': end, 'missing': None}
+        for step in left[1:]:
+            self._start(step)

@@ -17,41 +17,26 @@ COURSE = Path(__file__).resolve().parent.parent.parent
 PACKAGES = {
     'libgomp.so.1': ('libgomp1', 'libgomp'),
     'libquadmath.so.0': ('libquadmath0', 'libquadmath'),
-    'libgfortran.so.5': ('libgfortran5', 'libgfortran'),
     'libstdc++.so.6': ('libstdc++6', 'libstdc++'),
     'libgcc_s.so.1': ('libgcc-s1', 'libgcc'),
 }
 
 
 def mxnet_system() -> bool:
-    """Tell whether MXNet has a build that we tested for this system: Linux x86-64.
-
-    Returns
-    -------
-    bool
-
-    Examples
-    --------
-    >>> mxnet_system() == (platform.system() == 'Linux' and platform.machine() == 'x86_64')
-    True
-    """
+    """Tell whether MXNet has a build that we tested for this system: Linux x86-64."""
     return platform.system() == 'Linux' and platform.machine() in ('x86_64', 'amd64', 'AMD64')
+
+
+def gpu_build() -> bool:
+    """Tell whether an MXNet for NVIDIA GPUs is installed."""
+    return any(build.startswith('mxnet-cu') for build in installed_builds())
 
 
 def finished() -> dict[str, str]:
     """Give what ``make setup`` was asked for when it finished the environment of this Python.
 
-    Returns
-    -------
-    dict of str to str
-        ``kind`` (cpu, cu112) and ``torch`` (0, 1, only); empty where it has not finished this one.
-        It takes an environment that it finished for good: what is missing there comes back only
-        when it is made anew.
-
-    Examples
-    --------
-    >>> set(finished()) <= {'kind', 'torch'}
-    True
+    ``kind`` (cpu, cu112) and ``torch`` (0, 1, only); empty where it has not finished this one. It
+    takes one that it finished for good: what is missing there comes back only when it is made anew.
     """
     ours = COURSE / '.venv'
     if Path(sys.prefix) != ours or not (ours / 'made-by-setup').exists():
@@ -63,29 +48,14 @@ def finished() -> dict[str, str]:
 def setup(choice: str = '', anew: bool = False) -> str:
     """Give the command that installs what is missing.
 
-    Parameters
-    ----------
-    choice : str
-        What is wanted, such as 'GPU=1' or 'GPU=0 TORCH=1'; empty: the same as last time.
-    anew : bool
-        Whether the environment is broken: setup takes one that it finished for good.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> setup('TORCH=1').split()[-1]
-    'TORCH=1'
+    ``choice`` is such as 'GPU=1' or 'GPU=0 TORCH=1', empty for the same as last time; ``anew`` if
+    the environment is broken, because setup takes one that it finished for good.
     """
     if not (COURSE / 'Makefile').exists() or os.name == 'nt' or _in_conda():
         return _by_pip(choice, anew)
     here = Path.cwd() == COURSE
     make = 'make setup' if here else f'make -C {shlex.quote(str(COURSE))} setup'
-    remove = ''
-    if anew:
-        remove = f'rm -rf {shlex.quote(".venv" if here else str(COURSE / ".venv"))} && '
+    remove = f'rm -rf {shlex.quote(".venv" if here else str(COURSE / ".venv"))} && ' * anew
     return f'{remove}{make} {choice}'.rstrip()
 
 
@@ -95,8 +65,7 @@ def _in_conda() -> bool:
 
 def _by_pip(choice: str, anew: bool) -> str:
     """Where `make` is not the way: with pip, and never two builds of MXNet side by side."""
-    builds = installed_builds()
-    for_gpus = any(build != 'mxnet' for build in builds)
+    builds, for_gpus = installed_builds(), gpu_build()
     where, pip = shlex.quote(str(COURSE)), f'{python()} -m pip'
     if 'TORCH=1' in choice and for_gpus and _in_conda():
         # Both bring NVIDIA's libraries under the same names (environment.yml).
@@ -110,24 +79,14 @@ def _by_pip(choice: str, anew: bool) -> str:
     elif 'GPU=1' in choice or ('GPU=' not in choice and for_gpus):
         extra, keep = 'cu112', ['mxnet-cu112']
     remove = f'{pip} uninstall -y {" ".join(builds)} && ' if builds and builds != keep else ''
-    again = '--force-reinstall ' * anew
+    package = f"'mgpu-helpers[{extra},notebooks]'"
     if (COURSE / 'pyproject.toml').exists():
-        return f"{remove}{pip} install {again}-e {where}'[{extra},notebooks]'"
-    return f"{remove}{pip} install {again}'mgpu-helpers[{extra},notebooks]'"
+        package = f"-e {where}'[{extra},notebooks]'"
+    return f'{remove}{pip} install {"--force-reinstall " * anew}{package}'
 
 
 def python() -> str:
-    """Give this Python as one would type it here.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> 'python' in python()
-    True
-    """
+    """Give this Python as one would type it here."""
     path = Path(sys.executable)
     if path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
@@ -135,38 +94,13 @@ def python() -> str:
 
 
 def command(words: str) -> str:
-    """Give a command of ours, such as 'data mnist'.
-
-    Parameters
-    ----------
-    words : str
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> command('data mnist').endswith(' -m mgpu_helpers data mnist')
-    True
-    """
+    """Give a command of ours, such as 'data mnist'."""
     return f'{python()} -m mgpu_helpers {words}'
 
 
 def library(name: str) -> str:
     """Give the command that installs a library of the system, or nothing if we do not know it.
 
-    Parameters
-    ----------
-    name : str
-        Such as 'libgomp.so.1'.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
     >>> library('libsomething.so.9')
     ''
     """
@@ -179,17 +113,7 @@ def library(name: str) -> str:
 
 
 def driver() -> str:
-    """Give the command that installs NVIDIA's driver, as far as we know this system.
-
-    Returns
-    -------
-    str
-
-    Examples
-    --------
-    >>> isinstance(driver(), str)
-    True
-    """
+    """Give the command that installs NVIDIA's driver, as far as we know this system."""
     systems = _systems()
     if 'ubuntu' in systems:
         return 'sudo ubuntu-drivers install && sudo reboot'
@@ -210,24 +134,9 @@ def _systems() -> list[str]:
 
 
 def pinned(package: str) -> str:
-    """Give a package with the version that the course pins, such as 'numpy==1.23.5'.
-
-    Parameters
-    ----------
-    package : str
-
-    Returns
-    -------
-    str
-        Without a version, where our own package is not installed as one.
-
-    Examples
-    --------
-    >>> pinned('numpy').startswith('numpy')
-    True
-    """
+    """Give a package with the version that the course pins, as far as it is known here."""
     try:
         wanted = [line.split(';')[0].strip() for line in requires('mgpu-helpers') or []]
-    except PackageNotFoundError:
+    except PackageNotFoundError:  # our own is not installed as a package
         wanted = []
     return next((line for line in wanted if line.startswith(f'{package}==')), package)
