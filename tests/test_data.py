@@ -1,17 +1,15 @@
 """The sets as a reader gets them: the real ones, and the digits that stand in for them."""
 
-# ruff: noqa: F811 (a fixture that is imported, and asked for by its name)
-
 import hashlib
 import importlib.util
 import re
-import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-from serving import finish, home, real_files, start  # noqa: F401
+from serving import finish, real_files, start
 
 from mgpu_helpers import data
 from mgpu_helpers.data import catalogue
@@ -72,15 +70,11 @@ def test_real_set(name, recwarn):
     assert not recwarn.list
 
 
-def test_table_names_the_published_files():
-    content = real_files('fashion-mnist')
+def test_table_names_the_published_files_and_mxnets():
+    """MXNet's are read from its source, so that this needs no import of MXNet."""
+    content, files = real_files('fashion-mnist'), catalogue.FILES['fashion-mnist']
     assert [hashlib.md5(c).hexdigest() for c in content.values()] == PUBLISHED_MD5
-    for filename, known in catalogue.FILES['fashion-mnist'].items():
-        assert len(content[filename]) == known.size
-
-
-def test_table_agrees_with_mxnet():
-    """Read from MXNet's source, so that this needs no import of MXNet."""
+    assert [len(content[filename]) for filename in files] == [k.size for k in files.values()]
     try:
         spec = importlib.util.find_spec('mxnet')
     except ModuleNotFoundError:  # our own message of what to install
@@ -88,29 +82,19 @@ def test_table_agrees_with_mxnet():
     source = Path(spec.origin).parent / 'gluon' / 'data' / 'vision' / 'datasets.py'
     pairs = re.findall(r"\('(\S+-ubyte\.gz)',\s*'([0-9a-f]{40})'\)", source.read_text())
     mnist, fashion = dict(pairs[:4]), dict(pairs[4:])
-    assert fashion == {f: k.repacked_sha1 for f, k in catalogue.FILES['fashion-mnist'].items()}
-    content = real_files('mnist')
-    assert mnist == {f: hashlib.sha1(c).hexdigest() for f, c in content.items()}
+    assert fashion == {f: known.repacked_sha1 for f, known in files.items()}
+    assert mnist == {f: hashlib.sha1(c).hexdigest() for f, c in real_files('mnist').items()}
 
 
+@pytest.mark.filterwarnings('ignore::mgpu_helpers.data.OfflineDataWarning')
 def test_threads_share_one_set(home):
-    found = []
-
-    def ask():
-        with warnings.catch_warnings():
-            warnings.simplefilter('ignore')
-            found.append(data.dataset('mnist'))
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 4 and len({id(each) for each in found}) == 1
+    with ThreadPoolExecutor(4) as threads:
+        first, *others = threads.map(data.dataset, ['mnist'] * 4)
+    assert first.source == 'digits' and all(found is first for found in others)
 
 
 def test_no_such_set():
-    for name in ('cifar10', '', 'Fashion-MNIST', None, 3, ['mnist']):
+    for name in ('', 'Fashion-MNIST', None, ['mnist']):
         words = f'name must be one of fashion-mnist, mnist, not {name!r}'
         with pytest.raises(ValueError, match=re.escape(words)):
             data.dataset(name)
@@ -135,16 +119,14 @@ def test_digits_for_testing_come_from_other_originals(digits):
 
     def originals(images):
         rows, columns = images.any(axis=2).argmax(axis=1), images.any(axis=1).argmax(axis=1)
-        down = (np.arange(28) + rows[:, None]) % 28
-        right = (np.arange(28) + columns[:, None]) % 28
+        down, right = ((np.arange(28) + first[:, None]) % 28 for first in (rows, columns))
         images = np.take_along_axis(images, down[:, :, None], axis=1)
         images = np.take_along_axis(images, right[:, None, :], axis=2)
         return {image.tobytes() for image in images}
 
     train, test = originals(digits.train_images), originals(digits.test_images)
     assert not train & test
-    # 1,797 digits in five sizes each.
-    assert len(train) + len(test) == 5 * 1797
+    assert len(train) + len(test) == 5 * 1797  # 1,797 digits in five sizes each
 
 
 def test_digits_can_be_learned(digits):
@@ -205,11 +187,10 @@ def test_import_costs_only_numpy():
 
 def test_home_is_found_as_mxnet_finds_it(monkeypatch, tmp_path):
     monkeypatch.setenv('HOME', str(tmp_path))
-    for value in (None, '', '~/.mxnet'):
-        monkeypatch.delenv('MXNET_HOME', raising=False)
-        if value is not None:
-            monkeypatch.setenv('MXNET_HOME', value)
-        assert catalogue.folder_of('mnist') == tmp_path / '.mxnet' / 'datasets' / 'mnist'
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv('MXNET_HOME', 'here')
-    assert catalogue.folder_of('mnist') == tmp_path / 'here' / 'datasets' / 'mnist'
+    monkeypatch.delenv('MXNET_HOME', raising=False)
+    default = tmp_path / '.mxnet' / 'datasets' / 'mnist'
+    assert catalogue.folder_of('mnist') == default
+    for value in ('', '~/.mxnet', '.mxnet'):
+        monkeypatch.setenv('MXNET_HOME', value)
+        assert catalogue.folder_of('mnist') == default

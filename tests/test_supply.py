@@ -1,7 +1,5 @@
 """``python -m mgpu_helpers data``: real files, from real folders and real servers on 127.0.0.1."""
 
-# ruff: noqa: F811 (a fixture that is imported, and asked for by its name)
-
 import gzip
 import os
 import re
@@ -9,20 +7,7 @@ import shutil
 
 import pytest
 from click.testing import CliRunner
-from serving import (  # noqa: F401
-    CALLERS,
-    IMAGES,
-    LABELS,
-    check_good,
-    finish,
-    full_disk,
-    home,
-    mirror,
-    mnist_files,
-    put,
-    real_files,
-    start,
-)
+from serving import CALLERS, IMAGES, LABELS, check_good, finish, mirror, put, real_files, start
 
 from mgpu_helpers.data import catalogue
 from mgpu_helpers.data.supply import bring as command
