@@ -11,7 +11,15 @@ import time
 
 import pytest
 import yaml
-from launching import ROOT, SECONDS, Launcher, Started, free_first_port, nobody_listens
+from launching import (
+    ROOT,
+    SECONDS,
+    Launcher,
+    Started,
+    free_first_port,
+    nobody_listens,
+    refused,
+)
 
 from mgpu_helpers.cluster.hosts import THIS, read_hosts
 
@@ -248,6 +256,8 @@ def test_the_job_has_a_pod_for_each_role_and_ends_with_the_first_that_fails(kube
     assert {'cpu', 'memory'} <= container['resources']['limits'].keys()
     assert all(isinstance(word, str) for word in command)
     assert option(command, '--index') == '$(JOB_COMPLETION_INDEX)'
+    told = [word.replace('$(JOB_COMPLETION_INDEX)', str(roles)) for word in command]
+    assert f'index {roles} stands for nobody' in refused(*told[3:])  # all else is understood
 
 
 def test_only_the_pods_of_the_job_reach_each_other(kubernetes):
@@ -258,6 +268,7 @@ def test_only_the_pods_of_the_job_reach_each_other(kubernetes):
     assert policy['spec']['ingress'] == [{'from': [{'podSelector': mine}]}]
 
 
+@pytest.mark.slow
 def test_the_containers_command_trains(kubernetes):
     """Each pod's, with the index that Kubernetes puts in, and this machine as pod 0."""
     command = command_of(kubernetes)
