@@ -238,9 +238,9 @@ def test_a_firewall_between_machines(start, machines):
     """Nothing but ssh comes through: the limit ends the wait, and says what may be the cause."""
     ip('-n', machines[1][1], 'route', 'add', 'prohibit', FIRST)
     try:
-        options = '--connect-timeout', 8
+        options = '--connect-timeout', 30  # worker 1 is there by then, on a busy machine, too
         with start([FIRST, SECOND], 'python', '-c', ADDING, options=options) as launcher:
-            status, out, err = launcher.end(SECONDS + 10)
+            status, out, err = launcher.end(SECONDS + 40)
     finally:
         ip('-n', machines[1][1], 'route', 'del', 'prohibit', FIRST)
     assert status == 124 and 'worker 0 has not registered' in err and 'a firewall' in err

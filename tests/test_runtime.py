@@ -32,14 +32,16 @@ def distribution(folder, name, version='1.9.1'):
     return folder
 
 
-def test_import_loads_nothing_heavy_and_settings_are_there_before_mxnet():
-    done = python("""
+def test_import_loads_nothing_heavy_and_settings_are_there_before_mxnet(tmp_path):
+    (tmp_path / 'mxnet.py').touch()  # the real one is imported in test_devices.py
+    script = """
         import sys, os, mgpu_helpers
         heavy = ('mxnet', 'numpy', 'matplotlib', 'd2l', 'tqdm')
         print([name for name in heavy if name in sys.modules])
         print(*(os.environ[name] for name in ('OMP_NUM_THREADS', 'MXNET_CPU_TEMP_COPY')))
         import mxnet
-    """)
+    """
+    done = python(script, [tmp_path])
     assert (done.stdout, done.stderr) == ('[]\n1 64\n', '')
 
 
@@ -100,47 +102,33 @@ def test_mxnet_first_is_said_plainly(tmp_path):
     assert 'may wait for each other for ever' in done.stderr
 
 
-def test_both_builds_are_refused(tmp_path):
-    path = distribution(distribution(tmp_path, 'mxnet'), 'mxnet-cu112')
-    done = python('import mgpu_helpers, mxnet', [path])
-    assert done.returncode == 1
-    assert 'mxnet and mxnet-cu112 are both installed' in done.stderr
-    assert 'pip uninstall -y mxnet mxnet-cu112' in done.stderr
+def test_what_mxnet_cannot_work_beside_is_named(tmp_path):
+    both = distribution(distribution(tmp_path / 'both', 'mxnet'), 'mxnet-cu112')
+    numpy = distribution(tmp_path / 'numpy', 'numpy', '1.24.0')
+    for path, *words in [
+        (both, 'mxnet and mxnet-cu112 are both installed', 'pip uninstall -y mxnet mxnet-cu112'),
+        (numpy, 'NumPy 1.24.0 is too new for MXNet 1.9.1', 'numpy==1.23.5'),
+    ]:
+        done = python('import mgpu_helpers, mxnet', [path])
+        assert done.returncode == 1 and all(word in done.stderr for word in words)
 
 
-def test_a_numpy_that_is_too_new_is_named(tmp_path):
-    done = python('import mgpu_helpers, mxnet', [distribution(tmp_path, 'numpy', '1.24.0')])
-    assert done.returncode == 1
-    assert 'NumPy 1.24.0 is too new for MXNet 1.9.1' in done.stderr
-    assert 'numpy==1.23.5' in done.stderr
-
-
-def without_packages(*words, **where):
-    """Run a Python that has none of the course's packages (-S leaves site-packages out)."""
-    done = subprocess.run(
-        [sys.executable, '-S', *words], capture_output=True, text=True, timeout=120, **where
-    )
-    assert done.returncode == 1
-    return done.stderr
-
-
-def test_no_mxnet_says_how_to_get_it(tmp_path):
+def test_a_python_without_mxnet_or_without_anything_is_told_so_in_a_sentence(tmp_path):
+    """-S leaves site-packages out, and with them what the course has installed."""
     import lazy_loader
 
-    import mgpu_helpers
-
-    for package in (lazy_loader, mgpu_helpers):
-        folder = Path(package.__file__).parent
+    package = Path(runtime.__file__).parent
+    found = []
+    for folder in (package, Path(lazy_loader.__file__).parent):
         (tmp_path / folder.name).symlink_to(folder)
-    words = '-c', 'import mgpu_helpers\nimport mxnet'
-    messages = without_packages(*words, cwd=tmp_path, env={'PYTHONPATH': str(tmp_path)})
-    assert 'ModuleNotFoundError: MXNet is not installed' in messages and 'make setup' in messages
-
-
-def test_a_python_that_is_not_the_courses_is_told_so_in_a_sentence():
-    messages = without_packages('-m', 'mgpu_helpers', 'doctor', cwd=Path(__file__).parent.parent)
-    last = messages.strip().splitlines()[-1]
-    assert 'is not the Python of the course' in last and "'make setup'" in last
+        done = subprocess.run(
+            [sys.executable, '-S', '-c', 'import mgpu_helpers\nimport mxnet'],
+            capture_output=True, text=True, timeout=120, cwd=tmp_path,
+        )  # fmt: skip
+        assert done.returncode == 1
+        found.append(done.stderr.strip().splitlines()[-1])
+    assert 'is not the Python of the course' in found[0] and "'make setup'" in found[0]
+    assert 'ModuleNotFoundError: MXNet is not installed' in found[1] and 'make setup' in found[1]
 
 
 @pytest.fixture
@@ -163,8 +151,7 @@ ONLY = """
 def test_gpu_build_without_a_driver_is_explained(gpu_build):
     done = python(ONLY + '    import mgpu_helpers, mxnet', [gpu_build])
     assert done.returncode == 1
-    assert 'needs the NVIDIA driver' in done.stderr
-    assert 'libcuda.so.1' in done.stderr
+    assert 'needs the NVIDIA driver' in done.stderr and 'libcuda.so.1' in done.stderr
 
 
 def test_gpu_build_loads_nvidias_wheels_in_any_order(gpu_build, stub_driver, compile_c):
