@@ -1,6 +1,5 @@
 """A chapter as one HTML file: what the browser of test_look.py does not see."""
 
-import doctest
 import re
 from pathlib import Path
 
@@ -13,11 +12,6 @@ FOLDER = Path(__file__).resolve().parent.parent / 'notebooks'
 
 def page(*cells, **metadata):
     return pages.page_of(new_notebook(cells=list(cells), metadata=metadata), FOLDER, '09-name')
-
-
-def test_examples_run():
-    failed, tried = doctest.testmod(pages)
-    assert tried and not failed
 
 
 def test_nothing_is_fetched_from_elsewhere():
@@ -44,17 +38,14 @@ def test_links_lead_to_pages_of_chapters_and_to_files():
     assert found == ['02-two.html', '02-two.html#a-part', '../cluster/train.py']
 
 
-@pytest.mark.parametrize(
-    'cells,metadata,title',
-    [
+def test_title_is_the_first_heading():
+    for cells, metadata, title in (
         (['# What `x` *is*', '# More'], {}, 'What x is'),
         (['No heading', '# One'], {}, 'One'),
         (['No heading'], {}, '09-name'),
         (['# One'], {'title': 'A title of its own'}, 'A title of its own'),
-    ],
-)
-def test_title_is_the_first_heading(cells, metadata, title):
-    assert f'<title>{title}</title>' in page(*map(new_markdown_cell, cells), **metadata)
+    ):
+        assert f'<title>{title}</title>' in page(*map(new_markdown_cell, cells), **metadata)
 
 
 def test_a_notebook_is_not_changed_by_rendering_it():
