@@ -2,7 +2,6 @@
 
 # ruff: noqa: F811 (a fixture that is imported, and asked for by its name)
 
-import fcntl
 import json
 import os
 import pty
@@ -10,10 +9,8 @@ import re
 import shlex
 import shutil
 import signal
-import struct
 import subprocess
 import sys
-import termios
 import time
 import tomllib
 from importlib import metadata
@@ -196,31 +193,19 @@ def test_losses_that_differ(monkeypatch):
 
 
 # --- What one sees ------------------------------------------------------------------------------
-def terminal(*words):
-    """Run the command on a terminal of 100 columns; everything that it writes there."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('HHHH', 40, 100, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, '-m', 'mgpu_helpers', 'doctor', *words],
-        stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT, env=environment(),
-    )  # fmt: skip
-    os.close(theirs)
+def test_on_a_terminal_there_are_a_line_and_colours():
     text = b''
-    while True:
-        try:
-            piece = os.read(ours, 4096)
-        except OSError:  # the other side is closed
-            break
+
+    def read(terminal):
+        nonlocal text
+        piece = os.read(terminal, 4096)
         text += piece
-    os.close(ours)
-    return text.decode(), process.wait(timeout=60)
+        return piece
 
-
-def test_on_a_terminal_there_are_a_bar_and_colours():
-    text, status = terminal('--only', 'cores', '--only', 'settings')
-    assert status == 0
-    assert 'looking' in text and 'settings' in text.split('check')[0]
-    assert '\x1b[32mok\x1b[0m' in text
+    words = '-m mgpu_helpers doctor --only cores --only settings'.split()
+    assert pty.spawn([sys.executable, *words], read) == 0
+    assert 'looking at: settings (2 of 2)' in text.decode().split('check')[0]
+    assert '\x1b[32mok\x1b[0m' in text.decode()
 
 
 def test_elsewhere_there_are_only_the_table_and_a_sum():
@@ -304,22 +289,13 @@ def test_in_a_notebook(tmp_path):
 # --- The lists, and the commands ----------------------------------------------------------------
 def test_the_packages_are_those_of_the_project():
     project = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
-    core, *extras = (
-        {re.match(r'[\w-]+', line)[0] for line in lines}
-        for lines in (
-            project['dependencies'],
-            *(project['optional-dependencies'][x] for x in ('notebooks', 'dev', 'cu112')),
-        )
-    )
+    extras = project['optional-dependencies'] | {'core': project['dependencies']}
+    names = {x: {re.match(r'[\w-]+', y)[0] for y in lines} for x, lines in extras.items()}
     seen = {'scikit-learn' if n == 'sklearn' else n.split('.')[0] for n in probes.MODULES}
-    assert seen == core - {'click', 'lazy-loader', 'tabulate', 'numpy'}
-    assert set(probes.JUPYTER) <= extras[0] | extras[1]
+    assert seen == names['core'] - {'click', 'lazy-loader', 'tabulate', 'numpy'}
+    assert set(probes.JUPYTER) <= names['notebooks'] | names['dev']
     wheels = {f'nvidia-{wheel}-cu11' for wheel in probes.CUDA_LIBRARIES.values()}
-    assert wheels == {name for name in extras[2] if name.startswith('nvidia-')}
-
-
-def test_every_setting_has_its_cost():
-    assert set(conditions.COSTS) == set(runtime.SETTINGS)
+    assert wheels == {name for name in names['cu112'] if name.startswith('nvidia-')}
 
 
 def test_outside_the_course_the_command_names_its_folder(tmp_path, monkeypatch):

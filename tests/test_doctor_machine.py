@@ -170,6 +170,7 @@ def test_a_training_that_is_no_faster_names_the_cause(monkeypatch):
     facts = {
         'losses': {'1': [2.3, 2.2], '2': [2.3, 2.2 + 1e-9]},
         'ms': {'1': 85.0, '2': 82.0},
+        'faster': False,
         'devices': ['cpu(0)', 'cpu(1)'],
         'data': 'mnist',
     }

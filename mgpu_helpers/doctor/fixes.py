@@ -93,11 +93,6 @@ def python() -> str:
     return shlex.quote(str(path))
 
 
-def command(words: str) -> str:
-    """Give a command of ours, such as 'data mnist'."""
-    return f'{python()} -m mgpu_helpers {words}'
-
-
 def library(name: str) -> str:
     """Give the command that installs a library of the system, or nothing if we do not know it.
 

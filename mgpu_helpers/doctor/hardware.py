@@ -13,10 +13,10 @@ from .probes import CUDA_LIBRARIES, Facts
 from .report import FAILED, NOT_NEEDED, OK, WARNING, Row
 
 NVIDIA, DISPLAY = '0x10de', '0x03'  # on the PCI bus: the vendor, and how a display's class begins
-STUB_LIBRARY, NO_DEVICE, MISMATCH, UNKNOWN = 34, 100, 803, 999
+MISMATCH, UNKNOWN = 803, 999
 REFUSALS = {
-    NO_DEVICE: 'there is no GPU that this process may use',
-    STUB_LIBRARY: "this libcuda.so.1 is the CUDA toolkit's stub, not a driver",
+    34: "this libcuda.so.1 is the CUDA toolkit's stub, not a driver",
+    100: 'there is no GPU that this process may use',
     MISMATCH: "the driver's library and its kernel module are of different versions",
     UNKNOWN: 'for no known reason; a restart of the machine often helps',
 }
@@ -48,10 +48,8 @@ def _no_driver(error: str) -> tuple[str, str, str]:
     verdict = FAILED if needed else WARNING
     for path in (*sorted(Path('/dev').glob('nvidia[0-9]*')), VERSION):
         if path.exists():  # the system's kernel has the driver
-            return verdict, (
-                f'{path} is here, but libcuda.so.1 is not{reason}: a container that was started '
-                'without its GPUs (docker run has --gpus all)?'
-            ), ''  # fmt: skip
+            found = f'{path} is here, but libcuda.so.1 is not{reason}: a container that was started'
+            return verdict, f'{found} without its GPUs (docker run has --gpus all)?', ''
     if cards:
         found = f'a GPU is on the PCI bus ({", ".join(cards)}), but there is no driver{reason}'
         return verdict, found, fixes.driver()

@@ -15,7 +15,6 @@ import json
 import os
 import subprocess
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 MARK = 'mgpu-doctor: '
@@ -68,12 +67,9 @@ def last_line(error: BaseException) -> str:
     return ': '.join([type(error).__name__, *lines[-1:]])
 
 
-def _version_of(module: ModuleType) -> Facts:
-    return {'version': str(getattr(module, '__version__', 'of no known version'))}
-
-
 def _import(name: str) -> Facts:
-    return _version_of(importlib.import_module(name))
+    module = importlib.import_module(name)
+    return {'version': str(getattr(module, '__version__', 'of no known version'))}
 
 
 def _numpy() -> Facts:
@@ -88,14 +84,12 @@ def _mxnet() -> Facts:
 
     cuda = mxnet.runtime.Features().is_enabled('CUDA')
     mxnet.nd.ones(2).asnumpy()
-    return {**_version_of(mxnet), 'cuda': cuda}
+    return {**_import('mxnet'), 'cuda': cuda}
 
 
 def _d2l() -> Facts:
-    import d2l
-    import d2l.mxnet
-
-    return _version_of(d2l)
+    importlib.import_module('d2l.mxnet')
+    return _import('d2l')
 
 
 def _torch() -> Facts:
@@ -103,7 +97,7 @@ def _torch() -> Facts:
 
     torch.ones(2).numpy()
     return {
-        **_version_of(torch),
+        **_import('torch'),
         'cuda': torch.version.cuda,
         'capabilities': [
             divmod(int(arch.split('_')[1].rstrip('af')), 10)
@@ -163,12 +157,8 @@ def _kernel() -> Facts:
         prefix = asked.stdout.splitlines()[-1]
     except (OSError, subprocess.CalledProcessError, IndexError):
         prefix = None
-    return {
-        'name': spec.display_name,
-        'folder': spec.resource_dir,
-        'program': spec.argv[0],
-        'prefix': prefix,
-    }
+    facts = {'name': spec.display_name, 'folder': spec.resource_dir, 'program': spec.argv[0]}
+    return {**facts, 'prefix': prefix}
 
 
 def _train(framework: str) -> Facts:
