@@ -12,8 +12,8 @@ from .probes import JUPYTER, LATE, MARK, MODULES, Facts
 
 # Seconds for a step. The slowest, d2l, takes 3 s on a free core; 14 s were seen on a busy machine.
 LIMIT = 40.0
-# What one process takes after the other: two of them have about the same to do. PyTorch and MXNet
-# stay apart, since each brings libraries of its own under the same names.
+# What one process takes, so that what several load is loaded once, and MXNet and PyTorch, whose
+# libraries could get in each other's way, apart. Jupyter alone takes as long as either of them.
 TOGETHER = (
     ('numpy', 'mxnet', 'd2l', *MODULES),
     ('torch', *JUPYTER),

@@ -94,11 +94,7 @@ def python() -> str:
 
 
 def library(name: str) -> str:
-    """Give the command that installs a library of the system, or nothing if we do not know it.
-
-    >>> library('libsomething.so.9')
-    ''
-    """
+    """Give the command that installs a library of the system, or nothing if we do not know it."""
     if name not in PACKAGES:
         return ''
     debian, fedora = PACKAGES[name]

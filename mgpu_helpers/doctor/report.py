@@ -89,11 +89,7 @@ class Report:
         return tabulate(cells, HEADERS, disable_numparse=True)
 
     def summary(self) -> str:
-        """Say in a sentence how many things are wrong, and how long it took.
-
-        >>> Report([Row('d2l', 'ok', '1.0.3')], {}, 0.12).summary()
-        '1 check in 0.1 s: nothing is wrong.'
-        """
+        """Say in a sentence how many things are wrong, and how long it took."""
         failed, warnings = len(self.failed), len(self.warnings)
         bad = [f'{failed} failed'] * bool(failed)
         bad += [f'{warnings} warning{"s" * (warnings > 1)}'] * bool(warnings)
@@ -101,10 +97,7 @@ class Report:
         return f'{checks} in {self.seconds:.1f} s: {", ".join(bad) or "nothing is wrong"}.'
 
     def as_json(self) -> str:
-        """Give an object with ``ok`` (nothing failed), ``seconds``, ``versions`` and ``checks``.
-
-        These are a list of objects with ``name``, ``verdict``, ``found`` and ``fix``, all strings.
-        """
+        """Give an object with ``ok`` (nothing failed), ``seconds``, ``versions`` and ``checks``."""
         found = {
             'ok': not self.failed,
             'seconds': round(self.seconds, 2),
