@@ -157,6 +157,51 @@ def same_length(X: Array, y: Array) -> None:
         )
 
 
+def batch(X: Array, y: Array, devices: Sequence[object]) -> None:
+    """Raise unless ``X`` and ``y`` can be cut into shards for ``devices``, or for the first n."""
+    device_list(devices)
+    same_length(X, y)
+    can_split(X, devices[: X.shape[0]] or devices, even_split=False)
+
+
+def shards(data: Sequence[Array], label: Sequence[Array]) -> None:
+    """Raise unless these are two lists of arrays, an array of labels for each one of examples."""
+    for name, arrays in (('data', data), ('label', label)):
+        if not isinstance(arrays, (list, tuple)) or not all(hasattr(x, 'shape') for x in arrays):
+            raise TypeError(
+                f'{name} must be a list of arrays, one per device, such as split_and_load makes, '
+                f'not {shown(arrays)}'
+            )
+    if not data or len(data) != len(label):
+        raise ValueError(
+            f'{len(data)} shards of data and {len(label)} of labels: pass one of each per device'
+        )
+    for X, y in zip(data, label):
+        same_length(X, y)
+
+
+def any_examples(seen: int) -> None:
+    """Raise if an iterator gave nothing to evaluate or to train on."""
+    if not seen:
+        raise ValueError('no examples: the iterator gave no batch; it is empty or used up')
+
+
+def last_batch(batches: Any, batch_size: int, devices: Sequence[object]) -> None:
+    """Raise unless every batch of an epoch has an example for each device."""
+    if not hasattr(batches, 'num_examples') or not hasattr(batches, '__len__'):
+        raise TypeError(
+            'load_data must return iterators that have num_examples and a length, as those of '
+            f'load_data_fashion_mnist, not {type(batches).__name__}'
+        )
+    n = batches.num_examples
+    last = min(n - (len(batches) - 1) * batch_size, batch_size)
+    if last < len(devices):
+        raise ValueError(
+            f'{n} examples in batches of {batch_size} end in a batch of {last}, too few for '
+            f'{len(devices)} devices: choose another batch_size or num_examples'
+        )
+
+
 def step(
     X: Array,
     y: Array,
@@ -165,14 +210,12 @@ def step(
     lr: float,
 ) -> None:
     """Raise unless one training step can be taken with these; see ``train_batch``."""
-    device_list(devices)
+    batch(X, y, devices)
     if len(device_params) != len(devices):
         raise ValueError(
             f'{len(device_params)} replicas of the parameters for {len(devices)} devices: make '
             'one for each, [get_params(params, d) for d in devices]'
         )
-    same_length(X, y)
-    can_split(X, devices[: X.shape[0]] or devices, even_split=False)
     positive_number('lr', lr)
 
 
