@@ -9,7 +9,6 @@ from . import history as history
 from . import lanes as lanes
 from . import processes as processes
 from . import pytorch as pytorch
-from . import replicas as replicas
 from . import runtime as runtime
 from . import scaling as scaling
 from . import scratch as scratch
@@ -37,3 +36,4 @@ from .scratch import total_loss as total_loss
 from .scratch import train as train
 from .scratch import train_batch as train_batch
 from .scratch import train_epoch as train_epoch
+from .scratch import train_epochs as train_epochs

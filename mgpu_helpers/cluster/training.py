@@ -21,10 +21,10 @@ from ..gluon import (
     lenet,
     mx,
     nd,
+    parameters_of,
     prepare,
     split_and_load,
 )
-from ..replicas import parameters_of
 from ..scratch import load_data_fashion_mnist, loss
 from .checkpoint import save_checkpoint
 from .records import WorkerHistory

@@ -97,7 +97,7 @@ def accumulate_batch(
     losses = []
     with adding_gradients(device_params):
         for X, y in small_batches:
-            Xs, ys = split_batch(X, y, devices[: len(X)])
+            Xs, ys = split_batch(X, y, devices)
             with autograd.record():
                 ls = [loss(lenet(X_d, ps), y_d) for X_d, y_d, ps in zip(Xs, ys, device_params)]
             for l in ls:
