@@ -254,8 +254,11 @@ def steps(
     function('sync', sync, 'such as sync_with(...) gives')
 
 
-def same_gradients(grads: Sequence[Sequence[Array]]) -> None:
-    """Raise unless each device has gradients of the same shapes, at least one."""
+def lists_of_gradients(grads: Sequence[Sequence[Array]]) -> None:
+    """Raise unless ``grads[c][i]`` lists as many arrays for each device c, at least one.
+
+    It asks the arrays nothing: each ``shape`` of MXNet's is a call of its library.
+    """
     lists = (list, tuple)
     if not isinstance(grads, lists) or not all(isinstance(of_one, lists) for of_one in grads):
         raise TypeError(
@@ -267,9 +270,15 @@ def same_gradients(grads: Sequence[Sequence[Array]]) -> None:
             f'each device must have the same gradients, at least one; here they have {numbers}'
         )
     for i, of_all in enumerate(zip(*grads)):
-        shapes = [getattr(g, 'shape', None) for g in of_all]
-        if None in shapes:
+        if not all(hasattr(type(g), 'shape') for g in of_all):
             raise TypeError(f'gradient {i} is not an array on every device: {shown(of_all)}')
+
+
+def same_gradients(grads: Sequence[Sequence[Array]]) -> None:
+    """Raise unless each device has gradients of the same shapes, at least one."""
+    lists_of_gradients(grads)
+    for i, of_all in enumerate(zip(*grads)):
+        shapes = [tuple(g.shape) for g in of_all]
         if len(set(shapes)) > 1:
             raise ValueError(
                 f'gradient {i} has different shapes on the devices, {shapes}: they are not of '

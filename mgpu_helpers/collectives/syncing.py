@@ -41,9 +41,10 @@ def sync_with(algorithm: Allreduce, bucket_bytes: int | None = None) -> Sync:
             algorithm(list(grads_of_one_param))
 
     def in_buckets(grads: Sequence[Sequence[NDArray]]) -> None:
-        checks.same_gradients(grads)
+        checks.lists_of_gradients(grads)
         layout = tuple((g.context, g.shape, g.dtype) for of_one in grads for g in of_one)
         if layout not in kept:
+            checks.same_gradients(grads)
             kept.clear()
             kept[layout] = make_buckets(grads, bucket_bytes)  # type: ignore[arg-type]  # is not None
         for indices, buckets in kept[layout]:
