@@ -82,15 +82,14 @@ class Browser:
         return answer['result']
 
     @contextlib.contextmanager
-    def page(self, url, width=1200, height=900, dark=False):
+    def page(self, url, width=1200, height=900):
         """Open a page in a tab of its own, and wait until all of it has been loaded."""
         target = self.call('Target.createTarget', url='about:blank')['targetId']
         session = self.call('Target.attachToTarget', targetId=target, flatten=True)['sessionId']
         page = Page(self, session, width)
         try:
             page.resize(height)
-            theme = {'name': 'prefers-color-scheme', 'value': 'dark' if dark else 'light'}
-            page.call('Emulation.setEmulatedMedia', features=[theme])
+            page.prefer('light')
             assert not page.call('Page.navigate', url=url).get('errorText'), url
             page.wait_for('document.readyState === "complete"')
             yield page
@@ -118,6 +117,10 @@ class Page:
     def resize(self, height):
         size = {'width': self.width, 'height': height, 'deviceScaleFactor': 1, 'mobile': False}
         self.call('Emulation.setDeviceMetricsOverride', **size)
+
+    def prefer(self, theme):
+        features = [{'name': 'prefers-color-scheme', 'value': theme}]
+        self.call('Emulation.setEmulatedMedia', features=features)
 
     def ask(self, script):
         """Run a JavaScript expression in the page, and return its value."""

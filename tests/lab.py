@@ -16,15 +16,26 @@ ROOT = Path(__file__).resolve().parent.parent
 OPTIONS = (
     '--no-browser --allow-root --ServerApp.ip=127.0.0.1 --ServerApp.port=0 '
     '--FileContentsManager.preferred_dir=notebooks '
-    '--MappingKernelManager.transport_encryption=auto'
+    '--MappingKernelManager.transport_encryption=auto --LabApp.expose_app_in_browser=True'
 ).split()
+SETTINGS = {
+    'apputils-extension/themes': {'theme': 'JupyterLab Light'},
+    'apputils-extension/notification': {'fetchNews': 'false', 'checkForUpdates': False},
+    'notebook-extension/tracker': {'windowingMode': 'none'},  # all cells, also below
+}
 
 
 class Lab:
     """A running server over a copy of ``notebooks/<chapter>`` and of the figures."""
 
+    THEME = 'jupyterapp.commands.execute("apputils:change-theme", {theme: "%s"}).then(() => true)'
+
     def __init__(self, folder, chapter):
-        self.chapter, self.settings = chapter, folder / 'settings'
+        self.chapter, settings = chapter, folder / 'settings'
+        for name, values in SETTINGS.items():
+            file = settings / f'@jupyterlab/{name}.jupyterlab-settings'
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(values))
         root = folder / 'a course'
         shutil.copytree(ROOT / 'img', root / 'img')
         (root / 'notebooks').mkdir()
@@ -35,7 +46,7 @@ class Lab:
         env = {**os.environ, **{name: str(home / name.lower()) for name in names}}
         runtime = home / 'jupyter_runtime_dir'
         command = [sys.executable, '-m', 'jupyterlab', *OPTIONS, f'--ServerApp.root_dir={root}']
-        command += [f'--LabApp.user_settings_dir={self.settings}']
+        command += [f'--LabApp.user_settings_dir={settings}']
         command += [f'--LabApp.workspaces_dir={folder / "workspaces"}']
         self.log = folder / 'lab.log'
         with open(self.log, 'wb') as log:
@@ -48,18 +59,6 @@ class Lab:
             time.sleep(0.1)
         time.sleep(0.1)
         self.server = json.loads(found[0].read_text())
-
-    def choose(self, theme):
-        """Set the theme of the pages that are opened from now on."""
-        wanted = {
-            'apputils-extension/themes': {'theme': f'JupyterLab {theme.title()}'},
-            'apputils-extension/notification': {'fetchNews': 'false', 'checkForUpdates': False},
-            'notebook-extension/tracker': {'windowingMode': 'none'},  # all cells, also below
-        }
-        for name, values in wanted.items():
-            file = self.settings / f'@jupyterlab/{name}.jupyterlab-settings'
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(values))
 
     def address(self):
         """Where the chapter opens, in a workspace in which nothing is open yet."""

@@ -3,6 +3,7 @@
 Pictures of all pages are left in ``build/look/``, also when a check fails.
 """
 
+import contextlib
 import re
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -18,7 +19,6 @@ from PIL import Image
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = sorted((ROOT / 'notebooks').glob('[0-9]*.ipynb'))
 LOOK = ROOT / 'build' / 'look'
-THEMES = ('light', 'dark')
 WIDTH = 1200
 SCALE = 0.75  # of the pictures: text of 14 pixels is still read well, at half the time and bytes
 
@@ -109,30 +109,21 @@ def browser(tmp_path_factory):
     browser.close()
 
 
-@pytest.fixture(scope='module')
-def rendered(tmp_path_factory):
-    """The pages of all chapters as they are stored; nothing is executed."""
-    folder = tmp_path_factory.mktemp('build')
-    for path in CHAPTERS:
-        page = pages.page_of(nbformat.read(path, as_version=4), path.parent, path.stem)
-        (folder / f'{path.stem}.html').write_text(page, encoding='utf-8')
-    return folder
-
-
 def test_pictures_lie_where_git_does_not_look():
     assert '/build/' in (ROOT / '.gitignore').read_text().splitlines()
 
 
-@pytest.mark.parametrize('theme', THEMES)
 @pytest.mark.parametrize('path', CHAPTERS, ids=lambda p: p.stem[:2])
-def test_a_chapter_looks_as_it_should(path, theme, browser, rendered):
-    address = (rendered / f'{path.stem}.html').as_uri()
-    picture = LOOK / f'{path.stem[:2]}-{theme}.png'
-    with browser.page(address, WIDTH, dark=theme == 'dark') as page:
-        found = page.ask(FINDINGS)
-        page.picture(picture, found['height'], SCALE)
-    assert complaints(found, theme) == []
+def test_a_chapter_looks_as_it_should(path, browser, tmp_path):
     nb = nbformat.read(path, as_version=4)
+    file = tmp_path / f'{path.stem}.html'
+    file.write_text(pages.page_of(nb, path.parent, path.stem), encoding='utf-8')
+    with browser.page(file.as_uri(), WIDTH) as page:
+        for theme in ('dark', 'light'):
+            page.prefer(theme)
+            found, picture = page.ask(FINDINGS), LOOK / f'{path.stem[:2]}-{theme}.png'
+            page.picture(picture, found['height'], SCALE)
+            assert complaints(found, theme) == []
     assert found['title'] == pages.title_of(nb)
     drawn = sum(c.source.count('](../img/') for c in nb.cells if c.cell_type == 'markdown')
     assert sum(image['drawn'] for image in found['images']) == drawn
@@ -150,71 +141,61 @@ def bad_output(kind, **content):
     return new_code_cell('1', outputs=[new_output(kind, **content)])
 
 
-# What can be wrong, and what is then said.
-BAD = {
-    'an image that is not there': (
-        new_markdown_cell('![a figure](../img/no-such-figure.svg)'),
-        'does not load: a figure',
-    ),
-    'a figure without words': (
+# What can be wrong, and what is then said, in this order.
+BAD = (
+    (new_markdown_cell('![a figure](../img/no-such-figure.svg)'), 'does not load: a figure'),
+    (
         new_markdown_cell('![](../img/lenet.svg)'),
         'a figure without words for who cannot see it',
     ),
-    'a formula that nothing sets': (new_markdown_cell('Take $k$ devices.'), 'raw TeX: $k$'),
-    'an error': (
+    (new_markdown_cell('Take $k$ devices.'), 'raw TeX: $k$'),
+    (
         bad_output('error', ename='E', evalue='too hot', traceback=['E: too hot']),
         'an error or a warning: E: too hot',
     ),
-    'a warning': (
+    (
         bad_output('stream', name='stderr', text='Warning: old'),
         'an error or a warning: Warning: old',
     ),
-    'a figure without a picture': (
+    (
         bad_output('display_data', data={'text/plain': '<Figure size 800x300 with 2 Axes>'}),
         'not meant to be read: <Figure size 800x300 with 2 Axes>',
     ),
-    'HTML as text': (
+    (
         bad_output('stream', name='stdout', text='<table><tr>1</tr></table>'),
         'not meant to be read: <table><tr>1</tr></table>',
     ),
-    'a wide table': (
+    (
         bad_output('display_data', data={'text/html': f'<table><td>{"x" * 300}</td></table>'}),
         'scrolls sideways: ' + 'x' * 80,
     ),
-    'an open answer': (
+    (
         new_markdown_cell('<details open><summary>Answer</summary><p>42</p></details>'),
         'an answer is open',
     ),
-    'a link to nothing': (
-        new_markdown_cell('[more](99-no-chapter.ipynb)'),
-        'leads nowhere: 99-no-chapter.html',
-    ),
-    'a script from elsewhere': (
+    (
         new_markdown_cell('<div><script src="http://127.0.0.1:9/x.js"></script></div>'),
         'fetched from elsewhere: http://127.0.0.1:9/x.js',
     ),
-}
+    (new_markdown_cell('[more](99-no-chapter.ipynb)'), 'leads nowhere: 99-no-chapter.html'),
+)
 
 
-@pytest.mark.parametrize('what', BAD)
-def test_what_is_wrong_is_found(what, browser, tmp_path):
-    cell, said = BAD[what]
-    nb = new_notebook(cells=[new_markdown_cell('# A chapter\n\nIts first words.'), cell])
+def test_what_is_wrong_is_found(browser, tmp_path):
+    cells = [new_markdown_cell('# A chapter\n\nIts first words.'), *(cell for cell, _ in BAD)]
     file = tmp_path / 'page.html'
+    nb = new_notebook(cells=cells)
     file.write_text(pages.page_of(nb, ROOT / 'notebooks', 'page'), encoding='utf-8')
     with browser.page(file.as_uri(), WIDTH) as page:
-        assert complaints(page.ask(FINDINGS), 'light') == [said]
+        assert complaints(page.ask(FINDINGS), 'light') == [said for _, said in BAD]
 
-
-def test_a_page_in_the_wrong_theme_is_found(browser, tmp_path):
-    file = tmp_path / 'page.html'
-    for ink, said in (('#777777', 2), ('#ffffff', 1)):
-        style = f'<style>body {{ background: #111111 }} p {{ color: {ink} }}</style>'
-        file.write_text(f'{style}<main><p>Its first words.</p></main>')
-        with browser.page(file.as_uri(), WIDTH) as page:
-            found = page.ask(FINDINGS)
-        assert len(complaints(found, 'light')) == said
-        assert 'not light: rgb(17, 17, 17)' in complaints(found, 'light')
+    style = '<style>body { background: #111111 } p { color: #777777 }</style>'
+    file.write_text(f'{style}<main><p>Its first words.</p></main>')
+    with browser.page(file.as_uri(), WIDTH) as page:
+        wrong, hard = complaints(page.ask(FINDINGS), 'light')
+        assert wrong == 'not light: rgb(17, 17, 17)' and hard.startswith('text is hard to read')
+        page.ask('document.querySelector("p").style.color = "#ffffff"')
+        assert complaints(page.ask(FINDINGS), 'light') == [wrong]
 
 
 # --- JupyterLab itself: it finds ../img/ in its own way, and brings its own styles ---------------
@@ -236,29 +217,24 @@ IN_LAB = """
 """
 
 
-@pytest.fixture(scope='module')
-def lab(tmp_path_factory):
-    find_browser()
-    lab = Lab(tmp_path_factory.mktemp('lab'), CHAPTERS[0].name)
-    yield lab
-    lab.close()
-
-
-@pytest.mark.parametrize('theme', THEMES)
-def test_chapter_1_opens_in_jupyterlab(theme, browser, lab):
+def test_chapter_1_opens_in_jupyterlab(browser, tmp_path):
     nb = nbformat.read(CHAPTERS[0], as_version=4)
     text = '\n'.join(c.source for c in nb.cells if c.cell_type == 'markdown')
     plots = sum('image/png' in str(c.get('outputs', '')) for c in nb.cells)
-    lab.choose(theme)
-    with browser.page(lab.address(), 1400, 1800) as page:
-        complete = f"""((found) => found && found.headings === {len(re.findall('^## ', text, re.M))}
-            && found.formulas === {text.count('$$') // 2}
-            && found.images.every((image) => image.loaded))({IN_LAB})"""
-        try:
-            page.wait_for(complete, seconds=40)
-        finally:
-            found = page.ask(IN_LAB)
-            page.picture(LOOK / f'01-lab-{theme}.png', 1800, SCALE)
-    assert len(found['images']) == text.count('](../img/') + plots
-    assert found['light'] == str(theme == 'light').lower()
-    assert not any(found['answers'])
+    headings, formulas = len(re.findall('^## ', text, re.M)), text.count('$$') // 2
+    with contextlib.closing(Lab(tmp_path, CHAPTERS[0].name)) as lab:
+        with browser.page(lab.address(), 1400, 1800) as page:
+            for theme in ('light', 'dark'):
+                if theme == 'dark':
+                    page.ask(lab.THEME % 'JupyterLab Dark')
+                complete = f"""((found) => found && found.headings === {headings}
+                    && found.formulas === {formulas}
+                    && found.light === '{str(theme == 'light').lower()}'
+                    && found.images.every((image) => image.loaded))({IN_LAB})"""
+                try:
+                    page.wait_for(complete, seconds=90)
+                finally:
+                    found = page.ask(IN_LAB)
+                    page.picture(LOOK / f'01-lab-{theme}.png', 1800, SCALE)
+                assert len(found['images']) == text.count('](../img/') + plots
+                assert not any(found['answers'])
