@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from serving import finish, real_files, start
 
+import mgpu_helpers as mgpu
 from mgpu_helpers import data
 from mgpu_helpers.data import catalogue
 from mgpu_helpers.data.digits import digits as make_digits
@@ -167,12 +168,15 @@ def test_digits_are_announced_once_and_always_the_same(home, digits):
         assert data.dataset('mnist').source == 'digits'
 
 
-def test_warning_as_error_is_never_followed_by_silent_digits(home):
+def test_the_warning_names_the_readers_line_and_as_an_error_no_silence_follows(home):
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         for _ in range(2):
             with pytest.raises(data.OfflineDataWarning):
                 data.dataset('mnist')
+    with pytest.warns(data.OfflineDataWarning) as caught:
+        mgpu.load_data_mnist(256)
+    assert caught[0].filename == __file__
 
 
 def test_import_costs_only_numpy():

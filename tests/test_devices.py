@@ -13,63 +13,60 @@ from mgpu_helpers.devices import choose_devices
 
 A100, H200 = ('NVIDIA A100', 40, (8, 0)), ('NVIDIA H200', 141, (9, 0))
 RTX4090, OLD = ('RTX 4090', 24, (8, 9)), ('Tesla K80', 12, (3, 7))
-# This MXNet is the CPU build; the GPU build answers True here.
-CUDA_BUILD = """
+# This MXNet is the CPU build; the GPU build answers True in the second part.
+SCRIPT = """
     import mgpu_helpers as mgpu, mxnet as mx
+    from mgpu_helpers.devices import choosing
+    print(mgpu.num_gpus(), mgpu.describe_devices(), sep='\\n', end='\\n\\n')
+
     is_enabled = mx.runtime.Features.is_enabled
     mx.runtime.Features.is_enabled = lambda self, name: name == 'CUDA' or is_enabled(self, name)
+    choosing.usable_gpus.cache_clear()
+    print(mgpu.describe_devices(), end='\\n\\n')
+
+    print(mgpu.num_gpus(), mgpu.devices(2), mgpu.try_gpu(2), mgpu.try_gpu(1), mgpu.try_all_gpus())
+    for k in (3, 3, 99, 99): found = mgpu.devices(k)
+    print(found[:3])
 """
 
 
-def python(script, driver, preamble=CUDA_BUILD):
+def python(script, driver):
     done = subprocess.run(
-        [sys.executable, '-c', textwrap.dedent(preamble) + textwrap.dedent(script)],
+        [sys.executable, '-c', textwrap.dedent(script)],
         capture_output=True, text=True, timeout=120,
         env=os.environ | {'LD_LIBRARY_PATH': str(driver)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines(), done.stderr
+    return done.stdout, done.stderr
 
 
-def test_enough_gpus_are_given_and_else_stand_ins_which_is_said_once(stub_driver):
-    script = """
-        print(mgpu.devices(2), mgpu.num_gpus(), mgpu.try_gpu(1), mgpu.try_gpu(2))
-        print(mgpu.try_all_gpus(), flush=True)
-        for k in (3, 3, 99, 99): found = mgpu.devices(k)
-        print(found[:3])
-    """
-    lines, messages = python(script, stub_driver([A100, RTX4090]))
-    assert lines[:2] == ['[gpu(0), gpu(1)] 2 gpu(1) cpu(0)', '[gpu(0), gpu(1)]']
-    assert '2 usable GPUs here, so CPU cores stand in' in lines[2]
-    assert 'stand-ins share' in lines[3] and lines[4:] == ['[cpu(0), cpu(1), cpu(2)]']
-    assert messages == ''
+def test_gpus_that_mxnet_can_use_and_gpus_that_it_cannot(stub_driver):
+    out, messages = python(SCRIPT, stub_driver([A100, H200, RTX4090, OLD]))
+    cpu_build, gpu_build, said = (part.splitlines() for part in out.split('\n\n'))
 
-
-def test_a_gpu_without_machine_code_counts_as_absent_and_is_named_once(stub_driver):
-    script = 'print(mgpu.num_gpus(), mgpu.try_gpu(1), mgpu.num_gpus()); '
-    script += 'print(mgpu.describe_devices())'
-    (numbers, *table), messages = python(script, stub_driver([H200, A100, OLD]))
-    assert numbers == '1 gpu(1) 1'
-    assert messages.count('counted as absent') == 1
-    for name, _, capability in (H200, OLD):
-        assert f'{name}, compute capability {capability[0]}.{capability[1]}' in messages
-    new, used, old = table[2:]
-    assert used.startswith('gpu(1)') and 'not used' not in used
+    assert cpu_build[0] == '0' and cpu_build[7].startswith('cpu(0)')
+    code, build = 'no machine code for it in this MXNet', 'the CPU build of MXNet'
+    why = [row.split('not used: ')[1].split('  ')[0] for row in cpu_build[3:7]]
+    assert why == [build, code, build, code]
+    used, new, _, old = gpu_build[2:]
+    assert used.startswith('gpu(0)') and 'not used' not in used
     assert 'NVIDIA A100' in used and '40 GiB' in used and '8.0' in used
     assert 'NVIDIA H200, not used: no machine code for it' in new
     assert '141 GiB' in new and '9.0' in new and 'not used' in old
 
-
-def test_the_cpu_build_says_why_it_leaves_a_gpu_alone(stub_driver):
-    script = 'import mgpu_helpers as mgpu; print(mgpu.num_gpus()); print(mgpu.describe_devices())'
-    (number, *table), _ = python(script, stub_driver([A100]), preamble='')
-    assert number == '0' and table[3].startswith('cpu(0)')
-    assert 'NVIDIA A100, not used: the CPU build of MXNet' in table[2]
+    # A GPU without machine code counts as absent, and is named once.
+    assert messages.count('counted as absent') == 1
+    for name, _, (major, minor) in (H200, OLD):
+        assert f'{name}, compute capability {major}.{minor}' in messages
+    # Enough GPUs are given without a notice; else there are stand-ins, which is said once.
+    assert said[0] == '2 [gpu(0), gpu(2)] gpu(2) cpu(0) [gpu(0), gpu(2)]'
+    assert '2 usable GPUs here, so CPU cores stand in' in said[1]
+    assert 'stand-ins share' in said[2] and said[3:] == ['[cpu(0), cpu(1), cpu(2)]']
 
 
 def test_a_driver_without_devices_is_no_gpu(stub_driver):
     script = 'from mgpu_helpers.devices.driver import driver_gpus; print(driver_gpus())'
-    assert python(script, stub_driver([]), preamble='') == (['()'], '')
+    assert python(script, stub_driver([])) == ('()\n', '')
 
 
 def test_stand_ins_hold_arrays_of_their_own():

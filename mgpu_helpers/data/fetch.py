@@ -88,8 +88,8 @@ def read(name: str) -> dict[str, bytes]:
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the line outside this package that led here: the one the reader can see."""
-    package = os.path.join(os.path.dirname(__file__), '')
+    """Warn at the line outside ``mgpu_helpers`` that led here: the one the reader can see."""
+    package = os.path.join(Path(__file__).parents[1], '')
     frame, level = sys._getframe(1), 2
     while frame.f_back and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1
