@@ -70,10 +70,9 @@ class LocalCluster:
         failure (``ProcessFailed``). Each run starts processes of its own, as a job does: 2.5 s on
         two cores, most of them to load MXNet.
         """
-        if not callable(function):
-            raise TypeError(f'function must be something to call, not {checks.shown(function)}')
-        if on_line is not None and not callable(on_line):
-            raise TypeError(f'on_line must be something to call, not {checks.shown(on_line)}')
+        checks.function('function', function, 'for every worker')
+        if on_line is not None:
+            checks.function('on_line', on_line, 'of a name and a line')
         for name, seconds in (('timeout', timeout), ('settle', settle)):
             if seconds is not None:
                 checks.positive_number(name, seconds)
