@@ -63,14 +63,14 @@ def read(name: str) -> dict[str, bytes]:
         _download(name, wanted, mirrors, folder, reasons)
         content = stock(name)[0]
     except OSError as error:
-        no_room = f'{folder} cannot take the files of {name} ({error})'
+        no_room = f'{folder} cannot take the files of {name} ({_matter(error)})'
         reasons.append(f'{no_room}; set MXNET_HOME to a folder that you can write')
         try:
             with tempfile.TemporaryDirectory(prefix='mgpu-') as private:
                 _download(name, wanted, mirrors, Path(private), reasons)
                 content |= stock(name, Path(private))[0]
         except OSError as error:
-            reasons.append(f'no temporary folder can take them either ({error})')
+            reasons.append(f'no temporary folder can take them either ({_matter(error)})')
 
     if not no_room:
         for filename in bad.keys() & content.keys():
@@ -203,6 +203,10 @@ def place(filename: str, folder: Path, sha256: str, save: Callable[[Path], objec
         os.chmod(path, 0o644)  # it was made private; a shared folder is for everybody
     finally:
         logger.setLevel(level)
+
+
+def _matter(error: OSError) -> str:
+    return error.strerror or 'it cannot be written'  # pooch's PermissionError has a story instead
 
 
 def _why(error: Exception) -> str:

@@ -81,7 +81,7 @@ def _copy(name: str, missing: list[str], source: Path) -> list[str]:
         try:
             place(filename, folder_of(name), digest, save)
         except OSError as error:
-            troubles.append(f'{folder_of(name)} cannot take {filename} ({error})')
+            troubles.append(f'{folder_of(name)} cannot take {filename} ({error.strerror})')
     return troubles
 
 
