@@ -278,7 +278,7 @@ LOCK = threading.Lock()
         ('train', {}, "function must be a function for every worker, not 'train'"),
         (lambda: LOCK, {}, 'cannot be sent to another process.*lock'),
         (lambda lock: 1, {'lock': LOCK}, 'cannot be sent to another process.*lock'),
-        (print, {'on_line': 'print'}, "on_line must be a function of a name and a line, not 'print'"),
+        (print, {'on_line': 'print'}, 'on_line must be a function of a name and a line, not'),
         (print, {'timeout': 0}, 'timeout must be a number above 0, not 0'),
         (print, {'timeout': 'soon'}, "timeout must be a number above 0, not 'soon'"),
         (print, {'settle': -1}, 'settle must be a number above 0, not -1'),
