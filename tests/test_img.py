@@ -10,6 +10,8 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
+from matplotlib.font_manager import FontProperties
+from matplotlib.textpath import TextPath, text_to_path
 
 IMG = Path(__file__).resolve().parents[1] / 'img'
 SHARED = {'all', 'draw', 'lanes', 'layers'}  # scripts that draw no figure of their own
@@ -33,7 +35,7 @@ def draw(script):
         [sys.executable, script],
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=120,
         cwd=script.parent.parent,
         env={**os.environ, 'PYTHONHASHSEED': '7', 'LC_ALL': 'C'},
     )
@@ -44,16 +46,13 @@ def test_every_figure_has_its_script_and_every_script_its_figure():
     assert {'machine', 'allreduce', 'lenet', 'course'} <= set(FIGURES)
 
 
-@pytest.mark.parametrize('name', SCRIPTS)
-def test_a_script_redraws_its_figure_byte_for_byte(name, copy):
-    draw(copy / f'{name}.py')
-    assert [path.name for path in copy.glob('*.svg')] == [f'{name}.svg']
-    assert (copy / f'{name}.svg').read_bytes() == (IMG / f'{name}.svg').read_bytes()
-
-
-def test_all_redraws_every_figure(copy):
+def test_scripts_redraw_their_figures_byte_for_byte(copy):
+    draw(copy / 'lenet.py')
+    assert [path.name for path in copy.glob('*.svg')] == ['lenet.svg']
     draw(copy / 'all.py')
     assert sorted(path.stem for path in copy.glob('*.svg')) == FIGURES
+    for path in copy.glob('*.svg'):
+        assert path.read_bytes() == (IMG / path.name).read_bytes(), path.name
 
 
 @pytest.mark.parametrize('name', FIGURES)
@@ -77,14 +76,11 @@ def test_a_figure_stands_by_itself(name):
 
 
 def text_box(element):
-    """Return (left, top, right, bottom) of a text, set in DejaVu Sans.
+    """The (left, top, right, bottom) of a text, set in DejaVu Sans.
 
     That is what `sans-serif` means on most Linux machines, and it is wider than the fonts of other
     systems: what fits here fits there.
     """
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextPath, text_to_path
-
     mono = element.get('font-family')
     x, top, bottom = 0.0, 0.0, 0.0
     y, size = 0.0, float(element.get('font-size'))
@@ -100,8 +96,8 @@ def text_box(element):
                 weight=element.get('font-weight', 'normal'),
                 size=run_size,
             )
-            extent = TextPath((0, 0), words, prop=font, usetex=False).get_extents()
-            top, bottom = min(top, y - extent.y1), max(bottom, y - extent.y0)
+            heights = TextPath((0, 0), words, prop=font, usetex=False).vertices[:, 1]
+            top, bottom = min(top, y - heights.max()), max(bottom, y - heights.min())
             x += text_to_path.get_text_width_height_descent(words, font, False)[0]
     left = float(element.get('x')) - {'middle': x / 2, 'end': x}.get(element.get('text-anchor'), 0)
     baseline = float(element.get('y'))
@@ -109,7 +105,7 @@ def text_box(element):
 
 
 def shape_box(element):
-    """Return (left, top, right, bottom) of a rectangle or a circle."""
+    """The (left, top, right, bottom) of a rectangle or a circle."""
     if element.tag == f'{SVG}rect':
         x, y, w, h = (float(element.get(key)) for key in ('x', 'y', 'width', 'height'))
         return x, y, x + w, y + h
@@ -119,7 +115,7 @@ def shape_box(element):
 
 
 def segments(element):
-    """Return the straight pieces of a path; a curve counts as the line through its points."""
+    """The straight pieces of a path; a curve counts as the line through its points."""
     numbers = [float(n) for n in re.findall(r'-?[\d.]+', element.get('d'))]
     points = list(zip(numbers[::2], numbers[1::2], strict=True))
     return list(pairwise([*points, points[0]] if element.get('d').endswith('Z') else points))
@@ -134,15 +130,16 @@ def inside(a, b):
 
 
 def crosses(segment, box):
-    """Say whether any of 50 points along the segment lies in the box."""
+    """Whether any of 50 points along the segment lies in the box."""
     (x0, y0), (x1, y1) = segment
+    if not overlap((min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)), box):
+        return False
     points = ((x0 + (x1 - x0) * t / 50, y0 + (y1 - y0) * t / 50) for t in range(51))
     return any(box[0] < x < box[2] and box[1] < y < box[3] for x, y in points)
 
 
 @pytest.mark.parametrize('name', FIGURES)
 def test_text_is_readable_and_nothing_runs_into_it(name):
-    pytest.importorskip('matplotlib')
     shapes = list(ET.parse(IMG / f'{name}.svg').getroot())[2:]
     height = shape_box(shapes[0])[3]
     texts = [(i, s, text_box(s)) for i, s in enumerate(shapes) if s.tag == f'{SVG}text']
