@@ -53,16 +53,6 @@ def test_results_come_in_order_of_rank(three):
     assert ranks == (0, 1, 2) and set(sizes) == {3} and ports == tuple(sorted(set(ports)))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('time', range(9))
-def test_ranks_every_time(time):
-    """With ``three``, ten times: rank i is worker i, and the scheduler's reports stay out."""
-    with LocalCluster(workers=3, servers=2) as cluster:
-        results = cluster.run(say, show=False)
-    assert [rank for rank, _, _ in results] == [0, 1, 2]
-    assert [row[0] for row in cluster.output.rows] == ['', '']
-
-
 def test_what_each_process_prints_comes_with_its_name_and_stands_side_by_side(three):
     cluster, _, lines, _ = three
     table = cluster.output

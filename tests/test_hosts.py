@@ -60,7 +60,7 @@ def ssh(tmp_path, started):
 
     def write(text=SSH):
         path = tmp_path / 'programs' / 'ssh'
-        path.parent.mkdir()
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text)
         path.chmod(0o755)
         return {'PATH': f'{path.parent}{os.pathsep}{os.environ["PATH"]}'}
@@ -162,61 +162,65 @@ def test_a_run_through_ssh(hostfile, ssh, tmp_path, port):
         assert f'[worker {i}] {folder} it\'s  "$HOME"' in lines and f'[worker {i}] * False' in lines
 
 
-# One of each: with a real ssh and several machines there are more, in test_machines.py.
-def test_whoever_is_killed_behind_ssh_is_named(hostfile, ssh, port):
+@pytest.fixture
+def running(hostfile, ssh, port):
+    """Start a cluster behind ssh that is at work until it is stopped."""
     args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile('me@localhost'), '--port', port)
     with Launcher(*args, '--', 'python', '-c', ENDLESS, env=ssh()) as launcher:
-        launcher.line_with('at work')
-        told = [p for p in launcher.living() if p.environ().get('PORT') == str(port + 2)]
-        (victim,) = (p for p in told if '-S' not in p.cmdline())  # not the guard of the command
-        victim.kill()
-        status, out, err = launcher.end()
+        yield launcher
+
+
+# One of each: with a real ssh and several machines there are more, in test_machines.py.
+def test_whoever_is_killed_behind_ssh_is_named(running, port):
+    running.line_with('at work')
+    told = [p for p in running.living() if p.environ().get('PORT') == str(port + 2)]
+    (victim,) = (p for p in told if '-S' not in p.cmdline())  # not the guard of the command
+    victim.kill()
+    status, out, err = running.end()
     assert status == 137 and err.startswith(
         'Error: worker 0 ended with status 137 (128 + 9: SIGKILL); all were stopped.'
     )
 
 
 @pytest.mark.parametrize('moment', ['at work', pytest.param('asking', marks=pytest.mark.slow)])
-def test_nothing_behind_ssh_outlives_the_launcher(moment, hostfile, ssh, port):
-    args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile('me@localhost'), '--port', port)
-    with Launcher(*args, '--', 'python', '-c', ENDLESS, env=ssh()) as launcher:
-        if moment == 'asking':
-            while not any('mgpu_helpers.cluster.probe' in p.cmdline() for p in launcher.living()):
-                time.sleep(0.01)
-        else:
-            launcher.line_with(moment)
-        launcher.process.kill()
-        assert launcher.end(SECONDS)[0] == -signal.SIGKILL
+def test_nothing_behind_ssh_outlives_the_launcher(moment, running):
+    if moment == 'asking':
+        while not any('mgpu_helpers.cluster.probe' in p.cmdline() for p in running.living()):
+            time.sleep(0.01)
+    else:
+        running.line_with(moment)
+    running.process.kill()
+    assert running.end(SECONDS)[0] == -signal.SIGKILL
 
 
 @pytest.mark.slow
-def test_when_ssh_itself_is_killed_the_other_side_ends(hostfile, ssh, port):
-    args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile('me@localhost'), '--port', port)
-    with Launcher(*args, '--', 'python', '-c', ENDLESS, env=ssh()) as launcher:
-        launcher.line_with('at work')
-        child = next(p for p in launcher.living() if p.ppid() == launcher.process.pid)
-        child.kill()
-        status, out, err = launcher.end(SECONDS)
+def test_when_ssh_itself_is_killed_the_other_side_ends(running):
+    running.line_with('at work')
+    next(p for p in running.living() if p.ppid() == running.process.pid).kill()
+    status, out, err = running.end(SECONDS)
     assert status == 137 and 'was killed by signal 9' in err
 
 
-def through(ssh_text, ssh, hostfile, *options, program='true'):
-    args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile('me@localhost'), *options)
-    started = time.monotonic()
-    err = refused(*args, '--', program, **ssh(ssh_text))
-    assert time.monotonic() - started < SECONDS
-    return err
+@pytest.fixture
+def through(ssh, hostfile):
+    """Give a function that launches through such an ssh, must be refused, and gives the words."""
+
+    def refused_by(text, *options, program='true'):
+        args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile('me@localhost'), *options)
+        return refused(*args, '--', program, **ssh(text))
+
+    return refused_by
 
 
-def test_a_machine_that_does_not_answer(ssh, hostfile):
-    err = through('#!/bin/sh\nsleep 60\n', ssh, hostfile, '--connect-timeout', 2)
-    assert 'me@localhost did not answer within 2 seconds: nothing was started' in err
+def test_a_machine_that_does_not_answer(through):
+    err = through('#!/bin/sh\nsleep 60\n', '--connect-timeout', 1)
+    assert 'me@localhost did not answer within 1 seconds: nothing was started' in err
 
 
-def test_a_machine_that_refuses(ssh, hostfile):
+def test_a_machine_that_refuses(through):
     text = '#!/bin/sh\necho me@localhost: Permission denied \\(publickey\\). >&2; exit 255\n'
-    err = through(text, ssh, hostfile)
-    assert 'me@localhost cannot be reached through ssh: me@localhost: Permission denied' in err
+    words = 'me@localhost cannot be reached through ssh: me@localhost: Permission denied'
+    assert words in through(text)
 
 
 @pytest.mark.skipif(not shutil.which('ssh'), reason='no OpenSSH here')
@@ -228,21 +232,15 @@ def test_a_closed_port_of_a_real_ssh(hostfile):
     assert f'me@127.0.0.1 cannot be reached through ssh: ssh: connect to host {words}' in err
 
 
-def test_another_machine_that_lacks_something(ssh, hostfile, port):
-    err = through(SSH, ssh, hostfile, '--python', '/no/such/python')
+def test_another_machine_that_lacks_something(through):
+    err = through(SSH, '--python', '/no/such/python')
     assert 'me@localhost cannot take part: ' in err and '/no/such/python' in err
     assert '--python says where else it is' in err
-
-
-def test_another_machine_without_the_program(ssh, hostfile):
-    err = through(SSH, ssh, hostfile, program='no-such-program')
+    err = through(SSH, program='no-such-program')
     assert "me@localhost cannot take part: there is no program 'no-such-program'" in err
-
-
-def test_another_machine_whose_port_is_taken(ssh, hostfile):
     with socket.create_server(('127.0.0.1', 0)) as server:
         port = server.getsockname()[1]
-        err = through(SSH, ssh, hostfile, '--port', port - 2)
+        err = through(SSH, '--port', port - 2)
     assert f'me@localhost cannot take part: port {port} at 127.0.0.1 cannot be used' in err
 
 
