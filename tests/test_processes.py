@@ -201,19 +201,15 @@ def test_services_may_run_on_for_a_moment_and_are_stopped(monkeypatch):
     assert time.monotonic() - started < 30
 
 
-def test_a_service_that_fails_is_a_failure():
+def test_a_service_that_fails_is_a_failure_and_none_that_is_late():
     with pytest.raises(ProcessFailed, match='server ended with status 4'), Group() as some:
         some.start('server', ['sh', '-c', 'exit 4'], service=True)
         some.start('worker', ['sleep', '60'])
         some.wait()
-
-
-def test_the_time_limit_names_those_that_are_waited_for():
-    with pytest.raises(TimeoutError, match='^worker still at work after 1 seconds'):
-        with Group() as some:
-            some.start('server', ['sleep', '60'], service=True)
-            some.start('worker', ['sleep', '60'])
-            some.wait(timeout=1)
+    with pytest.raises(TimeoutError, match='^worker still at work after'), Group() as some:
+        some.start('server', ['sleep', '60'], service=True)
+        some.start('worker', ['sleep', '60'])
+        some.wait(timeout=0.5)
 
 
 def test_what_a_member_started_ends_with_it():
@@ -279,12 +275,13 @@ def test_everything_ends_when_the_starter_does():
                     text=True,
                 )  # fmt: skip
             )
+        started = []
         for number, starter in starters.items():
-            started = [psutil.Process(int(starter.stdout.readline())) for _ in range(5)]
-            groups |= {os.getpgid(process.pid) for process in started}
+            started += [psutil.Process(int(starter.stdout.readline())) for _ in range(5)]
+            groups |= {os.getpgid(process.pid) for process in started[-5:]}
             starter.send_signal(number)
-            assert not psutil.wait_procs(started, timeout=20)[1], number
-            assert starter.wait(timeout=20) != 0
+        assert not psutil.wait_procs(started, timeout=20)[1]
+        assert all(starter.wait(timeout=20) != 0 for starter in starters.values())
         assert 'KeyboardInterrupt' in starters[signal.SIGINT].stderr.read()
     assert len(groups) == 9  # of two workers and a command, three times
     deadline = time.monotonic() + 10

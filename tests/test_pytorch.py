@@ -14,7 +14,6 @@ import mgpu_helpers as mgpu  # noqa: E402
 
 pt = mgpu.pytorch
 DEVICES = [pt.StandIn(i) for i in range(5)]
-ONES = torch.ones(2)
 # 50 examples a batch, neither 3 nor 4 divides it; the last of 20 batches has 31, odd. A livelier
 # start than the original's.
 UNEVEN = {'batch_size': 50, 'examples': 981, 'lr': 0.1, 'dtype': 'float64', 'scale': 0.1}
@@ -179,21 +178,18 @@ def test_allreduce_writes_the_sum_into_every_tensor():
             assert x is same and x.dtype == dtype and (x == k * (k + 1) / 2).all()
 
 
-@pytest.mark.parametrize(
-    'bad,error,words',
-    [
+def test_allreduce_refuses_before_anything_changes():
+    one, three, exact = torch.ones(2), torch.ones(3), torch.ones(2).double()
+    for bad, error, words in (
         ([], ValueError, 'empty'),
         (None, TypeError, 'list of arrays'),
-        ([torch.ones(2), torch.ones(3)], ValueError, r'different shapes.*\(2,\).*\(3,\)'),
-        ([torch.ones(2), torch.ones(2).double()], TypeError, 'float32.*float64'),
-        ([ONES, ONES], ValueError, 'the same array stands in the list twice'),
-    ],
-)
-def test_allreduce_refuses(bad, error, words):
-    before = [x.clone() for x in bad or []]
-    with pytest.raises(error, match=words):
-        pt.allreduce(bad)
-    assert all(torch.equal(a, b) for a, b in zip(before, bad or [], strict=True))
+        ([one, three], ValueError, r'different shapes.*\(2,\).*\(3,\)'),
+        ([one, exact], TypeError, 'float32.*float64'),
+        ([one, one], ValueError, 'the same array stands in the list twice'),
+    ):
+        with pytest.raises(error, match=words):
+            pt.allreduce(bad)
+    assert one.sum() == exact.sum() == 2 and three.sum() == 3
 
 
 def test_scatter_loses_nothing_and_is_as_even_as_can_be():
@@ -217,26 +213,21 @@ def test_scatter_refuses():
     ):
         with pytest.raises(error, match=words):
             pt.scatter(data, devices)
-    with pytest.raises(ValueError, match='X has 4 examples and y has 3 labels'):
-        pt.split_batch(four, torch.zeros(3), DEVICES[:2])
 
 
-@pytest.mark.parametrize(
-    'change,error,words',
-    [
-        ({'X': torch.zeros(0, 1, 28, 28), 'y': torch.zeros(0).long()}, ValueError, 'empty batch'),
+def test_train_batch_refuses_before_anything_changes():
+    params = replicas(2, seed=0)
+    good = {'X': torch.zeros(4, 1, 28, 28), 'y': torch.zeros(4).long(), 'lr': 0.1}
+    for change, error, words in (
+        ({'X': torch.zeros(0, 1, 28, 28), 'y': torch.zeros(0)}, ValueError, 'empty batch'),
         ({'y': torch.zeros(3).long()}, ValueError, '4 examples and y has 3'),
         ({'devices': DEVICES[:1]}, ValueError, '2 replicas of the parameters for 1 devices'),
         ({'devices': [DEVICES[0]] * 2}, ValueError, 'appears more than once'),
         ({'lr': 0}, ValueError, 'lr'),
         ({'lr': '0.1'}, TypeError, 'lr'),
-    ],
-)
-def test_train_batch_refuses_before_anything_changes(change, error, words):
-    params = replicas(2, seed=0)
-    good = {'X': torch.zeros(4, 1, 28, 28), 'y': torch.zeros(4).long(), 'lr': 0.1}
-    with pytest.raises(error, match=words):
-        pt.train_batch(**(good | {'device_params': params, 'devices': DEVICES[:2]} | change))
+    ):
+        with pytest.raises(error, match=words):
+            pt.train_batch(**(good | {'device_params': params, 'devices': DEVICES[:2]} | change))
     assert all(p.grad is None for replica in params for p in replica)
 
 

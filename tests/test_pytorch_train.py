@@ -50,7 +50,6 @@ def test_learns_and_says_how_it_goes(capsys):
 
 BAD = [
     ({'num_gpus': 0}, ValueError, 'num_gpus must be at least 1, not 0'),
-    ({'num_gpus': 1.5}, TypeError, 'num_gpus.*1.5'),
     ({'num_gpus': True}, TypeError, 'num_gpus.*True'),
     ({'batch_size': 0}, ValueError, 'batch_size'),
     ({'batch_size': 2.0}, TypeError, 'batch_size'),
@@ -157,59 +156,49 @@ def test_the_command_alone_and_by_torchrun(monkeypatch):
     assert done.stdout.split('test acc')[1].strip() == epoch.split('test acc')[1].strip()
 
 
-@pytest.fixture
-def kernel():
-    """Run cells in one new kernel; give how a cell ended, and all messages."""
+def test_a_live_curve_and_the_stop_button():
+    """Interrupted as Jupyter does it, when the bar of the first epoch is seen to move."""
     from jupyter_client.manager import start_new_kernel
 
     manager, client = start_new_kernel(kernel_name='python3')
-    messages = []
+    messages, bars = [], []
 
-    def run(cell, watch=lambda text: None):
-        def hook(message):
-            messages.append(message)
-            if 'data' in message['content']:
-                watch(message['content']['data']['text/plain'])
+    def watch(message):
+        messages.append(message)
+        text = message['content'].get('data', {}).get('text/plain', '')
+        if 'epoch 1/50' in text:
+            bars.append(text)
+            if len(bars) == 3:
+                manager.interrupt_kernel()
 
+    def run(cell):
         cell = textwrap.dedent(cell)
-        return client.execute_interactive(cell, output_hook=hook, timeout=200)['content']
+        return client.execute_interactive(cell, output_hook=watch, timeout=200)['content']
 
     try:
-        yield run, messages, manager.interrupt_kernel
+        run("""
+            import psutil
+            import mgpu_helpers as mgpu
+            _ = mgpu.pytorch.train(1, 64, 0.2, num_epochs=2, num_examples=128, seed=0)
+        """)
+        curves = [m for m in messages if 'image/png' in m['content'].get('data', {})]
+        stopped = run('mgpu.pytorch.train_ddp(2, 64, 0.2, num_epochs=50, seed=0)')
+        shown = [m['content']['data']['text/plain'] for m in messages if 'data' in m['content']]
+        again = run("""
+            children = psutil.Process().children(recursive=True)
+            left = [p for p in children if 'worker._main()' in ' '.join(p.cmdline())]
+            history = mgpu.pytorch.train_ddp(2, 64, 0.2, num_epochs=1, num_examples=128, seed=0)
+            print(len(left), len(history.seconds))
+        """)
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
-
-
-def test_a_live_curve_and_the_stop_button(kernel):
-    """Interrupted as Jupyter does it, when the bar of the first epoch is seen to move."""
-    run, messages, interrupt = kernel
-    run("""
-        import psutil
-        import mgpu_helpers as mgpu
-        _ = mgpu.pytorch.train(1, 64, 0.2, num_epochs=2, num_examples=640, seed=0)
-    """)
-    curves = [m for m in messages if 'image/png' in m['content'].get('data', {})]
     assert [m['msg_type'] for m in curves] == ['display_data'] + ['update_display_data'] * 2
     text = 'test accuracy after each epoch, devices: 1, batch: 64'
     assert {m['content']['data']['text/plain'] for m in curves} == {text}
     assert len({m['content']['data']['image/png'] for m in curves}) == 3
-    bars = []
-
-    def watch(text):
-        bars.append(text)
-        if 'epoch 1/50' in text and len(bars) == 4:
-            interrupt()
-
-    stopped = run('mgpu.pytorch.train_ddp(2, 64, 0.2, num_epochs=50, seed=0)', watch)
     assert (stopped['status'], stopped['ename']) == ('error', 'KeyboardInterrupt')
-    assert bars[-1] == ''
-    again = run("""
-        children = psutil.Process().children(recursive=True)
-        left = [p for p in children if 'worker._main()' in ' '.join(p.cmdline())]
-        history = mgpu.pytorch.train_ddp(2, 64, 0.2, num_epochs=1, num_examples=128, seed=0)
-        print(len(left), len(history.seconds))
-    """)
+    assert shown[-1] == ''  # no bar is left
     assert again['status'] == 'ok', again
     printed = ''.join(m['content']['text'] for m in messages if m['msg_type'] == 'stream')
     assert printed.splitlines()[-1] == '0 1'
