@@ -15,9 +15,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from click.testing import CliRunner
 from serving import real_files
 
 from benchmarks import measuring
+from benchmarks.__main__ import main
 from benchmarks.kinds import BATCH, KINDS, names_with, usual
 
 ROOT = Path(__file__).parent.parent
@@ -67,23 +69,18 @@ def test_every_run_is_of_whole_batches():
         assert kind.examples_of(5_120) % BATCH == 0 and kind.examples_of(1) >= BATCH
 
 
-@pytest.mark.parametrize(
-    'words, message',
-    [
+def test_bad_options_are_refused_before_anything_runs_and_all_names_are_listed():
+    for words, message in (
         (['--only', 'chapter 9'], "no run has 'chapter 9' in its name; --list shows all"),
         (['--rounds', '0'], '0 is not in the range x>=1'),
         (['--examples', '10'], '10 is not in the range x>=256'),
-        (['--out', 'README.md'], "'README.md' is a file"),
+        (['--out', str(ROOT / 'README.md')], "README.md' is a file"),
         (['--fast'], 'No such option'),
-    ],
-)
-def test_bad_options_are_refused_before_anything_runs(words, message):
-    done = bench(*words)
-    assert done.returncode == 2 and message in done.stderr and not done.stdout
-
-
-def test_the_names_of_all_runs_are_listed():
-    assert bench('--list').stdout.splitlines() == list(KINDS)
+    ):
+        done = CliRunner().invoke(main, words)
+        assert done.exit_code == 2 and not done.stdout
+        assert message in ' '.join(done.stderr.split())
+    assert CliRunner().invoke(main, ['--list']).stdout.splitlines() == list(KINDS)
 
 
 def test_where_mxnet_and_pytorch_are_missing_their_kinds_are_left_out(tmp_path):
@@ -182,14 +179,7 @@ def test_a_bar_says_what_runs_and_how_long_it_will_take():
 @needs_mxnet
 def test_what_is_compared_is_stored_and_tells_nothing_of_who_made_it(tmp_path):
     real_files('fashion-mnist')  # the digits that stand in for it are not to be measured
-    chosen = (
-        '--only',
-        'first step, from',
-        '--only',
-        'first step, Gluon',
-        '--only',
-        'first step, d2l',
-    )
+    chosen = '--only', 'first step, from', '--only', 'first step, d2l'
     done = bench(*chosen, '--rounds', '1', '--out', tmp_path)
     assert done.returncode == 0, done.stderr
     assert {p.suffix for p in tmp_path.iterdir()} == {'.json', '.md', '.png'}
