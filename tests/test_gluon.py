@@ -32,6 +32,13 @@ def batch():
     return next(iter(train_iter))
 
 
+@pytest.fixture(scope='module')
+def small(batch):
+    """10 of them, of seven classes: a ResNet in float64 takes its time."""
+    X, y = batch
+    return X[:10], y[:10] % 7
+
+
 def started(net, devices, dtype='float64', seed=1):
     """Initialize a network in another type, the same start for every list of devices."""
     mx.random.seed(seed)
@@ -56,7 +63,7 @@ def relative(a, b):
     return np.linalg.norm(a - b) / np.linalg.norm(b)
 
 
-def test_lenet_is_source_003s():
+def test_networks_have_the_original_texts_shapes_and_counts():
     net = started(lenet(), DEVICES[:1], 'float32')
     assert net(nd.zeros((2, 1, 28, 28))).shape == (2, 10)
     shapes = {name: p.shape for name, p in net.collect_params().items()}
@@ -66,9 +73,6 @@ def test_lenet_is_source_003s():
         'cnn_dense0_weight': (128, 800), 'cnn_dense0_bias': (128,),
         'cnn_dense1_weight': (10, 128), 'cnn_dense1_bias': (10,),
     }  # fmt: skip
-
-
-def test_resnet_has_its_shapes_and_counts():
     net = started(resnet18_28(10), DEVICES[:1], 'float32')
     X, shapes = nd.zeros((2, 1, 28, 28)), []
     for layer in net:
@@ -78,30 +82,20 @@ def test_resnet_has_its_shapes_and_counts():
         (1, 28, 28), (64, 26, 26), (64, 12, 12), (64, 12, 12), (64, 12, 12), (128, 6, 6),
         (128, 6, 6), (256, 3, 3), (256, 3, 3), (256, 1, 1), (10,),
     ]  # fmt: skip
-    params = net.collect_params().values()
-    sizes = {
-        req: [int(np.prod(p.shape)) for p in params if p.grad_req == req]
-        for req in ('write', 'null')
-    }
-    assert (len(sizes['write']), sum(sizes['write'])) == (58, 2_777_868)
-    assert (len(sizes['null']), sum(sizes['null'])) == (26, 3_586)
+    for req, arrays, numbers in (('write', 58, 2_777_868), ('null', 26, 3_586)):
+        sizes = [np.prod(p.shape) for p in net.collect_params().values() if p.grad_req == req]
+        assert (len(sizes), sum(sizes)) == (arrays, numbers)
     kernels = [p.shape for name, p in net.collect_params('.*conv.*weight').items()]
     assert sorted(k[2] for k in kernels) == [1, 1] + [3] * 13
 
 
-def test_resnet_has_as_many_scores_as_asked():
-    net = started(resnet18_28(7), DEVICES[:1], 'float32')
-    assert net(nd.zeros((3, 1, 28, 28))).shape == (3, 7)
-
-
-@pytest.mark.parametrize('hybridize', [False, True])
-@pytest.mark.parametrize('make_net', [lenet, partial(resnet18_28, 10, FIXED)], ids=['lenet', 'res'])
-def test_four_devices_equal_one_with_batch_statistics_fixed(make_net, hybridize, batch):
+@pytest.mark.parametrize('make_net', [lenet, partial(resnet18_28, 7, FIXED)], ids=['lenet', 'res'])
+def test_four_devices_equal_one_with_batch_statistics_fixed(make_net, small):
     losses, gradients = [], []
     for k in (1, 4):
         net = started(make_net(), DEVICES[:k])
-        net.hybridize(hybridize, static_alloc=True, static_shape=True)
-        data, label = (split_and_load(a, DEVICES[:k], even_split=False) for a in batch)
+        net.hybridize(static_alloc=True, static_shape=True)
+        data, label = (split_and_load(a, DEVICES[:k], even_split=False) for a in small)
         shards = forward_backward(net, data, label)
         losses.append(np.concatenate([l.asnumpy() for l in shards]))
         gradients.append(summed_gradient(net))
@@ -110,71 +104,64 @@ def test_four_devices_equal_one_with_batch_statistics_fixed(make_net, hybridize,
     assert relative(*gradients) < 1e-10
 
 
-def test_with_batch_statistics_of_the_shard_they_differ(batch):
+def test_with_batch_statistics_of_the_shard_they_differ(small):
     gradients = []
     for k in (1, 2):
         net = started(resnet18_28(10), DEVICES[:k])
-        forward_backward(net, *(split_and_load(a, DEVICES[:k]) for a in batch))
+        forward_backward(net, *(split_and_load(a, DEVICES[:k]) for a in small))
         gradients.append(summed_gradient(net))
     assert relative(*gradients) > 0.01
 
 
-@pytest.mark.parametrize('make_net', [lenet, partial(resnet18_28, 10)], ids=['lenet', 'res'])
-def test_hybridizing_changes_nothing(make_net):
+def test_hybridizing_changes_nothing():
     """Uneven batches, evaluation in between, running statistics included; bit for bit."""
-    train_iter, test_iter = mgpu.load_data_fashion_mnist(40, num_examples=100, seed=0)
+    train_iter, test_iter = mgpu.load_data_fashion_mnist(20, num_examples=50, seed=0)
     batches, some = list(train_iter), [next(iter(test_iter))]
     left = []
     for hybridize in (False, True):
-        net = make_net()
+        net = resnet18_28(10)
         prepare(net, DEVICES[:2], seed=0)
         net.hybridize(hybridize, static_alloc=True, static_shape=True)
         trainer = make_trainer(net, lr=0.02)
         for X, y in [*batches, *batches]:
             train_batch(X, y, net, DEVICES[:2], trainer)
-            if len(X) < 40:
+            if len(X) < 20:
                 evaluate_accuracy_gpus(net, some)
         nd.waitall()
         left.append([v.asnumpy() for p in net.collect_params().values() for v in p.list_data()])
     assert all(np.array_equal(a, b) for a, b in zip(*left, strict=True))
 
 
-@pytest.mark.parametrize('update_on_kvstore', [True, False])
-@pytest.mark.parametrize('k', [2, 3, 4])
-def test_trainer_does_what_chapter_1_does_by_hand(k, update_on_kvstore, batch):
-    nets = [lenet(), lenet()]
-    for net in nets:
-        started(net, DEVICES[:k])
-        forward_backward(net, *(split_and_load(a, DEVICES[:k], even_split=False) for a in batch))
-    for param in nets[0].collect_params().values():
-        mgpu.allreduce(param.list_grad())
-        for value, grad in zip(param.list_data(), param.list_grad()):
-            value -= 0.1 / 50 * grad
-    gluon.Trainer(
-        nets[1].collect_params(), 'sgd', {'learning_rate': 0.1}, update_on_kvstore=update_on_kvstore
-    ).step(50)
-    for device in DEVICES[:k]:
-        # MXNet's update rounds the learning rate to float32.
-        assert relative(values(nets[1], device), values(nets[0], device)) < 1e-8
+def test_trainer_does_what_chapter_1_does_by_hand(batch):
+    for k, update_on_kvstore in ((2, True), (3, False)):
+        nets = [lenet(), lenet()]
+        for net in nets:
+            started(net, DEVICES[:k])
+            shards = (split_and_load(a, DEVICES[:k], even_split=False) for a in batch)
+            forward_backward(net, *shards)
+        for param in nets[0].collect_params().values():
+            mgpu.allreduce(param.list_grad())
+            for value, grad in zip(param.list_data(), param.list_grad()):
+                value -= 0.1 / 50 * grad
+        params, options = nets[1].collect_params(), {'learning_rate': 0.1}
+        gluon.Trainer(params, 'sgd', options, update_on_kvstore=update_on_kvstore).step(50)
+        for device in DEVICES[:k]:
+            # MXNet's update rounds the learning rate to float32.
+            assert relative(values(nets[1], device), values(nets[0], device)) < 1e-8
 
 
-@pytest.mark.parametrize('k', [2, 3, 4])
-def test_k_devices_train_as_one(k, batch):
+def test_k_devices_train_as_one_and_give_the_losses_of_every_shard(batch):
     ends = []
-    for number in (1, k):
-        net = started(lenet(), DEVICES[:number])
+    for k in (1, 2, 3):
+        net = started(lenet(), DEVICES[:k])
         trainer = make_trainer(net, lr=0.1)
-        for _ in range(5):
-            train_batch(*batch, net, DEVICES[:number], trainer)
-        ends.append([values(net, d) for d in DEVICES[:number]])
-    (one,), several = ends
-    assert relative(several[0], one) < 1e-10
-    assert all(np.array_equal(several[0], other) for other in several)
-
-
-def test_losses_come_back_for_every_shard(batch):
-    net = started(lenet(), DEVICES[:3])
-    losses = train_batch(*batch, net, DEVICES[:3], make_trainer(net, lr=0.1))
+        for _ in range(3):
+            losses = train_batch(*batch, net, DEVICES[:k], trainer)
+        ends.append([values(net, d) for d in DEVICES[:k]])
+    (one,), *others = ends
+    for several in others:
+        assert relative(several[0], one) < 1e-10
+        assert all(np.array_equal(several[0], other) for other in several)
     assert [l.shape for l in losses] == [(17,), (17,), (16,)]
     assert [l.context for l in losses] == DEVICES[:3]
 
@@ -190,42 +177,30 @@ def test_another_loss(batch):
     assert [l.shape for l in losses] == [(25,), (25,)]
 
 
-def test_trainer_leaves_running_statistics_alone(batch):
+def test_running_statistics_are_left_alone_by_the_trainer_and_averaged(small):
     """Its first step would copy device 0's to all, with every parameter in its hands."""
-    net = started(resnet18_28(10), DEVICES[:2])
-    train_batch(*batch, net, DEVICES[:2], make_trainer(net, lr=0.1))
-    for param in net.collect_params('.*running_mean').values():
-        first, second = (v.asnumpy() for v in param.list_data())
-        assert not np.array_equal(first, second)
-
-
-def test_average_of_running_statistics(batch):
     net = started(resnet18_28(10), DEVICES[:3])
-    train_batch(*batch, net, DEVICES[:3], make_trainer(net, lr=0.1))
+    train_batch(*small, net, DEVICES[:3], make_trainer(net, lr=0.1))
     running = net.collect_params('.*running_(mean|var)').values()
-    before = [np.mean([v.asnumpy() for v in p.list_data()], axis=0) for p in running]
+    before = [[v.asnumpy() for v in p.list_data()] for p in running]
     weights = values(net, DEVICES[1])
     average_running_stats(net)
-    for param, mean in zip(running, before, strict=True):
+    for param, of_each in zip(running, before, strict=True):
+        assert not np.array_equal(of_each[0], of_each[1])
         for value in param.list_data():
-            np.testing.assert_allclose(value.asnumpy(), mean, rtol=1e-12)
+            np.testing.assert_allclose(value.asnumpy(), np.mean(of_each, axis=0), rtol=1e-12)
     assert np.array_equal(values(net, DEVICES[1]), weights)
 
 
-@pytest.mark.parametrize('k', [1, 2, 3])
-def test_accuracy_on_all_devices_counts_each_example_once(k):
+def test_accuracy_on_all_devices_counts_each_example_once():
     """100 = 3 × 33 + 1: the last batch has one example for three devices."""
     train_iter, _ = mgpu.load_data_fashion_mnist(33, num_examples=100, seed=0)
     batches = list(train_iter)
-    net = lenet()
-    prepare(net, DEVICES[:k], seed=0)
-    right = sum((net(X).argmax(axis=1) == y).sum().asscalar() for X, y in batches)
-    assert evaluate_accuracy_gpus(net, batches) == pytest.approx(right / 100)
-
-
-def test_accuracy_of_nothing_is_refused():
-    with pytest.raises(ValueError, match='no examples'):
-        evaluate_accuracy_gpus(started(lenet(), DEVICES[:1]), [])
+    for k in (1, 3):
+        net = lenet()
+        prepare(net, DEVICES[:k], seed=0)
+        right = sum((net(X).argmax(axis=1) == y).sum().asscalar() for X, y in batches)
+        assert evaluate_accuracy_gpus(net, batches) == pytest.approx(right / 100)
 
 
 def step_arguments():
@@ -256,53 +231,47 @@ def test_a_step_refuses_and_changes_nothing():
         assert not summed_gradient(arguments['net']).any()
 
 
-@pytest.mark.parametrize(
-    'data,label,error,words',
-    [
-        ([nd.ones((2, 1, 28, 28))], [], ValueError, '1 shards of data and 0 of labels'),
-        ([], [], ValueError, '0 shards'),
-        (nd.ones((2, 1, 28, 28)), nd.zeros(2), TypeError, 'data must be a list of NDArrays'),
-        ([np.ones((2, 1, 28, 28))], [nd.zeros(2)], TypeError, 'data .* not of ndarray'),
-        ([nd.ones((2, 1, 28, 28))], [nd.zeros(3)], ValueError, 'X has 2 examples and y has 3'),
-        (
-            [nd.ones((2, 1, 28, 28), ctx=mx.cpu(3))], [nd.zeros(2, ctx=mx.cpu(3))],
-            ValueError, r'on cpu\(3\).*initialized on \[cpu\(0\), cpu\(1\)\]',
-        ),
-        (
-            [nd.ones((2, 1, 28, 28))], [nd.zeros(2, ctx=mx.cpu(1))],
-            ValueError, r'on cpu\(0\) and its labels are on cpu\(1\)',
-        ),
-    ],
-)  # fmt: skip
-def test_forward_backward_refuses_shards_that_do_not_fit(data, label, error, words):
+def test_forward_backward_refuses_shards_that_do_not_fit():
     net = started(lenet(), DEVICES[:2], 'float32')
-    with pytest.raises(error, match=words):
-        forward_backward(net, data, label)
+    X, y, there = nd.ones((2, 1, 28, 28)), nd.zeros(2), mx.cpu(3)
+    for data, label, error, words in [
+        ([X], [], ValueError, '1 shards of data and 0 of labels'),
+        ([], [], ValueError, '0 shards'),
+        (X, y, TypeError, 'data must be a list of arrays'),
+        ([X, 2], [y, y], TypeError, 'data must be a list of arrays'),
+        ([X.asnumpy()], [y], ValueError, 'on no device.*initialized on'),
+        ([X], [nd.zeros(3)], ValueError, 'X has 2 examples and y has 3'),
+        (
+            [X.copyto(there)],
+            [y.copyto(there)],
+            ValueError,
+            r'on cpu\(3\).*on \[cpu\(0\), cpu\(1\)\]',
+        ),
+        ([X], [y.copyto(mx.cpu(1))], ValueError, r'on cpu\(0\) and its labels are on cpu\(1\)'),
+    ]:
+        with pytest.raises(error, match=words):
+            forward_backward(net, data, label)
 
 
-def test_network_on_different_devices_is_refused():
+def test_accuracy_of_nothing_or_of_a_network_on_no_one_list_of_devices_is_refused():
+    with pytest.raises(ValueError, match='no examples'):
+        evaluate_accuracy_gpus(started(lenet(), DEVICES[:1]), [])
     net = lenet()
     net[:4].initialize(ctx=DEVICES[:2])
     net[4:].initialize(ctx=DEVICES[:1])
     with pytest.raises(ValueError, match='initialize the whole network on one list'):
         evaluate_accuracy_gpus(net, [])
-
-
-def test_network_without_parameters_is_refused():
     with pytest.raises(ValueError, match='Flatten has no parameters'):
         evaluate_accuracy_gpus(nn.Flatten(), [])
 
 
-@pytest.mark.parametrize('bad', [0, -1, 2.0, True])
-def test_resnet_refuses_a_bad_number_of_classes(bad):
-    with pytest.raises((TypeError, ValueError), match='num_classes'):
-        resnet18_28(bad)
-
-
-@pytest.mark.parametrize('lr', [0, -0.1, 'fast', float('inf')])
-def test_trainer_refuses_a_bad_learning_rate(lr):
-    with pytest.raises((TypeError, ValueError), match='lr'):
-        make_trainer(started(lenet(), DEVICES[:1]), lr)
+def test_bad_numbers_are_refused():
+    for bad in (0, 2.0, True):
+        with pytest.raises((TypeError, ValueError), match='num_classes'):
+            resnet18_28(bad)
+    for lr in (0, 'fast', float('inf')):
+        with pytest.raises((TypeError, ValueError), match='lr'):
+            make_trainer(started(lenet(), DEVICES[:1]), lr)
 
 
 def test_prepare_refuses_a_repeated_device_and_leaves_the_network():
@@ -332,10 +301,10 @@ def test_sync_batch_norm_is_refused_on_several_devices():
     prepare(resnet18_28(10, norm), DEVICES[:1])
 
 
-@pytest.mark.parametrize('bad', [lenet, nn.Dense, None, 'lenet'])
-def test_prepare_refuses_what_is_no_network(bad):
-    with pytest.raises(TypeError, match='net must be a Gluon network'):
-        prepare(bad, DEVICES[:1])
+def test_prepare_refuses_what_is_no_network():
+    for bad in (lenet, nn.Dense, None, 'lenet'):
+        with pytest.raises(TypeError, match='net must be a Gluon network'):
+            prepare(bad, DEVICES[:1])
 
 
 def test_trainer_for_nothing_is_refused():

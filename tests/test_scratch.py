@@ -26,66 +26,48 @@ def run(k, steps, batch_size=256, lr=0.2, dtype='float32', **start):
     return [[p.asnumpy() for p in params] for params in device_params]
 
 
-def difference(ours, theirs):
-    """Largest difference of an array, relative to its norm."""
-    return max(np.linalg.norm(a - b) / np.linalg.norm(b) for a, b in zip(ours, theirs, strict=True))
+def same_bits(ours, theirs):
+    return all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
-def joint_difference(ours, theirs):
-    """The same with all parameters in one vector.
-
-    In float32, ``difference`` is governed by b1, whose gradient sums 173,056 terms of a
-    batch that nearly cancel: up to 7e-5 from the small start, where the vector has 3e-9.
-    """
-    a, b = (np.concatenate([p.ravel() for p in params]) for params in (ours, theirs))
-    return np.linalg.norm(a - b) / np.linalg.norm(b)
-
-
-@pytest.fixture(scope='module')
-def one_device_float64():
-    return run(1, 20, batch_size=50, lr=0.1, dtype='float64', scale=0.1)[0]
-
-
-@pytest.mark.parametrize('k', [2, 3, 4])
-def test_k_devices_equal_one_in_float64(k, one_device_float64):
+def test_k_devices_equal_one_in_float64():
     """50 examples a batch: neither 3 nor 4 divides it. Livelier start than the sources'."""
-    several = run(k, 20, batch_size=50, lr=0.1, dtype='float64', scale=0.1)
-    assert all(p.dtype == np.float64 for p in several[0])
-    assert difference(several[0], one_device_float64) < 1e-10
+    one, *several = (
+        run(k, 10, batch_size=50, lr=0.1, dtype='float64', scale=0.1) for k in (1, 2, 3, 4)
+    )
+    for found in several:
+        for a, b in zip(found[0], one[0], strict=True):
+            assert a.dtype == np.float64
+            assert np.linalg.norm(a - b) < 1e-10 * np.linalg.norm(b)
+        assert all(same_bits(other, found[0]) for other in found[1:])
 
 
 def test_two_devices_equal_one_in_float32_from_the_small_start():
-    assert joint_difference(run(2, 10)[0], run(1, 10)[0]) < 1e-5
+    """All parameters in one vector: b1's gradient alone sums 173,056 terms that nearly cancel."""
+    one, two = (np.concatenate([p.ravel() for p in run(k, 5)[0]]) for k in (1, 2))
+    assert np.linalg.norm(one - two) < 1e-5 * np.linalg.norm(one)
 
 
-@pytest.mark.parametrize('k,batch_size', [(2, 256), (3, 100), (4, 3)])
-def test_replicas_stay_bitwise_the_same(k, batch_size):
-    first, *others = run(k, 5, batch_size, scale=0.1)
-    for other in others:
-        assert all(np.array_equal(a, b) for a, b in zip(first, other, strict=True))
+def test_a_run_repeats_bit_for_bit_and_moves_every_parameter():
+    first, again = run(2, 3, scale=0.1), run(2, 3, scale=0.1)
+    assert same_bits(first[1], again[1]) and same_bits(first[0], first[1])
+    start = [p.asnumpy() for p in mgpu.init_params(0.1, seed=1)]
+    assert not any(np.array_equal(a, b) for a, b in zip(start, first[0], strict=True))
 
 
-def test_a_run_repeats_bit_for_bit():
-    assert all(np.array_equal(a, b) for a, b in zip(run(2, 5)[1], run(2, 5)[1], strict=True))
-
-
-def test_parameters_move():
-    start = [p.asnumpy() for p in mgpu.init_params(seed=1)]
-    end = run(2, 5)[0]
-    assert not any(np.array_equal(a, b) for a, b in zip(start, end, strict=True))
-
-
-def test_batch_smaller_than_the_devices_leaves_surplus_devices_a_zero_gradient():
-    X, y = nd.random.uniform(shape=(2, 1, 28, 28)), nd.array([3, 7])
-    several, one = replicas(4, seed=0), replicas(1, seed=0)
+def test_devices_without_an_example_add_a_gradient_of_zero():
+    X = nd.random.uniform(shape=(2, 1, 28, 28), dtype='float64')
+    y = nd.array([3, 7], dtype='float64')
+    several, one = (replicas(k, seed=0, dtype='float64') for k in (4, 1))
     for params in several:  # a gradient left over from another batch must not be added
         for p in params:
             p.grad[:] = 5
     losses = mgpu.train_batch(X, y, several, DEVICES[:4], 0.2)
     mgpu.train_batch(X, y, one, DEVICES[:1], 0.2)
     assert len(losses) == 2
-    for a, b in zip(several[3], one[0], strict=True):
-        np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-5, atol=1e-8)
+    for params in several:
+        for a, b in zip(params, one[0], strict=True):
+            np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-10, atol=1e-15)
 
 
 def test_gradient_of_an_uneven_batch_is_the_exact_mean():
@@ -101,16 +83,13 @@ def test_gradient_of_an_uneven_batch_is_the_exact_mean():
         np.testing.assert_allclose(after.asnumpy(), expected, rtol=1e-12, atol=1e-15)
 
 
-def test_network_has_the_sources_shapes():
+def test_start_has_the_sources_shapes_and_is_the_same_under_a_seed():
     params = mgpu.init_params(seed=0)
     assert [p.shape for p in params] == [
         (20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,),
     ]  # fmt: skip
     assert 0.009 < params[4].asnumpy().std() < 0.011
     assert not params[1].asnumpy().any()
-
-
-def test_start_is_the_same_under_a_seed_and_another_without():
     first, again, free = (mgpu.init_params(seed=s)[0].asnumpy() for s in (4, 4, None))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, free)
@@ -124,15 +103,14 @@ def test_get_params_copies():
     assert copy[0].grad.shape == copy[0].shape
 
 
-@pytest.mark.parametrize('dtype', ['float16', 'float32', 'float64'])
-@pytest.mark.parametrize('k', [1, 2, 3, 5])
-def test_allreduce_leaves_the_sum_on_every_device(k, dtype):
-    data = [nd.ones((2, 3), ctx=DEVICES[i], dtype=dtype) * (i + 1) for i in range(k)]
-    mgpu.allreduce(data)
-    for i, x in enumerate(data):
-        assert x.context == DEVICES[i]
-        assert x.dtype == np.dtype(dtype)
-        assert (x.asnumpy() == k * (k + 1) / 2).all()
+def test_allreduce_leaves_the_sum_on_every_device():
+    for k, dtype in [(1, 'float32'), (2, 'float16'), (3, 'float64'), (5, 'float32')]:
+        data = [nd.ones((2, 3), ctx=DEVICES[i], dtype=dtype) * (i + 1) for i in range(k)]
+        mgpu.allreduce(data)
+        for i, x in enumerate(data):
+            assert x.context == DEVICES[i]
+            assert x.dtype == np.dtype(dtype)
+            assert (x.asnumpy() == k * (k + 1) / 2).all()
 
 
 def test_sync_gradients_sums_parameter_by_parameter():
@@ -141,63 +119,60 @@ def test_sync_gradients_sums_parameter_by_parameter():
     assert [[g.asnumpy()[0] for g in of_device] for of_device in grads] == [[6, 60, 600]] * 3
 
 
-@pytest.mark.parametrize(
-    'bad,error,words',
-    [
+def test_allreduce_refuses_what_it_cannot_sum():
+    for bad, error, words in [
         ([], ValueError, 'empty'),
         (None, TypeError, 'list of arrays'),
         ([nd.ones(2), nd.ones(3)], ValueError, r'different shapes.*\(2,\).*\(3,\)'),
         ([nd.ones(2), nd.ones(2, dtype='float64')], TypeError, 'float32.*float64'),
         ([nd.ones(2), 1.0], TypeError, 'list of arrays'),
-    ],
-)
-def test_allreduce_refuses_what_it_cannot_sum(bad, error, words):
-    with pytest.raises(error, match=words):
-        mgpu.allreduce(bad)
-    if bad:
-        assert (bad[0].asnumpy() == 1).all()
+    ]:
+        with pytest.raises(error, match=words):
+            mgpu.allreduce(bad)
+        if bad:
+            assert (bad[0].asnumpy() == 1).all()
 
 
-@pytest.mark.parametrize('n,k,sizes', [(6, 2, [3, 3]), (7, 2, [4, 3]), (10, 4, [3, 3, 2, 2])])
-def test_split_covers_the_batch_in_order(n, k, sizes):
-    batch = nd.arange(n * 4).reshape((n, 4))
-    shards = mgpu.split_and_load(batch, DEVICES[:k], even_split=False)
-    assert [s.shape[0] for s in shards] == sizes
-    assert [s.context for s in shards] == DEVICES[:k]
-    assert np.array_equal(np.concatenate([s.asnumpy() for s in shards]), batch.asnumpy())
+def test_split_covers_the_batch_in_order():
+    for n, k, sizes in [(6, 2, [3, 3]), (7, 2, [4, 3]), (10, 4, [3, 3, 2, 2])]:
+        batch = nd.arange(n * 4).reshape((n, 4))
+        shards = mgpu.split_and_load(batch, DEVICES[:k], even_split=False)
+        assert [s.shape[0] for s in shards] == sizes
+        assert [s.context for s in shards] == DEVICES[:k]
+        assert np.array_equal(np.concatenate([s.asnumpy() for s in shards]), batch.asnumpy())
 
 
 def test_split_batch_keeps_examples_and_labels_together():
-    Xs, ys = mgpu.split_batch(nd.arange(7).reshape((7, 1)), nd.arange(7), DEVICES[:3])
-    for X, y in zip(Xs, ys, strict=True):
-        assert X.context == y.context
-        assert np.array_equal(X.asnumpy()[:, 0], y.asnumpy())
+    for n, shards in [(7, 3), (2, 2)]:
+        Xs, ys = mgpu.split_batch(nd.arange(n).reshape((n, 1)), nd.arange(n), DEVICES[:3])
+        assert len(Xs) == len(ys) == shards
+        for X, y in zip(Xs, ys):
+            assert X.context == y.context
+            assert np.array_equal(X.asnumpy()[:, 0], y.asnumpy())
 
 
-@pytest.mark.parametrize(
-    'batch,devices,error,words',
-    [
+def test_split_refuses_what_it_cannot_split():
+    for batch, devices, error, words in [
         (nd.arange(7), DEVICES[:2], ValueError, '7 examples.*2 devices.*even_split=False'),
         (nd.arange(3), DEVICES[:4], ValueError, '3 examples over 4 devices'),
         (np.zeros((0, 4)), DEVICES[:1], ValueError, 'empty batch'),
         (nd.arange(4), [mx.cpu(0), mx.cpu(0)], ValueError, r'cpu\(0\) appears more than once'),
         (nd.arange(4), [], ValueError, 'empty list'),
         (nd.arange(4), mx.cpu(0), TypeError, 'list of devices'),
-    ],
-)
-def test_split_refuses_what_it_cannot_split(batch, devices, error, words):
-    with pytest.raises(error, match=words):
-        mgpu.split_and_load(batch, devices)
-
-
-def test_split_batch_refuses_different_lengths():
+    ]:
+        with pytest.raises(error, match=words):
+            mgpu.split_and_load(batch, devices)
     with pytest.raises(ValueError, match='X has 4 examples and y has 3'):
         mgpu.split_batch(nd.zeros((4, 2)), nd.zeros(3), DEVICES[:2])
 
 
-@pytest.mark.parametrize(
-    'change,error,words',
-    [
+def test_train_batch_refuses_and_changes_nothing():
+    device_params = replicas(2, seed=0)
+    arguments = {
+        'X': nd.ones((4, 1, 28, 28)), 'y': nd.zeros(4), 'device_params': device_params,
+        'devices': DEVICES[:2], 'lr': 0.1,
+    }  # fmt: skip
+    for change, error, words in [
         ({'y': nd.zeros(3)}, ValueError, 'X has 4 examples and y has 3'),
         ({'X': np.zeros((0, 1, 28, 28)), 'y': np.zeros(0)}, ValueError, 'empty batch'),
         ({'devices': DEVICES[:3]}, ValueError, '2 replicas.*3 devices'),
@@ -205,30 +180,23 @@ def test_split_batch_refuses_different_lengths():
         ({'lr': -0.1}, ValueError, 'lr.*-0.1'),
         ({'lr': float('nan')}, ValueError, 'lr.*nan'),
         ({'lr': '0.1'}, TypeError, "lr.*'0.1'"),
-    ],
-)
-def test_train_batch_refuses_and_changes_nothing(change, error, words):
-    device_params = replicas(2, seed=0)
-    arguments = {
-        'X': nd.ones((4, 1, 28, 28)), 'y': nd.zeros(4), 'device_params': device_params,
-        'devices': DEVICES[:2], 'lr': 0.1,
-    }  # fmt: skip
-    with pytest.raises(error, match=words):
-        mgpu.train_batch(**(arguments | change))
+    ]:
+        with pytest.raises(error, match=words):
+            mgpu.train_batch(**(arguments | change))
     start = mgpu.init_params(seed=0)
     for params in device_params:
-        assert all((p == q.as_in_context(p.context)).asnumpy().all() for p, q in zip(params, start))
+        assert same_bits([p.asnumpy() for p in params], [p.asnumpy() for p in start])
         assert not any(p.grad.asnumpy().any() for p in params)
 
 
-@pytest.mark.parametrize('scale', [0, -1, 'big', True])
-def test_init_params_refuses_a_bad_scale(scale):
-    with pytest.raises((TypeError, ValueError), match='scale'):
-        mgpu.init_params(scale)
+def test_init_params_refuses_a_bad_scale():
+    for scale in (0, -1, 'big', True):
+        with pytest.raises((TypeError, ValueError), match='scale'):
+            mgpu.init_params(scale)
 
 
 def test_accuracy_counts_each_test_example_once():
-    """10,000 = 39 × 256 + 16: a padded last batch would count 240 examples twice (source 003)."""
+    """10,000 = 39 × 256 + 16: a padded last batch would count 240 examples twice."""
     _, test_iter = mgpu.load_data_fashion_mnist(256, num_examples=256)
     labels = np.concatenate([y.asnumpy() for _, y in test_iter])
     always_3 = mgpu.evaluate_accuracy(
@@ -238,23 +206,24 @@ def test_accuracy_counts_each_test_example_once():
     assert always_3 == (labels == 3).mean()
 
 
-def test_accuracy_of_nothing_is_refused():
+def test_accuracy_and_loss_of_nothing_are_refused():
     with pytest.raises(ValueError, match='no examples'):
         mgpu.evaluate_accuracy(lambda X: X, [], mx.cpu())
+    with pytest.raises(ValueError, match='no examples'):
+        mgpu.train_epoch([], lambda X, y: [y])
 
 
-@pytest.mark.parametrize('dtype', ['float16', 'float32', 'float64'])
-def test_iterators_give_arrays_of_the_asked_type(dtype):
-    train_iter, test_iter = mgpu.load_data_mnist(100, num_examples=250, seed=0, dtype=dtype)
-    batches = list(train_iter)
-    assert len(train_iter) == 3
-    assert [len(y) for _, y in batches] == [100, 100, 50]
-    X, y = batches[0]
-    assert X.shape == (100, 1, 28, 28)
-    assert X.dtype == y.dtype == np.dtype(dtype)
-    assert 0 <= X.min().asscalar() < 0.01
-    assert 0.9 < X.max().asscalar() <= 1
-    assert len(test_iter) == 100
+def test_iterators_give_arrays_of_the_asked_type():
+    for dtype in ('float32', 'float64'):
+        train_iter, test_iter = mgpu.load_data_mnist(100, num_examples=250, seed=0, dtype=dtype)
+        batches = list(train_iter)
+        assert len(train_iter) == 3 and len(test_iter) == 100
+        assert [len(y) for _, y in batches] == [100, 100, 50]
+        X, y = batches[0]
+        assert X.shape == (100, 1, 28, 28)
+        assert X.dtype == y.dtype == np.dtype(dtype)
+        assert 0 <= X.min().asscalar() < 0.01
+        assert 0.9 < X.max().asscalar() <= 1
 
 
 def test_an_iterator_goes_on_after_epochs_that_were_done():
