@@ -63,22 +63,16 @@ def check(row, verdict, *said, fix=None):
         assert row.fix == fix
 
 
-@pytest.fixture
-def bare(tmp_path):
+def bare(folder, *names, python=sys.executable):
     """Make an environment that sees only some of the packages that are installed here."""
-
-    def make(*names, python=sys.executable):
-        folder = tmp_path / 'bare'
-        subprocess.run([python, '-m', 'venv', '--without-pip', folder], check=True)
-        site = next(folder.glob('lib/*/site-packages'))
-        for name in (*OURS, *names):
-            found = metadata.distribution(name)
-            for entry in {Path(file).parts[0] for file in found.files} - {'..', '__pycache__'}:
-                if not (site / entry).exists():
-                    (site / entry).symlink_to(found.locate_file(entry))
-        return folder / 'bin' / 'python'
-
-    return make
+    subprocess.run([python, '-m', 'venv', '--without-pip', folder / 'bare'], check=True)
+    site = next(folder.glob('bare/lib/*/site-packages'))
+    for name in (*OURS, *names):
+        found = metadata.distribution(name)
+        for entry in {Path(file).parts[0] for file in found.files} - {'..', '__pycache__'}:
+            if not (site / entry).exists():
+                (site / entry).symlink_to(found.locate_file(entry))
+    return folder / 'bare' / 'bin' / 'python'
 
 
 def distribution(folder, name, version='1.9.1'):

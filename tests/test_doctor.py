@@ -1,7 +1,5 @@
 """``python -m mgpu_helpers doctor``: what is installed, and what one sees of it."""
 
-# ruff: noqa: F811 (a fixture that is imported, and asked for by its name)
-
 import json
 import os
 import pty
@@ -15,19 +13,9 @@ import time
 import tomllib
 from importlib import metadata
 
-import nbformat
 import pytest
 from click.testing import CliRunner
-from examining import (  # noqa: F401
-    ROOT,
-    bare,
-    check,
-    distribution,
-    environment,
-    examine,
-    needs_mxnet,
-    rows,
-)  # fmt: skip
+from examining import ROOT, bare, check, distribution, environment, examine, needs_mxnet, rows
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 from serving import CALLERS
@@ -55,8 +43,8 @@ def test_all_of_it():
     assert max(map(len, lines)) <= 100 and len(lines) > len(found)
 
 
-def test_an_environment_with_nothing_in_it(bare):
-    found = examine(python=bare(), MXNET_HOME=str(CALLERS['mnist'].parent.parent))
+def test_an_environment_with_nothing_in_it(tmp_path):
+    found = examine(python=bare(tmp_path), MXNET_HOME=str(CALLERS['mnist'].parent.parent))
     check(found['Python'], 'ok', 'bare')
     check(found['NumPy'], 'failed', "No module named 'numpy'", fix='rm -rf .venv && make setup')
     check(found['MXNet'], 'failed', 'chapters 1 to 4 need it', fix='make setup')
@@ -70,11 +58,11 @@ def test_an_environment_with_nothing_in_it(bare):
     assert 'd2l' not in found
 
 
-def test_another_python(bare):
+def test_another_python(tmp_path):
     other = next(filter(None, map(shutil.which, ('python3.12', 'python3.13'))), None)
     if other is None or subprocess.run([other, '-c', ''], capture_output=True).returncode:
         pytest.skip('there is no Python 3.12 or 3.13 here')
-    found = examine('python', 'mxnet', python=bare(python=other))
+    found = examine('python', 'mxnet', python=bare(tmp_path, python=other))
     check(found['Python'], 'warning', '3.1', 'MXNet ends at Python 3.11', fix='make setup')
 
 
@@ -151,12 +139,14 @@ def test_metadata_that_nobody_can_read_end_one_check_only(tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
-def test_pytorch_alone(bare):
+def test_pytorch_alone(tmp_path):
     if not metadata.packages_distributions().get('torch'):
         pytest.skip('PyTorch is not installed here: make setup TORCH=1')
-    needs = 'filelock fsspec jinja2 markupsafe mpmath networkx sympy typing_extensions numpy'
-    python = bare('torch', 'setuptools', 'tqdm', 'joblib', 'cloudpickle', 'matplotlib',
-                  'scikit-learn', 'threadpoolctl', 'scipy', *needs.split())  # fmt: skip
+    needs = (
+        'torch filelock fsspec jinja2 markupsafe mpmath networkx setuptools sympy numpy scipy '
+        'typing_extensions cloudpickle joblib matplotlib scikit-learn threadpoolctl tqdm'
+    )
+    python = bare(tmp_path, *needs.split())
     found = examine('mxnet', 'torch', 'training', python=python)
     check(found['MXNet'], 'warning', 'chapter 5 does not', fix='make setup TORCH=1')
     check(found['PyTorch'], 'ok', metadata.version('torch'))
@@ -165,13 +155,13 @@ def test_pytorch_alone(bare):
                      found['two devices'].found)  # fmt: skip
 
 
-def test_a_kernel_that_starts_another_python(tmp_path, monkeypatch, bare):
+def test_a_kernel_that_starts_another_python(tmp_path, monkeypatch):
     folder = tmp_path / 'kernels' / 'python3'
     folder.mkdir(parents=True)
     monkeypatch.setenv('JUPYTER_PATH', str(tmp_path))
     for program, wrong in (
         ('/no/such/python', 'which is not there'),
-        (str(bare()), 'and not this one'),
+        (str(bare(tmp_path)), 'and not this one'),
     ):
         words = [program, '-m', 'ipykernel_launcher', '-f', '{connection_file}']
         spec = {'argv': words, 'display_name': 'Mine', 'language': 'python'}
@@ -239,14 +229,10 @@ def test_a_long_command_can_be_pasted():
 
 def test_the_parent_loads_nothing_heavy():
     """Because it must work where these are missing or broken."""
-    code = (
-        'import sys\nfrom mgpu_helpers.doctor import command, examine\n'
-        'print(sorted({"mxnet", "torch", "numpy", "matplotlib", "joblib", "tqdm", "pooch",'
-        ' "requests", "jupyter_client"} & set(sys.modules)))'
-    )
-    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True,
-                          env=environment())  # fmt: skip
-    assert done.stdout.strip() == '[]', done.stderr
+    heavy = 'mxnet torch numpy matplotlib joblib tqdm pooch requests jupyter_client'.split()
+    code = f'import sys, mgpu_helpers.doctor.command; print({{*{heavy}}} & {{*sys.modules}})'
+    said = subprocess.check_output([sys.executable, '-c', code], text=True, env=environment())
+    assert said == 'set()\n'
 
 
 def test_ctrl_c_leaves_nothing_behind(started, tmp_path):
@@ -273,12 +259,8 @@ def test_in_a_notebook(tmp_path):
         'mgpu.doctor.examine(["moon"])',
     ]
     notebook = new_notebook(cells=[new_code_cell(cell) for cell in cells])
-    nbformat.write(notebook, tmp_path / 'n.ipynb')
-    client = NotebookClient(
-        notebook, kernel_name='python3', allow_errors=True, timeout=60,
-        resources={'metadata': {'path': str(tmp_path)}},
-    )  # fmt: skip
-    client.execute(env=environment([tmp_path]))
+    client = NotebookClient(notebook, kernel_name='python3', allow_errors=True, timeout=120)
+    client.execute(env=environment([tmp_path]), cwd=str(tmp_path))
     table, printed, error = (cell.outputs for cell in notebook.cells[1:])
     html = next(o.data['text/html'] for o in table if o.output_type == 'execute_result')
     assert html.count('<tr') == 2 + len(catalogue.FILES) + 1 and 'too late for' in html
@@ -303,7 +285,7 @@ def test_outside_the_course_the_command_names_its_folder(tmp_path, monkeypatch):
     assert fixes.setup() == f'make -C {shlex.quote(str(ROOT))} setup'
 
 
-def test_in_conda_the_commands_never_leave_two_builds(tmp_path, bare):
+def test_in_conda_the_commands_never_leave_two_builds(tmp_path):
     cases = [
         (['mxnet-cu112'], '', None, 'cu112'),
         (['mxnet-cu112'], 'GPU=0', 'mxnet-cu112', 'cpu'),
@@ -317,29 +299,24 @@ def test_in_conda_the_commands_never_leave_two_builds(tmp_path, bare):
     for i, (builds, choice, _, _) in enumerate(cases):
         for build in builds:
             distribution(tmp_path / str(i), build)
-        folder = str(tmp_path / str(i))
-        code += f'sys.path[0] = {folder!r}; print(fixes.setup({choice!r}))\n'
-    python = bare()
-    prefix = str(python.parent.parent)
-    done = subprocess.run(
-        [python, '-c', code], capture_output=True, text=True, env=environment(CONDA_PREFIX=prefix)
-    )
-    assert done.returncode == 0, done.stderr
-    for (*_, removed, extra), said in zip(cases, done.stdout.splitlines(), strict=True):
+        code += f'sys.path[0] = {str(tmp_path / str(i))!r}; print(fixes.setup({choice!r}))\n'
+    python = bare(tmp_path)
+    there = environment(CONDA_PREFIX=str(python.parent.parent))
+    said = subprocess.check_output([python, '-c', code], text=True, env=there).splitlines()
+    for (*_, removed, extra), fix in zip(cases, said, strict=True):
         if extra is None:
-            assert said.startswith('conda create -n mgpu-torch ')
-            continue
-        assert f"'[{extra},notebooks]'" in said
-        found = re.search(r'uninstall -y (.*?) && ', said)
-        assert (found and found[1]) == removed
+            assert fix.startswith('conda create -n mgpu-torch ')
+        else:
+            found = re.search(r'uninstall -y (.*?) && ', fix)
+            assert f"'[{extra},notebooks]'" in fix and (found and found[1]) == removed
 
 
-def test_what_was_removed_from_a_finished_environment_needs_a_new_one(bare, tmp_path):
+def test_what_was_removed_from_a_finished_environment_needs_a_new_one(tmp_path):
     """`make setup` takes one that it finished for good."""
     course = tmp_path / 'course'
     shutil.copytree(ROOT / 'mgpu_helpers', course / 'mgpu_helpers')
     shutil.copy(ROOT / 'Makefile', course)
-    shutil.move(bare().parent.parent, course / '.venv')
+    shutil.move(bare(tmp_path).parent.parent, course / '.venv')
     (course / '.venv/made-by-setup').touch()
     (course / '.uv').mkdir()
     for torch, anew in (('0', ''), ('1', 'rm -rf .venv && ')):

@@ -31,7 +31,7 @@ COSTS = {
     'NVIDIA_TF32_OVERRIDE': 'on GPUs, float32 may be computed with 10 bits of mantissa',
 }
 ALLOCATOR = 'every operator gives memory back and asks for it anew (94 instead of 82 ms a batch)'
-# Measured: relative differences up to 4e-10 in the first steps, with MXNet and with PyTorch; where
+# Measured: relative differences up to 8e-10 in the first steps, with MXNet and with PyTorch; where
 # each device keeps its own gradients, 1e-4 to 2e-4 from the second step on.
 CLOSE = 1e-5
 
