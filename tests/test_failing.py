@@ -28,11 +28,7 @@ def run(code):
         ('sys.exit(3)', 3, ''),
         ('sys.exit("no data")', 1, 'no data\n'),
         ('sys.exit(-1)', 255, ''),
-        (
-            'try:\n    sys.exit(3)\nfinally:\n    print("cleared away", file=sys.stderr)',
-            3,
-            'cleared',
-        ),
+        ('try: sys.exit(3)\nfinally: print("cleared away", file=sys.stderr)', 3, 'cleared'),
         ('1 / 0', 1, 'Traceback'),
     ],
 )

@@ -11,6 +11,7 @@ import time
 import psutil
 import pytest
 
+import mgpu_helpers
 from mgpu_helpers.display import progress
 from mgpu_helpers.processes import Group, ProcessFailed, group, run_workers
 
@@ -36,41 +37,27 @@ def failure_of(function):
     return caught.value
 
 
-def test_results_come_back_in_order_and_locals_travel():
-    factor, blob = 10, os.urandom(5_000_000)
+def test_results_come_back_in_order_and_what_a_notebook_defines_travels():
+    """As in a notebook: `mgpu` is the first name there, and classes are made in its cells."""
+    mgpu, factor, blob = mgpu_helpers, 10, os.urandom(5_000_000)
+
+    class Answer:
+        cores = None
 
     def work(i, data):
-        return i * factor, os.getpid(), data, sys.stdin.read(), os.environ['MGPU_TEST']
+        answer = Answer()
+        answer.cores = mgpu.usable_cores()
+        return i * factor, os.getpid(), data, sys.stdin.read(), os.environ['MGPU_TEST'], answer
 
     envs = [{'MGPU_TEST': 'a'}, {'MGPU_TEST': 'b'}]
-    numbers, pids, blobs, inputs, settings = zip(*both(work, blob, envs=envs), strict=True)
+    found = zip(*both(work, blob, envs=envs), strict=True)
+    numbers, pids, blobs, inputs, settings, answers = found
     assert numbers == (0, 10) and settings == ('a', 'b')
     assert len({*pids, os.getpid()}) == 3
     assert blobs == (blob, blob)
     assert inputs == ('', '')  # `input()` ends at once
-
-
-def test_our_own_modules_and_a_scripts_classes_travel(tmp_path):
-    """As in a notebook: `mgpu` is the first name there, and classes are made in its cells."""
-    script = tmp_path / 'script.py'
-    script.write_text(
-        textwrap.dedent("""
-            import mgpu_helpers as mgpu
-            from mgpu_helpers.processes import run_workers
-
-            class Answer:
-                pass
-
-            def work():
-                answer = Answer()
-                answer.cores = mgpu.usable_cores()
-                return answer
-
-            (answer,) = run_workers(work, [((), {})], ['worker'])
-            assert type(answer) is Answer and answer.cores == mgpu.usable_cores()
-        """)
-    )
-    subprocess.run([sys.executable, script], check=True)
+    assert all(type(answer) is Answer for answer in answers)
+    assert [answer.cores for answer in answers] == [mgpu.usable_cores()] * 2
 
 
 def test_what_cannot_travel_is_said_before_anything_starts(popened):

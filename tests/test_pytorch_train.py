@@ -94,21 +94,6 @@ def test_the_command_refuses():
         assert refused.exit_code == 2 and bad.split('=')[0] in refused.output.splitlines()[-1]
 
 
-def first_fails():
-    import torch.distributed as dist
-
-    if dist.get_rank() == 1:
-        raise ArithmeticError('rank 1 has had enough')
-    dist.all_reduce(torch.ones(1, device=pt.this_device()))  # waits, or hears that 1 is gone
-
-
-def test_a_rank_that_fails_ends_the_run_with_its_own_error():
-    started = time.monotonic()
-    with pytest.raises(ProcessFailed, match='^rank 1 failed with ArithmeticError: rank 1 has had'):
-        pt.launch(first_fails, 2)
-    assert time.monotonic() - started < 60
-
-
 def test_a_rank_killed_in_the_middle_of_training_ends_it():
     """As the kernel's out-of-memory killer does it: from outside, and without a word."""
     killed = []
