@@ -26,16 +26,14 @@ from tqdm import tqdm
 from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parent.parent
+FOLDER = click.Path(path_type=Path)
 PATIENCE = 10  # seconds; a cell inside a long MXNet operator sees an interrupt only after it
 # What a stored notebook says about its kernel: nothing that another machine would say otherwise.
 KERNEL = {
     'kernelspec': {'display_name': 'Python 3', 'language': 'python', 'name': 'python3'},
-    'language_info': {
-        'file_extension': '.py',
-        'mimetype': 'text/x-python',
-        'name': 'python',
-        'pygments_lexer': 'ipython3',
-    },
+    'language_info': dict(
+        file_extension='.py', mimetype='text/x-python', name='python', pygments_lexer='ipython3'
+    ),
 }
 # An import of what not every environment has.
 FRAMEWORK = re.compile(r'^\s*(?:import|from) (mxnet|torch)\b', re.MULTILINE)
@@ -67,8 +65,7 @@ def framework_missing(path):
     """``'mxnet'`` or ``'torch'``, where the chapter imports it and it is not installed; or None."""
     cells = nbformat.read(path, as_version=4).cells
     code = '\n'.join(cell.source for cell in cells if cell.cell_type == 'code')
-    missing = (name for name in FRAMEWORK.findall(code) if importlib.util.find_spec(name) is None)
-    return next(missing, None)
+    return next((n for n in FRAMEWORK.findall(code) if importlib.util.find_spec(n) is None), None)
 
 
 def label(cell):
@@ -235,19 +232,13 @@ def run_chapter(path, build, timeout, store):
     print(f'{path.stem}  done in {seconds:.0f} s: {build.name}/{path.stem}.html', flush=True)
 
 
-def folder_option(name):
-    """``--NAME DIR``, by default the folder of that name in the course."""
-    kind = click.Path(path_type=Path)
-    return click.option(f'--{name}', type=kind, default=ROOT / name, metavar='DIR')
-
-
 @click.command(help=__doc__.split('\n')[0])
 @click.option('--chapter', metavar='N', help='Which: 1, or 1,3 (default: all there are).')
 @click.option('--store', is_flag=True, help='Store the outputs in notebooks/ too.')
 @click.option('--tidy', is_flag=True, help='Run nothing: bring what an editor saved into form.')
 @click.option('--timeout', default=900, show_default=True, help='Seconds one cell may take.')
-@folder_option('notebooks')
-@folder_option('build')
+@click.option('--notebooks', type=FOLDER, default=ROOT / 'notebooks', metavar='DIR')
+@click.option('--build', type=FOLDER, default=ROOT / 'build', metavar='DIR')
 def main(chapter, store, tidy, timeout, notebooks, build):
     """Ends with 1 where a chapter failed, 2 where there is no such chapter, 130 after Ctrl-C."""
     try:
