@@ -74,7 +74,6 @@ class Started:
         env = os.environ | {'PYTHONPATH': str(ROOT), MARK: self.mark} | (env or {})
         options = {'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, 'cwd': ROOT} | options
         self.process = subprocess.Popen([*map(str, command)], text=True, env=env, **options)
-        self.started = time.monotonic()
 
     def __enter__(self):
         return self
@@ -142,8 +141,7 @@ class Launcher(Started):
 def nobody_listens(ports):
     """Raise if somebody listens at one of these ports, and still does a moment later.
 
-    A process that is about to end has no memory any more, so it counts as ended, and closes its
-    ports after that.
+    A process closes them after it has given its memory back, and then counts as ended already.
     """
     deadline = time.monotonic() + 5
     while True:

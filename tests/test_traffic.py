@@ -3,9 +3,7 @@
 import os
 import resource
 import socket
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 
@@ -92,36 +90,6 @@ def stable():
     while last != (last := socket_bytes()):
         time.sleep(0.05)
     return last
-
-
-def test_another_process_counts_its_own():
-    """Its view is our view, turned around."""
-    code = """
-        import socket, sys
-        from mgpu_helpers.cluster import socket_bytes
-
-        with socket.create_connection(('127.0.0.1', int(sys.argv[1]))) as s:
-            size = 5_000_000
-            while size:
-                size -= len(s.recv(min(size, 1 << 16)))
-            s.sendall(bytes(123_456))
-            s.recv(1)
-            found = socket_bytes()
-            print(found.sent, found.received)
-    """
-    with socket.create_server(('127.0.0.1', 0)) as server:
-        command = [sys.executable, '-c', textwrap.dedent(code), str(server.getsockname()[1])]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            before = socket_bytes()
-            with server.accept()[0] as s:
-                s.sendall(bytes(5_000_000))
-                assert len(s.recv(123_456, socket.MSG_WAITALL)) == 123_456
-                s.sendall(b'.')
-                assert socket_bytes() - before == Traffic(5_000_001, 123_456)
-                assert process.stdout.read() == '123456 5000001\n'
-                assert process.wait(timeout=20) == 0
-                # The end of a connection is no byte, though the kernel counts it as one.
-                assert socket_bytes() - before == Traffic(5_000_001, 123_456)
 
 
 def test_what_is_not_a_connection_of_tcp_is_passed_over(tmp_path):
