@@ -117,7 +117,7 @@ class Started:
                 return line
         raise AssertionError(f'no line with {text!r}: {self.process.stderr.read()}')
 
-    def end(self, seconds=90):
+    def end(self, seconds=180):
         """Wait for its end; nothing must be left. Gives back status, output and errors."""
         out, err = self.process.communicate(timeout=seconds)
         self.nothing_is_left()

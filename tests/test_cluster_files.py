@@ -57,7 +57,7 @@ def epochs(text):
 def test_other_numbers_and_kinds_of_store(workers, servers, args):
     args = ('-n', workers, '-s', servers, '--', 'python', 'cluster/train.py', *SHORT, *args)
     with Launcher('launch', *args) as launcher:
-        status, out, err = launcher.end(300)
+        status, out, err = launcher.end()
     assert status == 0 and not err, err
     found = digests(out)
     assert sorted(found) == [f'rank {i} of {workers}' for i in range(workers)]
@@ -66,7 +66,7 @@ def test_other_numbers_and_kinds_of_store(workers, servers, args):
 
 def test_bad_arguments_end_a_run_at_once(monkeypatch, capsys):
     with Launcher('launch', '-n', 2, '--', 'python', 'cluster/train.py', '--lr', 0) as launcher:
-        status, out, err = launcher.end(60)
+        status, out, err = launcher.end()
     assert status == 2 and 'Error: worker ' in err
     assert '--lr must be a number above 0, not 0' in out
     spec = importlib.util.spec_from_file_location('its_script', FOLDER / 'train.py')
