@@ -97,6 +97,7 @@ class NotebookBar(tqdm):
         super().__init__(*args, file=io.StringIO(), ascii=False, mininterval=0.2, **kwargs)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
+        """Show the bar as it is now; tqdm calls this."""
         self.show(str(self) if msg is None else msg)
 
 

@@ -17,7 +17,7 @@ FILES = sorted((ROOT / 'mgpu_helpers').rglob('*.py'))
 NO_TORCH = importlib.util.find_spec('torch') is None
 MORE = 5  # lines of prose below the first one; a module or a room may explain itself at length
 FORM = re.compile(
-    r'^\s*(-{3,}|={3,}|~{3,}|:param|:return|\w[\w, ]* : \S'
+    r'^\s*((-{3,}|={3,}|~{3,})\s*$|:param|:return|\w[\w, ]* : \S'
     r'|(Parameters|Args|Arguments|Returns|Yields|Raises|Attributes|Notes|Examples):?\s*$)'
 )
 
