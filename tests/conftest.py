@@ -78,19 +78,8 @@ def compile_c(tmp_path):
     def build(text, library, *options):
         source = tmp_path / f'{library.name}.c'
         source.write_text(text)
-        subprocess.run(
-            [
-                compiler,
-                '-shared',
-                '-fPIC',
-                f'-Wl,-soname,{library.name}',
-                str(source),
-                '-o',
-                str(library),
-                *options,
-            ],
-            check=True,
-        )
+        words = [compiler, '-shared', '-fPIC', f'-Wl,-soname,{library.name}', source]
+        subprocess.run([*words, '-o', library, *options], check=True)
         return library
 
     return build

@@ -1,9 +1,10 @@
-"""What the tests of ``doctor`` have in common: they run it where something is wrong."""
+"""What tests of ``doctor`` and of what it looks at share: places where something is wrong."""
 
 import json
 import os
 import subprocess
 import sys
+import textwrap
 from importlib import metadata
 from pathlib import Path
 
@@ -15,10 +16,8 @@ from mgpu_helpers.doctor.report import Row
 
 ROOT = Path(__file__).parent.parent
 OURS = ('click', 'tabulate', 'lazy_loader')  # all that the command itself needs
-needs_mxnet = pytest.mark.skipif(
-    not runtime.installed_builds(),
-    reason='MXNet is not installed here; make setup TORCH=1 has both',
-)
+A100, H200, K80 = ('NVIDIA A100', 40, (8, 0)), ('NVIDIA H200', 141, (9, 0)), ('K80', 12, (3, 7))
+needs_mxnet = pytest.mark.skipif(not runtime.installed_builds(), reason='needs MXNet')
 
 
 def environment(path=(), **more):
@@ -26,6 +25,14 @@ def environment(path=(), **more):
     ours = runtime.SETTINGS | runtime.MALLOC
     clean = {name: value for name, value in os.environ.items() if name not in ours}
     return clean | {'PYTHONPATH': os.pathsep.join(map(str, [*path, ROOT]))} | more
+
+
+def python(script, path=(), **more):
+    """Run a script in such an environment; give the process, which has ended."""
+    return subprocess.run(
+        [sys.executable, '-c', textwrap.dedent(script)],
+        capture_output=True, text=True, timeout=300, env=environment(path, **more),
+    )  # fmt: skip
 
 
 def examine(*only, python=sys.executable, path=(), before=(), cwd=ROOT, **more):
@@ -38,9 +45,7 @@ def examine(*only, python=sys.executable, path=(), before=(), cwd=ROOT, **more):
     assert 'Traceback' not in done.stderr, done.stderr
     report = json.loads(done.stdout)
     assert set(report) == {'ok', 'seconds', 'versions', 'checks'}
-    for row in report['checks']:
-        assert list(row) == ['name', 'verdict', 'found', 'fix']
-        assert all(isinstance(value, str) for value in row.values())
+    assert all(list(row) == ['name', 'verdict', 'found', 'fix'] for row in report['checks'])
     verdicts = [row['verdict'] for row in report['checks']]
     assert set(verdicts) <= {'ok', 'warning', 'failed', 'not needed'}
     assert report['ok'] == ('failed' not in verdicts) == (done.returncode == 0)
@@ -57,15 +62,13 @@ def rows(look, **found):
 def check(row, verdict, *said, fix=None):
     """The verdict of a row, words that it must say, and its command."""
     assert row.verdict == verdict, row
-    for words in said:
-        assert words in row.found, row
-    if fix is not None:
-        assert row.fix == fix
+    assert all(words in row.found for words in said), row
+    assert fix in (None, row.fix), row
 
 
-def bare(folder, *names, python=sys.executable):
-    """Make an environment that sees only some of the packages that are installed here."""
-    subprocess.run([python, '-m', 'venv', '--without-pip', folder / 'bare'], check=True)
+def bare(folder, *names):
+    """Make an environment with what our command needs, and only some of the other packages."""
+    subprocess.run([sys.executable, '-m', 'venv', '--without-pip', folder / 'bare'], check=True)
     site = next(folder.glob('bare/lib/*/site-packages'))
     for name in (*OURS, *names):
         found = metadata.distribution(name)
@@ -76,7 +79,7 @@ def bare(folder, *names, python=sys.executable):
 
 
 def distribution(folder, name, version='1.9.1'):
-    """The file by which Python knows that a distribution is installed."""
+    """Write the file by which Python knows that a distribution is installed."""
     info = folder / f'{name.replace("-", "_")}-{version}.dist-info'
     info.mkdir(parents=True)
     (info / 'METADATA').write_text(f'Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n')

