@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from checkouts import ROOT, copy_to
+from launching import port  # noqa: F401  a fixture
 from serving import full_disk, home, mnist_files  # noqa: F401  fixtures
 
 import mgpu_helpers  # noqa: F401  before any test imports MXNet: its settings must come first

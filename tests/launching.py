@@ -10,6 +10,7 @@ import uuid
 from pathlib import Path
 
 import psutil
+import pytest
 from click.testing import CliRunner
 
 from mgpu_helpers.__main__ import main
@@ -104,9 +105,8 @@ class Started:
         while time.monotonic() < deadline:
             with contextlib.suppress(psutil.NoSuchProcess):
                 for child in psutil.Process(self.process.pid).children():
-                    with contextlib.suppress(psutil.NoSuchProcess):
-                        if child.environ().get('PORT') == str(port):
-                            return child
+                    if child.environ().get('PORT') == str(port):
+                        return child
             time.sleep(0.01)
         raise AssertionError(f'no process was given port {port}')
 
@@ -123,9 +123,9 @@ class Started:
         self.nothing_is_left()
         return self.process.returncode, out, err
 
-    def nothing_is_left(self, seconds=5):
+    def nothing_is_left(self):
         """Raise if a process, or a port at which it listens, outlives the launcher."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + 5
         while (left := self.living()) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not left, [process.cmdline() for process in left]
@@ -145,10 +145,17 @@ def nobody_listens(ports):
     """
     deadline = time.monotonic() + 5
     while True:
-        listening = {
-            c.laddr.port for c in psutil.net_connections('tcp') if c.status == psutil.CONN_LISTEN
-        }
-        if not (left := listening & set(ports)):
+        tcp = psutil.net_connections('tcp')
+        left = {c.laddr.port for c in tcp if c.status == psutil.CONN_LISTEN} & set(ports)
+        if not left:
             return
         assert time.monotonic() < deadline, left
         time.sleep(0.1)
+
+
+@pytest.fixture
+def port():
+    """A first port of four that are free, and that nobody keeps."""
+    first = free_first_port(4)
+    yield first
+    nobody_listens(range(first, first + 4))

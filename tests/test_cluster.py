@@ -57,10 +57,8 @@ def soon_gone(started, but=0):
 @pytest.fixture(scope='module')
 def three():
     """A run of three workers and two servers, its lines, and the seconds that it took."""
-    lines = []
-    before = time.monotonic()
-    with LocalCluster(workers=3, servers=2) as cluster:
-        results = cluster.run(say, on_line=lambda *line: lines.append(line), show=False)
+    lines, before, cluster = [], time.monotonic(), LocalCluster(workers=3, servers=2)
+    results = cluster.run(say, on_line=lambda *line: lines.append(line), show=False)
     return cluster, results, lines, time.monotonic() - before
 
 
@@ -113,14 +111,11 @@ def never_comes():
     time.sleep(600)
 
 
-@pytest.mark.parametrize(
-    'role,number',
-    [
-        ('scheduler', signal.SIGKILL),
-        ('server 0', signal.SIGTERM),
-        ('worker 1', signal.SIGABRT),
-    ],
-)
+ROLES = 'scheduler', 'server 0', 'worker 1'
+SIGNALS = signal.SIGKILL, signal.SIGTERM, signal.SIGABRT
+
+
+@pytest.mark.parametrize('role,number', zip(ROLES, SIGNALS))
 def test_a_killed_role_is_named(started, role, number):
     """Without us, the others would wait for ever."""
     killed = []
@@ -261,25 +256,23 @@ STARTER = f"""
     sys.path.insert(0, {str(ROOT)!r})  # not on the PYTHONPATH: the roles must find it themselves
     from mgpu_helpers.cluster import LocalCluster
 
-    def hang():
+    def work(hang):
         import mxnet as mx
         store = mx.kv.create('dist_sync')
-        print('connected')
-        if store.rank == 0:
-            store._barrier()
-        time.sleep(600)
-
-    def rank():
-        import mxnet as mx
-        return mx.kv.create('dist_sync').rank
+        if hang:
+            print('connected')
+            if store.rank == 0:
+                store._barrier()
+            time.sleep(600)
+        return store.rank
 
     cluster = LocalCluster(2, 1)
     try:
-        cluster.run(hang, show=False, on_line=lambda name, line: print(line, flush=True))
+        cluster.run(work, True, show=False, on_line=lambda name, line: print(line, flush=True))
     except KeyboardInterrupt:
         print('interrupted', flush=True)
         sys.stdin.readline()
-        print(cluster.run(rank), flush=True)
+        print(cluster.run(work, False), flush=True)
 """
 
 

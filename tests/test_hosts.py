@@ -1,22 +1,12 @@
 """Other machines: hostfiles, names and addresses, and ssh with all that can go wrong there."""
 
 import os
-import shutil
 import signal
 import socket
 import sys
-import time
 
 import pytest
-from launching import (
-    ADDING,
-    ENDLESS,
-    SECONDS,
-    Launcher,
-    free_first_port,
-    nobody_listens,
-    refused,
-)
+from launching import ADDING, ENDLESS, SECONDS, Launcher, refused
 
 from mgpu_helpers.cluster import joining
 from mgpu_helpers.cluster import ssh as remote
@@ -46,7 +36,7 @@ os._exit(status if status >= 0 else 255)
 
 @pytest.fixture
 def hostfile(tmp_path):
-    def write(text):
+    def write(text='me@localhost'):
         path = tmp_path / 'hosts'
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return path
@@ -79,7 +69,7 @@ def test_a_hostfile_is_read_as_it_is_meant(hostfile):
     ]
     assert read_hosts(hostfile('localhost')) == [Host('localhost', '127.0.0.1', None, True)]
     assert read_hosts(hostfile('127.0.0.9')) == [Host('127.0.0.9', '127.0.0.1', None, True)]
-    assert not read_hosts(hostfile('me@localhost'))[0].here
+    assert not read_hosts(hostfile())[0].here
 
 
 LINE = "line 1: expected 'name' or 'name slots=N'"
@@ -87,17 +77,14 @@ UNUSABLE = {
     '': 'names no host',
     '# nobody\n\n': 'names no host',
     'localhost slots': f"{LINE}, not 'localhost slots'",
-    'localhost slots=two': LINE,
     'localhost slots=-1': LINE,
     'localhost slots=1 slots=2': LINE,
     '\nlocalhost slots=0': 'line 2: localhost takes 0 workers',
     '-oProxyCommand=ls': LINE,
-    'a@-b': LINE,
     'localhost;ls': LINE,
     '::1': LINE,
     b'\xff\xfe\x00': LINE,
     'no-such-host.invalid': "line 1: the host name 'no-such-host.invalid' leads to no IPv4",
-    f'{"a" * 70}.invalid': 'leads to no IPv4',
     '203.0.113.1\nlocalhost': 'so 203.0.113.1 cannot reach it',
     '203.0.113.1\n203.0.113.1': 'line 2: 203.0.113.1 is 203.0.113.1, and so is 203.0.113.1',
     'localhost\n127.0.0.1': 'name each machine once',
@@ -131,17 +118,8 @@ def test_workers_go_round_the_hosts_that_have_a_slot():
 def test_names_and_addresses():
     assert resolve('localhost') == '127.0.0.1'
     assert is_here('127.0.0.1') and not is_here('203.0.113.1')
-    started = time.monotonic()
     with pytest.raises(ValueError, match='leads to no IPv4 address after 0.5 seconds'):
         resolve('no-such-host.invalid', patience=0.5)
-    assert 0.5 <= time.monotonic() - started
-
-
-@pytest.fixture
-def port():
-    first = free_first_port(4)
-    yield first
-    nobody_listens(range(first, first + 4))
 
 
 def test_a_run_through_ssh(hostfile, ssh, tmp_path, port):
@@ -151,7 +129,7 @@ def test_a_run_through_ssh(hostfile, ssh, tmp_path, port):
     (folder / 'work.py').write_text(
         ADDING + 'import os; print(os.getcwd(), os.environ["MXNET_X"], "HOME" in os.environ)'
     )
-    args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile('me@localhost'), '--port', port)
+    args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile(), '--port', port)
     env = ssh() | {'MXNET_X': 'it\'s  "$HOME"\n*'}
     with Launcher(*args, '--', 'python', 'work.py', env=env, cwd=folder) as launcher:
         status, out, err = launcher.end()
@@ -165,12 +143,12 @@ def test_a_run_through_ssh(hostfile, ssh, tmp_path, port):
 @pytest.fixture
 def running(hostfile, ssh, port):
     """Start a cluster behind ssh that is at work until it is stopped."""
-    args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile('me@localhost'), '--port', port)
+    args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile(), '--port', port)
     with Launcher(*args, '--', 'python', '-c', ENDLESS, env=ssh()) as launcher:
         yield launcher
 
 
-# One of each: with a real ssh and several machines there are more, in test_machines.py.
+# With a real ssh and several machines there are more, in test_machines.py.
 def test_whoever_is_killed_behind_ssh_is_named(running, port):
     running.line_with('at work')
     told = [p for p in running.living() if p.environ().get('PORT') == str(port + 2)]
@@ -182,23 +160,10 @@ def test_whoever_is_killed_behind_ssh_is_named(running, port):
     )
 
 
-@pytest.mark.parametrize('moment', ['at work', pytest.param('asking', marks=pytest.mark.slow)])
-def test_nothing_behind_ssh_outlives_the_launcher(moment, running):
-    if moment == 'asking':
-        while not any('mgpu_helpers.cluster.probe' in p.cmdline() for p in running.living()):
-            time.sleep(0.01)
-    else:
-        running.line_with(moment)
+def test_nothing_behind_ssh_outlives_the_launcher(running):
+    running.line_with('at work')
     running.process.kill()
     assert running.end(SECONDS)[0] == -signal.SIGKILL
-
-
-@pytest.mark.slow
-def test_when_ssh_itself_is_killed_the_other_side_ends(running):
-    running.line_with('at work')
-    next(p for p in running.living() if p.ppid() == running.process.pid).kill()
-    status, out, err = running.end(SECONDS)
-    assert status == 137 and 'was killed by signal 9' in err
 
 
 @pytest.fixture
@@ -206,30 +171,18 @@ def through(ssh, hostfile):
     """Give a function that launches through such an ssh, must be refused, and gives the words."""
 
     def refused_by(text, *options, program='true'):
-        args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile('me@localhost'), *options)
+        args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile(), *options)
         return refused(*args, '--', program, **ssh(text))
 
     return refused_by
 
 
-def test_a_machine_that_does_not_answer(through):
+def test_a_machine_that_does_not_answer_or_refuses(through):
     err = through('#!/bin/sh\nsleep 60\n', '--connect-timeout', 1)
     assert 'me@localhost did not answer within 1 seconds: nothing was started' in err
-
-
-def test_a_machine_that_refuses(through):
     text = '#!/bin/sh\necho me@localhost: Permission denied \\(publickey\\). >&2; exit 255\n'
     words = 'me@localhost cannot be reached through ssh: me@localhost: Permission denied'
     assert words in through(text)
-
-
-@pytest.mark.skipif(not shutil.which('ssh'), reason='no OpenSSH here')
-def test_a_closed_port_of_a_real_ssh(hostfile):
-    port = free_first_port(1)
-    args = ('launch', '-n', 2, '--hostfile', hostfile('me@127.0.0.1'), '--ssh', f'ssh -p {port}')
-    err = refused(*args, '--', 'true')
-    words = f'127.0.0.1 port {port}: Connection refused'
-    assert f'me@127.0.0.1 cannot be reached through ssh: ssh: connect to host {words}' in err
 
 
 def test_another_machine_that_lacks_something(through):
@@ -253,7 +206,7 @@ def test_a_login_that_talks(ssh, monkeypatch):
 
 
 def test_without_ssh(hostfile):
-    args = ('launch', '-n', 2, '--hostfile', hostfile('me@localhost'), '--ssh')
+    args = ('launch', '-n', 2, '--hostfile', hostfile(), '--ssh')
     assert "there is no program 'no-such-ssh' here: other" in refused(*args, 'no-such-ssh', 'true')
     assert "there is no program '' here" in refused(*args, '', 'true')
 

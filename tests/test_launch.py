@@ -1,5 +1,6 @@
 """The command line: what it starts, what it prints, and that nothing outlives it."""
 
+import contextlib
 import importlib.machinery
 import os
 import pty
@@ -8,21 +9,11 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 
 import pytest
 from click.testing import CliRunner
-from launching import (
-    ADDING,
-    ENDLESS,
-    ROOT,
-    SECONDS,
-    Launcher,
-    free_first_port,
-    nobody_listens,
-    refused,
-)
+from launching import ADDING, ENDLESS, ROOT, SECONDS, Launcher, nobody_listens, refused
 
 from mgpu_helpers.cluster import launching
 from mgpu_helpers.cluster.terminal import Ended, show, signals_end
@@ -36,13 +27,6 @@ def python(code):
     return 'python', '-c', code
 
 
-@pytest.fixture
-def port():
-    first = free_first_port(len(ROLES))
-    yield first
-    nobody_listens(range(first, first + len(ROLES)))
-
-
 REFUSED = {
     '-n 0 -- true': 'Error: the number of workers must be at least 1, not 0',
     '-n two -- true': "'two' is not a valid integer",
@@ -50,7 +34,6 @@ REFUSED = {
     '-n 2 -s 3 -- true': '3 servers for 2 workers: more servers than workers gain nothing',
     '-s 1 -- true': "Missing option '-n'",
     '-n 2': "Missing argument 'COMMAND...'",
-    '-n 2 --': "Missing argument 'COMMAND...'",
     '-n 2 --bogus -- true': 'No such option',
     '-n 2 -- no-such-program': "there is no program 'no-such-program' here",
     '-n 2 -- README.md': 'the file is there but cannot be executed; perhaps: python README',
@@ -59,7 +42,6 @@ REFUSED = {
     '-n 2 --port {taken} -- true': 'port {taken} at 127.0.0.1 cannot be used',
     '-n 2 --port {below} -- true': 'port {taken} at 127.0.0.1 cannot be used',
     '-n 2 --timeout 0 -- true': 'timeout must be a number above 0, not 0',
-    '-n 2 --timeout nan -- true': 'timeout must be a number above 0, not nan',
     '-n 2 --connect-timeout -3 -- true': 'connect_timeout must be a number above 0, not -3',
     '-n 2 --hostfile no/such/file -- true': 'no/such/file: No such file or directory',
 }
@@ -138,15 +120,12 @@ def test_ctrl_c_on_a_terminal():
         os.environ.pop('NO_COLOR', None)
         os.execv(sys.executable, [sys.executable, '-m', 'mgpu_helpers', *map(str, args)])
     seen, keys, started = b'', b'\x03', time.monotonic()
-    while True:
-        try:
-            part = os.read(terminal, 4096)
-        except OSError:  # the terminal's other side is closed
-            break
-        seen += part
-        if keys and b'ready' in seen:
-            os.write(terminal, keys)
-            keys = None
+    with contextlib.suppress(OSError):  # when the terminal's other side is closed
+        while True:
+            seen += os.read(terminal, 4096)
+            if keys and b'ready' in seen:
+                os.write(terminal, keys)
+                keys = None
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     assert b'\x1b[36m[worker ' in seen and b'Stopped by SIGINT: nothing is left running.' in seen
@@ -154,12 +133,12 @@ def test_ctrl_c_on_a_terminal():
 
 
 FAILING = """
-import mgpu_helpers, mxnet as mx, os, sys
+import mgpu_helpers, mxnet as mx
 store = mx.kv.create('dist_sync')
 store.init('x', mx.nd.zeros(3))
 if store.rank == 1:
     print('the cause')
-    END
+    raise ArithmeticError('had enough')
 value = mx.nd.ones(3)
 store.push('x', value)
 store.pull('x', out=value)
@@ -167,37 +146,21 @@ print(value.asnumpy())
 """
 
 
-@pytest.mark.parametrize(
-    'end, status, words',
-    [
-        ("raise ArithmeticError('had enough')", 1, 'ArithmeticError: had enough'),
-        pytest.param("sys.exit('had enough')", 1, 'had enough', marks=pytest.mark.slow),
-        pytest.param('sys.exit(7)', 7, 'the cause', marks=pytest.mark.slow),
-        pytest.param('os._exit(7)', 7, 'the cause', marks=pytest.mark.slow),
-    ],
-)
-def test_a_worker_that_fails_is_named_though_its_store_would_wait(end, status, words):
+def test_a_worker_that_fails_is_named_though_its_store_would_wait():
     """Python frees a script's values when it ends, and a store then waits for all workers."""
-    code = FAILING.replace('END', end)
-    with Launcher('launch', *PAIR, '--', *python(code)) as launcher:
-        found, out, err = launcher.end()
-    assert found == status and f'[worker 1] {words}' in out
-    assert err.startswith(f'Error: worker 1 ended with status {status}; all were stopped.\n')
-    assert 'Its last lines:\n' in err and words in err and 'the cause' in err
-
-
-def slow(*values):
-    return pytest.param(*values, marks=pytest.mark.slow)
+    with Launcher('launch', *PAIR, '--', *python(FAILING)) as launcher:
+        status, out, err = launcher.end()
+    assert status == 1 and '[worker 1] ArithmeticError: had enough' in out
+    assert err.startswith('Error: worker 1 ended with status 1; all were stopped.\n')
+    assert 'Its last lines:\n' in err and 'had enough' in err and 'the cause' in err
 
 
 def check_killed(launcher, victim, role, number):
     victim.send_signal(number)
-    killed = time.monotonic()
-    status, out, err = launcher.end()
-    assert time.monotonic() - killed < SECONDS
-    assert err.startswith(f'Error: {role} ') and 'Traceback' not in err, err
-    assert status == 128 + number
+    status, out, err = launcher.end(SECONDS)
+    assert err.startswith(f'Error: {role} '), err
     assert f'was killed by signal {number} ({number.name})' in err, err
+    assert status == 128 + number and 'Traceback' not in err, err
 
 
 def test_whoever_is_killed_is_named_and_the_rest_ends(port):
@@ -210,9 +173,8 @@ def test_whoever_is_killed_is_named_and_the_rest_ends(port):
 @pytest.mark.slow
 def test_twenty_kills_at_random_moments(port):
     """Also before a role's program has begun, while Python starts, and while MXNet loads."""
-    seed = random.randrange(10**6)
+    draw = random.Random(seed := random.randrange(10**6))
     print('seed', seed)
-    draw = random.Random(seed)
     for _ in range(20):
         role, number = draw.randrange(4), draw.choice(SIGNALS)
         with Launcher('launch', *PAIR, '--port', port, '--', *python(ENDLESS)) as launcher:
@@ -223,13 +185,7 @@ def test_twenty_kills_at_random_moments(port):
 
 
 @pytest.mark.parametrize(
-    'number, moment',
-    [
-        (signal.SIGKILL, 'at work'),
-        (signal.SIGTERM, 'starting'),
-        slow(signal.SIGHUP, 'at work'),
-        slow(signal.SIGKILL, 'starting'),
-    ],
+    'number, moment', [(signal.SIGKILL, 'at work'), (signal.SIGTERM, 'starting')]
 )
 def test_nothing_outlives_the_launcher(number, moment, port):
     with Launcher('launch', *PAIR, '--port', port, '--', *python(ENDLESS)) as launcher:
@@ -238,9 +194,7 @@ def test_nothing_outlives_the_launcher(number, moment, port):
         else:
             launcher.line_with(moment)
         launcher.process.send_signal(number)
-        sent = time.monotonic()
-        status, out, err = launcher.end()
-        assert time.monotonic() - sent < SECONDS
+        status, out, err = launcher.end(SECONDS)
     if number == signal.SIGKILL:
         assert status == -number
     else:
@@ -250,10 +204,7 @@ def test_nothing_outlives_the_launcher(number, moment, port):
 
 def test_an_impatient_user_is_heard():
     """A worker that refuses to end is killed at the second Ctrl-C."""
-    code = (
-        'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n'
-        'print("ready"); time.sleep(60)'
-    )
+    code = 'import signal, time; signal.signal(15, signal.SIG_IGN); print("ready"); time.sleep(60)'
     with Launcher('launch', '-n', 1, '--', *python(code)) as launcher:
         launcher.line_with('ready')
         for _ in range(2):
@@ -281,8 +232,8 @@ def test_a_limit_of_time():
 
 
 def test_signals_end_what_they_should():
-    """Not one that is ignored: `nohup` means that; and none is touched beside the main thread."""
-    before, seen = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}, []
+    """Not one that is ignored: `nohup` means that."""
+    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with pytest.raises(Ended, match='SIGTERM'), signals_end():
@@ -290,26 +241,16 @@ def test_signals_end_what_they_should():
             signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGHUP, before[signal.SIGHUP])
-
-    def look():
-        with signals_end():
-            seen.append(signal.getsignal(signal.SIGTERM))
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    thread.join()
-    assert seen == [before[signal.SIGTERM]] == [signal.getsignal(signal.SIGTERM)]
+    assert signal.getsignal(signal.SIGTERM) == before[signal.SIGTERM]
 
 
 def test_a_worker_that_leaves_the_others_alone_is_talked_about(monkeypatch, started, tmp_path):
-    """They would wait for it for ever, and nobody would know why nothing moves."""
     monkeypatch.setattr('mgpu_helpers.cluster.watch.PATIENCE', 0.3)
     monkeypatch.setattr('mgpu_helpers.processes.group.GRACE', 0.1)
     # The one that makes the folder leaves at once, the other stays.
     leaves = f'mkdir {tmp_path}/x 2> {tmp_path}/no || sleep 2'
     said = []
-    cluster = launching.prepare(['sh', '-c', leaves], 2, 1)
-    launching.run(cluster, on_line=lambda *line: said.append(line))
+    launching.run(launching.prepare(['sh', '-c', leaves], 2, 1), lambda *line: said.append(line))
     ((name, text),) = said
     assert name == 'launch'
     assert '1 of 2 workers has ended, and worker' in text and 'Ctrl-C stops all' in text
