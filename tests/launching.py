@@ -56,17 +56,6 @@ def refused(*args, **env):
     return errors[0]
 
 
-def free_first_port(count, host=LOOPBACK):
-    """Find a port that is free together with those that follow it."""
-    while True:
-        # Below those that the kernel gives to anybody's connections.
-        port = random.randrange(12000, 32000 - count)
-        with contextlib.suppress(OSError):
-            for i in range(count):
-                check_port(host, port + i)
-            return port
-
-
 class Started:
     """A command in a process of its own, and all that belongs to it."""
 
@@ -155,7 +144,13 @@ def nobody_listens(ports):
 
 @pytest.fixture
 def port():
-    """A first port of four that are free, and that nobody keeps."""
-    first = free_first_port(4)
+    """A port that is free together with the next three; afterwards nobody may listen there."""
+    while True:
+        # Below those that the kernel gives to anybody's connections.
+        ports = range(first := random.randrange(12000, 32000), first + 4)
+        with contextlib.suppress(OSError):
+            for number in ports:
+                check_port(LOOPBACK, number)
+            break
     yield first
-    nobody_listens(range(first, first + 4))
+    nobody_listens(ports)

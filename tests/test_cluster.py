@@ -106,11 +106,6 @@ def at_work():
         time.sleep(0.02)
 
 
-def never_comes():
-    print('here')
-    time.sleep(600)
-
-
 ROLES = 'scheduler', 'server 0', 'worker 1'
 SIGNALS = signal.SIGKILL, signal.SIGTERM, signal.SIGABRT
 
@@ -245,7 +240,7 @@ def test_during_a_run(started):
 
     with LocalCluster(2, 1) as cluster:
         with pytest.raises(ValueError, match="named 'worker 7' is running.*worker 0, worker 1"):
-            cluster.run(never_comes, show=False, on_line=interfere)
+            cluster.run(at_work, show=False, on_line=interfere)
         assert soon_gone(started)
         with pytest.raises(RuntimeError, match='no run to kill anything in'):
             cluster.kill('worker 0')

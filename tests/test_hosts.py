@@ -10,7 +10,7 @@ from launching import ADDING, ENDLESS, SECONDS, Launcher, refused
 
 from mgpu_helpers.cluster import joining
 from mgpu_helpers.cluster import ssh as remote
-from mgpu_helpers.cluster.hosts import Host, is_here, read_hosts, resolve
+from mgpu_helpers.cluster.hosts import Host, is_here, read_hosts
 from mgpu_helpers.cluster.roles import plan
 
 # In the place of OpenSSH: the command runs in a session of its own, with an environment of which
@@ -113,13 +113,6 @@ def test_workers_go_round_the_hosts_that_have_a_slot():
     assert placed(6, [1, 2, 3]) == [1, 2, 3]
     with pytest.raises(ValueError, match='7 workers are more than the hosts take.*at most 6'):
         placed(7, [1, 2, 3])
-
-
-def test_names_and_addresses():
-    assert resolve('localhost') == '127.0.0.1'
-    assert is_here('127.0.0.1') and not is_here('203.0.113.1')
-    with pytest.raises(ValueError, match='leads to no IPv4 address after 0.5 seconds'):
-        resolve('no-such-host.invalid', patience=0.5)
 
 
 def test_a_run_through_ssh(hostfile, ssh, tmp_path, port):

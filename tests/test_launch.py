@@ -29,12 +29,10 @@ def python(code):
 
 REFUSED = {
     '-n 0 -- true': 'Error: the number of workers must be at least 1, not 0',
-    '-n two -- true': "'two' is not a valid integer",
     '-n 2 -s 0 -- true': 'the number of servers must be at least 1, not 0',
     '-n 2 -s 3 -- true': '3 servers for 2 workers: more servers than workers gain nothing',
     '-s 1 -- true': "Missing option '-n'",
     '-n 2': "Missing argument 'COMMAND...'",
-    '-n 2 --bogus -- true': 'No such option',
     '-n 2 -- no-such-program': "there is no program 'no-such-program' here",
     '-n 2 -- README.md': 'the file is there but cannot be executed; perhaps: python README',
     '-n 2 --port 0 -- true': 'port must be at least 1, not 0',
@@ -99,15 +97,10 @@ def test_strange_output_is_shown_and_a_store_that_nobody_opens_is_talked_about()
     assert err.startswith('Warning: the workers ended well, but no store') and err.count('\n') == 1
 
 
-def test_lines_have_colours_on_a_terminal_unless_the_user_wants_none(monkeypatch):
-    for color, env, line in (
-        (True, {}, '\x1b[36m[worker 0]\x1b[0m hello'),
-        (True, {'NO_COLOR': '1'}, '[worker 0] hello'),
-        (False, {}, '[worker 0] hello'),
-    ):
-        with CliRunner(env={'NO_COLOR': None} | env).isolation(color=color) as (out, *_):
-            show('worker 0', 'hello')
-            assert out.getvalue().decode() == line + '\n'
+def test_lines_have_no_colours_if_the_user_wants_none():
+    with CliRunner(env={'NO_COLOR': '1'}).isolation(color=True) as (out, *_):
+        show('worker 0', 'hello')
+        assert out.getvalue() == b'[worker 0] hello\n'
 
 
 def test_ctrl_c_on_a_terminal():
