@@ -110,7 +110,7 @@ ROLES = 'scheduler', 'server 0', 'worker 1'
 SIGNALS = signal.SIGKILL, signal.SIGTERM, signal.SIGABRT
 
 
-@pytest.mark.parametrize('role,number', zip(ROLES, SIGNALS))
+@pytest.mark.parametrize('role,number', list(zip(ROLES, SIGNALS)))
 def test_a_killed_role_is_named(started, role, number):
     """Without us, the others would wait for ever."""
     killed = []
