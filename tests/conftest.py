@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -67,6 +68,36 @@ def popened():
     sys.addaudithook(note)  # for ever, so it falls silent
     yield commands
     wanted.clear()
+
+
+@pytest.fixture(scope='module')
+def kernel():
+    """Run a cell in a real kernel: gives its reply, what it showed, and what it printed.
+
+    ``watch`` gets each text that is shown; ``kernel.interrupt()`` is the stop button.
+    """
+    from jupyter_client.manager import start_new_kernel
+
+    manager, client = start_new_kernel(kernel_name='python3')
+
+    def run(cell, watch=lambda text: None):
+        shown, printed = [], {'stdout': '', 'stderr': ''}
+
+        def note(message):
+            content = message['content']
+            if 'data' in content:
+                shown.append((message['msg_type'], content['data']))
+                watch(content['data']['text/plain'])
+            elif message['msg_type'] == 'stream':
+                printed[content['name']] += content['text']
+
+        reply = client.execute_interactive(textwrap.dedent(cell), output_hook=note, timeout=240)
+        return reply['content'], shown, printed
+
+    run.interrupt = manager.interrupt_kernel
+    yield run
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
 
 
 @pytest.fixture

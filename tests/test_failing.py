@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-import pytest
-
 START = 'import sys; from mgpu_helpers.processes import failing; failing.end_without_waiting()\n'
 # Stands for MXNet's store: what Python frees at its end, and what would wait for ever.
 WAITS = """
@@ -22,32 +20,20 @@ def run(code):
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
-@pytest.mark.parametrize(
-    'code,status,words',
-    [
+def test_what_fails_ends_at_once():
+    for code, status, words in (
         ('sys.exit(3)', 3, ''),
         ('sys.exit("no data")', 1, 'no data\n'),
         ('sys.exit(-1)', 255, ''),
         ('try: sys.exit(3)\nfinally: print("cleared away", file=sys.stderr)', 3, 'cleared'),
         ('1 / 0', 1, 'Traceback'),
-    ],
-)
-def test_what_fails_ends_at_once(code, status, words):
-    found, _, said = run(WAITS + code)
-    assert found == status and said.startswith(words)
+        ('try:\n    sys.exit(3)\nexcept SystemExit:\n    pass\nsys.exit(4)', 4, ''),
+    ):
+        found, _, said = run(WAITS + code)
+        assert found == status and said.startswith(words), code
 
 
-@pytest.mark.parametrize('end', ['', 'sys.exit()', 'sys.exit(0)'])
-def test_what_ends_well_frees_everything_as_ever(end):
-    code = 'import atexit; atexit.register(print, "freed")\n' + end
-    assert run(code) == (0, 'freed\n', '')
-
-
-def test_an_exit_that_is_caught_is_none():
-    code = 'try:\n    sys.exit(3)\nexcept SystemExit as error:\n    print(error.code)'
-    assert run(code) == (0, '3\n', '')
-
-
-def test_what_was_caught_does_not_count_for_what_comes_later():
-    code = 'try:\n    sys.exit(3)\nexcept SystemExit:\n    pass\nsys.exit(4)'
-    assert run(code)[0] == 4
+def test_what_ends_well_frees_everything_as_ever():
+    caught = 'try:\n    sys.exit(3)\nexcept SystemExit:\n    pass'  # is no end
+    for end in ('', 'sys.exit()', 'sys.exit(0)', caught):
+        assert run('import atexit; atexit.register(print, "freed")\n' + end) == (0, 'freed\n', '')

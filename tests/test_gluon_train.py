@@ -22,12 +22,15 @@ def few(batch_size, num_examples, seed):
     return train_iter, [batch for batch, _ in zip(test_iter, range(2))]
 
 
-def test_prints_an_epoch_per_line(capsys):
-    train(lenet(), 1, 256, 0.1, 2, mgpu.load_data_mnist, num_examples=256, seed=0)
-    lines = capsys.readouterr().out.splitlines()[-3:]
-    assert lines[0] in ('running on: [cpu(0)]', 'running on: [gpu(0)]')
-    assert lines[1].startswith('epoch 1, time: ')
-    assert ' sec, test acc: 0.' in lines[2]
+def test_prints_an_epoch_per_line_and_goes_on_other_devices_afterwards(capsys):
+    net, small = lenet(), {'load_data': few, 'num_examples': 64, 'seed': 0}
+    train(net, 1, 64, 0.1, 2, **small)
+    first, *epochs = capsys.readouterr().out.splitlines()[-3:]
+    assert first in ('running on: [cpu(0)]', 'running on: [gpu(0)]')
+    assert epochs[0].startswith('epoch 1, time: ') and ' sec, test acc: 0.' in epochs[1]
+    train(net, 2, 64, 0.1, 1, **small, devices=[mx.cpu(1), mx.cpu(4)])
+    assert 'running on: [cpu(1), cpu(4)]' in capsys.readouterr().out
+    assert net.collect_params()['cnn_conv0_weight'].list_ctx() == [mx.cpu(1), mx.cpu(4)]
 
 
 def test_a_resnet_learns_its_replicas_agree_and_the_same_seed_gives_the_same_run():
@@ -43,14 +46,6 @@ def test_a_resnet_learns_its_replicas_agree_and_the_same_seed_gives_the_same_run
         assert np.array_equal(first, second), param.name
 
 
-def test_one_network_on_other_devices_afterwards(capsys):
-    net = lenet()
-    train(net, 1, 64, 0.1, 1, few, num_examples=64, seed=0)
-    train(net, 2, 64, 0.1, 1, few, num_examples=64, seed=0, devices=[mx.cpu(1), mx.cpu(4)])
-    assert 'running on: [cpu(1), cpu(4)]' in capsys.readouterr().out
-    assert net.collect_params()['cnn_conv0_weight'].list_ctx() == [mx.cpu(1), mx.cpu(4)]
-
-
 def test_a_network_that_is_not_hybrid():
     net = nn.Sequential()
     net.add(nn.Flatten(), nn.Dense(10))
@@ -62,9 +57,7 @@ def test_train_refuses_before_it_begins(capsys):
     net = lenet()
     for change, error, words in [
         ({'num_gpus': 0}, ValueError, 'num_gpus must be at least 1, not 0'),
-        ({'devices': [mx.cpu(0), mx.cpu(0)]}, ValueError, r'cpu\(0\) appears more than once'),
         ({'devices': [mx.cpu(0)]}, ValueError, 'num_gpus is 2, but devices lists 1'),
-        ({'batch_size': 0}, ValueError, 'batch_size'),
         ({'batch_size': 1}, ValueError, 'end in a batch of 1, too few for 2 devices'),
         ({'num_examples': 65}, ValueError, '65 examples in batches of 64 end in a batch of 1'),
         ({'lr': -1}, ValueError, 'lr'),
@@ -73,6 +66,6 @@ def test_train_refuses_before_it_begins(capsys):
     ]:
         with pytest.raises(error, match=words):
             train(**({'net': net, 'num_gpus': 2, 'batch_size': 64, 'lr': 0.2} | change))
-        assert 'running on' not in capsys.readouterr().out
+    assert 'running on' not in capsys.readouterr().out
     with pytest.raises(RuntimeError, match='not been initialized'):
         net.collect_params()['cnn_dense1_bias'].list_ctx()

@@ -107,38 +107,20 @@ def test_no_bar_where_output_goes_into_a_file():
     assert (done.stdout, done.stderr) == ('done\n', '')
 
 
-@pytest.fixture(scope='module')
-def in_a_kernel():
-    """Run code in a real kernel, and give the reply and what it shows."""
-    from jupyter_client.manager import start_new_kernel
-
-    manager, client = start_new_kernel(kernel_name='python3')
-
-    def run(code):
-        messages = []
-        reply = client.execute_interactive(
-            textwrap.dedent(code), output_hook=messages.append, timeout=240
-        )
-        assert reply['content']['status'] == 'ok'
-        assert not [m for m in messages if m['content'].get('name') == 'stderr']
-        return [(m['msg_type'], m['content']['data']) for m in messages if 'data' in m['content']]
-
-    yield run
-    client.stop_channels()
-    manager.shutdown_kernel(now=True)
-
-
-def test_first_plot_of_a_kernel_is_a_picture(in_a_kernel):
+def test_first_plot_of_a_kernel_is_a_picture(kernel):
     """Nothing has drawn before: matplotlib's own backend would come one cell too late."""
-    shown = in_a_kernel(
+    reply, shown, printed = kernel(
         "from mgpu_helpers import History; run = History('run', 1); run.add(1.0, 1.0, 0.5)\n"
         'run.plot()'
     )
+    assert reply['status'] == 'ok' and not printed['stderr']
     assert [sorted(data) for _, data in shown] == [['image/png', 'text/plain']]
 
 
-def test_progress_bar_in_a_notebook_moves_and_leaves_an_empty_output(in_a_kernel):
-    sent = [(kind, data['text/plain']) for kind, data in in_a_kernel(LOOP.replace('0.15', '0.3'))]
+def test_progress_bar_in_a_notebook_moves_and_leaves_an_empty_output(kernel):
+    reply, shown, printed = kernel(LOOP.replace('0.15', '0.3'))
+    assert reply['status'] == 'ok' and not printed['stderr']
+    sent = [(kind, data['text/plain']) for kind, data in shown]
     assert sent[0] == ('display_data', '')
     assert any('epoch 1/1' in text and '%' in text for _, text in sent[1:-1])
     assert sent[-1] == ('update_display_data', '')

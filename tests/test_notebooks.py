@@ -1,6 +1,7 @@
 """The notebooks as files: what nbval, which runs them, does not look at."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -13,15 +14,12 @@ ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = sorted((ROOT / 'notebooks').glob('[0-9]*.ipynb'))
 # Where the functions that a chapter marks with #@save are kept.
 KEPT_IN = {
-    '01': ['mgpu_helpers.scratch'],
-    '02': ['mgpu_helpers.gluon'],
-    '03': [
-        f'mgpu_helpers.collectives.{name}'
-        for name in ('algorithms', 'bucket', 'filling', 'syncing')
-    ]
-    + [f'mgpu_helpers.scaling.{name}' for name in ('costs', 'curves')],
-    '04': [f'mgpu_helpers.cluster.{name}' for name in ('training', 'checkpoint')],
-    '05': [f'mgpu_helpers.pytorch.{name}' for name in ('scratch', 'devices', 'ddp')],
+    '01': ['scratch'],
+    '02': ['gluon'],
+    '03': [f'collectives/{name}' for name in ('algorithms', 'bucket', 'filling', 'syncing')]
+    + [f'scaling/{name}' for name in ('costs', 'curves')],
+    '04': [f'cluster/{name}' for name in ('training', 'checkpoint')],
+    '05': [f'pytorch/{name}' for name in ('scratch', 'devices', 'ddp')],
 }
 
 
@@ -30,22 +28,17 @@ def path(request):
     return request.param
 
 
+@functools.cache
+def cells_of(path):
+    return nbformat.read(path, as_version=4).cells
+
+
 def markdown_cells(path):
-    return [c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == 'markdown']
+    return [c.source for c in cells_of(path) if c.cell_type == 'markdown']
 
 
 def code_cells(path):
-    return [c for c in nbformat.read(path, as_version=4).cells if c.cell_type == 'code']
-
-
-def saved_cells(chapter):
-    return [
-        cell.source
-        for path in CHAPTERS
-        if path.name.startswith(chapter)
-        for cell in code_cells(path)
-        if cell.source.startswith('#@save')
-    ]
+    return [c for c in cells_of(path) if c.cell_type == 'code']
 
 
 def is_check(node):
@@ -70,9 +63,10 @@ def bare(node, checks):
     return ast.dump(node)
 
 
-def source_of(module):
-    """Read a module's source without importing it: the chapter's framework may not be there."""
-    return (ROOT / module.replace('.', '/')).with_suffix('.py').read_text(encoding='utf8')
+def statements_of(module):
+    """Parse a module without importing it: the chapter's framework may not be there."""
+    file = ROOT / 'mgpu_helpers' / f'{module}.py'
+    return ast.parse(file.read_text(encoding='utf8')).body
 
 
 def names_of(node):
@@ -84,39 +78,25 @@ def test_chapters_are_found():
 
 
 @pytest.mark.parametrize('chapter', KEPT_IN)
-def test_saved_cells_are_what_the_package_has(chapter):
+def test_saved_cells_are_what_the_package_has_and_teach_its_first_module(chapter):
     """The notebook shows the idea alone; the package adds the checks."""
-    kept = {
-        name: node
-        for module in KEPT_IN[chapter]
-        for node in ast.parse(source_of(module)).body
-        for name in names_of(node)
-    }
-    for source in saved_cells(chapter):
-        shown = ast.parse(source).body
-        assert shown
-        for node in shown:
-            for name in names_of(node):
-                ours = bare(kept[name], checks=False)
-                assert bare(node, checks=True) == ours, f'{name} differs from the package'
-
-
-@pytest.mark.parametrize('chapter', KEPT_IN)
-def test_a_chapter_teaches_every_function_of_its_module(chapter):
-    """Of its first one. Loading, checks and where a network is are plumbing; the rest is taught."""
-    tree = ast.parse(source_of(KEPT_IN[chapter][0]))
-    public = {n.name for n in tree.body if isinstance(n, ast.FunctionDef) and n.name[0] != '_'}
-    taught = {
-        name
-        for source in saved_cells(chapter)
-        for node in ast.parse(source).body
-        for name in names_of(node)
-    }
+    first, *more = (statements_of(module) for module in KEPT_IN[chapter])
+    kept = {name: node for node in sum(more, first) for name in names_of(node)}
+    (path,) = (path for path in CHAPTERS if path.name.startswith(chapter))
+    saved = [cell.source for cell in code_cells(path) if cell.source.startswith('#@save')]
+    nodes = [node for cell in saved for node in ast.parse(cell).body]
+    shown = [(name, node) for node in nodes for name in names_of(node)]
+    for name, node in shown:
+        ours = bare(kept[name], checks=False)
+        assert bare(node, checks=True) == ours, f'{name} differs from the package'
+    public = {n.name for n in first if isinstance(n, ast.FunctionDef) and n.name[0] != '_'}
     plumbing = {'load_data_fashion_mnist', 'load_data_mnist', 'devices_of', 'parameters_of'}
-    assert {name for name in public - taught if not name.startswith('check_')} <= plumbing
+    assert {name for name in public - set(dict(shown)) if not name.startswith('check_')} <= plumbing
 
 
-def test_stored_from_one_clean_run(path):
+def test_stored_from_one_clean_run_without_what_an_editor_adds(path):
+    tidy = path.read_text(encoding='utf8') == tidied(path)
+    assert tidy, 'make run RUN_ARGS=--tidy brings it into form'
     cells = code_cells(path)
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     for cell in cells:
@@ -128,33 +108,23 @@ def test_stored_from_one_clean_run(path):
                 assert 'image/png' in data, cell.source
 
 
-def test_what_nbval_ignores_is_asserted(path):
+def test_cells_can_be_taught_from_and_assert_what_nbval_ignores(path):
     for cell in code_cells(path):
+        lines = cell.source.splitlines()
+        assert len(lines) <= 22 and max(map(len, lines)) <= 100, cell.source
         if 'nbval-ignore-output' in cell.metadata.get('tags', []):
             # The one that shows nvidia-smi, or says that there is none, has nothing to be wrong.
             assert 'assert ' in cell.source or 'nvidia-smi' in cell.source, cell.source
 
 
-def test_cells_can_be_taught_from(path):
-    for cell in code_cells(path):
-        lines = cell.source.splitlines()
-        assert len(lines) <= 22, cell.source
-        assert max(map(len, lines)) <= 100, cell.source
-
-
-def test_figures_and_links_lead_somewhere(path):
-    text = '\n'.join(markdown_cells(path))
-    targets = re.findall(r'\]\((?!https?:|#)([^)]+)\)', text)
-    assert targets
-    for target in targets:
-        assert (path.parent / target).exists(), target
-
-
-def test_hidden_answers_are_hidden_in_html_too(path):
+def test_figures_and_links_lead_somewhere_and_answers_are_hidden_in_html_too(path):
     """A blank line would end the block for nbconvert, which closes it and shows the answer."""
     text = '\n'.join(markdown_cells(path))
+    targets = re.findall(r'\]\((?!https?:|#)([^)]+)\)', text)
     answers = re.findall('<details>.*?</details>', text, re.DOTALL)
-    assert answers
+    assert targets and answers
+    for target in targets:
+        assert (path.parent / target).exists(), target
     for answer in answers:
         assert '\n\n' not in answer, answer
 
@@ -174,7 +144,7 @@ def title(path):
 
 
 def test_a_chapter_says_where_in_the_course_it_is(path):
-    assert nbformat.read(path, as_version=4).cells[0].cell_type == 'markdown'
+    assert cells_of(path)[0].cell_type == 'markdown'
     lines = markdown_cells(path)[0].splitlines()
     assert re.fullmatch(r'# \S.*', lines[0])
     where = f'*Chapter {int(path.name[:2])} of {len(CHAPTERS)}. It takes about '
@@ -221,8 +191,3 @@ def test_letters_of_formulas_are_in_italics(path):
         plain = re.sub(r'`[^`]*`|\]\([^)]*\)|<[^>]+>', lambda found: '*' * len(found[0]), plain)
         assert '$' not in plain, plain
         assert not re.search(r"(?<![\w'’*])[ijkmn](?![\w'’*])", plain), plain
-
-
-def test_a_chapter_is_stored_without_what_an_editor_adds(path):
-    stored = path.read_text(encoding='utf8')
-    assert stored == tidied(path), 'make run RUN_ARGS=--tidy brings it into form'

@@ -1,6 +1,7 @@
 """Recording what devices do: real training steps, and everything that can come in between."""
 
 import collections
+import functools
 import os
 import stat
 import subprocess
@@ -9,11 +10,9 @@ import textwrap
 from pathlib import Path
 
 import mxnet as mx
-import nbformat
 import pytest
 from mxnet import autograd, nd
 from mxnet.base import MXNetError
-from nbclient import NotebookClient
 
 import mgpu_helpers as mgpu
 from mgpu_helpers.lanes import KINDS
@@ -24,8 +23,8 @@ DEVICES = [mx.cpu(0), mx.cpu(1)]
 X, Y = nd.random.uniform(shape=(8, 1, 28, 28)), nd.arange(8)
 
 
-def new_replicas(devices=DEVICES):
-    return [mgpu.get_params(mgpu.init_params(seed=0), device) for device in devices]
+def new_replicas():
+    return [mgpu.get_params(mgpu.init_params(seed=0), device) for device in DEVICES]
 
 
 @pytest.fixture(scope='module')
@@ -44,9 +43,13 @@ def step():
 @pytest.fixture(scope='module')
 def recorded(step):
     """How often one step has what, by lane, kind and name."""
+    return counts(record_of(step))
+
+
+def record_of(function):
     with record() as timeline:
-        step()
-    return counts(timeline)
+        function()
+    return timeline
 
 
 def counts(timeline):
@@ -59,19 +62,13 @@ def kinds(timeline):
 
 def run(code, folder, **env):
     """Run a script in a process and a folder of its own, as a reader does; give its lines."""
-    script = folder / 'script.py'
-    script.write_text(textwrap.dedent(code))
     path = os.pathsep.join([str(ROOT), os.environ.get('PYTHONPATH', '')])
     done = subprocess.run(
-        [sys.executable, script],
-        cwd=folder,
-        env=os.environ | {'PYTHONPATH': path} | env,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+        [sys.executable, '-c', textwrap.dedent(code)],
+        cwd=folder, env=os.environ | {'PYTHONPATH': path} | env,
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
     assert done.returncode == 0 and not done.stderr, done.stderr
-    script.unlink()
     return done.stdout.splitlines()
 
 
@@ -83,8 +80,8 @@ def test_every_operator_of_chapter_1s_step_has_its_phase(recorded):
     assert {lane for lane, _, _ in recorded} == lanes
     for lane in lanes:
         for name in ('Convolution', 'Pooling', 'dot', 'broadcast_add'):
-            assert recorded[lane, 'forward', name] == 2, name
-            assert recorded[lane, 'backward', name] == 2, name
+            for kind in ('forward', 'backward'):
+                assert recorded[lane, kind, name] == 2, name
         assert recorded[lane, 'update', 'broadcast_sub'] == 8  # a parameter each
         assert recorded[lane, 'update', '_mul_scalar'] == 8
         assert recorded[lane, 'forward', '_mul_scalar'] == 1  # the loss
@@ -97,9 +94,7 @@ def test_every_operator_of_chapter_1s_step_has_its_phase(recorded):
 
 
 def test_several_steps_in_one_recording(step, recorded):
-    with record() as timeline:
-        for _ in range(3):
-            step()
+    timeline = record_of(lambda: [step() for _ in range(3)])
     assert counts(timeline) == collections.Counter({k: 3 * n for k, n in recorded.items()})
     updates = [s for s in timeline.spans if s.kind == 'update']
     loads = [s for s in timeline.spans if s.kind == 'copy']
@@ -113,7 +108,6 @@ def test_earlier_and_later_work_is_not_in_it_and_all_that_was_asked_for_is():
     with record() as timeline:
         for _ in range(10):
             nd.dot(nd.zeros((400, 400)), nd.zeros((400, 400)))
-    nd.ones(3).wait_to_read()
     with record('one of two', DEVICES) as later:
         nd.zeros(3)
     with record('an empty block') as empty:
@@ -124,30 +118,28 @@ def test_earlier_and_later_work_is_not_in_it_and_all_that_was_asked_for_is():
     assert 'nothing was recorded' in repr(empty)
 
 
-@pytest.mark.parametrize('compiled', [{}, {'static_alloc': True, 'static_shape': True}, None])
-def test_gluon(compiled):
-    net = mgpu.gluon.lenet()
-    mgpu.gluon.prepare(net, DEVICES, seed=0)
-    net.hybridize(compiled is not None, **(compiled or {}))
-    for on_kvstore in (True, False):
-        trainer = mx.gluon.Trainer(
-            net.collect_params(), 'sgd', {'learning_rate': 0.1}, update_on_kvstore=on_kvstore
-        )
-        for _ in range(2):
-            mgpu.gluon.train_batch(X, Y, net, DEVICES, trainer)
-        with record() as timeline:
-            mgpu.gluon.train_batch(X, Y, net, DEVICES, trainer)
-        found = counts(timeline)
-        assert timeline.lanes == ['cpu(0)', 'cpu(1)']
-        for lane in timeline.lanes:
-            for name in ('Convolution', 'Pooling', 'FullyConnected'):
-                assert found[lane, 'forward', name] == 2, name
-                assert found[lane, 'backward', name] == 2, name
-        assert found['cpu(0)', 'copy', 'copy to cpu(1)'] == 2
-        found = kinds(timeline)
-        assert found['allreduce', 'ElementwiseSum'] == 8
-        assert not [name for kind, name in found if kind == 'compute']
-        assert {name for kind, name in found if kind == 'update'} == {'multi_sgd_update'}
+def test_gluon():
+    for options in ({}, {'static_alloc': True, 'static_shape': True}, {'active': False}):
+        net = mgpu.gluon.lenet()
+        mgpu.gluon.prepare(net, DEVICES, seed=0)
+        net.hybridize(**options)
+        for where in ({'update_on_kvstore': True}, {'update_on_kvstore': False}):
+            trainer = mx.gluon.Trainer(net.collect_params(), 'sgd', {'learning_rate': 0.1}, **where)
+            step = functools.partial(mgpu.gluon.train_batch, X, Y, net, DEVICES, trainer)
+            for _ in range(2):
+                step()
+            timeline = record_of(step)
+            found = counts(timeline)
+            assert timeline.lanes == ['cpu(0)', 'cpu(1)']
+            for lane in timeline.lanes:
+                for name in ('Convolution', 'Pooling', 'FullyConnected'):
+                    for kind in ('forward', 'backward'):
+                        assert found[lane, kind, name] == 2, name
+            assert found['cpu(0)', 'copy', 'copy to cpu(1)'] == 2
+            found = kinds(timeline)
+            assert found['allreduce', 'ElementwiseSum'] == 8
+            assert not [name for kind, name in found if kind == 'compute']
+            assert {name for kind, name in found if kind == 'update'} == {'multi_sgd_update'}
 
 
 def test_an_operator_that_forward_backward_and_update_share():
@@ -172,7 +164,6 @@ def test_phases_of_ones_own_code():
         for p in params:
             p -= 0.1 * p.grad
 
-    assert my_sgd.__name__ == 'my_sgd'
     params, _ = new_replicas()
     with autograd.record():
         loss = mgpu.lenet(X, params).sum()
@@ -189,24 +180,16 @@ def test_phases_of_ones_own_code():
     assert set(timeline.kinds()) == {'compute', 'copy', 'update'}
 
 
-def test_more_devices_than_cores():
+def test_more_devices_than_cores_and_than_images():
     """MXNet's profiler counts devices only up to the cores, and takes the next for other things."""
-    devices = [mx.cpu(i) for i in range(min(os.cpu_count(), 4) + 2)]
-    replicas = new_replicas(devices)
-    with record() as timeline:
-        mgpu.train_batch(X, Y, replicas, devices, lr=0.1)
+    k = min(os.cpu_count(), 4) + 2
+    devices = [mx.cpu(i) for i in range(k)]
+    timeline = one_batch(num_gpus=k, batch_size=k - 1, tries=1, devices=devices)
     assert timeline.lanes == [str(device) for device in devices]
     found = counts(timeline)
-    for lane in timeline.lanes:
-        assert found[lane, 'forward', 'Convolution'] == 2
-        assert found[lane, 'update', 'broadcast_sub'] == 8
-
-
-def test_one_batch_of_fewer_images_than_devices():
-    found = counts(one_batch(num_gpus=2, batch_size=1, tries=1))
-    assert found['cpu(0)', 'forward', 'Convolution'] == 2
-    assert found['cpu(1)', 'forward', 'Convolution'] == 0
-    assert found['cpu(1)', 'update', 'broadcast_sub'] == 8  # both stay equal
+    for i, lane in enumerate(timeline.lanes):
+        assert found[lane, 'forward', 'Convolution'] == (2 if i < k - 1 else 0)
+        assert found[lane, 'update', 'broadcast_sub'] == 8  # all stay equal
 
 
 def test_recording_changes_no_result():
@@ -248,13 +231,11 @@ def test_an_error_in_the_block_passes_on_and_leaves_nothing_behind(step, recorde
     assert counts(timeline) == recorded
 
 
-def test_devices_are_checked():
+def test_arguments_are_checked():
     absent = mx.gpu(mx.context.num_gpus())
     for devices, error, words in (
-        ([], ValueError, 'empty list'),
         (mx.cpu(0), TypeError, 'list of devices'),
         (['cpu(0)'], TypeError, 'no MXNet device'),
-        ([mx.cpu(0), mx.cpu(0)], ValueError, 'more than once'),
         ([mx.cpu(5000)], ValueError, r'cpu\(5000\) cannot be recorded.*at most'),
         ([absent], ValueError, r'gpu\(\d+\) cannot be recorded: MXNet finds \d+ GPUs'),
     ):
@@ -263,16 +244,11 @@ def test_devices_are_checked():
     # One that would end the process is refused in time.
     with pytest.raises(ValueError, match=r'cpu\(5000\) cannot be recorded'), record():
         nd.ones(3, ctx=mx.cpu(5000))
-    with record() as timeline:
-        nd.ones(3)
-    assert timeline.lanes == ['cpu(0)']
-
-
-def test_arguments_are_checked():
-    for kind in ('sync', '', None, 3):
+    assert record_of(lambda: nd.ones(3)).lanes == ['cpu(0)']
+    for kind in ('sync', None):
         with pytest.raises(ValueError, match='kind must be one of compute, forward'):
             phase(kind)
-    for options in ({'num_gpus': 0}, {'batch_size': '8'}, {'tries': 0}, {'tries': 1.5}):
+    for options in ({'num_gpus': 0}, {'batch_size': '8'}, {'tries': 0}):
         with pytest.raises((TypeError, ValueError), match=next(iter(options))):
             one_batch(**options)
 
@@ -350,18 +326,3 @@ def test_what_the_profiler_cannot_count_does_not_end_the_process(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ['step.json']  # and nothing of MXNet's
     # MXNet removes the file that it is about to write; for root, /dev/null was gone.
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
-
-
-def test_a_notebook_shows_the_picture_and_the_table():
-    texts = (
-        'import mgpu_helpers as mgpu; from mxnet import nd\n'
-        'with mgpu.timeline.record("here") as t: nd.dot(nd.ones((9, 9)), nd.ones((9, 9)))\n'
-        't',
-        't.plot()',
-    )
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in texts])
-    NotebookClient(notebook, resources={'metadata': {'path': str(ROOT)}}).execute()
-    outputs = [output for cell in notebook.cells for output in cell.outputs]
-    assert [o.output_type for o in outputs] == ['execute_result'] * 2
-    kinds = [sorted(o.data) for o in outputs]
-    assert kinds == [['text/html', 'text/plain'], ['image/png', 'text/plain']]
