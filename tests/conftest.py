@@ -87,7 +87,7 @@ def kernel():
             content = message['content']
             if 'data' in content:
                 shown.append((message['msg_type'], content['data']))
-                watch(content['data']['text/plain'])
+                watch(content['data'].get('text/plain', ''))
             elif message['msg_type'] == 'stream':
                 printed[content['name']] += content['text']
 

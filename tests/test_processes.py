@@ -15,8 +15,6 @@ from mgpu_helpers.display import progress
 from mgpu_helpers.processes import Group, ProcessFailed, group, run_workers
 
 NAMES = ['worker 0', 'worker 1']
-
-
 pytestmark = pytest.mark.usefixtures('started')  # nothing is left behind
 
 

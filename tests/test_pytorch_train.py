@@ -20,8 +20,6 @@ from mgpu_helpers.pytorch.__main__ import main  # noqa: E402
 
 pt = mgpu.pytorch
 SHORT = '--batch-size 64 --lr 0.2 --num-epochs 1 --num-examples 128 --seed 0'.split()
-
-
 pytestmark = pytest.mark.usefixtures('started')  # nothing is left behind
 
 
@@ -44,17 +42,16 @@ BAD = [
     ({'dtype': 'int8'}, ValueError, 'dtype'),
 ]
 BAD_DEVICES = [
-    ([pt.StandIn(0)] * 2, ValueError, 'cpu:0 appears more than once'),
-    ([pt.StandIn(0)], ValueError, 'num_gpus is 2, but devices lists 1'),
-    (['cpu', 'cuda'], TypeError, "'cpu' is no device"),
-    ([torch.device('cpu', 0), torch.device('cpu', 1)], ValueError, 'the one CPU'),
-    ([pt.StandIn(0), torch.device('cuda', 99)], ValueError, 'index=99.* is not there'),
+    ({'devices': [pt.StandIn(0)] * 2}, ValueError, 'cpu:0 appears more than once'),
+    ({'devices': [pt.StandIn(0)]}, ValueError, 'num_gpus is 2, but devices lists 1'),
+    ({'devices': ['cpu', 'cuda']}, TypeError, "'cpu' is no device"),
+    ({'devices': [torch.device('cpu', i) for i in range(2)]}, ValueError, 'the one CPU'),
+    ({'devices': [torch.device('cuda', 99), pt.StandIn(0)]}, ValueError, 'index=99.*not there'),
 ]
 
 
 def test_refused_before_anything_begins(capsys):
-    given = [({'devices': devices}, error, words) for devices, error, words in BAD_DEVICES]
-    for train, bad in ((pt.train, BAD + given), (pt.train_ddp, BAD)):
+    for train, bad in ((pt.train, BAD + BAD_DEVICES), (pt.train_ddp, BAD)):
         for change, error, words in bad:
             with pytest.raises(error, match=words):
                 train(**({'num_gpus': 2, 'batch_size': 256, 'lr': 0.2} | change))
