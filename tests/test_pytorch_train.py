@@ -102,7 +102,7 @@ def test_the_command_alone_and_by_torchrun(monkeypatch):
     torchrun = [sys.executable, '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node=2']
     done = subprocess.run(
         [*torchrun, '-m', 'mgpu_helpers.pytorch', *SHORT],
-        capture_output=True, text=True, timeout=200,
+        capture_output=True, text=True, timeout=400,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith('epoch 1, time: ')
