@@ -1,8 +1,4 @@
-"""A Chromium that tests drive: open a page, ask it something, take its picture.
-
-It listens for commands of the DevTools protocol on a port of 127.0.0.1; websocket-client, which
-JupyterLab's server needs as well, carries them.
-"""
+"""A Chromium that tests drive by the DevTools protocol, on a port of 127.0.0.1."""
 
 import base64
 import contextlib
@@ -30,11 +26,7 @@ def find_browser():
     for name in [named] if named else NAMES:
         if found := shutil.which(name):
             return found
-    pytest.skip(
-        f'no browser at CHROME={named}'
-        if named
-        else 'no Chromium here: apt-get install chromium, or CHROME=/path/to/chrome'
-    )
+    pytest.skip(f'no {named or "Chromium"}: apt-get install chromium, or CHROME=/path/to/chrome')
 
 
 class Refused(Exception):
@@ -42,7 +34,7 @@ class Refused(Exception):
 
 
 class Browser:
-    """A running Chromium; ``folder`` keeps its profile."""
+    """A running Chromium with one tab; ``folder`` keeps its profile."""
 
     def __init__(self, folder):
         # Chromium refuses root its sandbox; our pages come from this checkout.
@@ -51,16 +43,16 @@ class Browser:
             self.process = subprocess.Popen([find_browser(), *flags], stdout=log, stderr=log)
         try:
             port, path = self._wait_for(folder / 'DevToolsActivePort').split()
-            self.socket = websocket.create_connection(
-                f'ws://127.0.0.1:{port}{path}',
-                timeout=60,
-                suppress_origin=True,
-                http_no_proxy=['127.0.0.1'],
-            )
+            options = {'suppress_origin': True, 'http_no_proxy': ['127.0.0.1']}
+            address = f'ws://127.0.0.1:{port}{path}'
+            self.socket = websocket.create_connection(address, timeout=60, **options)
         except BaseException:
             self.process.kill()
             raise
-        self.asked = 0
+        self.asked, self.tab = 0, {}
+        target = self.call('Target.createTarget', url='about:blank')['targetId']
+        session = self.call('Target.attachToTarget', targetId=target, flatten=True)['sessionId']
+        self.tab = {'sessionId': session}
 
     def _wait_for(self, file):
         deadline = time.monotonic() + 60
@@ -70,49 +62,33 @@ class Browser:
             time.sleep(0.05)
         pytest.fail('Chromium did not start:\n' + (file.parent / 'log').read_text()[-2000:])
 
-    def call(self, method, session=None, **parameters):
+    def call(self, method, **parameters):
         """Send a command and return its result; events that come before it are passed over."""
         self.asked += 1
-        message = {'id': self.asked, 'method': method, 'params': parameters}
-        self.socket.send(json.dumps(message | ({'sessionId': session} if session else {})))
+        message = {'id': self.asked, 'method': method, 'params': parameters, **self.tab}
+        self.socket.send(json.dumps(message))
         while (answer := json.loads(self.socket.recv())).get('id') != self.asked:
             pass
         if 'error' in answer:
             raise Refused(f'{method}: {answer["error"]}')
         return answer['result']
 
-    @contextlib.contextmanager
-    def page(self, url, width=1200, height=900):
-        """Open a page in a tab of its own, and wait until all of it has been loaded."""
-        target = self.call('Target.createTarget', url='about:blank')['targetId']
-        session = self.call('Target.attachToTarget', targetId=target, flatten=True)['sessionId']
-        page = Page(self, session, width)
-        try:
-            page.resize(height)
-            page.prefer('light')
-            assert not page.call('Page.navigate', url=url).get('errorText'), url
-            page.wait_for('document.readyState === "complete"')
-            yield page
-        finally:
-            self.call('Target.closeTarget', targetId=target)
+    def open(self, url, width=1200, height=900):
+        """Show a page, light, in a window of this size, and wait until it is all loaded."""
+        self.width = width
+        self.resize(height)
+        self.prefer('light')
+        assert not self.call('Page.navigate', url=url).get('errorText'), url
+        self.wait_for('document.readyState === "complete"')
 
     def close(self):
+        self.tab = {}  # the command is for the whole of it
         with contextlib.suppress(Exception):
             self.call('Browser.close')
             self.process.wait(10)
         self.process.kill()
         self.process.wait()
         self.socket.close()
-
-
-class Page:
-    """A tab."""
-
-    def __init__(self, browser, session, width):
-        self.browser, self.session, self.width = browser, session, width
-
-    def call(self, method, **parameters):
-        return self.browser.call(method, self.session, **parameters)
 
     def resize(self, height):
         size = {'width': self.width, 'height': height, 'deviceScaleFactor': 1, 'mobile': False}

@@ -13,32 +13,22 @@ TOOLS = (
     'sh awk cat chmod cp cut date df dirname env expand false flock grep head id ln ls mkdir mv '
     'printenv readlink rm sed sha256sum sort stat tail touch tr true uname'
 ).split()
-# A setup that ends where the first package would be fetched.
-NOTHING_TO_BE_HAD = {'HTTPS_PROXY': 'http://127.0.0.1:9', 'UV_HTTP_RETRIES': 0}
 
 
 def tracked():
     """The files of the checkout: what git has, and what is not ignored."""
-    try:
-        listed = subprocess.run(
-            ['git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard'],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-    except (OSError, subprocess.CalledProcessError):
+    command = ('git', 'ls-files', '-z', '--cached', '--others', '--exclude-standard')
+    if not shutil.which('git') or (listed := call(ROOT, *command)).returncode:
         pytest.skip('not a git checkout')
-    return [name for name in listed.split('\0') if name and (ROOT / name).is_file()]
+    return [name for name in listed.stdout.split('\0') if name and (ROOT / name).is_file()]
 
 
 def copy_to(folder):
     """A copy of this checkout, without what no setup reads."""
     for name in tracked():
-        if name.startswith(('notebooks/', 'benchmarks/results/')):
-            continue
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, folder / name)
+        if not name.startswith(('notebooks/', 'benchmarks/results/')):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
     return folder
 
 
@@ -48,21 +38,13 @@ def environment(**changes):
     env = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     if cache := os.environ.get('UV_CACHE_DIR'):  # where HOME is of no use, this is where wheels are
         env['UV_CACHE_DIR'] = cache
-    for name, value in changes.items():
-        env.pop(name, None)
-        if value is not None:
-            env[name] = str(value)
-    return env
+    env |= {name: str(value) for name, value in changes.items()}
+    return {name: value for name, value in env.items() if changes.get(name, '') is not None}
 
 
 def call(folder, *command, **changes):
     return subprocess.run(
-        command,
-        cwd=folder,
-        env=environment(**changes),
-        capture_output=True,
-        text=True,
-        timeout=300,
+        command, cwd=folder, env=environment(**changes), capture_output=True, text=True, timeout=300
     )
 
 
@@ -78,6 +60,14 @@ def refused(done, *words):
     assert 'Traceback' not in done.stderr
     lines = done.stderr.splitlines()
     assert len(lines) <= 6 and all(line.startswith('setup: ') for line in lines), done.stderr
+
+
+def choose(folder, **given):
+    """A setup up to where the first package would be fetched: what it chose, and what it said."""
+    done = setup(folder, **given)
+    refused(done, 'packages could not be reached', 'is there a network?')
+    _, chosen = done.stdout.split('the rest of ')
+    return chosen.split('\n')[0], done.stdout + done.stderr
 
 
 def folder_of_tools(folder, *more):

@@ -121,8 +121,8 @@ def compile_c(tmp_path):
 def stub_driver(tmp_path, compile_c):
     """Build a ``libcuda.so.1`` that reports the GPUs it is told; give back its folder.
 
-    Each GPU is ``(name, gibibytes, (major, minor))``; ``cuda`` is the version that the driver says
-    it knows, times a thousand. MXNet's GPU build loads with it, and computes on CPUs.
+    Each GPU is ``(name, gibibytes, (major, minor))``; ``cuda`` is its version, times 1,000.
+    MXNet's GPU build loads with it, and computes on CPUs.
     """
     # What libmxnet.so of mxnet-cu112 is linked with besides cuDeviceGet: for whoever has a GPU.
     linked = (
@@ -181,3 +181,10 @@ def with_uv():
     if sys.version_info[:2] != (3, 11):
         pytest.skip('needs Python 3.11')
     return os.pathsep.join([str(Path(sys.base_prefix) / 'bin'), places])
+
+
+@pytest.fixture
+def offline(with_uv, tmp_path):
+    """With these a setup ends where the first package would be fetched."""
+    nowhere = {'UV_CACHE_DIR': tmp_path / 'cache', 'HTTPS_PROXY': 'http://127.0.0.1:9'}
+    return {'PATH': with_uv, 'UV_HTTP_RETRIES': 0, **nowhere}

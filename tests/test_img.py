@@ -1,19 +1,17 @@
 """The figures: drawn by the scripts beside them, well formed, and laid out without collisions."""
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from itertools import combinations, pairwise
-from pathlib import Path
 
 import pytest
+from checkouts import ROOT, call
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath, text_to_path
 
-IMG = Path(__file__).resolve().parents[1] / 'img'
+IMG = ROOT / 'img'
 SHARED = {'all', 'draw', 'lanes', 'layers'}  # scripts that draw no figure of their own
 SCRIPTS = sorted(path.stem for path in IMG.glob('*.py') if path.stem not in SHARED)
 FIGURES = sorted(path.stem for path in IMG.glob('*.svg'))
@@ -21,37 +19,16 @@ SVG = '{http://www.w3.org/2000/svg}'
 WIDTH, MARGIN = 760, 20
 
 
-@pytest.fixture
-def copy(tmp_path):
-    """Copy the scripts alone, so that a figure can only come from running them."""
-    for path in IMG.glob('*.py'):
-        shutil.copy(path, tmp_path)
-    return tmp_path
-
-
-def draw(script):
-    # Another hash seed and locale than ours: neither may change a byte.
-    subprocess.run(
-        [sys.executable, script],
-        check=True,
-        capture_output=True,
-        timeout=120,
-        cwd=script.parent.parent,
-        env={**os.environ, 'PYTHONHASHSEED': '7', 'LC_ALL': 'C'},
-    )
-
-
-def test_every_figure_has_its_script_and_every_script_its_figure():
+def test_scripts_redraw_their_figures_byte_for_byte(tmp_path):
     assert FIGURES == SCRIPTS
-    assert {'machine', 'allreduce', 'lenet', 'course'} <= set(FIGURES)
-
-
-def test_scripts_redraw_their_figures_byte_for_byte(copy):
-    draw(copy / 'lenet.py')
-    assert [path.name for path in copy.glob('*.svg')] == ['lenet.svg']
-    draw(copy / 'all.py')
-    assert sorted(path.stem for path in copy.glob('*.svg')) == FIGURES
-    for path in copy.glob('*.svg'):
+    for path in IMG.glob('*.py'):  # the scripts alone: a figure can only come from running them
+        shutil.copy(path, tmp_path)
+    for script, drawn in (('lenet', ['lenet']), ('all', FIGURES)):
+        # Another hash seed and locale than ours: neither may change a byte.
+        done = call(tmp_path, sys.executable, f'{script}.py', PYTHONHASHSEED=7, LC_ALL='C')
+        assert done.returncode == 0, done.stderr
+        assert sorted(path.stem for path in tmp_path.glob('*.svg')) == drawn
+    for path in tmp_path.glob('*.svg'):
         assert path.read_bytes() == (IMG / path.name).read_bytes(), path.name
 
 
@@ -76,14 +53,9 @@ def test_a_figure_stands_by_itself(name):
 
 
 def text_box(element):
-    """The (left, top, right, bottom) of a text, set in DejaVu Sans.
-
-    That is what `sans-serif` means on most Linux machines, and it is wider than the fonts of other
-    systems: what fits here fits there.
-    """
-    mono = element.get('font-family')
-    x, top, bottom = 0.0, 0.0, 0.0
-    y, size = 0.0, float(element.get('font-size'))
+    """The (left, top, right, bottom) of a text in DejaVu Sans, wider than other systems' fonts."""
+    family = 'DejaVu Sans Mono' if element.get('font-family') else 'DejaVu Sans'
+    x, y, top, bottom, size = 0.0, 0.0, 0.0, 0.0, float(element.get('font-size'))
     runs = [(element.text, 0.0, size)]
     for span in element:
         runs.append((span.text, float(span.get('dy')), float(span.get('font-size', size))))
@@ -91,11 +63,8 @@ def text_box(element):
     for words, shift, run_size in runs:
         y += shift
         if words:
-            font = FontProperties(
-                family='DejaVu Sans Mono' if mono else 'DejaVu Sans',
-                weight=element.get('font-weight', 'normal'),
-                size=run_size,
-            )
+            weight = element.get('font-weight', 'normal')
+            font = FontProperties(family=family, weight=weight, size=run_size)
             heights = TextPath((0, 0), words, prop=font, usetex=False).vertices[:, 1]
             top, bottom = min(top, y - heights.max()), max(bottom, y - heights.min())
             x += text_to_path.get_text_width_height_descent(words, font, False)[0]
@@ -129,6 +98,11 @@ def inside(a, b):
     return b[0] <= a[0] and b[1] <= a[1] and a[2] <= b[2] and a[3] <= b[3]
 
 
+def carries(shape, box):
+    filled = shape.tag in (f'{SVG}rect', f'{SVG}circle') and shape.get('fill') != 'none'
+    return filled and inside(box, shape_box(shape))
+
+
 def crosses(segment, box):
     """Whether any of 50 points along the segment lies in the box."""
     (x0, y0), (x1, y1) = segment
@@ -151,19 +125,11 @@ def test_text_is_readable_and_nothing_runs_into_it(name):
         sizes = [element, *(span for span in element if span.get('font-size'))]
         assert min(float(s.get('font-size')) for s in sizes) >= 13, name_of
         assert inside(box, (MARGIN, MARGIN, WIDTH - MARGIN, height - MARGIN)), name_of
-        # What was drawn before, back to the shape that the text stands on, may not show an edge
-        # or a line through it; nothing drawn later may cover it.
-        for shape in reversed(shapes[:i]):
-            if shape.tag == f'{SVG}path':
-                assert not any(crosses(s, box) for s in segments(shape)), f'a line in {name_of!r}'
-            elif shape.tag in (f'{SVG}rect', f'{SVG}circle'):
-                if inside(box, shape_box(shape)) and shape.get('fill') != 'none':
-                    break
-                assert not overlap(box, shape_box(shape)) or shape.get('fill') == 'none', (
-                    f'{name_of!r} runs over the edge of its box'
-                )
-        for shape in shapes[i + 1 :]:
+        # From the shape that the text stands on: no edge or line runs through the text, and nothing
+        # that is drawn later covers it.
+        on = next(k for k in reversed(range(i)) if carries(shapes[k], box))
+        for shape in shapes[on + 1 :]:
             if shape.tag == f'{SVG}path':
                 assert not any(crosses(s, box) for s in segments(shape)), f'a line in {name_of!r}'
             elif shape.tag != f'{SVG}text' and shape.get('fill') != 'none':
-                assert not overlap(box, shape_box(shape)), f'{name_of!r} is covered'
+                assert not overlap(box, shape_box(shape)), f'{name_of!r} and the edge of a shape'

@@ -3,20 +3,18 @@
 Pictures of all pages are left in ``build/look/``, also when a check fails.
 """
 
-import contextlib
 import re
-from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import nbformat
 import pages
 import pytest
 from browser import Browser, find_browser
-from lab import Lab
+from checkouts import ROOT
+from lab import lab
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from PIL import Image
 
-ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = sorted((ROOT / 'notebooks').glob('[0-9]*.ipynb'))
 LOOK = ROOT / 'build' / 'look'
 WIDTH = 1200
@@ -66,17 +64,15 @@ def luminance(color):
 
 def complaints(found, theme):
     """Say in words what is wrong with a page."""
-    said = []
-    said += [f'does not load: {i["name"]}' for i in found['images'] if not i['loaded']]
+    said = [f'does not load: {i["name"]}' for i in found['images'] if not i['loaded']]
     drawn = [image for image in found['images'] if image['drawn']]  # plots have no words to give
     said += ['a figure without words for who cannot see it' for i in drawn if not i['alt']]
     said += [f'raw TeX: {tex}' for tex in found['tex']]
     said += [f'an error or a warning: {text}' for text in found['stderr']]
     said += [f'not meant to be read: {text}' for text in found['raw']]
-    if found['width'] > WIDTH:
-        said.append(f'wider than the window: {found["width"]} pixels')
+    said += [f'wider than the window: {found["width"]} pixels'] * (found['width'] > WIDTH)
     said += [f'scrolls sideways: {text}' for text in found['scrolls']]
-    said += ['an answer is open' for is_open in found['answers'] if is_open]
+    said += ['an answer is open'] * sum(found['answers'])
     said += [f'fetched from elsewhere: {address}' for address in found['elsewhere']]
     said += [f'leads nowhere: {link}' for link in found['links'] if not leads(link, found)]
     light, ink = luminance(found['background']), luminance(found['ink'])
@@ -109,21 +105,18 @@ def browser(tmp_path_factory):
     browser.close()
 
 
-def test_pictures_lie_where_git_does_not_look():
-    assert '/build/' in (ROOT / '.gitignore').read_text().splitlines()
-
-
 @pytest.mark.parametrize('path', CHAPTERS, ids=lambda p: p.stem[:2])
 def test_a_chapter_looks_as_it_should(path, browser, tmp_path):
     nb = nbformat.read(path, as_version=4)
     file = tmp_path / f'{path.stem}.html'
     file.write_text(pages.page_of(nb, path.parent, path.stem), encoding='utf-8')
-    with browser.page(file.as_uri(), WIDTH) as page:
-        for theme in ('dark', 'light'):
-            page.prefer(theme)
-            found, picture = page.ask(FINDINGS), LOOK / f'{path.stem[:2]}-{theme}.png'
-            page.picture(picture, found['height'], SCALE)
-            assert complaints(found, theme) == []
+    assert '/build/' in (ROOT / '.gitignore').read_text().splitlines()  # where the pictures lie
+    browser.open(file.as_uri(), WIDTH)
+    for theme in ('dark', 'light'):
+        browser.prefer(theme)
+        found, picture = browser.ask(FINDINGS), LOOK / f'{path.stem[:2]}-{theme}.png'
+        browser.picture(picture, found['height'], SCALE)
+        assert complaints(found, theme) == []
     assert found['title'] == pages.title_of(nb)
     drawn = sum(c.source.count('](../img/') for c in nb.cells if c.cell_type == 'markdown')
     assert sum(image['drawn'] for image in found['images']) == drawn
@@ -137,65 +130,49 @@ def test_a_chapter_looks_as_it_should(path, browser, tmp_path):
             assert len(part.getcolors(10**6)) > 20, f'nothing to see from pixel {top} on: {picture}'
 
 
-def bad_output(kind, **content):
+def output(kind, **content):
     return new_code_cell('1', outputs=[new_output(kind, **content)])
 
 
+def data(mime, text):
+    return output('display_data', data={mime: text})
+
+
+text = new_markdown_cell
+FIGURE, TABLE = '<Figure size 800x300 with 2 Axes>', '<table><tr>1</tr></table>'
 # What can be wrong, and what is then said, in this order.
 BAD = (
-    (new_markdown_cell('![a figure](../img/no-such-figure.svg)'), 'does not load: a figure'),
+    (text('![a figure](../img/no-such-figure.svg)'), 'does not load: a figure'),
+    (text('![](../img/lenet.svg)'), 'a figure without words for who cannot see it'),
+    (text('Take $k$ devices.'), 'raw TeX: $k$'),
+    (output('error', ename='E', traceback=['E: too hot']), 'an error or a warning: E: too hot'),
+    (output('stream', name='stderr', text='Old'), 'an error or a warning: Old'),
+    (data('text/plain', FIGURE), f'not meant to be read: {FIGURE}'),
+    (output('stream', name='stdout', text=TABLE), f'not meant to be read: {TABLE}'),
+    (data('text/html', f'<table><td>{"x" * 300}</td></table>'), f'scrolls sideways: {"x" * 80}'),
+    (text('<details open><summary>Answer</summary><p>42</p></details>'), 'an answer is open'),
     (
-        new_markdown_cell('![](../img/lenet.svg)'),
-        'a figure without words for who cannot see it',
-    ),
-    (new_markdown_cell('Take $k$ devices.'), 'raw TeX: $k$'),
-    (
-        bad_output('error', ename='E', evalue='too hot', traceback=['E: too hot']),
-        'an error or a warning: E: too hot',
-    ),
-    (
-        bad_output('stream', name='stderr', text='Warning: old'),
-        'an error or a warning: Warning: old',
-    ),
-    (
-        bad_output('display_data', data={'text/plain': '<Figure size 800x300 with 2 Axes>'}),
-        'not meant to be read: <Figure size 800x300 with 2 Axes>',
-    ),
-    (
-        bad_output('stream', name='stdout', text='<table><tr>1</tr></table>'),
-        'not meant to be read: <table><tr>1</tr></table>',
-    ),
-    (
-        bad_output('display_data', data={'text/html': f'<table><td>{"x" * 300}</td></table>'}),
-        'scrolls sideways: ' + 'x' * 80,
-    ),
-    (
-        new_markdown_cell('<details open><summary>Answer</summary><p>42</p></details>'),
-        'an answer is open',
-    ),
-    (
-        new_markdown_cell('<div><script src="http://127.0.0.1:9/x.js"></script></div>'),
+        text('<div><script src="http://127.0.0.1:9/x.js"></script></div>'),
         'fetched from elsewhere: http://127.0.0.1:9/x.js',
     ),
-    (new_markdown_cell('[more](99-no-chapter.ipynb)'), 'leads nowhere: 99-no-chapter.html'),
+    (text('[more](99-no-chapter.ipynb)'), 'leads nowhere: 99-no-chapter.html'),
 )
 
 
 def test_what_is_wrong_is_found(browser, tmp_path):
-    cells = [new_markdown_cell('# A chapter\n\nIts first words.'), *(cell for cell, _ in BAD)]
     file = tmp_path / 'page.html'
-    nb = new_notebook(cells=cells)
+    nb = new_notebook(cells=[text('# A chapter\n\nIts words.'), *(cell for cell, _ in BAD)])
     file.write_text(pages.page_of(nb, ROOT / 'notebooks', 'page'), encoding='utf-8')
-    with browser.page(file.as_uri(), WIDTH) as page:
-        assert complaints(page.ask(FINDINGS), 'light') == [said for _, said in BAD]
+    browser.open(file.as_uri(), WIDTH)
+    assert complaints(browser.ask(FINDINGS), 'light') == [said for _, said in BAD]
 
     style = '<style>body { background: #111111 } p { color: #777777 }</style>'
     file.write_text(f'{style}<main><p>Its first words.</p></main>')
-    with browser.page(file.as_uri(), WIDTH) as page:
-        wrong, hard = complaints(page.ask(FINDINGS), 'light')
-        assert wrong == 'not light: rgb(17, 17, 17)' and hard.startswith('text is hard to read')
-        page.ask('document.querySelector("p").style.color = "#ffffff"')
-        assert complaints(page.ask(FINDINGS), 'light') == [wrong]
+    browser.open(file.as_uri(), WIDTH)
+    wrong, hard = complaints(browser.ask(FINDINGS), 'light')
+    assert wrong == 'not light: rgb(17, 17, 17)' and hard.startswith('text is hard to read')
+    browser.ask('document.querySelector("p").style.color = "#ffffff"')
+    assert complaints(browser.ask(FINDINGS), 'light') == [wrong]
 
 
 # --- JupyterLab itself: it finds ../img/ in its own way, and brings its own styles ---------------
@@ -222,19 +199,20 @@ def test_chapter_1_opens_in_jupyterlab(browser, tmp_path):
     text = '\n'.join(c.source for c in nb.cells if c.cell_type == 'markdown')
     plots = sum('image/png' in str(c.get('outputs', '')) for c in nb.cells)
     headings, formulas = len(re.findall('^## ', text, re.M)), text.count('$$') // 2
-    with contextlib.closing(Lab(tmp_path, CHAPTERS[0].name)) as lab:
-        with browser.page(lab.address(), 1400, 1800) as page:
-            for theme in ('light', 'dark'):
-                if theme == 'dark':
-                    page.ask(lab.THEME % 'JupyterLab Dark')
-                complete = f"""((found) => found && found.headings === {headings}
-                    && found.formulas === {formulas}
-                    && found.light === '{str(theme == 'light').lower()}'
-                    && found.images.every((image) => image.loaded))({IN_LAB})"""
-                try:
-                    page.wait_for(complete, seconds=90)
-                finally:
-                    found = page.ask(IN_LAB)
-                    page.picture(LOOK / f'01-lab-{theme}.png', 1800, SCALE)
-                assert len(found['images']) == text.count('](../img/') + plots
-                assert not any(found['answers'])
+    change = 'jupyterapp.commands.execute("apputils:change-theme", {theme: "JupyterLab Dark"})'
+    with lab(tmp_path, CHAPTERS[0].name) as address:
+        browser.open(address, 1400, 1800)
+        for theme in ('light', 'dark'):
+            if theme == 'dark':
+                browser.ask(f'{change}.then(() => true)')
+            complete = f"""((found) => found && found.headings === {headings}
+                && found.formulas === {formulas}
+                && found.light === '{str(theme == 'light').lower()}'
+                && found.images.every((image) => image.loaded))({IN_LAB})"""
+            try:
+                browser.wait_for(complete, seconds=90)
+            finally:
+                found = browser.ask(IN_LAB)
+                browser.picture(LOOK / f'01-lab-{theme}.png', 1800, SCALE)
+            assert len(found['images']) == text.count('](../img/') + plots
+            assert not any(found['answers'])

@@ -42,21 +42,21 @@ def test_data_folder_is_absolute(tmp_path):
         folder.mkdir()
     script = f'. "{ROOT}/tools/env.sh" && printf %s "$MXNET_HOME"'
     for given, expected in (
-        (None, f'{home}/.mxnet'),
-        ('', f'{home}/.mxnet'),
+        (None, home / '.mxnet'),
+        ('', home / '.mxnet'),
         ('/data/sets', '/data/sets'),
-        ('sub dir', f'{here}/sub dir'),
-        ('../up', f'{up}'),
-        ('~/data', f'{home}/data'),
+        ('sub dir', here / 'sub dir'),
+        ('../up', up),
+        ('~/data', home / 'data'),
     ):
-        assert call(here, 'sh', '-c', script, HOME=home, MXNET_HOME=given).stdout == expected
+        done = call(here, 'sh', '-c', script, HOME=home, MXNET_HOME=given)
+        assert done.stdout == str(expected), done.stderr
 
 
 def test_without_a_home_everything_stays_in_the_course(tmp_path):
+    names = ('home', 'cache', 'home/.mxnet')
     script = f'. "{ROOT}/tools/env.sh" && printf "%s\\n" "$HOME" "$UV_CACHE_DIR" "$MXNET_HOME"'
     for home in (None, '', '/no/such/folder'):
         done = call(tmp_path, 'sh', '-c', script, HOME=home, UV_CACHE_DIR=None, MXNET_HOME=None)
-        assert done.stdout.split() == [
-            f'{tmp_path}/.uv/{name}' for name in ('home', 'cache', 'home/.mxnet')
-        ]
+        assert done.stdout == '\n'.join(f'{tmp_path}/.uv/{n}' for n in names) + '\n', done.stderr
     assert (tmp_path / '.uv/home').is_dir()

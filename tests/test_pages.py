@@ -1,17 +1,23 @@
 """A chapter as one HTML file: what the browser of test_look.py does not see."""
 
 import re
-from pathlib import Path
 
 import pages
 import pytest
+from checkouts import ROOT
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-FOLDER = Path(__file__).resolve().parent.parent / 'notebooks'
+FOLDER = ROOT / 'notebooks'
 
 
 def page(*cells, **metadata):
     return pages.page_of(new_notebook(cells=list(cells), metadata=metadata), FOLDER, '09-name')
+
+
+def test_links_lead_to_pages_of_chapters_and_to_files():
+    text = '[next](02-two.ipynb) and [there](02-two.ipynb#a-part), [a file](../cluster/train.py)'
+    found = re.findall('<a href="([^"#]+(?:#[^"]+)?)"', page(new_markdown_cell(text)))
+    assert found == ['02-two.html', '02-two.html#a-part', '../cluster/train.py']
 
 
 def test_nothing_is_fetched_from_elsewhere():
@@ -31,13 +37,6 @@ def test_a_displayed_formula_is_set_and_one_that_cannot_be_is_left():
     assert r'$$\underbrace{x}$$' in page(new_markdown_cell(r'$$\underbrace{x}$$'))
 
 
-def test_links_lead_to_pages_of_chapters_and_to_files():
-    text = '[next](02-two.ipynb) and [there](02-two.ipynb#a-part), [a file](../cluster/train.py)'
-    html = page(new_markdown_cell(text))
-    found = re.findall('<a href="([^"#]+(?:#[^"]+)?)"', html)
-    assert found == ['02-two.html', '02-two.html#a-part', '../cluster/train.py']
-
-
 def test_title_is_the_first_heading():
     for cells, metadata, title in (
         (['# What `x` *is*', '# More'], {}, 'What x is'),
@@ -50,12 +49,8 @@ def test_title_is_the_first_heading():
 
 def test_a_notebook_is_not_changed_by_rendering_it():
     picture = {'image/png': 'iVBORw0KGgo=', pages.WIDGET: {'model_id': 'x'}, 'text/plain': 'x'}
-    nb = new_notebook(
-        cells=[
-            new_markdown_cell('$$x$$ [next](02-two.ipynb)'),
-            new_code_cell('1', outputs=[new_output('display_data', data=picture)]),
-        ]
-    )
+    code = new_code_cell('1', outputs=[new_output('display_data', data=picture)])
+    nb = new_notebook(cells=[new_markdown_cell('$$x$$ [next](02-two.ipynb)'), code])
     before = str(nb)
     html = pages.page_of(nb, FOLDER, 'name')
     assert str(nb) == before

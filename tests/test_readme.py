@@ -9,38 +9,37 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 import nbformat
 import psutil
 import pytest
+from checkouts import ROOT, call
 from nbformat.v4 import new_code_cell, new_notebook
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / 'README.md').read_text(encoding='utf8')
 if not (ROOT / '.venv/bin/python').exists():
     pytest.skip("needs the environment of 'make setup'", allow_module_level=True)
 
 
 def make(*words):
-    return subprocess.run(['make', *words], cwd=ROOT, capture_output=True, text=True, timeout=300)
+    done = call(ROOT, 'make', *words)
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 def test_run_executes_a_chapter(tmp_path):
     notebooks, build = tmp_path / 'notebooks', tmp_path / 'build'
     notebooks.mkdir()
-    cells = [new_code_cell('import mgpu_helpers')]
+    nb = new_notebook(cells=[new_code_cell('import mgpu_helpers')])
     for chapter in ('01-one', '02-two'):
-        nbformat.write(new_notebook(cells=cells), notebooks / f'{chapter}.ipynb')
-    done = make('run', 'CHAPTER=1', f"RUN_ARGS=--notebooks '{notebooks}' --build '{build}'")
-    assert done.returncode == 0, done.stderr
+        nbformat.write(nb, notebooks / f'{chapter}.ipynb')
+    make('run', 'CHAPTER=1', f"RUN_ARGS=--notebooks '{notebooks}' --build '{build}'")
     assert sorted(path.name for path in build.iterdir()) == ['01-one.html', '01-one.ipynb']
 
 
 def test_bench_prints_its_table():
     """That it trains: tests/test_bench.py."""
     done = make('bench', "BENCH_ARGS=--rounds 1 --no-store --only 'import mgpu_helpers'")
-    assert done.returncode == 0, done.stderr
     assert re.search(r'^import mgpu_helpers +0\.\d+ s ', done.stdout, re.MULTILINE), done.stdout
 
 
@@ -49,11 +48,9 @@ def test_lab_opens_on_the_first_chapter():
         free.bind(('127.0.0.1', 0))
         port = free.getsockname()[1]
     arguments = f'--no-browser --port={port} --IdentityProvider.token=t'
-    lab = subprocess.Popen(
-        ['make', 'lab', f'LAB_ARGS={arguments}'],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        start_new_session=True,
-    )  # fmt: skip
+    options = {'stderr': subprocess.STDOUT, 'text': True, 'start_new_session': True}
+    command = ['make', 'lab', f'LAB_ARGS={arguments}']
+    lab = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, **options)
     try:
         started = time.time()
         for line in lab.stdout:

@@ -1,22 +1,21 @@
 """tools/run_notebooks.py, run for real on notebooks of a few cells."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
 from importlib.util import find_spec
-from pathlib import Path
 
 import nbformat
 import psutil
 import pytest
 import run_notebooks
+from checkouts import ROOT, call
 from click.testing import CliRunner
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-RUNNER = Path(__file__).parent.parent / 'tools' / 'run_notebooks.py'
+RUNNER = ROOT / 'tools/run_notebooks.py'
 PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><circle r="4"/></svg>'
 
 
@@ -24,10 +23,10 @@ class Course:
     """A folder with chapters, an image beside them, and the runner."""
 
     def __init__(self, folder):
-        self.notebooks, self.build = folder / 'a course/notebooks', folder / 'a course/build'
-        self.notebooks.mkdir(parents=True)
-        (folder / 'a course/img').mkdir()
-        (folder / 'a course/img/dot.svg').write_text(PICTURE)
+        self.notebooks, self.build = folder / 'notebooks', folder / 'build'
+        for path in (self.notebooks, folder / 'img'):
+            path.mkdir(parents=True)
+        (folder / 'img/dot.svg').write_text(PICTURE)
 
     def write(self, name, *sources, **metadata):
         cells = [new_markdown_cell('# A chapter\n\n![a dot](../img/dot.svg)')]
@@ -40,38 +39,33 @@ class Course:
         folders = ['--notebooks', self.notebooks, '--build', self.build]
         return [str(word) for word in (sys.executable, RUNNER, *folders, *arguments)]
 
-    def run(self, *arguments):
+    def run(self, *arguments, code=0):
         """As a command would, without the two seconds that its imports take."""
         words = self.command(*arguments)[2:]
-        return CliRunner().invoke(run_notebooks.main, words, catch_exceptions=False)
+        done = CliRunner().invoke(run_notebooks.main, words, catch_exceptions=False)
+        assert done.exit_code == code, done.output
+        return done
 
     def built(self):
         return sorted(path.name for path in self.build.iterdir())
 
 
-ENV = {**os.environ, 'JUPYTER_PREFER_ENV_PATH': '1'}
-
-
 @pytest.fixture
 def course(tmp_path, monkeypatch):
     monkeypatch.setenv('JUPYTER_PREFER_ENV_PATH', '1')
-    return Course(tmp_path)
+    return Course(tmp_path / 'a course')
 
 
 def test_chapters_are_executed_and_left_as_notebook_and_page(course):
     course.write('01-one', 'import os\nprint(os.path.basename(os.getcwd()))', '#@save\n6 * 7')
     course.write('02-two', "open('../build/seen', 'w').close()")
     before = (course.notebooks / '01-one.ipynb').read_bytes()
-    done = subprocess.run(course.command(), capture_output=True, text=True, timeout=120, env=ENV)
+    done = call(ROOT, *course.command())
     assert (done.returncode, done.stderr) == (0, '')
-    lines = done.stdout.splitlines()
-    assert [line.split('  ')[:2] for line in lines[:2]] == [
-        ['01-one', 'cell 1/2'],
-        ['01-one', 'cell 2/2'],
-    ]
-    assert lines[0].endswith('  import os') and lines[1].endswith('  6 * 7')
-    names = '01-one.html', '01-one.ipynb', '02-two.html', '02-two.ipynb', 'seen'
-    assert course.built() == list(names)
+    one, two, *_ = (line.split('  ') for line in done.stdout.splitlines())
+    assert (one[:2], one[-1]) == (['01-one', 'cell 1/2'], 'import os')
+    assert (two[:2], two[-1]) == (['01-one', 'cell 2/2'], '6 * 7')
+    assert course.built() == ['01-one.html', '01-one.ipynb', '02-two.html', '02-two.ipynb', 'seen']
     nb = nbformat.read(course.build / '01-one.ipynb', as_version=4)
     assert nb.cells[1].outputs[0].text == 'notebooks\n'
     assert nb.cells[2].outputs[0].data['text/plain'] == '42'
@@ -82,22 +76,16 @@ def test_chapters_are_executed_and_left_as_notebook_and_page(course):
 
 
 def test_chapters_are_picked_by_their_numbers_and_unknown_ones_refused(course):
-    done = course.run()
-    assert (done.exit_code, done.stdout) == (2, '')
+    done = course.run(code=2)
+    assert not done.stdout
     assert 'there are no chapters in' in done.stderr and str(course.notebooks) in done.stderr
     one, two = course.write('01-one', '1'), course.write('02-two', '2')
-    for wanted, found in (
-        (None, [one, two]),
-        (' ', [one, two]),
-        ('2', [two]),
-        ('02,1', [one, two]),
-    ):
+    both = [one, two]
+    for wanted, found in ((None, both), (' ', both), ('2', [two]), ('02,1', both)):
         assert run_notebooks.find_chapters(course.notebooks, wanted) == found
     for wanted in ('7', '1,one'):
-        done = course.run('--chapter', wanted)
-        assert done.exit_code == 2
-        assert f"no chapter '{wanted.split(',')[-1]}'" in done.stderr
-        assert '1  01-one.ipynb' in done.stderr
+        said = course.run('--chapter', wanted, code=2).stderr
+        assert f"no chapter '{wanted.split(',')[-1]}'" in said and '1  01-one.ipynb' in said
     assert not course.build.exists()
 
 
@@ -105,13 +93,11 @@ def test_a_chapter_without_its_framework_is_left_out_unless_asked_for(course, mo
     course.write('05-five', 'if False:\n    from torch.nn import Linear')
     monkeypatch.setattr(
         'importlib.util.find_spec',
-        lambda name, *a: None if name == 'torch' else find_spec(name, *a),
+        lambda name, *a: find_spec(name, *a) if name != 'torch' else None,
     )
-    done = course.run()
-    assert done.exit_code == 0
-    assert '05-five  left out: no torch is installed here' in done.stdout
+    assert '05-five  left out: no torch is installed here' in course.run().stdout
     assert course.built() == []
-    assert course.run('--chapter', '5').exit_code == 0
+    course.run('--chapter', '5')
     assert course.built() == ['05-five.html', '05-five.ipynb']
 
 
@@ -120,9 +106,8 @@ def test_failing_cell_stops_the_run_and_is_named(course):
     course.write('02-two', 'pass')
     course.build.mkdir()
     (course.build / '01-one.ipynb').write_text('from an earlier run')
-    done = course.run('--store')
-    assert done.exit_code == 1
-    assert '01-one, cell 2/3 failed:' in done.stderr and 'too hot' in done.stderr
+    said = course.run('--store', code=1).stderr
+    assert '01-one, cell 2/3 failed:' in said and 'too hot' in said
     assert course.built() == ['01-one.failed.html', '01-one.failed.ipynb']
     nb = nbformat.read(course.build / '01-one.failed.ipynb', as_version=4)
     assert nb.cells[1].outputs[0].text == 'so far\n' and not nb.cells[3].outputs
@@ -130,33 +115,24 @@ def test_failing_cell_stops_the_run_and_is_named(course):
     assert not nbformat.read(course.notebooks / '01-one.ipynb', as_version=4).cells[1].outputs
 
 
-def test_cell_that_hangs_is_stopped(course):
+def test_a_cell_that_hangs_is_stopped_and_a_kernel_that_dies_is_said(course):
     course.write('01-one', 'import time\ntime.sleep(60)')
-    done = course.run('--timeout', '1')
-    assert done.exit_code == 1
-    assert 'cell 1/1 was stopped after 1 s' in done.stderr
-
-
-def test_kernel_that_dies_is_said(course):
+    assert 'cell 1/1 was stopped after 1 s' in course.run('--timeout', '1', code=1).stderr
     course.write('01-one', 'import os\nos.kill(os.getpid(), 9)')
-    done = course.run()
-    assert done.exit_code == 1
-    assert '01-one, cell 1/1: the kernel died' in done.stderr
+    assert '01-one, cell 1/1: the kernel died' in course.run(code=1).stderr
 
 
 def test_stopping_leaves_no_process(course):
-    source = (
-        'import subprocess, time\n'
-        "child = subprocess.Popen(['sleep', '60'])\n"
-        'try:\n'
-        "    open('started', 'w').close()\n"
-        '    time.sleep(60)\n'
-        'finally:\n'
-        '    child.kill()'
-    )
+    source = """
+import subprocess, time
+child = subprocess.Popen(['sleep', '60'])
+try:
+    open('started', 'w').close()
+    time.sleep(60)
+finally:
+    child.kill()"""
     course.write('01-one', source)
-    command = course.command()
-    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, env=ENV) as process:
+    with subprocess.Popen(course.command(), stdout=-1, stderr=-1, text=True) as process:
         deadline = time.monotonic() + 60
         while not (course.notebooks / 'started').exists():
             assert process.poll() is None and time.monotonic() < deadline
@@ -182,15 +158,13 @@ Both()
 
 
 def test_what_is_stored_is_the_same_each_time_and_without_what_an_editor_adds(course):
-    path = course.write(
-        '01-one',
-        'print(1)\nprint(2)',
-        'from tqdm.notebook import tqdm\nfor _ in tqdm(range(2)):\n    pass',
-        BOTH,
-        kernelspec={'display_name': 'mine', 'language': 'python', 'name': 'other'},
-        language_info={'name': 'python', 'version': '2.7'},
-        widgets={'state': {}},
-    )
+    metadata = {
+        'kernelspec': {'display_name': 'mine', 'language': 'python', 'name': 'other'},
+        'language_info': {'name': 'python', 'version': '2.7'},
+        'widgets': {'state': {}},
+    }
+    bar = 'from tqdm.notebook import tqdm\nfor _ in tqdm(range(2)):\n    pass'
+    path = course.write('01-one', 'print(1)\nprint(2)', bar, BOTH, **metadata)
     nb = nbformat.read(path, as_version=4)
     nb.cells[1].metadata.update({'tags': ['nbval-ignore-output'], 'execution': {'a': 'b'}})
     nb.cells[1].outputs = [new_output('stream', name='stderr', text='of an earlier run')]
@@ -198,7 +172,7 @@ def test_what_is_stored_is_the_same_each_time_and_without_what_an_editor_adds(co
     nbformat.write(nb, path)
     stored = []
     for _ in range(2):
-        assert course.run('--store').exit_code == 0
+        course.run('--store')
         stored.append(path.read_bytes())
     assert stored[0] == stored[1]
     nb = nbformat.read(path, as_version=4)
@@ -223,8 +197,7 @@ def test_what_is_stored_is_the_same_each_time_and_without_what_an_editor_adds(co
     nb.metadata.language_info['version'] = '3.11.99'
     nbformat.write(nb, path)
     assert path.read_bytes() != stored[0]
-    done = course.run('--tidy')
-    assert (done.exit_code, done.output) == (0, '')
+    assert course.run('--tidy').output == ''
     assert path.read_bytes() == stored[0]
 
 
@@ -238,6 +211,5 @@ def test_errors_and_what_went_to_stderr_are_not_stored(course):
         nb.cells[2].metadata.tags = ['raises-exception']  # it may raise, but not in what is stored
         nbformat.write(nb, path)
         before = path.read_bytes()
-        done = course.run('--store')
-        assert done.exit_code == 1 and said in done.stderr
+        assert said in course.run('--store', code=1).stderr
         assert path.read_bytes() == before

@@ -9,19 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 import suggest_packages
-from checkouts import NOTHING_TO_BE_HAD, call, folder_of_tools, python, refused, setup
+from checkouts import call, choose, folder_of_tools, python, refused, setup
 
 A100, H100 = ('A100', 80, (8, 0)), ('H100', 80, (9, 0))
 K80, M60, P100 = ('K80', 12, (3, 7)), ('M60', 8, (5, 0)), ('P100', 16, (6, 0))
 T4, L4, B200 = ('T4', 16, (7, 5)), ('L4', 24, (8, 9)), ('B200', 192, (10, 0))
 CPU, CU112 = 'locks/base.txt locks/cpu.txt', 'locks/base.txt locks/cu112.txt'
 BOTH = f'{CPU} locks/torch.txt'
-
-
-def remember(folder, **chosen):
-    (folder / '.uv').mkdir()
-    for name, what in chosen.items():
-        (folder / '.uv' / name).write_text(f'{what}\n')
 
 
 def remembered(folder):
@@ -38,31 +32,27 @@ def test_a_wrong_value_is_named(checkout):
         ('TORCH', 'yes', '1 (PyTorch too), only'),
         ('MGPU_DRIVER', 'none', 'later'),
     ):
-        done = setup(checkout, **{name: value})
-        refused(done, f"{name} is '{value}'", f'expected {expected}')
+        refused(setup(checkout, **{name: value}), f"{name} is '{value}'", f'expected {expected}')
     assert not (checkout / '.uv').exists()
 
 
-def test_gpu_packages_without_a_driver_are_not_fetched(checkout, tmp_path, with_uv):
+def test_gpu_packages_without_a_driver_are_not_fetched(checkout, offline):
     if ctypes.util.find_library('cuda'):
         pytest.skip("NVIDIA's driver is here")
-    plain = {'PATH': with_uv, 'UV_CACHE_DIR': tmp_path / 'cache', 'LD_LIBRARY_PATH': None}
+    plain = offline | {'LD_LIBRARY_PATH': None}
     refused(setup(checkout, GPU=1, **plain), "NVIDIA's driver", 'make setup GPU=0')
-    # The choice is remembered until it is taken back.
-    refused(setup(checkout, **plain), 'GPU=0')
+    refused(setup(checkout, **plain), 'GPU=0')  # the choice is remembered until it is taken back
 
 
 @pytest.mark.parametrize(
-    ('before', 'given'),
-    [
-        ({}, {'GPU': 1, 'TORCH': 1}),
-        ({'torch': 'only'}, {'GPU': 1}),
-        ({'kind': 'cu112'}, {'TORCH': 1}),
-    ],
+    'before, given',
+    [('', {'GPU': 1, 'TORCH': 1}), ('torch=only', {'GPU': 1}), ('kind=cu112', {'TORCH': 1})],
 )
 def test_mxnet_for_gpus_and_pytorch_are_not_mixed(checkout, stub_driver, before, given):
     if before:
-        remember(checkout, **before)
+        (checkout / '.uv').mkdir()
+        name, what = before.split('=')
+        (checkout / '.uv' / name).write_text(f'{what}\n')
     files = {path: path.stat().st_mtime_ns for path in checkout.rglob('*')}
     done = setup(checkout, LD_LIBRARY_PATH=stub_driver([A100]), **given)
     refused(done, 'GPU=1 and TORCH=', 'GPU=1 TORCH=0', 'GPU=0 TORCH=1', 'libnccl.so.2', 'clone')
@@ -74,20 +64,14 @@ def test_mxnet_for_gpus_and_pytorch_are_not_mixed(checkout, stub_driver, before,
 
 
 @pytest.mark.parametrize(
-    ('gpus', 'cuda', 'for_mxnet', 'for_pytorch', 'why'),
+    'gpus, cuda, for_mxnet, for_pytorch, why',
     [
         ([], (13, 0), 'none', 'cpu', ''),
         ([A100] * 8, (13, 0), 'cu112', 'pypi', '8 x A100 (compute capability 8.0): MXNet can'),
         ([M60], (11, 2), 'cu112', 'cpu', 'compute capability 5.0, and it needs 7.5'),
         ([L4], (12, 4), 'cu112', 'cpu', 'knows CUDA 12.4, and it needs CUDA 13'),
         ([P100, T4], (13, 1), 'cu112', 'pypi', 'P100 (compute capability 6.0), T4 (compute'),
-        (
-            [H100, A100],
-            (13, 0),
-            'cu112',
-            'pypi',
-            'H100 (compute capability 9.0): counted as absent',
-        ),
+        ([H100, A100], (13, 0), 'cu112', 'pypi', '(compute capability 9.0): counted as absent'),
         ([H100], (13, 0), 'torch', 'pypi', 'PyTorch comes too'),
         ([B200, K80], (13, 0), 'torch', 'pypi', '5.0 to 8.9 only'),
         ([K80], (11, 4), 'old', 'cpu', '5.0 to 8.9 only'),
@@ -101,62 +85,53 @@ def test_what_is_suggested_is_what_the_gpus_can_run(gpus, cuda, for_mxnet, for_p
     assert why in '\n'.join(sum(said, []))
 
 
-def choose(folder, tmp_path, path, driver, **given):
-    """A setup up to where the first package would be fetched: what it chose, and what it said."""
-    done = setup(
-        folder,
-        PATH=path,
-        UV_CACHE_DIR=tmp_path / 'cache',
-        LD_LIBRARY_PATH=driver,
-        **NOTHING_TO_BE_HAD | given,
-    )
-    refused(done, 'packages could not be reached')
-    assert done.stdout.count('the rest of ') == 1
-    return done.stdout.split('the rest of ')[1].split('\n')[0], done.stdout + done.stderr
-
-
 @pytest.mark.parametrize(
-    ('gpus', 'chosen', 'kept', 'words'),
+    'gpus, cuda, given, chosen, words',
     [
-        ([A100, H100], CU112, ['cu112', '0'], ['make setup GPU=0', 'counted as absent']),
-        ([H100], BOTH, ['cpu', '1'], ['make setup TORCH=0', 'PyTorch comes too']),
-        ([K80], CPU, ['cpu', '0'], ['5.0 to 8.9 only', 'MXNet for CPUs is installed']),
+        ([A100, H100], 13000, {}, CU112, ['make setup GPU=0', 'counted as absent']),
+        ([H100], 13000, {}, BOTH, ['make setup TORCH=0', 'PyTorch comes too']),
+        ([K80], 13000, {}, CPU, ['5.0 to 8.9 only', 'MXNet for CPUs is installed']),
+        ([A100], 12040, {'TORCH': 1}, f'{CPU} locks/torch-cpu.txt',
+         ['PyTorch will not use a GPU here', 'knows CUDA 12.4']),
+        # An image is made before there is a driver; one with MXNet: tests/test_machine_files.py.
+        (None, 0, {'GPU': 0, 'TORCH': 1, 'MGPU_DRIVER': 'later'}, BOTH, []),
     ],
-)
+)  # fmt: skip
 def test_first_setup_chooses_by_itself_and_stays_with_it(
-    checkout, tmp_path, with_uv, stub_driver, gpus, chosen, kept, words
+    checkout, offline, stub_driver, gpus, cuda, given, chosen, words
 ):
-    found, said = choose(checkout, tmp_path, with_uv, stub_driver(gpus))
+    driver = gpus and stub_driver(gpus, cuda)
+    found, said = choose(checkout, **offline, LD_LIBRARY_PATH=driver, **given)
+    kept = ['cu112' if chosen == CU112 else 'cpu', '1' if 'torch' in chosen else '0']
     assert (found, remembered(checkout)) == (chosen, kept)
     assert all(word in said for word in words)
-    if chosen == BOTH:  # and with a driver that says something else, on another day
-        found, said = choose(checkout, tmp_path, with_uv, stub_driver([A100]))
+    if gpus == [H100]:  # and with a driver that says something else, on another day
+        found, _ = choose(checkout, **offline, LD_LIBRARY_PATH=stub_driver([A100]))
         assert (found, remembered(checkout)) == (chosen, kept)
 
 
 def test_the_driver_is_asked_also_where_the_only_python_is_the_one_that_setup_fetches(
-    checkout, tmp_path, with_uv, stub_driver
+    checkout, tmp_path, offline, stub_driver
 ):
     tools = folder_of_tools(tmp_path / 'bin')
-    (tools / 'uv').symlink_to(shutil.which('uv', path=with_uv))
+    (tools / 'uv').symlink_to(shutil.which('uv', path=offline['PATH']))
     # Where uv keeps the Pythons that it has fetched.
-    pythons = tmp_path / 'pythons'
     version = '.'.join(map(str, sys.version_info[:3]))
-    fetched = pythons / f'cpython-{version}-linux-x86_64-gnu' / 'bin' / 'python3.11'
+    fetched = tmp_path / f'pythons/cpython-{version}-linux-x86_64-gnu/bin/python3.11'
     fetched.parent.mkdir(parents=True)
-    fetched.symlink_to(Path(sys.base_prefix) / 'bin' / 'python3.11')
-    driver = stub_driver([A100])
-    found, said = choose(checkout, tmp_path, tools, driver, UV_PYTHON_INSTALL_DIR=pythons)
+    fetched.symlink_to(Path(sys.base_prefix) / 'bin/python3.11')
+    here = offline | {'PATH': tools, 'UV_PYTHON_INSTALL_DIR': tmp_path / 'pythons'}
+    found, said = choose(checkout, **here, LD_LIBRARY_PATH=stub_driver([A100]))
     assert (found, remembered(checkout)) == (CU112, ['cu112', '0'])
     assert 'make setup GPU=0' in said
 
 
-def test_gpu_1_means_pytorch_where_every_gpu_is_too_new(checkout, tmp_path, with_uv, stub_driver):
+def test_gpu_1_means_pytorch_where_every_gpu_is_too_new(checkout, offline, stub_driver):
     driver = stub_driver([H100, H100])
     refused(setup(checkout, GPU=1, TORCH=0, LD_LIBRARY_PATH=driver), 'H100', 'TORCH=1', 'GPU=0')
     assert not (checkout / '.uv').exists()
-    remember(checkout, kind='cpu', torch='0')  # which does not stand against it
-    found, said = choose(checkout, tmp_path, with_uv, driver, GPU=1)
+    choose(checkout, **offline, GPU=0, TORCH=0)  # remembered, and it does not stand against it
+    found, said = choose(checkout, **offline, LD_LIBRARY_PATH=driver, GPU=1)
     assert (found, remembered(checkout)) == (BOTH, ['cpu', '1'])
     assert '2 x H100 (compute capability 9.0)' in said and 'PyTorch comes too' in said
 
@@ -166,20 +141,6 @@ def test_gpu_1_without_a_gpu_that_could_serve_is_refused(checkout, stub_driver):
         driver = stub_driver([gpu], cuda)
         refused(setup(checkout, GPU=1, LD_LIBRARY_PATH=driver), gpu[0], word, 'make setup GPU=0')
     assert not (checkout / '.uv').exists()
-
-
-def test_pytorch_without_cuda_where_the_driver_is_too_old_for_it(
-    checkout, tmp_path, with_uv, stub_driver
-):
-    found, said = choose(checkout, tmp_path, with_uv, stub_driver([A100], 12040), TORCH=1)
-    assert found == f'{CPU} locks/torch-cpu.txt'
-    assert 'PyTorch will not use a GPU here' in said and 'knows CUDA 12.4' in said
-
-
-def test_an_image_with_pytorch_is_made_before_there_is_a_driver(checkout, tmp_path, with_uv):
-    """For MXNet: tests/test_machine_files.py, with the files of the image."""
-    given = {'GPU': 0, 'TORCH': 1, 'MGPU_DRIVER': 'later'}
-    assert choose(checkout, tmp_path, with_uv, None, **given)[0] == BOTH
 
 
 # --- The whole of it ------------------------------------------------------------------------------
@@ -203,10 +164,7 @@ for before, one, other in zip(start, *replicas):
 
 @pytest.mark.slow  # the first time it downloads 2.5 GB
 def test_mxnet_for_gpus_is_installed_and_computes(checkout, with_uv, stub_driver):
-    """Everything but a GPU: 4.5 GB of packages, NVIDIA's libraries, a step on CPUs.
-
-    The stub says that it has no GPU: once it names one, CUDA asks it for what only a driver can do.
-    """
+    """The stub has no GPU: once it names one, CUDA asks it for what only a driver can do."""
     if shutil.disk_usage(checkout).free < 10e9:
         pytest.skip('less than 10 GB of disk are free')
     try:
