@@ -1,4 +1,4 @@
-"""A Chromium that tests drive by the DevTools protocol, on a port of 127.0.0.1."""
+"""A Chromium that tests drive by the DevTools protocol, and a JupyterLab for it to open."""
 
 import base64
 import contextlib
@@ -6,10 +6,12 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 
 import pytest
 import websocket
+from checkouts import ROOT
 
 NAMES = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable')
 # No window, nothing fetched or synchronised on its own; /dev/shm may be tiny in a container.
@@ -18,49 +20,44 @@ FLAGS = (
     '--disable-background-networking --disable-component-update --disable-dev-shm-usage '
     '--remote-debugging-port=0'
 ).split()
-
-
-def find_browser():
-    """The path of a Chromium, or skip; $CHROME names one that is elsewhere."""
-    named = os.environ.get('CHROME')
-    for name in [named] if named else NAMES:
-        if found := shutil.which(name):
-            return found
-    pytest.skip(f'no {named or "Chromium"}: apt-get install chromium, or CHROME=/path/to/chrome')
-
-
-class Refused(Exception):
-    """The browser could not do what it was asked; the message says why."""
+# What `make lab` gives the server, apart from what opens a window.
+OPTIONS = (
+    '--no-browser --allow-root --ServerApp.ip=127.0.0.1 --ServerApp.port=0 '
+    '--FileContentsManager.preferred_dir=notebooks '
+    '--MappingKernelManager.transport_encryption=auto --LabApp.expose_app_in_browser=True'
+).split()
+SETTINGS = {
+    'apputils-extension/themes': {'theme': 'JupyterLab Light'},
+    'apputils-extension/notification': {'fetchNews': 'false', 'checkForUpdates': False},
+    'notebook-extension/tracker': {'windowingMode': 'none'},  # all cells, also below
+}
 
 
 class Browser:
     """A running Chromium with one tab; ``folder`` keeps its profile."""
 
     def __init__(self, folder):
+        names = [os.environ['CHROME']] if 'CHROME' in os.environ else NAMES
+        program = next(filter(None, map(shutil.which, names)), None)
+        if program is None:
+            pytest.skip(f'no {names[0]}: apt-get install chromium, or CHROME=/path/to/chrome')
         # Chromium refuses root its sandbox; our pages come from this checkout.
         flags = [*FLAGS, f'--user-data-dir={folder}'] + ['--no-sandbox'] * (os.geteuid() == 0)
         with open(folder / 'log', 'wb') as log:
-            self.process = subprocess.Popen([find_browser(), *flags], stdout=log, stderr=log)
-        try:
-            port, path = self._wait_for(folder / 'DevToolsActivePort').split()
-            options = {'suppress_origin': True, 'http_no_proxy': ['127.0.0.1']}
-            address = f'ws://127.0.0.1:{port}{path}'
-            self.socket = websocket.create_connection(address, timeout=60, **options)
-        except BaseException:
-            self.process.kill()
-            raise
+            self.process = subprocess.Popen([program, *flags], stdout=log, stderr=log)
+        file, deadline = folder / 'DevToolsActivePort', time.monotonic() + 60
+        while not (file.exists() and file.read_text().count('\n')):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.process.kill()
+                pytest.fail('Chromium did not start:\n' + (folder / 'log').read_text()[-2000:])
+            time.sleep(0.05)
+        address = 'ws://127.0.0.1:{}{}'.format(*file.read_text().split())
+        options = {'suppress_origin': True, 'http_no_proxy': ['127.0.0.1']}
+        self.socket = websocket.create_connection(address, timeout=60, **options)
         self.asked, self.tab = 0, {}
         target = self.call('Target.createTarget', url='about:blank')['targetId']
         session = self.call('Target.attachToTarget', targetId=target, flatten=True)['sessionId']
         self.tab = {'sessionId': session}
-
-    def _wait_for(self, file):
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and self.process.poll() is None:
-            if file.exists() and (text := file.read_text()).count('\n'):
-                return text
-            time.sleep(0.05)
-        pytest.fail('Chromium did not start:\n' + (file.parent / 'log').read_text()[-2000:])
 
     def call(self, method, **parameters):
         """Send a command and return its result; events that come before it are passed over."""
@@ -70,7 +67,7 @@ class Browser:
         while (answer := json.loads(self.socket.recv())).get('id') != self.asked:
             pass
         if 'error' in answer:
-            raise Refused(f'{method}: {answer["error"]}')
+            raise RuntimeError(f'{method}: {answer["error"]}')
         return answer['result']
 
     def open(self, url, width=1200, height=900):
@@ -103,13 +100,15 @@ class Browser:
         options = {'returnByValue': True, 'awaitPromise': True}
         answer = self.call('Runtime.evaluate', expression=script, **options)
         if 'exceptionDetails' in answer:
-            raise Refused(answer['exceptionDetails'])
+            raise RuntimeError(answer['exceptionDetails'])
         return answer['result'].get('value')
 
     def wait_for(self, condition, seconds=60):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            with contextlib.suppress(Refused):  # a page that is being loaded has no answers yet
+            with contextlib.suppress(
+                RuntimeError
+            ):  # a page that is being loaded has no answers yet
                 if self.ask(condition):
                     return
             time.sleep(0.05)
@@ -121,3 +120,38 @@ class Browser:
         clip = {'x': 0, 'y': 0, 'width': self.width, 'height': height, 'scale': scale}
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(self.call('Page.captureScreenshot', clip=clip)['data']))
+
+
+@contextlib.contextmanager
+def lab(folder, chapter):
+    """A server over a copy of a chapter and of the figures; gives where the chapter opens."""
+    root, settings, home = folder / 'a course', folder / 'settings', folder / 'home'
+    for name, values in SETTINGS.items():
+        file = settings / f'@jupyterlab/{name}.jupyterlab-settings'
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(values))
+    shutil.copytree(ROOT / 'img', root / 'img')
+    (root / 'notebooks').mkdir()
+    shutil.copy(ROOT / 'notebooks' / chapter, root / 'notebooks')
+    home.mkdir()  # nothing of the caller's own Jupyter
+    names = ('JUPYTER_CONFIG_DIR', 'JUPYTER_DATA_DIR', 'JUPYTER_RUNTIME_DIR', 'IPYTHONDIR')
+    env = {**os.environ, **{name: str(home / name.lower()) for name in names}}
+    command = [sys.executable, '-m', 'jupyterlab', *OPTIONS, f'--ServerApp.root_dir={root}']
+    command += [f'--LabApp.user_settings_dir={settings}', f'--LabApp.workspaces_dir={home}']
+    with open(folder / 'log', 'wb') as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=env, cwd=root)
+    try:
+        deadline = time.monotonic() + 60
+        while not (found := list(home.glob('jupyter_runtime_dir/jpserver-*.json'))):
+            if process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail('JupyterLab did not start:\n' + (folder / 'log').read_text()[-3000:])
+            time.sleep(0.1)
+        time.sleep(0.1)  # the file is there a moment before it is complete
+        server = json.loads(found[0].read_text())
+        yield f'{server["url"]}lab/tree/notebooks/{chapter}?token={server["token"]}&reset'
+    finally:
+        process.terminate()  # ends its kernels, too
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+        process.kill()
+        process.wait()

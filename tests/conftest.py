@@ -27,10 +27,7 @@ if hasattr(signal, 'SIGHUP'):
 
 @pytest.fixture
 def started(monkeypatch):
-    """List the processes that this test has started and that still run, whoever their parent is.
-
-    At the end of the test none may be left, and nobody may listen at a port of its clusters.
-    """
+    """List what this test has started and still runs; at its end neither it nor a port is left."""
     name, value = 'MGPU_TEST_MARK', f'{os.getpid()}-{time.monotonic_ns()}'
     monkeypatch.setenv(name, value)  # whatever is started inherits it
     ports = set()
@@ -131,25 +128,22 @@ def stub_driver(tmp_path, compile_c):
     ).split()
 
     def build(gpus, cuda=13000):
-        names = ', '.join(f'"{name}"' for name, _, _ in gpus) or '""'
-        sizes = ', '.join(f'{gib}ul << 30' for _, gib, _ in gpus) or '0'
-        capabilities = ', '.join(f'{{{a}, {b}}}' for _, _, (a, b) in gpus) or '{0, 0}'
+        listed = ', '.join(f'{{"{gpu}", {gib}ul << 30, {{{a}, {b}}}}}' for gpu, gib, (a, b) in gpus)
         folder = tmp_path / 'driver'
         folder.mkdir(exist_ok=True)
         compile_c(
             f"""
             #include <string.h>
-            static const char *names[] = {{{names}}};
-            static const unsigned long sizes[] = {{{sizes}}};
-            static const int capabilities[][2] = {{{capabilities}}};
+            static const struct {{ const char *name; unsigned long bytes; int capability[2]; }}
+                gpus[16] = {{{listed}}};
             int cuDriverGetVersion(int *v) {{ *v = {cuda}; return 0; }}
             int cuInit(unsigned flags) {{ return {0 if gpus else 100}; }}
             int cuDeviceGetCount(int *n) {{ *n = {len(gpus)}; return 0; }}
             int cuDeviceGet(int *d, int i) {{ *d = i; return 0; }}
-            int cuDeviceGetName(char *s, int n, int d) {{ strncpy(s, names[d], n); return 0; }}
-            int cuDeviceTotalMem_v2(unsigned long *b, int d) {{ *b = sizes[d]; return 0; }}
+            int cuDeviceGetName(char *s, int n, int d) {{ strncpy(s, gpus[d].name, n); return 0; }}
+            int cuDeviceTotalMem_v2(unsigned long *b, int d) {{ *b = gpus[d].bytes; return 0; }}
             int cuDeviceGetAttribute(int *v, int a, int d) {{
-                *v = capabilities[d][a - 75]; return 0; }}
+                *v = gpus[d].capability[a - 75]; return 0; }}
             """
             + '\n'.join(f'int {name}(void) {{ return 100; }}' for name in linked),
             folder / 'libcuda.so.1',

@@ -1,9 +1,9 @@
-"""What the benchmark chooses, runs and says, on little work; `make bench` gives the figures."""
+"""What the benchmark chooses, runs and says, on little work; the peers it compares with."""
 
+import contextlib
 import json
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -12,7 +12,9 @@ import termios
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from checkouts import ROOT, call
 from click.testing import CliRunner
@@ -20,7 +22,7 @@ from serving import real_files
 
 from benchmarks import measuring
 from benchmarks.__main__ import main
-from benchmarks.kinds import BATCH, KINDS, names_with, usual
+from benchmarks.kinds import BATCH, KINDS, OUR_SETTINGS, names_with, usual
 
 BENCH = (sys.executable, '-m', 'benchmarks')
 needs_mxnet = pytest.mark.skipif(find_spec('mxnet') is None, reason='MXNet is not installed here')
@@ -46,23 +48,10 @@ def real_data():
     return real_files('fashion-mnist')  # the digits that stand in for it are not to be measured
 
 
-def hide(folder, *names):
-    """Make a Python that does not find these modules; give its search path."""
-    (folder / 'sitecustomize.py').write_text(
-        'import importlib.machinery as m\n'
-        'find = m.PathFinder.find_spec\n'
-        f'hidden = {names!r}\n'
-        'def find_spec(name, *args): return None if name in hidden else find(name, *args)\n'
-        'm.PathFinder.find_spec = find_spec\n'
-    )
-    return folder
-
-
 def test_words_choose_the_kinds_and_long_runs_are_for_those_who_ask():
     two = 'cluster, 2 workers'
     more = [f'{two}, no waits', f'{two}, dist_async', f'{two}, 2-bit']
     assert names_with(['cluster, ']) == [two, 'cluster, 1 worker', *more]
-    assert len(names_with(['allreduces'])) == 4
     full, quick = usual(False), usual(True)
     assert set(quick) < set(full) < set(KINDS)
     assert not [name for name in full if 'ten epochs' in name] and names_with(['ten epochs'])
@@ -85,12 +74,16 @@ def test_bad_options_are_refused_before_anything_runs_and_all_names_are_listed()
 
 
 def test_where_mxnet_and_pytorch_are_missing_their_kinds_are_left_out(tmp_path):
-    python = hide(tmp_path, 'mxnet', 'torch')
-    done = bench(*only('cluster', 'DDP'), PYTHONPATH=python, code=1)
+    (tmp_path / 'sitecustomize.py').write_text("""
+import importlib.machinery as m
+find = m.PathFinder.find_spec
+m.PathFinder.find_spec = lambda name, *a: None if name in ('mxnet', 'torch') else find(name, *a)
+""")
+    done = bench(*only('cluster', 'DDP'), PYTHONPATH=tmp_path, code=1)
     assert 'left out: what needs mxnet and torch, not installed here' in done.stderr
     assert 'nothing is left to measure' in done.stderr
     words = *only('import mgpu_helpers', 'import d2l'), '--rounds', '2', '--out', tmp_path / 'out'
-    done = bench(*words, PYTHONPATH=python)
+    done = bench(*words, PYTHONPATH=tmp_path)
     assert 'left out: what needs mxnet' in done.stderr
     result = result_in(tmp_path / 'out')
     assert list(result['measured']) == ['import mgpu_helpers'] and result['absent'] == ['mxnet']
@@ -143,15 +136,12 @@ def test_a_bar_says_what_runs_and_how_long_it_will_take():
     terminal, end = os.openpty()
     termios.tcsetwinsize(end, (40, 120))
     command = [*BENCH, *only('import mgpu'), '--no-store']
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=end) as running:
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=end):
         os.close(end)
         shown = b''
-        while running.poll() is None or select.select([terminal], [], [], 0)[0]:
-            if select.select([terminal], [], [], 0.2)[0]:
-                try:
-                    shown += os.read(terminal, 4096)
-                except OSError:  # its other end is closed
-                    break
+        with contextlib.suppress(OSError):  # its other end is closed
+            while piece := os.read(terminal, 4096):
+                shown += piece
         os.close(terminal)
     assert re.search(rb'0/3 .*about \d+ s left; now: import mgpu_helpers', shown), shown
     assert b'2/3' in shown
@@ -170,16 +160,14 @@ def test_what_is_compared_is_stored_and_tells_nothing_of_who_made_it(real_data, 
     everything = path.read_text() + path.with_suffix('.md').read_text()
     for private in (str(ROOT), str(Path.home()), sys.prefix, str(tmp_path)):
         assert private not in everything
-    if len(socket.gethostname()) > 3:
-        assert socket.gethostname() not in everything
+    assert socket.gethostname() not in everything or len(socket.gethostname()) <= 3
 
 
 def test_memory_is_that_of_a_process_and_all_that_it_started():
     hold = "import sys; kept = b'x' * 100_000_000; print('here', flush=True); sys.stdin.read()"
     both = f'import subprocess, sys; p = subprocess.Popen([sys.executable, "-c", {hold!r}]); {hold}'
-    with subprocess.Popen(
-        [sys.executable, '-c', both], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    pipes = {'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE}
+    with subprocess.Popen([sys.executable, '-c', both], **pipes) as process:
         try:
             assert [process.stdout.readline() for _ in range(2)] == [b'here\n'] * 2
             assert 0.2 < measuring.weight_of([process.pid]) < 0.3
@@ -188,10 +176,56 @@ def test_memory_is_that_of_a_process_and_all_that_it_started():
     assert measuring.weight_of([process.pid]) == 0  # it has ended, which is no error
 
 
+# --- The peers: their own code on the same data, with nothing of ours in their processes ----------
+
+IMAGES = np.arange(600 * 28 * 28, dtype='uint32').reshape(600, 28, 28).astype('uint8')
+DATA = SimpleNamespace(train_images=IMAGES, train_labels=(np.arange(600) % 10).astype('uint8'))
+
+
+def python(code):
+    """Run a script as the benchmarks start their processes; give what it prints."""
+    with measuring.clean_environment(DATA):
+        done = call(ROOT, sys.executable, '-c', code)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_a_run_starts_from_the_frameworks_own_settings(monkeypatch):
+    monkeypatch.setenv('OMP_NUM_THREADS', '3')
+    monkeypatch.setenv('MALLOC_TOP_PAD_', '1')
+    before = dict(os.environ)
+    with measuring.clean_environment(DATA):
+        assert not set(OUR_SETTINGS) & set(os.environ)
+        file = Path(os.environ['MGPU_BENCH_ARRAYS'])
+        assert os.environ['CUDA_VISIBLE_DEVICES'] == '' and file.exists()
+    assert dict(os.environ) == before and not file.exists()
+
+
+def test_nothing_of_ours_is_in_the_process_of_a_peer():
+    peers = {'peer_source': 'mxnet', 'peer_d2l': 'd2l', 'peer_ddp': 'torch'}
+    modules = ['sys', *(f'benchmarks.{peer}' for peer, needs in peers.items() if find_spec(needs))]
+    ours = f'import {", ".join(modules)}; print([m for m in sys.modules if "mgpu" in m])'
+    assert python(ours) == ['[]']
+
+
+@pytest.mark.skipif(find_spec('d2l') is None, reason='d2l is not installed here')
+def test_d2l_reads_our_arrays_through_its_own_loader():
+    code = """
+from benchmarks import peer_d2l as p
+vision = p.gluon.data.vision
+kept = vision.FashionMNIST
+batches = p.batches(512, 256)
+X, y = next(iter(batches))
+assert vision.FashionMNIST is kept
+print(len(batches), *X.shape, X.dtype, float(X.max()), int(y.max()))
+"""
+    assert python(code) == ['2', '256', '1', '28', '28', 'float32', '1.0', '9']
+
+
 @pytest.mark.slow
 @needs_mxnet
-def test_workers_are_compared_and_their_bytes_counted(real_data, started, tmp_path):
-    chosen = only('cluster, 1', '2-bit', 'no waits')
+def test_workers_are_compared_and_allreduces_measured_by_themselves(real_data, started, tmp_path):
+    chosen = only('cluster, 1', '2-bit', 'no waits', 'allreduces')
     done = bench('--rounds', '1', '--examples', '2560', *chosen, '--out', tmp_path)
     assert not started(), 'processes of a cluster are left'
     measured = result_in(tmp_path)['measured']
@@ -200,14 +234,8 @@ def test_workers_are_compared_and_their_bytes_counted(real_data, started, tmp_pa
     assert 1 < one['sent'] < 1.01 and 1 < one['received'] < 1.01
     assert 1 / 16 < compressed['sent'] < 1 / 16 + 0.01 and 1 < compressed['received'] < 1.01
     assert re.search(r'^cluster, 2 workers, no waits +[\d,]+ ', done.stdout, re.M), done.stdout
-
-
-@pytest.mark.slow
-@needs_mxnet
-def test_the_allreduces_are_measured_by_themselves():
-    done = bench(*only('allreduces'), '--no-store')
     summed = re.findall(r'^(LeNet|ResNet-18), (2|4) devices, (8|58) gradients', done.stdout, re.M)
-    assert len(set(summed)) == 4, done.stdout
-    assert len(summed) == 4 * 8  # each of the six in buckets, two of them also one by one
+    # Each of the six in buckets, two of them also one by one.
+    assert len(set(summed)) == 4 and len(summed) == 4 * 8, done.stdout
     ratios = re.findall(r'^allreduce, .* 9 *$', done.stdout, re.M)
     assert len(ratios) == 2 * 4, done.stdout  # over the naive one, and over a copy; nine repeats

@@ -12,15 +12,12 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath, text_to_path
 
 IMG = ROOT / 'img'
-SHARED = {'all', 'draw', 'lanes', 'layers'}  # scripts that draw no figure of their own
-SCRIPTS = sorted(path.stem for path in IMG.glob('*.py') if path.stem not in SHARED)
 FIGURES = sorted(path.stem for path in IMG.glob('*.svg'))
 SVG = '{http://www.w3.org/2000/svg}'
 WIDTH, MARGIN = 760, 20
 
 
 def test_scripts_redraw_their_figures_byte_for_byte(tmp_path):
-    assert FIGURES == SCRIPTS
     for path in IMG.glob('*.py'):  # the scripts alone: a figure can only come from running them
         shutil.copy(path, tmp_path)
     for script, drawn in (('lenet', ['lenet']), ('all', FIGURES)):
@@ -30,26 +27,6 @@ def test_scripts_redraw_their_figures_byte_for_byte(tmp_path):
         assert sorted(path.stem for path in tmp_path.glob('*.svg')) == drawn
     for path in tmp_path.glob('*.svg'):
         assert path.read_bytes() == (IMG / path.name).read_bytes(), path.name
-
-
-@pytest.mark.parametrize('name', FIGURES)
-def test_a_figure_stands_by_itself(name):
-    """It has words for a screen reader, a background of its own and nothing from elsewhere."""
-    root = ET.parse(IMG / f'{name}.svg').getroot()
-    assert root.tag == f'{SVG}svg'
-    height = int(root.get('height'))
-    assert root.get('viewBox') == f'0 0 {WIDTH} {height}' and int(root.get('width')) == WIDTH
-    words = {element.get('id'): element.text for element in root if element.get('id')}
-    assert root.get('aria-labelledby').split() == list(words) == ['title', 'desc']
-    assert len(words['title']) > 10 and len(words['desc']) > 40
-    card = root.find(f'{SVG}rect')
-    assert float(card.get('width')) > WIDTH - 3 and float(card.get('height')) > height - 3
-    assert re.fullmatch('#([EF][0-9A-F]){3}', card.get('fill'))  # light
-    text = (IMG / f'{name}.svg').read_text()
-    assert not re.search(r'<(image|script|style|use|foreignObject)|href|url\(', text)
-
-
-# --- layout: where each text and each shape lies -------------------------------------------------
 
 
 def text_box(element):
@@ -113,9 +90,19 @@ def crosses(segment, box):
 
 
 @pytest.mark.parametrize('name', FIGURES)
-def test_text_is_readable_and_nothing_runs_into_it(name):
-    shapes = list(ET.parse(IMG / f'{name}.svg').getroot())[2:]
-    height = shape_box(shapes[0])[3]
+def test_a_figure_stands_by_itself_and_nothing_runs_into_its_text(name):
+    root = ET.parse(IMG / f'{name}.svg').getroot()
+    height = int(root.get('height'))
+    assert root.get('viewBox') == f'0 0 {WIDTH} {height}' and int(root.get('width')) == WIDTH
+    words = {element.get('id'): element.text for element in root if element.get('id')}
+    assert root.get('aria-labelledby').split() == list(words) == ['title', 'desc']
+    assert len(words['title']) > 10 and len(words['desc']) > 40
+    shapes = list(root)[2:]
+    card = shapes[0]  # a light background of its own
+    assert float(card.get('width')) > WIDTH - 3 and float(card.get('height')) > height - 3
+    assert card.tag == f'{SVG}rect' and re.fullmatch('#([EF][0-9A-F]){3}', card.get('fill'))
+    text = (IMG / f'{name}.svg').read_text()  # nothing from elsewhere
+    assert not re.search(r'<(image|script|style|use|foreignObject)|href|url\(', text)
     texts = [(i, s, text_box(s)) for i, s in enumerate(shapes) if s.tag == f'{SVG}text']
     assert texts
     for (_, a, box_a), (_, b, box_b) in combinations(texts, 2):

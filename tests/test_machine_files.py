@@ -16,37 +16,18 @@ from checkouts import ROOT, call, choose, tracked
 WORKFLOWS = sorted((ROOT / '.github/workflows').glob('*.yml'))
 
 
-def dockerfile():
-    """The instructions, in order: ``(name, rest)``, continued lines joined."""
-    text = re.sub(r'^\s*#.*\n', '', (ROOT / 'Dockerfile').read_text(), flags=re.MULTILINE)
-    lines = re.sub(r'\\\n\s*', '', text).splitlines()
-    return [tuple(line.split(None, 1)) for line in lines if line.strip()]
-
-
 def instructions(wanted):
-    return [rest for name, rest in dockerfile() if name == wanted]
-
-
-def copied():
-    """What COPY takes before the packages are installed: ``(path, folder in the image)``."""
-    for rest in instructions('COPY'):
-        *sources, folder = [word for word in rest.split() if not word.startswith('--')]
-        for source in sources if sources != ['.'] else ():
-            pattern = f'{source}/*.py' if (ROOT / source).is_dir() else source
-            found = glob.glob(pattern, root_dir=ROOT)
-            assert found, f'{source} is not there'
-            yield from ((name, folder) for name in found)
+    """What follows this word in the Dockerfile, each time; continued lines joined."""
+    text = re.sub(r'^\s*#.*\n', '', (ROOT / 'Dockerfile').read_text(), flags=re.MULTILINE)
+    return re.findall(rf'^{wanted}\s+(.*)', re.sub(r'\\\n\s*', '', text), re.MULTILINE)
 
 
 def ignored(name):
     """Does .dockerignore keep this file out of the image?"""
     parts = name.split('/')
     lines = (ROOT / '.dockerignore').read_text().splitlines()
-    return any(
-        line.removeprefix('**/') in (parts if line.startswith('**/') else parts[:1])
-        for line in lines
-        if line and not line.startswith('#')
-    )
+    anywhere = {line[3:] for line in lines if line.startswith('**/')}
+    return parts[0] in lines or bool(anywhere & set(parts))
 
 
 def check_make(text):
@@ -61,14 +42,16 @@ def check_make(text):
     return [target for target, *_ in commands]
 
 
-# --- Dockerfile -----------------------------------------------------------------------------------
-
-
 def test_setup_runs_with_what_the_image_copies_before_it(tmp_path, offline):
-    for name, folder in copied():
-        assert not ignored(name), name
+    for rest in instructions('COPY'):
+        *sources, folder = [word for word in rest.split() if not word.startswith('--')]
         (tmp_path / folder).mkdir(exist_ok=True, parents=True)
-        shutil.copy(ROOT / name, tmp_path / folder)
+        for source in sources if sources != ['.'] else ():
+            pattern = f'{source}/*.py' if (ROOT / source).is_dir() else source
+            found = glob.glob(pattern, root_dir=ROOT)
+            assert found and not any(map(ignored, found)), source
+            for name in found:
+                shutil.copy(ROOT / name, tmp_path / folder)
     (tmp_path / 'README.md').touch()
     found, _ = choose(tmp_path, **offline, GPU=1, MGPU_DRIVER='later')
     assert found == 'locks/base.txt locks/cu112.txt'
@@ -86,14 +69,11 @@ def test_image_holds_the_course_and_not_what_was_made_here():
         assert ignored(name), name
 
 
-def test_arguments_of_the_image_are_those_of_setup():
-    text = (ROOT / 'tools/wanted.sh').read_text()
+def test_image_takes_setups_arguments_and_starts_jupyter_for_an_ordinary_user():
+    wanted = (ROOT / 'tools/wanted.sh').read_text()
     arguments = [rest.split('=')[0] for rest in instructions('ARG')]
     assert arguments == ['GPU', 'TORCH', 'MGPU_DRIVER']
-    assert all(f'${{{name}:-}}' in text for name in arguments)
-
-
-def test_image_starts_jupyter_for_an_ordinary_user():
+    assert all(f'${{{name}:-}}' in wanted for name in arguments)
     assert instructions('USER') == ['1000'] and '--uid 1000' in instructions('RUN')[1]
     (port,) = instructions('EXPOSE')
     (command,) = map(json.loads, instructions('CMD'))
@@ -103,9 +83,6 @@ def test_image_starts_jupyter_for_an_ordinary_user():
     interpreter, option, code = json.loads(health.split('CMD ')[1])
     assert (interpreter, option) == ('python3', '-c') and f':{port}/api' in code
     compile(code, 'HEALTHCHECK', 'exec')
-
-
-# --- Dev container and Binder ---------------------------------------------------------------------
 
 
 def test_dev_container_is_the_first_stage_of_the_image_and_makes_the_environment_it_names():
@@ -142,37 +119,28 @@ def test_binder_has_what_the_image_has_and_builds_with_commands_that_there_are()
     assert done.returncode != 0 and 'NB_PYTHON_PREFIX: is set by repo2docker' in done.stderr
 
 
-# --- Workflows ------------------------------------------------------------------------------------
-
-
 def workflow(path):
+    """A workflow, its steps, and the commands in them."""
     described = yaml.safe_load(path.read_text())
     described['on'] = described.pop(True)  # YAML 1.1 reads the word as a yes
-    return described
-
-
-def steps(described):
-    return [step for job in described['jobs'].values() for step in job['steps']]
-
-
-def commands(described):
-    return '\n'.join(step.get('run', '') for step in steps(described))
+    steps = [step for job in described['jobs'].values() for step in job['steps']]
+    return described, steps, '\n'.join(step.get('run', '') for step in steps)
 
 
 @pytest.mark.parametrize('path', WORKFLOWS, ids=lambda path: path.name)
 def test_workflow_may_read_ends_and_calls_what_there_is(path):
-    described = workflow(path)
+    described, steps, commands = workflow(path)
     assert described['permissions'] == {'contents': 'read'}
     assert 'group' in described['concurrency']
     for job in described['jobs'].values():
         assert 'permissions' not in job and 10 <= job['timeout-minutes'] <= 180
-    for step in steps(described):
+    for step in steps:
         assert ('run' in step) != ('uses' in step)
         assert re.fullmatch(r'actions/[\w-]+@(v\d+|[0-9a-f]{40})', step.get('uses', 'actions/x@v1'))
         if 'checkout' in step.get('uses', ''):
             assert step['with']['persist-credentials'] is False
-    assert 'setup' in check_make(commands(described))
-    files = re.findall(r'(?<![\w/.])(?:notebooks|tests|tools|\.ci)/[\w./*-]+', commands(described))
+    assert 'setup' in check_make(commands)
+    files = re.findall(r'(?<![\w/.])(?:notebooks|tests|tools|\.ci)/[\w./*-]+', commands)
     files += re.findall(r"'([\w./*-]+\.txt)'", path.read_text())
     assert files
     for name in files:
@@ -180,20 +148,20 @@ def test_workflow_may_read_ends_and_calls_what_there_is(path):
 
 
 def test_every_check_runs_on_every_push_and_pull_request():
-    described = workflow(ROOT / '.github/workflows/cpu.yml')
+    described, steps, _ = workflow(ROOT / '.github/workflows/cpu.yml')
     assert set(described['on']) == {'push', 'pull_request'} and not any(described['on'].values())
     assert described['concurrency']['cancel-in-progress'] is True
-    assert 'bash .ci/run' in [step.get('run') for step in steps(described)]
-    uploads = [step for step in steps(described) if 'upload-artifact' in step.get('uses', '')]
+    assert 'bash .ci/run' in [step.get('run') for step in steps]
+    uploads = [step for step in steps if 'upload-artifact' in step.get('uses', '')]
     assert [step['if'] for step in uploads] == ['failure()']
 
 
 def test_gpu_machine_runs_every_chapter_and_nobody_elses_code():
-    described = workflow(ROOT / '.github/workflows/gpu.yml')
+    described, _, commands = workflow(ROOT / '.github/workflows/gpu.yml')
     # No event that carries a pull request from a fork may reach a self-hosted machine.
     assert set(described['on']) == {'workflow_dispatch', 'schedule', 'push'}
     assert described['on']['push'] == {'branches': ['main']}
     (job,) = described['jobs'].values()
     assert job['runs-on'] == ['self-hosted', 'linux', 'x64', 'gpu', 'multi-gpu']
     for path in (ROOT / 'notebooks').glob('*.ipynb'):
-        assert f'notebooks/{path.name}' in commands(described)
+        assert f'notebooks/{path.name}' in commands

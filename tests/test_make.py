@@ -20,11 +20,9 @@ def test_help_is_the_default_and_lists_every_target():
 
 def test_readme_names_only_commands_that_there_are():
     # In code only: text may well say that something makes sense.
-    text = (ROOT / 'README.md').read_text()
-    code = '\n'.join(re.findall(r'```.*?```|`[^`\n]+`', text, re.DOTALL))
-    named = re.findall(r'\bmake ([a-z]+)', code)
-    assert {'lab', 'test'} <= set(named)
-    assert set(named) <= set(targets())
+    code = re.findall(r'```.*?```|`[^`\n]+`', (ROOT / 'README.md').read_text(), re.DOTALL)
+    named = set(re.findall(r'\bmake ([a-z]+)', '\n'.join(code)))
+    assert {'lab', 'test'} <= named <= set(targets())
 
 
 def test_what_is_given_to_make_reaches_the_tools_quotes_and_all(tmp_path):
@@ -36,11 +34,15 @@ def test_what_is_given_to_make_reaches_the_tools_quotes_and_all(tmp_path):
     assert done.stdout == "0;-k 'ring or tree';" * 2, done.stderr
 
 
-def test_data_folder_is_absolute(tmp_path):
+def test_data_folder_is_absolute_and_without_a_home_all_stays_in_the_course(tmp_path):
     here, home, up = tmp_path / 'a course', tmp_path / 'home', tmp_path / 'up'
     for folder in (here, home, up):
         folder.mkdir()
-    script = f'. "{ROOT}/tools/env.sh" && printf %s "$MXNET_HOME"'
+    script = f'. "{ROOT}/tools/env.sh" && printf "%s\\n" "$MXNET_HOME" "$HOME" "$UV_CACHE_DIR"'
+
+    def told(**given):
+        return call(here, 'sh', '-c', script, UV_CACHE_DIR=None, **given).stdout.splitlines()
+
     for given, expected in (
         (None, home / '.mxnet'),
         ('', home / '.mxnet'),
@@ -49,14 +51,8 @@ def test_data_folder_is_absolute(tmp_path):
         ('../up', up),
         ('~/data', home / 'data'),
     ):
-        done = call(here, 'sh', '-c', script, HOME=home, MXNET_HOME=given)
-        assert done.stdout == str(expected), done.stderr
-
-
-def test_without_a_home_everything_stays_in_the_course(tmp_path):
-    names = ('home', 'cache', 'home/.mxnet')
-    script = f'. "{ROOT}/tools/env.sh" && printf "%s\\n" "$HOME" "$UV_CACHE_DIR" "$MXNET_HOME"'
-    for home in (None, '', '/no/such/folder'):
-        done = call(tmp_path, 'sh', '-c', script, HOME=home, UV_CACHE_DIR=None, MXNET_HOME=None)
-        assert done.stdout == '\n'.join(f'{tmp_path}/.uv/{n}' for n in names) + '\n', done.stderr
-    assert (tmp_path / '.uv/home').is_dir()
+        assert told(HOME=home, MXNET_HOME=given)[0] == str(expected)
+    inside = [f'{here}/.uv/{name}' for name in ('home/.mxnet', 'home', 'cache')]
+    for nowhere in (None, '', '/no/such/folder'):
+        assert told(HOME=nowhere, MXNET_HOME=None) == inside
+    assert (here / '.uv/home').is_dir()

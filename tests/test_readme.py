@@ -1,5 +1,6 @@
 """What the README tells a reader to type is typed here, on less work where it would take long."""
 
+import contextlib
 import os
 import re
 import signal
@@ -21,26 +22,19 @@ if not (ROOT / '.venv/bin/python').exists():
     pytest.skip("needs the environment of 'make setup'", allow_module_level=True)
 
 
-def make(*words):
-    done = call(ROOT, 'make', *words)
-    assert done.returncode == 0, done.stderr
-    return done
-
-
-def test_run_executes_a_chapter(tmp_path):
+def test_run_executes_a_chapter_and_bench_prints_its_table(tmp_path):
     notebooks, build = tmp_path / 'notebooks', tmp_path / 'build'
     notebooks.mkdir()
     nb = new_notebook(cells=[new_code_cell('import mgpu_helpers')])
     for chapter in ('01-one', '02-two'):
         nbformat.write(nb, notebooks / f'{chapter}.ipynb')
-    make('run', 'CHAPTER=1', f"RUN_ARGS=--notebooks '{notebooks}' --build '{build}'")
+    arguments = f"RUN_ARGS=--notebooks '{notebooks}' --build '{build}'"
+    done = call(ROOT, 'make', 'run', 'CHAPTER=1', arguments)
+    assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in build.iterdir()) == ['01-one.html', '01-one.ipynb']
-
-
-def test_bench_prints_its_table():
-    """That it trains: tests/test_bench.py."""
-    done = make('bench', "BENCH_ARGS=--rounds 1 --no-store --only 'import mgpu_helpers'")
-    assert re.search(r'^import mgpu_helpers +0\.\d+ s ', done.stdout, re.MULTILINE), done.stdout
+    arguments = "BENCH_ARGS=--rounds 1 --no-store --only 'import mgpu_helpers'"
+    shown = call(ROOT, 'make', 'bench', arguments).stdout
+    assert re.search(r'^import mgpu_helpers +0\.\d+ s ', shown, re.MULTILINE), shown
 
 
 def test_lab_opens_on_the_first_chapter():
@@ -58,15 +52,13 @@ def test_lab_opens_on_the_first_chapter():
                 break
             assert time.time() - started < 120
         assert '/lab/tree/notebooks/01-multiple-gpus-scratch.ipynb' in line
-        while True:  # it says its address a moment before it listens
-            try:
-                address = f'http://localhost:{port}/api/contents/notebooks?token=t'
-                with urllib.request.urlopen(address, timeout=60) as answer:
-                    assert b'01-multiple-gpus-scratch.ipynb' in answer.read()
-                break
-            except urllib.error.URLError:
-                assert time.time() - started < 120
-                time.sleep(0.1)
+        content = b''
+        while not content:  # it says its address a moment before it listens
+            assert time.time() - started < 120
+            address = f'http://localhost:{port}/api/contents/notebooks?token=t'
+            with contextlib.suppress(urllib.error.URLError):
+                content = urllib.request.urlopen(address, timeout=60).read()
+        assert b'01-multiple-gpus-scratch.ipynb' in content
         processes = psutil.Process(lab.pid).children(recursive=True)
     finally:
         os.killpg(lab.pid, signal.SIGTERM)

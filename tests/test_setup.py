@@ -3,17 +3,15 @@
 import json
 import os
 import shutil
-import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from checkouts import call, choose, copy_to, environment, folder_of_tools, python, refused, setup
+from checkouts import call, choose, copy_to, folder_of_tools, python, refused, setup
 from packaging.version import Version
 from serving import mirror
 
 NO_GPU = {'CUDA_VISIBLE_DEVICES': '-1'}  # NVIDIA's driver, where there is one, gives none then
-
-# --- A machine that lacks something ---------------------------------------------------------------
 
 
 def test_nothing_to_fetch_uv_with_or_from_is_said(checkout, tmp_path):
@@ -26,12 +24,10 @@ def test_nothing_to_fetch_uv_with_or_from_is_said(checkout, tmp_path):
     assert not (checkout / '.venv').exists()
 
 
-def test_no_network_for_packages_is_said_and_the_next_run_repairs(checkout, offline):
+def test_no_network_for_packages_or_a_python_is_said(checkout, tmp_path, offline):
     choose(checkout, **offline)
-    assert 'not finished' in choose(checkout, **offline)[1]
+    assert 'not finished' in choose(checkout, **offline)[1]  # the next run repairs
 
-
-def test_no_python_and_no_network_for_one_is_said(checkout, tmp_path, offline):
     tools = folder_of_tools(tmp_path / 'bin')
     (tools / 'uv').symlink_to(shutil.which('uv', path=offline['PATH']))
     nowhere = offline | {'PATH': tools, 'UV_PYTHON_INSTALL_DIR': tmp_path / 'none'}
@@ -55,24 +51,24 @@ def another_system(folder, system, machine):
     return tools
 
 
-def test_wrong_platform_is_named(checkout, tmp_path):
+def test_where_mxnet_has_no_build_pytorch_alone_is_installed(checkout, tmp_path, offline):
+    for system in ('Linux aarch64', 'Darwin arm64'):
+        shutil.rmtree(checkout / '.uv', ignore_errors=True)
+        tools = another_system(tmp_path / system, *system.split())
+        for name in ('uv', 'python3.11'):
+            (tools / name).symlink_to(shutil.which(name, path=offline['PATH']))
+        here = offline | {'PATH': tools}
+        refused(setup(checkout, **here), f"'{system}'", 'make setup TORCH=1')
+        assert not (checkout / '.uv').exists()
+        assert choose(checkout, **here, TORCH=1)[0] == 'locks/base.txt locks/torch.txt'
+    assert choose(checkout, **here)[0] == 'locks/base.txt locks/torch.txt'  # it is remembered
+
+
+def test_where_neither_has_a_build_it_is_said(checkout, tmp_path):
     tools = another_system(tmp_path / 'bin', 'Darwin', 'x86_64')
     done = setup(checkout, PATH=tools, TORCH=1)
     refused(done, "'Darwin x86_64'", 'Linux x86_64', 'chapter 5')
     assert not (checkout / '.venv').exists() and not (checkout / '.uv').exists()
-
-
-@pytest.mark.parametrize('system', ['Darwin arm64', 'Linux aarch64'])
-def test_where_mxnet_has_no_build_pytorch_alone_is_installed(checkout, tmp_path, offline, system):
-    tools = another_system(tmp_path / 'bin', *system.split())
-    for name in ('uv', 'python3.11'):
-        (tools / name).symlink_to(shutil.which(name, path=offline['PATH']))
-    here = offline | {'PATH': tools}
-    refused(setup(checkout, **here), f"'{system}'", 'make setup TORCH=1')
-    assert not (checkout / '.uv').exists()
-    assert choose(checkout, **here, TORCH=1)[0] == 'locks/base.txt locks/torch.txt'
-    if system == 'Darwin arm64':  # what was chosen is remembered
-        assert choose(checkout, **here)[0] == 'locks/base.txt locks/torch.txt'
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason='root may write everywhere')
@@ -92,31 +88,25 @@ def test_pip_index_and_wheel_folder_reach_uv(checkout, tmp_path, offline):
     assert 'not-there' not in said
 
 
-# --- A machine that has everything ----------------------------------------------------------------
-
-
 @pytest.fixture(scope='module')
 def made(tmp_path_factory, with_uv):
-    """A copy of the checkout with its environment, from what is at hand; no network is used.
+    """A copy that was left half-made, and which two setups at once repaired without a network.
 
-    It was left half-made, and then two setups repaired it at once.
     With PyTorch, where its wheels are at hand: then `.uv/torch` says 1.
     """
     folder = copy_to(tmp_path_factory.mktemp('made') / 'a course')
     for torch in (1, 0):
         shutil.rmtree(folder / '.venv', ignore_errors=True)
         (folder / '.venv').mkdir()
-        env = environment(PATH=with_uv, GPU=0, TORCH=torch, **NO_GPU, UV_OFFLINE=1)
-        options = {'stdout': subprocess.PIPE, 'stderr': subprocess.STDOUT, 'text': True}
-        command = ['sh', 'tools/setup.sh']
-        both = [subprocess.Popen(command, cwd=folder, env=env, **options) for _ in range(2)]
-        said = [process.communicate(timeout=300)[0] for process in both]
-        if not any('could not be reached' in one for one in said):
+        given = {'PATH': with_uv, 'GPU': 0, 'TORCH': torch, 'UV_OFFLINE': 1, **NO_GPU}
+        with ThreadPoolExecutor() as pool:
+            both = list(pool.map(lambda _, given=given: setup(folder, **given), range(2)))
+        said = ''.join(done.stdout + done.stderr for done in both)
+        if 'could not be reached' not in said:
             break
     else:
         pytest.skip("not every wheel is in uv's cache, and the network is not used here")
-    assert [process.returncode for process in both] == [0, 0], said
-    said = '\n'.join(said)
+    assert [done.returncode for done in both] == [0, 0], said
     assert said.count('not finished') == 1
     assert said.count('waiting for it') == 1 or not shutil.which('flock')
     yield folder
@@ -137,12 +127,11 @@ if open('.uv/torch').read() == '1\\n':
     done = python(made, code, JUPYTER_PREFER_ENV_PATH=1)
     assert done.returncode == 0, done.stderr
     where, kernel, name, version = done.stdout.splitlines()
-    assert Path(where) == made / 'mgpu_helpers/__init__.py'
-    assert Path(kernel).parent == made / '.venv/bin'
+    assert where == f'{made}/mgpu_helpers/__init__.py' and Path(kernel).parent == made / '.venv/bin'
     assert (name, version) == ('Python 3 (multi-GPU course)', '1.9.1')
 
 
-def test_second_setup_changes_nothing_and_pytorch_is_kept(made, with_uv):
+def test_second_setup_changes_nothing_unless_the_project_has(made, tmp_path, with_uv):
     stamp, torch = made / '.venv/made-by-setup', (made / '.uv/torch').read_text().strip()
     before = stamp.stat().st_mtime_ns
     for given in ([], [f'TORCH={torch}']):
@@ -154,8 +143,6 @@ def test_second_setup_changes_nothing_and_pytorch_is_kept(made, with_uv):
         refused(setup(made, PATH=with_uv, GPU=1, **NO_GPU), '(TORCH=1 since last time)')
     assert stamp.stat().st_mtime_ns == before
 
-
-def test_a_changed_project_is_noticed(made, tmp_path):
     bare = folder_of_tools(tmp_path / 'bin')
     assert setup(made, PATH=bare).returncode == 0  # nothing is needed to see that it is ready
     with (made / 'pyproject.toml').open('a') as file:
@@ -164,7 +151,6 @@ def test_a_changed_project_is_noticed(made, tmp_path):
 
 
 def test_binder_takes_pytorch_away_and_gets_a_kernel_of_this_environment(made, tmp_path, with_uv):
-    """What repo2docker runs at the end of its build; without a network, so without data."""
     cache = call(made, 'uv', 'cache', 'dir', PATH=with_uv).stdout.strip()
     nothing = {'MXNET_HOME': tmp_path / 'data', 'MGPU_DATA_MIRRORS': 'http://127.0.0.1:9'}
     done = call(
@@ -199,7 +185,6 @@ def test_pytorch_alone(made, with_uv):
 
 @pytest.mark.slow  # the first time it downloads 70 MB
 def test_the_readmes_way_for_windows_takes_todays_numpy(checkout, tmp_path, with_uv):
-    """What the lock does not hold: the newest versions that pyproject.toml allows."""
     interpreter = tmp_path / 'venv/bin/python'
     done = call(checkout, 'uv', 'venv', '-p', '3.11', tmp_path / 'venv', PATH=with_uv)
     assert done.returncode == 0, done.stderr

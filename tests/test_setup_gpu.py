@@ -22,9 +22,6 @@ def remembered(folder):
     return [(folder / '.uv' / name).read_text().strip() for name in ('kind', 'torch')]
 
 
-# --- What was named -------------------------------------------------------------------------------
-
-
 def test_a_wrong_value_is_named(checkout):
     for name, value, expected in (
         ('GPU', 'yes', '1 (NVIDIA GPUs), 0'),
@@ -58,9 +55,6 @@ def test_mxnet_for_gpus_and_pytorch_are_not_mixed(checkout, stub_driver, before,
     refused(done, 'GPU=1 and TORCH=', 'GPU=1 TORCH=0', 'GPU=0 TORCH=1', 'libnccl.so.2', 'clone')
     assert ('since last time' in done.stderr) == bool(before)
     assert {path: path.stat().st_mtime_ns for path in checkout.rglob('*')} == files
-
-
-# --- What the driver says -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -126,7 +120,10 @@ def test_the_driver_is_asked_also_where_the_only_python_is_the_one_that_setup_fe
     assert 'make setup GPU=0' in said
 
 
-def test_gpu_1_means_pytorch_where_every_gpu_is_too_new(checkout, offline, stub_driver):
+def test_gpu_1_is_refused_or_means_pytorch_if_all_are_too_new(checkout, offline, stub_driver):
+    for gpu, cuda, word in ((K80, 11040, '3.7'), (A100, 10020, '10.2')):
+        driver = stub_driver([gpu], cuda)
+        refused(setup(checkout, GPU=1, LD_LIBRARY_PATH=driver), gpu[0], word, 'make setup GPU=0')
     driver = stub_driver([H100, H100])
     refused(setup(checkout, GPU=1, TORCH=0, LD_LIBRARY_PATH=driver), 'H100', 'TORCH=1', 'GPU=0')
     assert not (checkout / '.uv').exists()
@@ -136,20 +133,9 @@ def test_gpu_1_means_pytorch_where_every_gpu_is_too_new(checkout, offline, stub_
     assert '2 x H100 (compute capability 9.0)' in said and 'PyTorch comes too' in said
 
 
-def test_gpu_1_without_a_gpu_that_could_serve_is_refused(checkout, stub_driver):
-    for gpu, cuda, word in ((K80, 11040, '3.7'), (A100, 10020, '10.2')):
-        driver = stub_driver([gpu], cuda)
-        refused(setup(checkout, GPU=1, LD_LIBRARY_PATH=driver), gpu[0], word, 'make setup GPU=0')
-    assert not (checkout / '.uv').exists()
-
-
-# --- The whole of it ------------------------------------------------------------------------------
-
 STEP = """
-import mgpu_helpers as mgpu
-import mxnet as mx
+import mgpu_helpers as mgpu, mxnet as mx
 from mgpu_helpers import scratch
-
 assert mx.runtime.Features().is_enabled('CUDA')
 devices = mgpu.devices(2)
 start = scratch.init_params(scale=0.1, seed=1)
@@ -189,6 +175,5 @@ def test_mxnet_for_gpus_is_installed_and_computes(checkout, with_uv, stub_driver
         good = {'MXNet', 'd2l', 'CUDA libraries', 'Jupyter kernel', 'settings'}
         assert {verdicts[name] for name in good} == {'ok'}
         assert verdicts['NVIDIA driver'] == 'failed'  # as the stub says: no GPU
-        assert verdicts['two devices'] in ('ok', 'warning')  # they compute; how fast, depends
     finally:
         shutil.rmtree(checkout / '.venv')  # 4.5 GB where files cannot be linked
