@@ -37,9 +37,8 @@ class Browser:
     """A running Chromium with one tab; ``folder`` keeps its profile."""
 
     def __init__(self, folder):
-        names = [os.environ['CHROME']] if 'CHROME' in os.environ else NAMES
-        program = next(filter(None, map(shutil.which, names)), None)
-        if program is None:
+        names = [os.environ['CHROME']] if os.environ.get('CHROME') else NAMES
+        if not (program := next(filter(None, map(shutil.which, names)), None)):
             pytest.skip(f'no {names[0]}: apt-get install chromium, or CHROME=/path/to/chrome')
         # Chromium refuses root its sandbox; our pages come from this checkout.
         flags = [*FLAGS, f'--user-data-dir={folder}'] + ['--no-sandbox'] * (os.geteuid() == 0)

@@ -22,7 +22,8 @@ def test_scripts_redraw_their_figures_byte_for_byte(tmp_path):
         shutil.copy(path, tmp_path)
     for script, drawn in (('lenet', ['lenet']), ('all', FIGURES)):
         # Another hash seed and locale than ours: neither may change a byte.
-        done = call(tmp_path, sys.executable, f'{script}.py', PYTHONHASHSEED=7, LC_ALL='C')
+        file = tmp_path / f'{script}.py'
+        done = call(tmp_path.parent, sys.executable, file, PYTHONHASHSEED=7, LC_ALL='C')
         assert done.returncode == 0, done.stderr
         assert sorted(path.stem for path in tmp_path.glob('*.svg')) == drawn
     for path in tmp_path.glob('*.svg'):
