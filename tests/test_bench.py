@@ -87,7 +87,7 @@ m.PathFinder.find_spec = lambda name, *a: None if name in ('mxnet', 'torch') els
     assert 'left out: what needs mxnet' in done.stderr
     result = result_in(tmp_path / 'out')
     assert list(result['measured']) == ['import mgpu_helpers'] and result['absent'] == ['mxnet']
-    row = r'^import mgpu_helpers +0\.0\d+ s .* 2 +≤ 0\.1'
+    row = r'^import mgpu_helpers +0\.\d+ s .* 2 +≤ 0\.1'
     assert re.search(row, done.stdout, re.MULTILINE), done.stdout
 
 
