@@ -109,7 +109,7 @@ KINDS = {
     'from scratch, 2 devices, batch 64, buckets': one(
         'chapter1.train', batch=64, options={'buckets': True}, share=0.5, extra=True
     ),
-    'source 000, 2 devices': one('peer_source.train', share=0.5, quick=True),
+    'original text, 2 devices': one('peer_source.train', share=0.5, quick=True),
     'd2l, 2 devices': one('peer_d2l.train', share=0.25, needs=D2L, quick=True),
     'd2l, 2 devices, our settings': one(
         'peer_d2l.train', share=0.25, needs=D2L, settings=OUR_SETTINGS, quick=True
@@ -148,10 +148,10 @@ KINDS = {
     'bare DDP, 2 processes, our memory settings': one(
         'peer_ddp.train', needs=TORCH, share=0.5, settings=KEEP_MEMORY, quick=True
     ),
-    'source 004, ten epochs, 1 device': one(
+    'original in PyTorch, ten epochs, 1 device': one(
         'chapter5.ten_epochs', 1, needs=TORCH, once=True, extra=True, examples=60_000
     ),
-    'source 004, ten epochs, 2 devices': one(
+    'original in PyTorch, ten epochs, 2 devices': one(
         'chapter5.ten_epochs', 2, needs=TORCH, once=True, extra=True, examples=60_000
     ),
     'limits of MXNet': one('limits.mxnet', data=False, quick=True),
@@ -164,7 +164,7 @@ KINDS = {
     ),
     'first step, from scratch': one('chapter1.first_step', quick=True),
     'first step, Gluon LeNet': one('chapter2.first_step', options=LENET),
-    'first step, source 000': one('peer_source.first_step', quick=True),
+    'first step, original text': one('peer_source.first_step', quick=True),
     'first step, d2l': one('peer_d2l.first_step', needs=D2L, quick=True),
     'first step, cluster of 2 workers': one('chapter4.first_step'),
     'first step, DDP in 2 processes': one('chapter5.first_step', needs=TORCH),
@@ -173,7 +173,7 @@ KINDS = {
     'memory, Gluon, chapter 1 network': one(
         'chapter2.train', options=SAME, examples=FEW, weighed=True
     ),
-    'memory, source 000': one('peer_source.train', examples=FEW, weighed=True),
+    'memory, original text': one('peer_source.train', examples=FEW, weighed=True),
     'memory, d2l': one('peer_d2l.train', needs=D2L, examples=FEW, weighed=True),
     'memory, train_ddp': one('chapter5.train_ddp', needs=TORCH, examples=FEW, weighed=True),
     'memory, bare DDP': one('peer_ddp.train', needs=TORCH, examples=FEW, weighed=True),

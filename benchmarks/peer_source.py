@@ -1,6 +1,6 @@
-"""What a reader had before: source 000's training step, fed by Gluon's DataLoader.
+"""What a reader had before: the training step of *Dive into Deep Learning*'s first edition, fed by Gluon's DataLoader.
 
-The algorithm is source 000's: the same operators, an even split, allreduce per parameter, an update
+The algorithm is that text's: the same operators, an even split, allreduce per parameter, an update
 in three operators, a wait for every batch. MXNet keeps its own settings, so nothing of
 ``mgpu_helpers`` may be imported before it here; for training, the arrays of the data come from us.
 """

@@ -23,6 +23,7 @@ from .history import History as History
 from .scratch import allreduce as allreduce
 from .scratch import evaluate_accuracy as evaluate_accuracy
 from .scratch import get_params as get_params
+from .scratch import gradients as gradients
 from .scratch import init_params as init_params
 from .scratch import lenet as lenet
 from .scratch import load_data_fashion_mnist as load_data_fashion_mnist

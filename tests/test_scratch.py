@@ -31,7 +31,7 @@ def same_bits(ours, theirs):
 
 
 def test_k_devices_equal_one_in_float64():
-    """50 examples a batch: neither 3 nor 4 divides it. Livelier start than the sources'."""
+    """50 examples a batch: neither 3 nor 4 divides it. Livelier start than the original'."""
     one, *several = (
         run(k, 10, batch_size=50, lr=0.1, dtype='float64', scale=0.1) for k in (1, 2, 3, 4)
     )

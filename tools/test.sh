@@ -1,34 +1,35 @@
 #!/bin/sh
 # Run the tests and the notebooks. `make test` calls it.
 #
-#   TESTS='tests/test_data.py'  only these files or folders (also notebooks), one at a time
-#   SLOW=1                      the tests marked slow, which are left out otherwise
-#   CHANGED=1                   no chapter that has passed and of which nothing has changed since
-#   PYTEST_ARGS='-k words'      more options for pytest
+#   TESTS='tests/test_data.py'        only these files or folders (also notebooks), one at a time
+#   SLOW=1                            the tests marked slow, which are left out otherwise
+#   CHANGED=1                         no chapter that has passed and of which nothing has changed
+#   PYTEST_ARGS="-k 'ring or tree'"   more options for pytest, quoted as in a shell
 set -u
 cd -- "$(dirname -- "$0")/.."
 . tools/env.sh
-export CHANGED
+eval "set -- ${PYTEST_ARGS:-}"
 
-pytest() { .venv/bin/python -m pytest "$@"; }
-nbval="--nbval --nbval-sanitize-with tests/sanitize.cfg --nbval-cell-timeout ${CELL_TIMEOUT:-900}"
 marked='not slow'
 [ -z "${SLOW:-}" ] || marked=slow
+nbval="--nbval --nbval-sanitize-with tests/sanitize.cfg --nbval-cell-timeout ${CELL_TIMEOUT:-900}"
 # These measure speed-ups, so they have the machine to themselves; the others run beside the tests.
 alone='notebooks/01-*.ipynb notebooks/03-*.ipynb notebooks/05-*.ipynb'
 beside='notebooks/02-*.ipynb notebooks/04-*.ipynb'
-
-# What the user wrote, and our own options, are words with spaces between them: splitting is wanted.
+# Lists of words, and patterns that the shell completes: splitting is wanted.
 # shellcheck disable=SC2086
+pytest() { .venv/bin/python -m pytest -m "$marked" $nbval "$@"; }
+
 if [ -n "${TESTS:-}" ]; then
-    pytest -m "$marked" $nbval ${PYTEST_ARGS:-} $TESTS
+    # shellcheck disable=SC2086
+    pytest "$@" $TESTS
     exit
 fi
 
 # Most tests wait for processes that start, so two at a time are quicker even on two cores. A file's
 # tests stay together: some of them share what is slow to make. No notebook is marked slow.
 # shellcheck disable=SC2086
-pytest -m "$marked" $nbval -n 2 --dist loadfile --no-loadscope-reorder ${PYTEST_ARGS:-} tests $beside
+pytest -n 2 --dist loadfile --no-loadscope-reorder "$@" tests $beside
 status=$?
 # 5: the words of PYTEST_ARGS chose nothing in this half. With -x the first failure ends it all.
 case "$status, ${PYTEST_ARGS:-} " in
@@ -37,7 +38,7 @@ case "$status, ${PYTEST_ARGS:-} " in
 esac
 [ "$marked" != slow ] || exit "$status"
 # shellcheck disable=SC2086
-pytest $nbval ${PYTEST_ARGS:-} $alone
+pytest "$@" $alone
 more=$?
 if [ "$status" = 5 ] || { [ "$status" = 0 ] && [ "$more" != 5 ]; }; then
     status=$more
