@@ -53,7 +53,7 @@ def first_step(num_devices, batch_size, num_examples):
 
 
 def ten_epochs(num_devices, batch_size, num_examples):
-    """Do the run of *Dive into Deep Learning* in PyTorch, from scratch: ten epochs, learning rate 0.2."""
+    """Do the original text's run, from scratch: ten epochs, learning rate 0.2."""
     import mgpu_helpers as mgpu
 
     wait_for_the_others()

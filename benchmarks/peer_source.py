@@ -1,4 +1,4 @@
-"""What a reader had before: the training step of *Dive into Deep Learning*'s first edition, fed by Gluon's DataLoader.
+"""What a reader had before: the step of *Dive into Deep Learning*'s first edition, by DataLoader.
 
 The algorithm is that text's: the same operators, an even split, allreduce per parameter, an update
 in three operators, a wait for every batch. MXNet keeps its own settings, so nothing of
