@@ -44,7 +44,7 @@ NEEDS = {
     ),
 }
 MISSING = {name: why for name, why in NEEDS.items() if importlib.util.find_spec(name) is None}
-# Two files run at a time; one of these begun last would run on by itself.
+# Some files run at a time; one of these begun last would run on by itself.
 SLOWEST_FIRST = (
     '04-multiple-machines.ipynb',
     '02-multiple-gpus-gluon.ipynb',

@@ -5,10 +5,13 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 CELL = {'cell_type': 'code', 'execution_count': 1, 'metadata': {}, 'outputs': []}
 KERNEL = {'kernelspec': {'name': 'python3', 'display_name': 'Python 3', 'language': 'python'}}
 
 
+@pytest.mark.slow
 def test_a_chapter_that_has_passed_is_left_out_until_something_changes(checkout):
     (checkout / 'notebooks').mkdir()
     for name, sources in {'08-good': ['a = 1'], '09-bad': ['a = 1', '1 / 0']}.items():

@@ -228,6 +228,7 @@ def test_a_step_sends_each_gradient_once_and_receives_each_parameter_once(plain)
     assert first.test_acc == second.test_acc
 
 
+@pytest.mark.slow  # chapter 4 asserts it, too
 def test_two_bits_a_value_send_a_fifteenth():
     found = run(train, compression=TWO_BIT, **RUN | {'num_epochs': 2})
     for history in found:
