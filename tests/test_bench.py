@@ -169,7 +169,7 @@ def test_memory_is_that_of_a_process_and_all_that_it_started():
     pipes = {'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE}
     with subprocess.Popen([sys.executable, '-c', both], **pipes) as process:
         try:
-            assert [process.stdout.readline() for _ in range(2)] == [b'here\n'] * 2
+            assert process.stdout.read(10).count(b'here') == 2  # both write there, at any time
             assert 0.2 < measuring.weight_of([process.pid]) < 0.3
         finally:
             process.stdin.close()

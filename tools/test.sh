@@ -26,10 +26,11 @@ if [ -n "${TESTS:-}" ]; then
     exit
 fi
 
-# Most tests wait for processes that start, so three at a time are quicker even on two cores. A
-# file's tests stay together: some share what is slow to make. No notebook is marked slow.
+# Most tests wait for processes that start, so two at a time are quicker even on two cores; three are
+# not (725 s both). A file's tests stay together: some share what is slow to make. No notebook is
+# marked slow.
 # shellcheck disable=SC2086
-pytest -n 3 --dist loadfile --no-loadscope-reorder "$@" tests $beside
+pytest -n 2 --dist loadfile --no-loadscope-reorder "$@" tests $beside
 status=$?
 # 5: the words of PYTEST_ARGS chose nothing in this half. With -x the first failure ends it all.
 case "$status, ${PYTEST_ARGS:-} " in
