@@ -120,7 +120,7 @@ def run(name, num_examples, tick=lambda: None):
             }
             command = [sys.executable, '-m', 'benchmarks.run', json.dumps(wanted)]
             label = f'{name}, process {i}' if i else name
-            group.start(label, command, kind.settings, open_input=True)
+            group.start(label, command, kind.settings, given=b'')
         group.wait(on_line, timeout=TIMEOUT, check=check)
         if len(results) < len(kind.runs):
             raise ProcessFailed(name, 0, 'ended without a result')

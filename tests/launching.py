@@ -17,7 +17,7 @@ from mgpu_helpers.__main__ import main
 from mgpu_helpers.cluster.roles import LOOPBACK, check_port
 
 ROOT = Path(__file__).parent.parent
-MARK = 'MGPU_TEST_RUN'  # launch passes variables that begin so on to other machines
+MARK = 'MGPU_TEST_RUN'
 SECONDS = 20  # within which a failure must be over
 
 # A worker that is at work until it is stopped.
@@ -82,8 +82,6 @@ class Started:
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 marked = process.environ().get(MARK) == self.mark
-                # What stands before a command behind ssh has the mark among its arguments.
-                marked = marked or any(self.mark in word for word in process.cmdline())
                 if marked and process.pid != self.process.pid:
                     found.append(process)
         return found
@@ -125,6 +123,21 @@ class Launcher(Started):
 
     def __init__(self, *args, **options):
         super().__init__(sys.executable, '-m', 'mgpu_helpers', *args, **options)
+
+
+SECRETS = {'MGPU_DATA_MIRRORS': 'https://me:a-password@localhost/', 'NVIDIA_API_KEY': 'a-password'}
+
+
+def check_secrets(launcher):
+    """Roles behind ssh have what training needs, and no arguments, which all can read, have it."""
+    words = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            words += process.cmdline()
+    assert not [word for word in words if 'a-password' in word]
+    behind = [env for p in launcher.living() if 'DMLC_ROLE' in (env := p.environ())]
+    assert len(behind) >= 4 and not any('NVIDIA_API_KEY' in env for env in behind)
+    assert all('a-password' in env['MGPU_DATA_MIRRORS'] for env in behind)
 
 
 def nobody_listens(ports):

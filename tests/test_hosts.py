@@ -1,12 +1,15 @@
 """Other machines: hostfiles, names and addresses, and ssh with all that can go wrong there."""
 
+import ast
 import os
+import re
 import signal
 import socket
 import sys
+from pathlib import Path
 
 import pytest
-from launching import ADDING, ENDLESS, SECONDS, Launcher, refused
+from launching import ADDING, ENDLESS, SECONDS, SECRETS, Launcher, check_secrets, refused
 
 from mgpu_helpers.cluster import joining
 from mgpu_helpers.cluster import ssh as remote
@@ -14,19 +17,22 @@ from mgpu_helpers.cluster.hosts import Host, is_here, read_hosts
 from mgpu_helpers.cluster.roles import plan
 
 # In the place of OpenSSH: the command runs in a session of its own, with an environment of which
-# nothing comes from us, and its standard input closes with ours.
+# nothing comes from us but the tests' mark, and its standard input is ours. It notes its arguments.
 SSH = f"""#!{sys.executable} -S
 import os, subprocess, sys, threading
 words = sys.argv[1:]
+with open(__file__ + '.log', 'a') as file:
+    print(repr(words), file=file)
 while words[0].startswith('-'):
     words.pop(0)
+env = {{name: value for name, value in os.environ.items() if name.startswith('MGPU_TEST_')}}
 there = subprocess.Popen(
     ['sh', '-c', ' '.join(words[1:])],
-    stdin=subprocess.PIPE, env={{'PATH': '/usr/bin:/bin'}}, cwd='/', start_new_session=True,
+    stdin=subprocess.PIPE, env=env | {{'PATH': '/usr/bin:/bin'}}, cwd='/', start_new_session=True,
 )
 def forward():
-    while os.read(0, 4096):
-        pass
+    while some := os.read(0, 4096):
+        os.write(there.stdin.fileno(), some)
     there.stdin.close()
 threading.Thread(target=forward, daemon=True).start()
 status = there.wait()
@@ -80,9 +86,6 @@ UNUSABLE = {
     'localhost slots=-1': LINE,
     'localhost slots=1 slots=2': LINE,
     '\nlocalhost slots=0': 'line 2: localhost takes 0 workers',
-    '-oProxyCommand=ls': LINE,
-    'localhost;ls': LINE,
-    '::1': LINE,
     b'\xff\xfe\x00': LINE,
     'no-such-host.invalid': "line 1: the host name 'no-such-host.invalid' leads to no IPv4",
     '203.0.113.1\nlocalhost': 'so 203.0.113.1 cannot reach it',
@@ -97,6 +100,34 @@ def test_a_hostfile_that_cannot_work(hostfile, tmp_path):
         err = refused('launch', '-n', 2, '--hostfile', hostfile(text), '--', 'true')
         assert words in err, text
     assert 'Is a directory' in refused('launch', '-n', 2, '--hostfile', tmp_path, '--', 'true')
+
+
+# Each stands for a user, a machine, a number of slots, or follows a machine that there is.
+HOSTILE = [
+    *"-Fcfg -oProxyCommand=ls -- - @ @@ . .. ' ` `ls` $(ls) $HOME ;ls |ls &ls >f * ? ~ !".split(),
+    *'% %h \\ / " :22 ::1 [::1] 0 0.0.0.0 255.255.255.255 224.0.0.1 slots= =1 0x1 +1 -1'.split(),
+    *'\0\t\r\x1b \x85\xa0\u0430\u0661\u200b\u2028\u202e\u2066\ufeff\uff0d\uff4c\U0001f600',
+    *('1' * 5000, 'a' * 64, 'a' * 100_000, 'a b', '1 slots=1', '#\n-v'),
+]
+FORMS = ('{}@127.0.0.1', 'me@{}', 'me@127.0.0.1 slots={}', 'me@127.0.0.1 {}')
+
+
+def test_whatever_stands_in_a_hostfile_is_refused_in_a_sentence_or_is_one_word_to_ssh(
+    hostfile, ssh
+):
+    """Where the line has a meaning, ssh is called: this one notes its words and reaches nobody."""
+    programs = ssh(SSH.partition('while words')[0] + 'sys.exit(255)')
+    lines = [form.format(text) for form in FORMS for text in HOSTILE]
+    assert len(lines) >= 200
+    for line in lines:
+        args = ('launch', '-n', 1, '--hostfile', hostfile(line), '--connect-timeout', 20)
+        err = refused(*args, '--', 'true', **programs)
+        assert len(err) < 400 and err.isprintable(), ascii(line[:60])
+    noted = Path(programs['PATH'].partition(os.pathsep)[0], 'ssh.log').read_text().splitlines()
+    assert noted and len(noted) < 30
+    for *options, dashes, host, command in map(ast.literal_eval, noted):
+        assert all(word.startswith('-') for word in options) and dashes == '--'
+        assert re.fullmatch(r'\w[\w.]*@\w[\w.]*', host, re.ASCII) and command.startswith('sh -c ')
 
 
 def test_workers_go_round_the_hosts_that_have_a_slot():
@@ -116,29 +147,39 @@ def test_workers_go_round_the_hosts_that_have_a_slot():
 
 
 def test_a_run_through_ssh(hostfile, ssh, tmp_path, port):
-    """In the same folder, whatever its name, with what was set for MXNet and for Python."""
+    """In the same folder, whatever its name, with what was set for the training."""
     folder = tmp_path / 'a \'folder\' with $signs & "quotes"'
     folder.mkdir()
     (folder / 'work.py').write_text(
-        ADDING + 'import os; print(os.getcwd(), os.environ["MXNET_X"], "HOME" in os.environ)'
+        ADDING
+        + 'import os, sys; print(os.getcwd(), os.environ["MGPU_DATA_MIRRORS"], '
+        + '"HOME" in os.environ, repr(sys.stdin.read()))'
     )
     args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile(), '--port', port)
-    env = ssh() | {'MXNET_X': 'it\'s  "$HOME"\n*'}
+    env = ssh() | {'MGPU_DATA_MIRRORS': 'it\'s  "$HOME"\n*'}
     with Launcher(*args, '--', 'python', 'work.py', env=env, cwd=folder) as launcher:
         status, out, err = launcher.end()
     assert status == 0, err
     lines = out.splitlines()
     for i in range(2):
         assert f'[worker {i}] rank {i} of 2 sum [3. 3.]' in lines
-        assert f'[worker {i}] {folder} it\'s  "$HOME"' in lines and f'[worker {i}] * False' in lines
+        assert f'[worker {i}] {folder} it\'s  "$HOME"' in lines
+        assert f"[worker {i}] * False ''" in lines
 
 
 @pytest.fixture
 def running(hostfile, ssh, port):
     """Start a cluster behind ssh that is at work until it is stopped."""
     args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile(), '--port', port)
-    with Launcher(*args, '--', 'python', '-c', ENDLESS, env=ssh()) as launcher:
+    with Launcher(*args, '--', 'python', '-c', ENDLESS, env=ssh() | SECRETS) as launcher:
         yield launcher
+
+
+def test_what_is_secret_reaches_the_training_and_no_arguments(running, tmp_path):
+    running.line_with('at work')
+    check_secrets(running)
+    noted = (tmp_path / 'programs' / 'ssh.log').read_text()
+    assert noted.count('\n') == 5 and 'a-password' not in noted  # one question, four roles
 
 
 # With a real ssh and several machines there are more, in test_machines.py.

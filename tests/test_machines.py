@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from launching import ADDING, ENDLESS, ROOT, SECONDS, Launcher
+from launching import ADDING, ENDLESS, ROOT, SECONDS, SECRETS, Launcher, check_secrets
 
 SSHD = shutil.which('sshd', path='/usr/sbin:/sbin:' + os.environ['PATH'])
 # In a network that is reserved for documentation, so nobody's.
@@ -42,6 +42,7 @@ def machines(tmp_path_factory):
     (folder / 'config').write_text(  # what a user has in ~/.ssh
         f'IdentityFile {folder}/user\nUserKnownHostsFile {folder}/known\n'
         'GlobalKnownHostsFile none\nIdentitiesOnly yes\nStrictHostKeyChecking yes\n'
+        'SendEnv MGPU_TEST_*\n'  # the mark by which the tests find what they started
     )
     try:
         ip('link', 'add', bridge, 'type', 'bridge')
@@ -74,6 +75,7 @@ def sshd(space, address, folder):
     config.write_text(
         f'ListenAddress {address}\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\n'
         'PidFile none\nStrictModes no\nUsePAM no\nPermitRootLogin yes\nClientAliveInterval 5\n'
+        'AcceptEnv MGPU_TEST_*\n'
     )
     words = ['ip', 'netns', 'exec', space, SSHD, '-D', '-e', '-f', config]
     with open(log, 'w') as file:
@@ -90,10 +92,10 @@ def start(machines, tmp_path):
     ssh, spaces, _ = machines
     hostfile = tmp_path / 'hosts'
 
-    def launch(hosts, *command, options=(), prefix='', n=2):
+    def launch(hosts, *command, options=(), prefix='', n=2, env=None):
         hostfile.write_text('\n'.join(hosts))
         args = ('launch', '-n', n, '-s', 1, '--hostfile', hostfile, '--port', PORT)
-        return Launcher(*args, '--ssh', ssh + prefix, *options, '--', *command)
+        return Launcher(*args, '--ssh', ssh + prefix, *options, '--', *command, env=env)
 
     yield launch
     deadline = time.monotonic() + SECONDS
@@ -129,8 +131,9 @@ def test_a_training_run_on_this_machine_and_two_others(start):
 
 def test_each_machine_is_where_it_should_be_and_a_killed_launcher_leaves_nothing(start, machines):
     """Every role in its own network, and nothing listens at any other address."""
-    with start([FIRST, SECOND], 'python', '-c', ENDLESS) as launcher:
+    with start([FIRST, SECOND], 'python', '-c', ENDLESS, env=SECRETS) as launcher:
         launcher.line_with('at work')
+        check_secrets(launcher)
         heard = {word for space in machines[1] for word in listening(space)}
         launcher.process.kill()
         assert launcher.end(SECONDS)[0] == -signal.SIGKILL

@@ -11,8 +11,10 @@ from pathlib import Path
 
 from .roles import LOOPBACK
 
-# A name that begins with '-' would be an option to ssh.
-LINE = re.compile(r'(?:([\w.-]+)@)?(\w[\w.-]*)(?:\s+slots\s*=\s*(\d+))?')
+# To ssh, what begins with '-' is an option, be it a user or a machine. ASCII: other letters look
+# like these, and ssh and we would make different names of them. No name is over 253 letters long.
+LINE = re.compile(r'(?:(\w[\w.-]{0,63})@)?(\w[\w.-]{0,252})(?:\s+slots\s*=\s*(\d{1,6}))?', re.ASCII)
+BROADCAST = ipaddress.IPv4Address('255.255.255.255')
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ def resolve(name: str, patience: float = 0) -> str:
     while True:
         try:
             found = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
-            return str(found[0][4][0])
+            break
         except (OSError, UnicodeError) as error:
             if time.monotonic() >= deadline:
                 waited = f' after {patience:g} seconds' if patience else ''
@@ -48,6 +50,10 @@ def resolve(name: str, patience: float = 0) -> str:
                     'address such as 192.168.1.7 works without a name server'
                 ) from error
         time.sleep(min(1, max(0, deadline - time.monotonic())))
+    ip = ipaddress.IPv4Address(found[0][4][0])
+    if ip.is_unspecified or ip.is_multicast or ip == BROADCAST:
+        raise ValueError(f'{name!r} is {ip}, which is no address of one machine: name one that is')
+    return str(ip)
 
 
 def is_here(ip: str) -> bool:
@@ -67,14 +73,16 @@ def read_hosts(path: str | Path) -> list[Host]:
     file; a loopback address becomes 127.0.0.1, which no other machine may stand beside.
     """
     hosts: dict[str, Host] = {}
-    for number, line in enumerate(Path(path).read_text(errors='replace').splitlines(), 1):
+    text = Path(path).read_text(encoding='utf-8-sig', errors='replace')
+    for number, line in enumerate(text.split('\n'), 1):
         line = line.partition('#')[0].strip()
         if not line:
             continue
         where = f'{path}, line {number}'
         match = LINE.fullmatch(line)
         if not match:
-            raise ValueError(f"{where}: expected 'name' or 'name slots=N', not {line!r}")
+            short = ascii(line if len(line) <= 60 else f'{line[:57]}...')
+            raise ValueError(f"{where}: expected 'name' or 'name slots=N', not {short}")
         user, name, slots = match.groups()
         if slots is not None and int(slots) < 1:
             raise ValueError(

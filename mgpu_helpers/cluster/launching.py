@@ -180,8 +180,8 @@ def _start(group: Group, role: Role, cluster: Cluster) -> None:
     there = remote.command_on(
         host.name,
         command,
-        remote.passed_on() | env,
         *(cluster.options[name] for name in ('ssh', 'python', 'connect_timeout')),
     )
-    group.start(role.name, there, service=not is_worker, open_input=True)
+    given = remote.sent_first(remote.passed_on() | env)
+    group.start(role.name, there, service=not is_worker, given=given)
     time.sleep(BETWEEN_LOGINS)

@@ -13,44 +13,62 @@ from ..processes import Group, ProcessFailed
 from ..processes.guard import LEASH
 from .probe import MARK
 
-# What another machine is told of our environment: what says which programs and libraries are meant,
-# and the settings of MXNet, of its store and of this course.
-PASSED = ('LD_LIBRARY_PATH', 'NO_PROXY', 'PATH', 'TZ')
-PREFIXES = ('DMLC_', 'MGPU_', 'MXNET_', 'NVIDIA_', 'OMP_', 'PS_', 'PYTHON')
+# What another machine is told of our environment, name by name (a prefix such as NVIDIA_ takes keys
+# along): which programs and libraries are meant, where the data is, how MXNet and its store work.
+PASSED = """
+    LD_LIBRARY_PATH NO_PROXY PATH TZ PYTHONHASHSEED PYTHONPATH PYTHONUNBUFFERED PYTHONWARNINGS
+    MXNET_HOME MGPU_DATA_MIRRORS NVIDIA_TF32_OVERRIDE OMP_NUM_THREADS OMP_PLACES OMP_PROC_BIND
+    MXNET_BACKWARD_DO_MIRROR MXNET_CPU_PRIORITY_NTHREADS MXNET_CPU_TEMP_COPY
+    MXNET_CPU_WORKER_NTHREADS MXNET_CUDNN_AUTOTUNE_DEFAULT MXNET_ENFORCE_DETERMINISM
+    MXNET_ENGINE_TYPE MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN MXNET_EXEC_BULK_EXEC_TRAIN
+    MXNET_GPU_COPY_NTHREADS MXNET_GPU_MEM_POOL_RESERVE MXNET_GPU_MEM_POOL_TYPE MXNET_GPU_TEMP_COPY
+    MXNET_GPU_WORKER_NTHREADS MXNET_KVSTORE_BIGARRAY_BOUND MXNET_KVSTORE_REDUCTION_NTHREADS
+    MXNET_OMP_MAX_THREADS MXNET_SAFE_ACCUMULATION MXNET_UPDATE_ON_KVSTORE MXNET_USE_FUSION
+    DMLC_INTERFACE DMLC_PS_VAN_TYPE DMLC_PS_WATER_MARK PS_HEARTBEAT_INTERVAL PS_HEARTBEAT_TIMEOUT
+    PS_RESEND PS_RESEND_TIMEOUT PS_VERBOSE
+""".split()
 NO_CONNECTION = 255  # ssh's own status; all others are those of the command
 
 
 def passed_on() -> dict[str, str]:
     """Give the variables of this process that processes on other machines get, too."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if name in PASSED or name.startswith(PREFIXES)
-    }
+    return {name: os.environ[name] for name in PASSED if name in os.environ}
+
+
+def sent_first(env: Mapping[str, str]) -> bytes:
+    """Give the line in which ``command_on`` reads the environment: words for a shell.
+
+    Through standard input, because every user of a machine may read the arguments of its programs.
+    """
+    words = ''.join(f'export {name}={shlex.quote(value)};' for name, value in env.items())
+    line = words.replace('\n', '\'"$mgpu_newline"\'')  # they stand between single quotes
+    return os.fsencode(f"mgpu_newline=$(printf '\\nx');mgpu_newline=${{mgpu_newline%x}};{line}\n")
 
 
 def command_on(
     host: str,
     command: Sequence[str],
-    env: Mapping[str, str],
     ssh: str = 'ssh',
     python: str = 'python3',
     connect_timeout: float = 10,
 ) -> list[str]:
     """Give the command that runs a command on another machine, in the folder of the same name.
 
-    ``env`` is its environment besides what ssh gives. It is to be started with a standard input
-    that stays open: when that closes, the command there and all that it started are killed.
+    It is to be started with a standard input that begins with ``sent_first`` and stays open: when
+    that closes, the command there and all that it started are killed.
 
-    >>> command_on('b', ['hostname'], {}, ssh='ssh -p 2222')[:4]
+    >>> command_on('b', ['hostname'], ssh='ssh -p 2222')[:4]
     ['ssh', '-p', '2222', '-T']
     """
-    set_there = [f'{name}={value}' for name, value in env.items()]
     # In csh a quoted text ends with its line, and the leash has several.
     leash = f'exec(bytes.fromhex("{LEASH.encode().hex()}"))'
-    there = shlex.join(['env', *set_there, python, '-I', '-S', '-c', leash, '0', *command])
-    # Not `exec`: where a command dies by a signal, ssh only says 255, and this shell 128 + n.
-    script = f'cd {shlex.quote(os.getcwd())} && {there}; exit $?'
+    there = shlex.join([python, '-I', '-S', '-c', leash, '0', *command])
+    # `read` takes one line and not a byte more: the rest of the input is the leash. Not `exec`:
+    # where a command dies by a signal, ssh only says 255, and this shell 128 + n.
+    script = (
+        'IFS= read -r mgpu_line && eval "$mgpu_line" && '
+        f'cd {shlex.quote(os.getcwd())} && {there}; exit $?'
+    )
     options = {
         'BatchMode': 'yes',  # never ask for a password: there is nobody to type it
         'ConnectTimeout': max(1, math.ceil(min(10, connect_timeout))),
@@ -61,7 +79,7 @@ def command_on(
     }
     chosen = [f'-o{name}={value}' for name, value in options.items()]
     # The login shell may be any; what it is given is one word after `sh -c`.
-    return [*shlex.split(ssh), '-T', *chosen, host, shlex.join(['sh', '-c', script])]
+    return [*shlex.split(ssh), '-T', *chosen, '--', host, shlex.join(['sh', '-c', script])]
 
 
 def ask(
@@ -79,10 +97,10 @@ def ask(
     with Group() as group:
         for host, question in questions.items():
             command = [python, '-m', 'mgpu_helpers.cluster.probe', json.dumps(question)]
-            line = command_on(host, command, passed_on(), ssh, python, limit)
-            group.start(host, line, open_input=True)
+            line = command_on(host, command, ssh, python, limit)
+            group.start(host, line, given=sent_first(passed_on()))
         try:
-            group.wait(on_line=lambda host, text: said[host].append(text), timeout=limit)
+            group.wait(lambda host, text: said[host].append(text), timeout=limit, settle=0)
         except ProcessFailed as error:
             raise OSError(_reason(error.name, error.status, said[error.name])) from error
         except TimeoutError as error:

@@ -100,22 +100,24 @@ class Group:
         env: Mapping[str, str] | None = None,
         payload: bytes | None = None,
         service: bool = False,
-        open_input: bool = False,
+        given: bytes | None = None,
     ) -> Member:
         """Start one process, with ``env`` added to our environment; its end comes with ours.
 
         A ``payload`` makes it a worker (see ``worker.py``): it reads that first, and its standard
         output is taken for messages. A ``service`` only serves the others: when these have ended,
-        it is stopped after ``GRACE`` seconds, which is no failure. Its standard input stays open
-        until it is stopped with ``open_input``, else it is empty.
+        it is stopped after ``GRACE`` seconds, which is no failure. Its standard input is empty; or
+        it begins with what is ``given``, and stays open until the process is stopped.
         """
         path = (env or {}).get('PATH', os.environ.get('PATH'))
         if shutil.which(command[0], path=path) is None:
             raise FileNotFoundError(f'there is no program {command[0]!r} to start as {name}')
         is_worker = payload is not None
+        if payload is not None:
+            given = len(payload).to_bytes(8, 'big') + payload
         process = subprocess.Popen(
             self._leash.command(command),
-            stdin=subprocess.PIPE if is_worker or open_input else subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if is_worker else subprocess.STDOUT,
             env=os.environ | (env or {}),
@@ -127,7 +129,9 @@ class Group:
         text = process.stderr if is_worker else process.stdout
         jobs: list[tuple[Callable[..., None], Any]] = [(self._read_lines, text)]
         if is_worker:
-            jobs += [(self._read_messages, process.stdout), (self._feed, payload)]
+            jobs.append((self._read_messages, process.stdout))
+        if given is not None:
+            jobs.append((self._feed, given))
         readers = [threading.Thread(target=f, args=(member, x), daemon=True) for f, x in jobs]
         member.watcher = threading.Thread(target=self._watch, args=(member, readers), daemon=True)
         for thread in (*readers, member.watcher):
@@ -144,12 +148,12 @@ class Group:
             while True:
                 self._events.put((member, *pickle.load(pipe)))
 
-    def _feed(self, member: Member, payload: bytes) -> None:
+    def _feed(self, member: Member, given: bytes) -> None:
         stdin = member.process.stdin
         assert stdin is not None  # start gave it a pipe
         with contextlib.suppress(BrokenPipeError):  # it has ended; its status says how
-            stdin.write(len(payload).to_bytes(8, 'big') + payload)
-            stdin.flush()  # and left open: its closing tells the worker of our end
+            stdin.write(given)
+            stdin.flush()  # and left open: its closing tells the process of our end
 
     def _watch(self, member: Member, readers: Sequence[threading.Thread]) -> None:
         if hasattr(os, 'waitid'):

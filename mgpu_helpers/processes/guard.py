@@ -30,8 +30,8 @@ if os.fork() == 0:
     os.killpg(0, signal.SIGKILL)
 os.wait()
 os.close(pipe)
-if pipe == 0:  # standard input was the leash, as it is behind ssh
-    os.open(os.devnull, os.O_RDONLY)
+if pipe == 0:  # standard input was the leash, as it is behind ssh; now it is empty, not closed
+    os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)
 try:
     os.execvp(sys.argv[2], sys.argv[2:])
 except OSError as error:
