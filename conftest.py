@@ -26,6 +26,7 @@ NEEDS = {
             'tests/test_gluon.py',
             'tests/test_gluon_train.py',
             'tests/test_hosts.py',
+            'tests/test_kills.py',
             'tests/test_launch.py',
             'tests/test_machines.py',
             'tests/test_models.py',

@@ -12,10 +12,11 @@ import importlib.abc
 import importlib.machinery
 import os
 import pathlib
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .processes import failing
 
@@ -85,6 +86,8 @@ def prepare() -> None:
     else:
         os.environ.update(missing)
     _keep_freed_memory()
+    if 'mxnet' in sys.modules and sys.platform != 'win32':
+        _take_faults_back()
     if not any(isinstance(finder, _BeforeMXNet) for finder in sys.meta_path):
         sys.meta_path.insert(0, _BeforeMXNet())
     if os.environ.get('DMLC_ROLE') == 'worker':
@@ -109,14 +112,55 @@ def _keep_freed_memory() -> None:
 
 
 class _BeforeMXNet(importlib.abc.MetaPathFinder):
-    """Find nothing, but check the machine just before somebody else finds MXNet."""
+    """Find nothing, but check the machine just before somebody else finds MXNet.
+
+    Only of its part that loads the library we find the file, to see to its faults.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> None:
+    ) -> importlib.machinery.ModuleSpec | None:
         if fullname == 'mxnet':
             check_mxnet()
-        return None
+        if fullname != 'mxnet.base' or sys.platform == 'win32':
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            spec.loader = _Loader(fullname, spec.loader.path)
+        return spec
+
+
+# At a segmentation fault MXNet's own handler, the only one that it installs, prints and calls
+# `exit`. That frees what is in use and waits for threads that may be the ones at fault: a worker
+# hung there for 90 s and more. So a fault ends the process as if MXNet were not there, at once.
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Runs ``mxnet.base``, and gives SIGSEGV back to whom it was before, such as faulthandler."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        before = _action(signal.SIGSEGV)
+        # One that is sent meanwhile waits; a real fault ends a process that blocks it.
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGSEGV])
+        try:
+            super().exec_module(module)
+        finally:
+            _action(signal.SIGSEGV, before)
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+
+def _action(number: int, new: Any = None) -> Any:
+    """Read, and perhaps set, what a signal does: C's ``struct sigaction``, whatever is in it."""
+    old = ctypes.create_string_buffer(256)  # the struct takes 152 bytes on Linux
+    ctypes.CDLL(None).sigaction(int(number), new, old)
+    return old
+
+
+def _take_faults_back() -> None:
+    """Take SIGSEGV from an MXNet that was there before us."""
+    handler = ctypes.c_void_p.from_buffer(_action(signal.SIGSEGV))  # the struct's first part
+    place = (ctypes.c_char_p * 4)()  # dladdr's answer; the first is the library's file
+    if ctypes.CDLL(None).dladdr(handler, place) and b'libmxnet' in (place[0] or b''):
+        # MXNet leaves SIGBUS alone, and faulthandler treats the two alike.
+        _action(signal.SIGSEGV, _action(signal.SIGBUS))
 
 
 def check_mxnet() -> None:

@@ -123,6 +123,7 @@ PROTOCOLS = {
     'find_spec',  # of an import hook
     'reducer_override', 'persistent_load',  # of a pickler
     'display',  # tqdm's
+    'readinto',  # of a raw stream
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Groups of processes: results come back, failures are named, nothing is left behind."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -61,6 +62,30 @@ def test_what_cannot_travel_is_said_before_anything_starts_or_as_an_error_of_tha
     failed = failure_of(lambda i: __import__('threading').Lock())
     what = str(failed).splitlines()[0]
     assert 'failed with TypeError: cannot pickle' in what and 'sent back' in what
+
+
+@pytest.mark.parametrize('size', [0, 5_000_000])
+def test_a_result_that_cannot_be_loaded_is_that_workers_error(size):
+    class Trouble(Exception):
+        def __init__(self, what, why):
+            super().__init__(what)
+
+    class Stubborn:
+        __setstate__ = sys.exit
+
+        def __init__(self):
+            self.state = 1
+
+    def work(i, stubborn):
+        if i == 1:
+            return [Stubborn() if stubborn else Trouble('a', 'b'), bytes(size)]
+
+    for stubborn, words in (
+        (False, "TypeError: .*missing 1 required .*'why': .* of type list, .*; return numbers"),
+        (True, 'SystemExit: .* of type list'),
+    ):
+        with pytest.raises(ProcessFailed, match='^worker 1 failed with ' + words):
+            both(work, stubborn, timeout=30)
 
 
 def test_what_a_worker_prints_and_its_bar_arrive_with_its_name():
@@ -195,6 +220,24 @@ def test_what_a_member_started_ends_with_it_and_its_guard_is_no_child_and_keeps_
     assert sorted(lines) == ['done', 'none']
 
 
+@pytest.mark.parametrize('seconds, timeout', [(0, None), (60, 1)])
+def test_a_stranger_that_holds_the_output_is_named_and_keeps_nobody_waiting(seconds, timeout):
+    """What a member starts in a session of its own cannot be reached; what it printed is there."""
+    code = (
+        'import subprocess, time; p = subprocess.Popen(["sleep", "60"], start_new_session=True)\n'
+        f'print("x" * 60000, p.pid, flush=True); time.sleep({seconds})'
+    )
+    lines, started = [], time.monotonic()
+    late = pytest.raises(TimeoutError) if timeout else contextlib.nullcontext()
+    with pytest.warns(RuntimeWarning) as said, late, Group() as some:
+        some.start('command', [sys.executable, '-c', code])
+        some.wait(lambda name, line: lines.append(line), timeout=timeout)
+    pid = lines[0].split()[1]
+    os.kill(int(pid), signal.SIGKILL)
+    assert time.monotonic() - started < 20 and len(lines[0]) > 60000
+    assert f'process {pid} (sleep)' in str(said[0].message)
+
+
 STARTER = """
     import os, time
     from mgpu_helpers.processes import Group, start_workers
@@ -232,6 +275,68 @@ def test_everything_ends_when_the_starter_does(started):
         starter.send_signal(number)
     said = [starter.communicate(timeout=20)[1] for starter in starters]
     assert all(starter.returncode for starter in starters) and 'KeyboardInterrupt' in said[0]
+
+
+FORKED = """
+    import os, subprocess, time
+    from mgpu_helpers.processes import Group, start_workers
+
+    def work(i):
+        print(os.getpid(), subprocess.Popen(['sleep', '60']).pid)
+        time.sleep(60)
+
+    with Group() as group:
+        start_workers(group, work, [((i,), {}) for i in range(2)], ['worker 0', 'worker 1'])
+        if not (pid := os.fork()):
+            time.sleep(60)
+            os._exit(0)
+        print(pid, flush=True)
+        group.wait(on_line=lambda name, line: print(line, flush=True))
+"""
+
+
+@pytest.mark.parametrize('guarded', [True, False])
+def test_everything_ends_though_a_child_of_the_starter_lives_on_or_the_guards_were_killed(
+    started, guarded
+):
+    with subprocess.Popen(
+        [sys.executable, '-c', textwrap.dedent(FORKED)], stdout=subprocess.PIPE, text=True
+    ) as starter:
+        said = ' '.join(starter.stdout.readline() for _ in range(3))
+        forked, *workers = map(int, said.split())
+        guards = [p for p in started() if p.pid not in {forked, *workers, starter.pid}]
+        assert len(guards) == 2
+        for guard in guards if not guarded else ():
+            guard.kill()
+        starter.kill()
+        deadline = time.monotonic() + 20
+        while {p.pid for p in started()} != {forked} and time.monotonic() < deadline:
+            time.sleep(0.1)
+        left = {p.pid for p in started()}
+        os.kill(forked, signal.SIGKILL)
+    assert left == {forked}
+
+
+@pytest.mark.skipif(not hasattr(os, 'getuid') or os.getuid() != 0, reason='needs a user of its own')
+@pytest.mark.parametrize('processes', [1, 2, 3])
+def test_without_a_guard_nothing_starts(processes):
+    """Where the limit of processes lets the first fork fail, the second one, or none."""
+    code = (
+        'import os, resource, signal, sys; from mgpu_helpers.processes.guard import LEASH\n'
+        f'resource.setrlimit(resource.RLIMIT_NPROC, [{processes}] * 2); os.setuid(54321)\n'
+        'os.chdir("/"); exec(LEASH)'
+    )
+    leash, held = os.pipe()
+    done = subprocess.run(
+        [sys.executable, '-c', code, '0', '/bin/echo', 'begun'], start_new_session=True,
+        stdin=leash, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    os.close(leash), os.close(held)
+    if processes == 3:
+        assert (done.returncode, done.stdout, done.stderr) == (0, 'begun\n', '')
+    else:
+        assert done.returncode == 126 and not done.stdout and done.stderr.count('\n') == 1
+        assert '/bin/echo was not started, because there can be no guard' in done.stderr
 
 
 INTERRUPTED = """

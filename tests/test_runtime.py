@@ -1,5 +1,6 @@
 """What must be true before MXNet loads, each case in a fresh process of its own."""
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,16 @@ def test_several_threads_that_the_user_asked_for_end_in_a_warning_and_not_in_a_d
     done = python(script, OMP_NUM_THREADS='2')
     assert done.stdout == '2 None\n' and 'unset OMP_NUM_THREADS' in done.stderr
     assert 'OMP_NUM_THREADS is 2, so stand-in devices take turns' in done.stderr
+
+
+def test_a_fault_ends_at_once_and_is_python_s_to_tell_whoever_came_first():
+    """MXNet's own handler calls ``exit``, and that may wait for ever."""
+    ours, theirs = 'import mgpu_helpers\n', 'import mxnet as mx\n'
+    for head in (ours + theirs, theirs + ours):
+        for told in ('', 'import faulthandler; faulthandler.enable()\n'):
+            done = python(told + head + 'import ctypes; mx.nd.ones(9); ctypes.string_at(0)')
+            assert done.returncode == -signal.SIGSEGV, done.stderr
+            assert ('Fatal Python error: Segmentation fault' in done.stderr) == bool(told)
 
 
 def test_memory_is_kept_unless_the_user_decided():

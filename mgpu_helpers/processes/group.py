@@ -5,18 +5,20 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
-import pickle
 import queue
 import shutil
 import signal
 import subprocess
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, Self
 
+from . import worker
 from .guard import Leash
+from .output import read_until, strangers
 
 # After a first failure we listen this long for others: a process that lost its partner often
 # speaks first, and a moment later the partner's own end arrives (0.1 s seen).
@@ -53,6 +55,8 @@ class Member:
     error: tuple[float, str, str] | None = None  # time, summary, traceback, as worker.py sends it
     result: Any = NOTHING
     watcher: threading.Thread | None = None  # notes its end
+    ended: threading.Event = field(default_factory=threading.Event)
+    strangers: list[str] = field(default_factory=list)  # who holds its output after its end
     lines: collections.deque[str] = field(
         default_factory=lambda: collections.deque(maxlen=LAST_LINES)
     )
@@ -126,6 +130,8 @@ class Group:
         )
         member = Member(name, process, service, is_worker)
         self.members.append(member)
+        if process.stdin:
+            self._leash.others.append(process.stdin)
         text = process.stderr if is_worker else process.stdout
         jobs: list[tuple[Callable[..., None], Any]] = [(self._read_lines, text)]
         if is_worker:
@@ -139,14 +145,13 @@ class Group:
         return member
 
     def _read_lines(self, member: Member, pipe: IO[bytes]) -> None:
-        for line in pipe:
+        for line in read_until(pipe, member.ended):
             self._events.put((member, 'line', line.decode(errors='replace').rstrip('\r\n')))
+        member.strangers = strangers(pipe, member.process.pid)
 
     def _read_messages(self, member: Member, pipe: IO[bytes]) -> None:
-        # At its end, perhaps in the middle of a message, an error ends this.
-        with contextlib.suppress(EOFError, pickle.UnpicklingError):
-            while True:
-                self._events.put((member, *pickle.load(pipe)))
+        for kind, value in worker.receive(read_until(pipe, member.ended)):
+            self._events.put((member, kind, value))
 
     def _feed(self, member: Member, given: bytes) -> None:
         stdin = member.process.stdin
@@ -161,6 +166,7 @@ class Group:
             os.waitid(os.P_PID, member.process.pid, os.WEXITED | os.WNOWAIT)
             _signal_group(member.process, KILL)  # what it started must not outlive it
         status = member.process.wait()
+        member.ended.set()
         for reader in readers:
             reader.join()
         self._events.put((member, 'end', status))
@@ -259,6 +265,15 @@ class Group:
                         with contextlib.suppress(OSError):  # what was not sent has nobody to go to
                             pipe.close()
             self._leash.close()
+        for member in self.members:
+            if member.strangers:
+                who, member.strangers = ', '.join(member.strangers), []
+                warnings.warn(
+                    f'{member.name} has ended, but not what it started in a session of its own and '
+                    f'what cannot be stopped from here: process {who}. End it with kill',
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
 
     def _note_an_end(self) -> None:
         try:

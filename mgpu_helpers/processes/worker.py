@@ -1,22 +1,27 @@
 """The inside of a worker process: gets a function, calls it, sends back what came out.
 
 ``processes.run_workers`` is the other end. Three pipes connect the two. Standard input brings the
-call and then stays open: on a system without guards (see ``processes.guard``), its closing says
-that the starter is gone, and the worker ends. Standard output carries messages; what the function
-prints goes to standard error instead, which the starter reads line by line.
+call and then stays open: its closing says that the starter is gone, and the worker ends, also where
+there is no guard (see ``processes.guard``) or no longer. Standard output carries messages, each
+after a line that tells its kind, type and length; what the function prints goes to standard error
+instead, which the starter reads line by line.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
+import signal
 import sys
 import threading
 import time
 import traceback
-from typing import BinaryIO, NoReturn
+from collections.abc import Iterator
+from typing import IO, Any, BinaryIO, NoReturn
 
 _messages: BinaryIO | None = None  # the pipe to the starter, where this process is a worker
+_sending = threading.Lock()  # a bar may be drawn by another thread
 
 
 def started_as_worker() -> bool:
@@ -35,14 +40,44 @@ def send(kind: str, value: object) -> None:
         raise RuntimeError('this process was not started as a worker: there is nobody to send to')
     import cloudpickle  # for values of a notebook's own classes
 
-    message = cloudpickle.dumps((kind, value))  # first, as a whole: what cannot be sends nothing
-    _messages.write(message)
-    _messages.flush()
+    message = cloudpickle.dumps(value)  # first, as a whole: what cannot be sends nothing
+    with _sending:
+        _messages.write(json.dumps([kind, type(value).__name__, len(message)]).encode() + b'\n')
+        _messages.write(message)
+        _messages.flush()
+
+
+def receive(pipe: IO[bytes]) -> Iterator[tuple[str, Any]]:
+    """Yield the kind and the value of each message that ``send`` sends through a pipe.
+
+    A value that cannot be loaded here is an error of the one who sent it, and ends this.
+    """
+    while (header := pipe.readline()).endswith(b'\n'):
+        kind, name, size = json.loads(header)
+        try:
+            message = pipe.read(size)
+            if len(message) < size:
+                return  # the sender ended in the middle of it
+            value = pickle.loads(message)
+        except BaseException as error:  # whatever the code of somebody's class raises
+            what = (
+                f'{_summary(error)}: what it sent, of type {name}, can be pickled, but not '
+                'unpickled; return numbers, lists or NumPy arrays'
+            )
+            yield 'error', (time.time(), what, traceback.format_exc())
+            while pipe.read(2**20):  # or the sender would wait until somebody reads
+                pass
+            return
+        yield kind, value
 
 
 def _wait_and_end(call: int) -> NoReturn:
+    if hasattr(signal, 'pthread_sigmask'):  # signals are for the thread that works
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     while os.read(call, 4096):
         pass
+    if hasattr(os, 'killpg'):
+        os.killpg(0, signal.SIGKILL)  # with what the function has started
     os._exit(1)
 
 
@@ -58,9 +93,9 @@ def _main() -> None:
     try:
         size = int.from_bytes(_exactly(call, 8), 'big')
         payload = _exactly(call, size)
-        # Where there is fork, the guard ends us, also while C code holds the lock.
-        if not hasattr(os, 'fork'):
-            threading.Thread(target=_wait_and_end, args=[call], daemon=True).start()
+        # Where there is fork, the guard does this, too, also while C code holds the lock. But it
+        # may have been killed itself.
+        threading.Thread(target=_wait_and_end, args=[call], daemon=True).start()
         function, args, kwargs = pickle.loads(payload)
         result = function(*args, **kwargs)
         _send_back(result)

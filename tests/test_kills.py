@@ -1,0 +1,107 @@
+"""Every role is killed, at random moments, on a busy machine: named, over, and nothing is left."""
+
+import contextlib
+import importlib.util
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from launching import ENDLESS, SECONDS, Started, nobody_listens
+
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV)
+CLUSTER = f"""
+from mgpu_helpers.cluster import LocalCluster
+
+LocalCluster(2, 1).run(lambda: exec({ENDLESS!r}, {{}}), show=False)
+"""
+RANKS = """
+from mgpu_helpers import pytorch
+
+def work():
+    import torch
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(100, 100))
+    while True:
+        net(torch.ones(10, 100)).sum().backward()
+
+pytorch.launch(work, 2)
+"""
+WORKERS = """
+from mgpu_helpers.processes import run_workers
+
+def work():
+    from mgpu_helpers.gluon import mx
+    while True:
+        mx.nd.dot(mx.nd.ones((200, 200)), mx.nd.ones((200, 200))).wait_to_read()
+
+envs = [{'RANK': '0'}, {'RANK': '1'}]
+run_workers(work, [((), {})] * 2, ['worker 0', 'worker 1'], envs)
+"""
+
+
+STORE = ('scheduler', 'server 0', 'worker 0', 'worker 1')
+KINDS = {  # what is started, and who is in it
+    'launch': (
+        ('-m', 'mgpu_helpers', 'launch', '-n2', '-s1', '--', 'python', '-c', ENDLESS),
+        STORE,
+    ),
+    'LocalCluster': (('-c', CLUSTER), STORE),
+    'pytorch.launch': (('-c', RANKS), ('rank 0', 'rank 1')),
+    'run_workers': (('-c', WORKERS), ('worker 0', 'worker 1')),
+}
+
+
+@pytest.fixture
+def busy():
+    """Keep both of two cores at work."""
+    loops = [subprocess.Popen([sys.executable, '-c', 'while True: pass']) for _ in range(2)]
+    yield
+    for loop in loops:
+        loop.kill()
+        loop.wait()
+
+
+def members(starter, count):
+    """Wait for the children that were told their place; give them in its order, and their ports."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = []
+        for child in psutil.Process(starter.pid).children():
+            with contextlib.suppress(psutil.Error):
+                env = child.environ()
+                if 'PORT' in env or 'RANK' in env:
+                    found.append((int(env.get('PORT', 0)), env.get('RANK'), child))
+        if len(found) == count:
+            ports, _, children = zip(*sorted(found, key=lambda each: each[:2]))
+            return children, ports
+        time.sleep(0.01)
+    raise AssertionError(f'{len(found)} of {count} were started')
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments(busy):
+    """Also before a role's program has begun, while Python starts, and while MXNet loads."""
+    kinds = [kind for kind in KINDS if 'pytorch' not in kind or importlib.util.find_spec('torch')]
+    draw = random.Random(seed := random.randrange(10**6))
+    count, longest = int(os.environ.get('MGPU_KILLS', 20)), 0.0
+    for i in range(count):
+        kind = kinds[i % len(kinds)]
+        words, names = KINDS[kind]
+        place, number = draw.randrange(len(names)), draw.choice(SIGNALS)
+        moment = draw.uniform(0, 8)
+        print(f'seed {seed}, kill {i + 1} of {count}: {kind},', end=' ')
+        with Started(sys.executable, *words) as starter:
+            victims, ports = members(starter.process, len(names))
+            time.sleep(moment)
+            victims[place].send_signal(number)
+            killed = time.monotonic()
+            _, _, err = starter.end(SECONDS)
+            longest = max(longest, took := time.monotonic() - killed)
+        print(f'{names[place]}, {number.name} after {moment:.1f} s: over after {took:.1f} s')
+        assert f'{names[place]} was killed by signal {number} ({number.name})' in err, err
+        nobody_listens({*ports} - {0})
+    print(f'the longest of {count} took {longest:.1f} s')
