@@ -1,5 +1,6 @@
 """The allreduces of chapter 3: the right sums, the same bits everywhere, counted messages."""
 
+import itertools
 import math
 
 import mxnet as mx
@@ -9,6 +10,7 @@ from mxnet import nd
 
 from mgpu_helpers.collectives import (
     ALGORITHMS,
+    OURS,
     Count,
     Counted,
     all_gather,
@@ -21,7 +23,6 @@ from mgpu_helpers.collectives import (
     slices,
 )
 
-OURS = [name for name in ALGORITHMS if name != 'kvstore']
 each_algorithm = pytest.mark.parametrize('name', ALGORITHMS)
 
 
@@ -108,6 +109,19 @@ def formulas(name, k, n):
     if name == 'butterfly':
         exchanged = (whole + (k > p)) * n
         return p * whole + 2 * (k - p), whole + 2 * (k > p), exchanged, exchanged
+    if name == 'halving_doubling':
+        # At distance d a device keeps its d of p slices, and sends away those of its partner.
+        blocks = {
+            (i, d): (i // d + 1) * d * n // p - i // d * d * n // p
+            for i in range(p)
+            for d in [2**j for j in range(whole + 1)]
+        }
+        mine = [[blocks[i, 2**j] for j in range(whole)] for i in range(p)]
+        ports = [sum(blocks[i, 2**j] for j in range(1, whole + 1)) for i in range(p)]
+        extra = [n * (i < k - p) for i in range(p)]
+        sent = 2 * (k - p) + 2 * sum(size > 0 for sizes in mine for size in sizes)
+        added = max(sum(sizes) + more for sizes, more in zip(mine, extra, strict=True))
+        return sent, 2 * whole + 2 * (k > p), max(map(sum, zip(ports, extra, strict=True))), added
     if name == 'sharded':
         # Slice i comes to device i from all others and goes back to them; they send it theirs.
         port = max(n + (k - 2) * size for size in sizes)
@@ -123,7 +137,7 @@ def test_counts_are_those_of_the_formulas(name):
         for n in (1, 5, 360, 1001):
             messages, steps, port, added = formulas(name, k, n)
             counted = count(ALGORITHMS[name], k, n)
-            assert counted.messages == messages
+            assert counted.messages == messages == len(counted.travel(lambda nbytes: 1))
             assert n < k or counted.steps == steps  # empty slices save steps
             assert counted.busiest == (4 * port if k > 1 else 0)
             assert counted.most_additions == (added if k > 1 else 0)
@@ -133,11 +147,29 @@ def test_counts_are_those_of_the_formulas(name):
 
 
 def test_what_the_formulas_promise_for_many_devices():
-    """With a k-th of the array a message, no device sends as much as two arrays."""
-    for name in ('sharded', 'ring'):
+    """In slices, no device sends as much as two arrays; halved and doubled, in few messages."""
+    for name, messages in (('sharded', 2 * 31), ('halving_doubling', 2 * 5), ('ring', 2 * 31)):
         counted = count(ALGORITHMS[name], 32, 32_000)
         assert counted.port(17) == (2 * 31 * 4000, 2 * 31 * 4000)
-    assert set(counted.links) == {(i, (i + 1) % 32) for i in range(32)}  # a ring's: its neighbours
+        assert (counted.messages, counted.steps) == (32 * messages, messages)
+    links = {(i, (i + 1) % 32) for i in range(32)}
+    assert set(zip(*counted.matrix().nonzero(), strict=True)) == links  # a ring's: its neighbours
+
+
+def test_a_message_leaves_when_its_ports_are_free_and_its_source_has_what_it_sends():
+    book = Count(devices=4)
+    a, b, c, d = (Counted(i, n, book) for i, n in enumerate((1, 2, 3, 3)))
+    a.copyto(1).copyto(2)  # passed on
+    b.copyto(3)  # waits for the outgoing port of 1
+    d += c.copyto(3)  # and this for the incoming one of 3
+    d.copyto(0)
+    times = [(m.source, m.target, m.start, m.end) for m in book.travel(lambda nbytes: nbytes / 4)]
+    assert times == [(0, 1, 0, 1), (1, 2, 1, 2), (1, 3, 2, 4), (2, 3, 4, 7), (3, 0, 7, 10)]
+    for algorithm in OURS.values():
+        found = count(algorithm, 6, 100).travel(lambda nbytes: 1 + nbytes)
+        for port, device in itertools.product(('source', 'target'), range(6)):
+            times = sorted((m.start, m.end) for m in found if getattr(m, port) == device)
+            assert all(a[1] <= b[0] for a, b in itertools.pairwise(times))
 
 
 def forgets_to_send_it_back(data):

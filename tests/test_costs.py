@@ -1,6 +1,7 @@
 """What an allreduce costs: the formulas, what they agree on, and what they refuse."""
 
 import io
+import itertools
 import math
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import sys
 import pytest
 
 from mgpu_helpers import scaling
+from mgpu_helpers.collectives import OURS, count
 from mgpu_helpers.scaling import ALGORITHMS, LINKS, Link, hierarchical, ring
 
 COUNTS = (1, 2, 3, 4, 5, 8, 12, 64, 1000)
@@ -34,15 +36,30 @@ def test_messages_and_traffic_by_hand():
     assert [messages('butterfly', k) for k in (2, 3, 4, 5, 7, 8, 1000)] == [1, 3, 2, 4, 4, 3, 11]
     assert [messages('sharded', k) for k in (2, 4, 8)] == [2, 6, 14]
     assert [messages('ring', k) for k in (2, 4, 8)] == [2, 6, 14]
-    by_hand = {
-        'naive': 6,
-        'through_host': 8,
-        'tree': 4,
-        'butterfly': 2,
-        'sharded': 1.5,
-        'ring': 1.5,
-    }
+    assert [messages('halving_doubling', k) for k in (2, 3, 4, 5, 8, 1000)] == [2, 4, 4, 6, 6, 20]
+    by_hand = {'naive': 6, 'through_host': 8, 'tree': 4, 'butterfly': 2}
+    by_hand |= {'sharded': 1.5, 'ring': 1.5, 'halving_doubling': 1.5}
     assert {name: traffic(name, 4) for name in ALGORITHMS} == pytest.approx(by_hand)
+
+
+def test_an_algorithm_takes_what_its_formula_says():
+    """Counted message by message, where all its slices are equally long."""
+    for (name, algorithm), k in itertools.product(OURS.items(), [*range(1, 18), 31, 64]):
+        numbers = k * 2 ** int(math.log2(k))
+        counted = count(algorithm, k, numbers)
+        for link in (SLOW, THIN, LINKS['25 Gb RoCE']):
+            formula = ALGORITHMS[name](k, 4 * numbers, link)
+            assert counted.seconds(link) == pytest.approx(formula, rel=1e-12), (name, k)
+
+
+def test_halving_and_doubling_has_few_steps_and_few_bytes():
+    for link, i, n in itertools.product(LINKS.values(), range(1, 11), (1, 1e4, 1e6, 1e9)):
+        k = 2**i
+        cost = {name: f(k, n, link) for name, f in ALGORITHMS.items()}
+        assert cost['halving_doubling'] <= min(cost['tree'], cost['ring']) * (1 + 1e-12)
+        # The butterfly is better for short arrays: half the messages. With two devices, always.
+        border = math.inf if k == 2 else i * link.latency * link.bandwidth / (i - 2 * (k - 1) / k)
+        assert (cost['butterfly'] < cost['halving_doubling']) == (n < border)
 
 
 def test_no_algorithm_beats_the_bounds_and_the_ring_reaches_that_on_bytes():
@@ -152,6 +169,7 @@ def test_neither_a_framework_nor_widgets_are_needed():
         "import sys; sys.modules['ipywidgets'] = None\n"
         'from mgpu_helpers import scaling\n'
         'assert all(getattr(scaling, name) is not None for name in scaling.__all__)\n'
+        "scaling.simulate([('a', 8, 1, 1)], 1, 4, scaling.LINKS['NVLink 2'], messages=True)\n"
         'print(len(scaling.picture().axes))\n'
         'print([m for m in ("mxnet", "torch") if m in sys.modules])\n'
         'scaling.explore()'

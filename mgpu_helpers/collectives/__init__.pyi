@@ -1,7 +1,7 @@
-from .algorithms import ALGORITHMS as ALGORITHMS
+from .algorithms import OURS as OURS
 from .algorithms import all_gather as all_gather
 from .algorithms import allreduce_butterfly as allreduce_butterfly
-from .algorithms import allreduce_kvstore as allreduce_kvstore
+from .algorithms import allreduce_halving_doubling as allreduce_halving_doubling
 from .algorithms import allreduce_naive as allreduce_naive
 from .algorithms import allreduce_ring as allreduce_ring
 from .algorithms import allreduce_sharded as allreduce_sharded
@@ -9,7 +9,6 @@ from .algorithms import allreduce_tree as allreduce_tree
 from .algorithms import reduce_scatter as reduce_scatter
 from .algorithms import send as send
 from .algorithms import slices as slices
-from .algorithms import store_for as store_for
 from .bucket import Bucket as Bucket
 from .bucket import copy_all as copy_all
 from .counting import Count as Count
@@ -17,6 +16,9 @@ from .counting import Counted as Counted
 from .counting import count as count
 from .counting import count_table as count_table
 from .filling import fill_buckets as fill_buckets
+from .kvstore import ALGORITHMS as ALGORITHMS
+from .kvstore import allreduce_kvstore as allreduce_kvstore
+from .kvstore import store_for as store_for
 from .syncing import accumulate_batch as accumulate_batch
 from .syncing import adding_gradients as adding_gradients
 from .syncing import make_buckets as make_buckets

@@ -1,4 +1,4 @@
-"""Six ways to sum arrays over devices, in place: chapter 3's answer to "make allreduce cheaper".
+"""Ways to sum arrays over devices, in place: chapter 3's answer to "make allreduce cheaper".
 
 Every function marked ``#@save`` in ``notebooks/03-faster-allreduce.ipynb`` stands here, and a test
 holds the two equal. Each takes one array per device, of any shape and length, and leaves the same
@@ -7,32 +7,33 @@ sum, bit for bit, on all of them.
 They say first who sends what to whom, and only then who adds: MXNet's engine makes an operator wait
 for all that were pushed before it and touch the same *array*, also where they touch other parts of
 it. Sent and added message by message, a ring's step would be a chain around the ring.
+
+They need no framework: what ``counting`` has serves them as well as MXNet's arrays.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-import mxnet as mx
-
-from ..scratch import allreduce
 from . import checks
 
 if TYPE_CHECKING:
-    from mxnet.kvstore import KVStore
     from mxnet.ndarray import NDArray
 
 
 def allreduce_naive(data: Sequence[NDArray]) -> None:
-    """Sum on the first device and copy the sum to the others: chapter 1's ``allreduce``, in place.
+    """Sum on the first device and copy the sum to the others, in place: as chapter 1 does it.
 
     ``data`` has one array per device, all of one shape and type, here and below. For k devices
     2 (k - 1) messages of the whole array, all of them through the first one's link.
     """
     checks.one_per_device(data)
-    allreduce(data)
+    first, *others = data
+    for x in others:
+        first += x.copyto(first.context)
+    for x in others:
+        first.copyto(x)
 
 
 def allreduce_tree(data: Sequence[NDArray]) -> None:
@@ -159,39 +160,35 @@ def allreduce_ring(data: Sequence[NDArray]) -> None:
     all_gather(data)
 
 
-def allreduce_kvstore(data: Sequence[NDArray]) -> None:
-    """Sum with MXNet's own key-value store, in place: NCCL's on GPUs where it is built in.
+def allreduce_halving_doubling(data: Sequence[NDArray]) -> None:
+    """Sum as the butterfly does, but slices: halve what is exchanged, then double it, in place.
 
-    The store is written in C++: one call from Python, whatever the number of devices. It keeps an
-    array of each shape that it has seen.
+    A reduce-scatter by recursive halving, then an all-gather by recursive doubling (Rabenseifner
+    2004). For a power of two 2 log₂ k messages a device, and 2 (k - 1)/k of the array: few steps
+    and few bytes. Otherwise the devices above it hand theirs in first, and get the sum last.
     """
     checks.one_per_device(data)
-    store = store_for(tuple(x.context for x in data))
-    key = f'{data[0].dtype.__name__}{data[0].shape}'
-    if key not in store.keys:
-        store.init(key, data[0])
-        store.keys.add(key)
-    store.pushpull(key, data, out=data)
+    steps = len(data).bit_length() - 1
+    p = 2**steps  # the largest power of two that is at most k
+    for x, surplus in zip(data, data[p:]):
+        x += surplus.copyto(x.context)
+    distances = [2**step for step in range(steps)]
+    for d in reversed(distances):  # each half of what a device has left goes to who keeps it
+        parts = [slices(x, p // d) for x in data[:p]]
+        send([(parts[i ^ d][i // d], parts[i][i // d]) for i in range(p)], add=True)
+    for d in distances:  # and what is finished comes back the same way
+        parts = [slices(x, p // d) for x in data[:p]]
+        send([(parts[i][i // d], parts[i ^ d][i // d]) for i in range(p)], add=False)
+    for x, surplus in zip(data, data[p:]):
+        x.copyto(surplus)
 
 
-@functools.lru_cache(maxsize=16)
-def store_for(devices: tuple[mx.Context, ...]) -> KVStore:
-    """Make a key-value store for these devices, or give the one that was made before.
-
-    Its ``keys`` are those that it has been initialized with.
-    """
-    nccl = mx.runtime.Features().is_enabled('NCCL') and len(devices) > 1
-    on_gpus = all(d.device_type == 'gpu' for d in devices)
-    store = mx.kv.create('nccl' if nccl and on_gpus else 'device')
-    store.keys = set()
-    return store
-
-
-ALGORITHMS = {
+# What can be counted, by name: written with copies and additions alone, for arrays of any kind.
+OURS = {
     'naive': allreduce_naive,
     'tree': allreduce_tree,
     'butterfly': allreduce_butterfly,
     'sharded': allreduce_sharded,
     'ring': allreduce_ring,
-    'kvstore': allreduce_kvstore,
+    'halving_doubling': allreduce_halving_doubling,
 }

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mxnet import nd
-
 from ..checks import alike, shown
 from .counting import Counted
 
@@ -17,10 +15,15 @@ if TYPE_CHECKING:
     from mxnet.ndarray import NDArray
 
 
+def _dense(x: object) -> bool:
+    """Tell whether this is one of MXNet's dense nd arrays, without loading MXNet."""
+    return (type(x).__module__, type(x).__name__) == ('mxnet.ndarray.ndarray', 'NDArray')
+
+
 def one_per_device(data: Sequence[NDArray]) -> None:
     """Raise unless ``data`` holds arrays that can be summed, each on a device of its own."""
     alike(data)
-    strange = [x for x in data if type(x) is not nd.NDArray and not isinstance(x, Counted)]
+    strange = [x for x in data if not (_dense(x) or isinstance(x, Counted))]
     if strange:  # sparse arrays and mx.np's behave otherwise: some sums would be wrong, silently
         kind = type(strange[0])
         raise TypeError(
@@ -58,7 +61,7 @@ def bucket(arrays: Sequence[NDArray]) -> None:
 
 def same_layout(arrays: Sequence[NDArray], parts: Sequence[NDArray]) -> None:
     """Raise unless ``arrays`` are like ``parts``, in this order: shape, type and device."""
-    if not isinstance(arrays, (list, tuple)) or not all(type(x) is nd.NDArray for x in arrays):
+    if not isinstance(arrays, (list, tuple)) or not all(map(_dense, arrays)):
         raise TypeError(f"expected a list of MXNet's nd arrays, not {shown(arrays)}")
     found, shapes = ([x.shape for x in listed] for listed in (arrays, parts))
     if found != shapes:

@@ -1,10 +1,15 @@
-"""What an allreduce sends and adds, counted by running it on arrays that keep books."""
+"""What an allreduce sends and adds, and when: found by running it on arrays that keep books.
+
+So an algorithm is written once, as the chapter shows it. Its messages, its steps and its time over
+any link follow from what it does.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -14,70 +19,95 @@ from ..display import Table
 AN_ALLREDUCE = 'that sums a list of arrays in place, such as allreduce_ring'
 
 
+class Message(NamedTuple):
+    """One message between two devices, and when it travelled."""
+
+    source: int
+    target: int
+    nbytes: int
+    start: float
+    end: float
+
+
 @dataclass
 class Count:
     """What was sent between devices, and what was added."""
 
     devices: int
-    messages: int = 0  # arrays or slices that went from one device to another
-    links: dict[tuple[int, int], int] = field(default_factory=dict)  # (source, target) -> bytes
-    additions: dict[int, int] = field(default_factory=dict)  # device -> numbers that it added
-    # In which step a port was last busy, and in which a device last kept something that came.
-    _busy: dict[tuple[str, int], int] = field(default_factory=dict, repr=False)
-    _kept: dict[int, int] = field(default_factory=dict, repr=False)
+    additions: Counter[int] = field(default_factory=Counter)  # device -> numbers that it added
+    # Each message: source, target, bytes, and the numbers of those that its source kept since its
+    # last one.
+    _sent: list[tuple[int, int, int, list[int]]] = field(default_factory=list, repr=False)
+    _kept: dict[int, list[int]] = field(default_factory=dict, repr=False)
 
     def sent(self, source: int, target: int, nbytes: int) -> int:
-        """Enter one message; give the step in which it arrives."""
-        self.messages += 1
-        self.links[source, target] = self.links.get((source, target), 0) + nbytes
-        ports = ('out', source), ('in', target)
-        before = max(self._kept.get(source, 0), *(self._busy.get(port, 0) for port in ports))
-        self._busy.update(dict.fromkeys(ports, before + 1))
-        return before + 1
+        """Enter one message; give its number."""
+        self._sent.append((source, target, nbytes, self._kept.pop(source, [])))
+        return len(self._sent) - 1
 
-    def kept(self, device: int, step: int) -> None:
-        """Enter that a device has put what arrived in a step where it belongs."""
-        self._kept[device] = max(self._kept.get(device, 0), step)
+    def kept(self, device: int, message: int | None) -> None:
+        """Enter that a device has put what a message brought (None: none did) where it belongs."""
+        if message is not None:
+            self._kept.setdefault(device, []).append(message)
+
+    def travel(self, seconds: Callable[[int], float]) -> list[Message]:
+        """Say when each message travels, if one of n bytes takes ``seconds(n)``.
+
+        Each leaves as soon as it can: a device sends one and receives one at a time, and has to
+        have what it sends. Adding takes no time.
+        """
+        free_out, free_in, complete = ([0.0] * self.devices for _ in range(3))
+        found: list[Message] = []
+        for source, target, nbytes, after in self._sent:
+            complete[source] = max([complete[source], *(found[i].end for i in after)])
+            start = max(free_out[source], free_in[target], complete[source])
+            free_out[source] = free_in[target] = end = start + seconds(nbytes)
+            found.append(Message(source, target, nbytes, start, end))
+        return found
+
+    def seconds(self, link: Any) -> float:
+        """Give the time until the last message has arrived, over links that are all alike.
+
+        ``link`` is one of ``scaling``'s, or anything with ``seconds(nbytes)``.
+        """
+        return max((m.end for m in self.travel(link.seconds)), default=0.0)
 
     @property
     def steps(self) -> int:
-        """How many messages followed one another, if each takes as long as any other.
+        """How many messages followed one another, if each takes as long as any other."""
+        return round(max((m.end for m in self.travel(lambda nbytes: 1)), default=0))
 
-        A device sends one and receives one at a time, and can send only what it has.
-        """
-        return max(self._busy.values(), default=0)
+    @property
+    def messages(self) -> int:
+        """How many arrays or slices went from one device to another."""
+        return len(self._sent)
 
-    def added(self, device: int, numbers: int) -> None:
-        """Enter one addition of arrays."""
-        self.additions[device] = self.additions.get(device, 0) + numbers
+    def matrix(self) -> np.ndarray:
+        """Lay the bytes out (devices, devices): one row per source, one column per target."""
+        grid = np.zeros((self.devices, self.devices), dtype=int)
+        for source, target, nbytes, _ in self._sent:
+            grid[source, target] += nbytes
+        return grid
 
     def port(self, device: int) -> tuple[int, int]:
         """Give the bytes that a device sent and those that it received."""
-        out = sum(n for (source, _), n in self.links.items() if source == device)
-        into = sum(n for (_, target), n in self.links.items() if target == device)
-        return out, into
+        grid = self.matrix()
+        return int(grid[device].sum()), int(grid[:, device].sum())
 
     @property
     def busiest(self) -> int:
         """Bytes in one direction at the device that sends or receives most."""
-        return max((n for i in range(self.devices) for n in self.port(i)), default=0)
+        return int(max(self.matrix().sum(axis).max() for axis in (0, 1)))
 
     @property
     def total_bytes(self) -> int:
         """Bytes over all links together."""
-        return sum(self.links.values())
+        return int(self.matrix().sum())
 
     @property
     def most_additions(self) -> int:
         """How many numbers the device that adds most has to add."""
         return max(self.additions.values(), default=0)
-
-    def matrix(self) -> np.ndarray:
-        """Lay the bytes out (devices, devices): one row per source, one column per target."""
-        grid = np.zeros((self.devices, self.devices), dtype=int)
-        for link, nbytes in self.links.items():
-            grid[link] = nbytes
-        return grid
 
     def __repr__(self) -> str:
         return (
@@ -99,30 +129,31 @@ class Counted:
     """
 
     def __init__(
-        self, device: int, values: int | np.ndarray, book: Count, arrived: int = 0
+        self, device: int, values: int | np.ndarray, book: Count, message: int | None = None
     ) -> None:
         values = np.ones(values, dtype='float32') if isinstance(values, int) else values
         self.context, self.values, self.book = device, values, book
-        self.arrived = arrived  # the step in which it came here
+        self.message = message  # that brought it here
         self.shape, self.size, self.dtype = values.shape, values.size, values.dtype
 
     def reshape(self, shape: int) -> Counted:
         """Give a view, which shares the numbers."""
-        return Counted(self.context, self.values.reshape(shape), self.book, self.arrived)
+        return Counted(self.context, self.values.reshape(shape), self.book, self.message)
 
     def __getitem__(self, key: slice) -> Counted:
-        return Counted(self.context, self.values[key], self.book, self.arrived)
+        return Counted(self.context, self.values[key], self.book, self.message)
 
     def copyto(self, target: Counted | int) -> Counted:
         """Copy to a device, which gives a new array, or into another array."""
         device = target.context if isinstance(target, Counted) else target
-        step = self.arrived
+        message = self.message
         if device != self.context:
-            step = self.book.sent(self.context, device, self.values.nbytes)
+            self.book.kept(self.context, message)  # what is passed on has come before
+            message = self.book.sent(self.context, device, self.values.nbytes)
         if not isinstance(target, Counted):
-            return Counted(device, self.values.copy(), self.book, step)
+            return Counted(device, self.values.copy(), self.book, message)
         target.values[...] = self.values
-        self.book.kept(device, step)
+        self.book.kept(device, message)
         return target
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -137,8 +168,8 @@ class Counted:
                 f'device {self.context} cannot add what is on device {other.context}: copy it first'
             )
         self.values += other.values
-        self.book.added(self.context, other.size)
-        self.book.kept(self.context, other.arrived)
+        self.book.additions[self.context] += other.size
+        self.book.kept(self.context, other.message)
         return self
 
 

@@ -1,5 +1,6 @@
 from .costs import ALGORITHMS as ALGORITHMS
 from .costs import butterfly as butterfly
+from .costs import halving_doubling as halving_doubling
 from .costs import hierarchical as hierarchical
 from .costs import naive as naive
 from .costs import ring as ring

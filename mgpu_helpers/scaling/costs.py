@@ -77,6 +77,19 @@ def ring(devices: int, nbytes: float, link: Link) -> float:
     return 2 * (devices - 1) * link.seconds(nbytes / devices)
 
 
+def halving_doubling(devices: int, nbytes: float, link: Link) -> float:
+    """Cost a butterfly on slices: what is exchanged is half an array, a quarter, ... and back.
+
+    Few steps and few bytes: 2 log2(k) latencies and 2n(k-1)/k bytes for a power of two; otherwise
+    two whole messages more (Rabenseifner 2004). Its partners are far apart, as the butterfly's.
+    """
+    check_message(devices, nbytes, link)
+    rounds = math.floor(math.log2(devices))
+    extra = 0 if devices == 2**rounds else 2
+    halves = [nbytes / 2**i for i in range(1, rounds + 1)]
+    return 2 * sum(map(link.seconds, halves)) + extra * link.seconds(nbytes)
+
+
 def hierarchical(nbytes: float, levels: Sequence[tuple[int, Link]]) -> float:
     """Cost an allreduce in levels: devices in a server, servers in a rack, and so on.
 
@@ -89,4 +102,6 @@ def hierarchical(nbytes: float, levels: Sequence[tuple[int, Link]]) -> float:
     return sum(ring(devices, nbytes, link) for devices, link in levels)
 
 
-ALGORITHMS = {f.__name__: f for f in (naive, through_host, tree, butterfly, sharded, ring)}
+ALGORITHMS = {
+    f.__name__: f for f in (naive, through_host, tree, butterfly, sharded, ring, halving_doubling)
+}

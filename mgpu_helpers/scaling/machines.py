@@ -14,7 +14,8 @@ from .models import MODELS
 if TYPE_CHECKING:
     from .models import Model
 
-CROWDED = ('butterfly', 'sharded')  # in them all devices of a server talk to other servers at once
+# In them all devices of a server talk to other servers at once.
+CROWDED = ('butterfly', 'sharded', 'halving_doubling')
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,8 @@ def communication_seconds(
     """Work out the time of an allreduce, sent in so many ``buckets`` of equal size, in turn.
 
     ``algorithm`` is a name in ``ALGORITHMS``, or ``'hierarchical'``. Through several servers a flat
-    one runs at the speed of the network. ``butterfly`` and ``sharded`` are refused there: all
-    devices of a server would share its link at once.
+    one runs at the speed of the network. Those in which all devices of a server would share its
+    link at once are refused there.
     """
     check_machine(machine)
     check_message(devices, nbytes, machine.link)
