@@ -1,4 +1,4 @@
-"""Simulated training steps, and the messages of an allreduce one by one."""
+"""Simulated training steps: what is hidden, what is exposed, and who waits."""
 
 import itertools
 
@@ -6,61 +6,10 @@ import numpy as np
 import pytest
 
 from mgpu_helpers.scaling import ALGORITHMS, LINKS, MACHINES, MODELS, Link, Machine, simulate, step
-from mgpu_helpers.scaling.messages import PLANS, rounds, travel
 
 # Two seconds for 100 bytes over a ring of two: 2 * (0.5 + 50 / 100). Four for 300 bytes.
 LINK = Link('example', latency=0.5, bandwidth=100.0)
 LAYERS = [('first', 100, 1.0, 2.0), ('second', 300, 1.0, 2.0)]
-
-
-def test_every_device_ends_with_the_sum():
-    """Play the plan through on arrays, with what each device has at the start of a round."""
-    for algorithm, devices in itertools.product(PLANS, [*range(1, 10), 16, 33, 64]):
-        data = np.random.default_rng(devices).integers(100, size=(devices, 3 * devices + 1))
-        total, parts = data.sum(axis=0), np.array_split(np.arange(3 * devices + 1), devices)
-        for turn in PLANS[algorithm](devices):
-            before = data.copy()
-            for source, target, part, adds in turn:
-                what = slice(None) if part is None else parts[part]
-                data[target, what] = adds * data[target, what] + before[source, what]
-        assert (data == total).all(), (algorithm, devices)
-
-
-def test_messages_take_what_the_formula_says():
-    link = LINKS['25 Gb RoCE']
-
-    def more(algorithm, devices, nbytes):
-        played = travel(rounds(algorithm, devices, nbytes), devices, link)
-        seconds = max((message.end for message in played), default=0)
-        return seconds - ALGORITHMS[algorithm](devices, nbytes, link)
-
-    for algorithm, devices in itertools.product(PLANS, [*range(1, 18), 31, 48, 64]):
-        assert more(algorithm, devices, 1000 * devices) == pytest.approx(0, abs=1e-12)
-        # Slices that differ by a byte: the longest sets the time of each of 2 (k - 1) messages.
-        at_most = 2 * (devices - 1) / link.bandwidth
-        assert -1e-12 < more(algorithm, devices, 1_000_003) <= at_most + 1e-12
-
-
-def test_ports_carry_one_message_at_a_time_and_only_what_has_arrived():
-    for algorithm, devices in itertools.product(PLANS, [2, 3, 6, 16]):
-        turns = rounds(algorithm, devices, 10_000)
-        found = travel(turns, devices, LINK)
-        assert [m[:3] for m in found] == [m for turn in turns for m in turn]
-        for port, device in itertools.product(('source', 'target'), range(devices)):
-            times = sorted((m.start, m.end) for m in found if getattr(m, port) == device)
-            assert all(a[1] <= b[0] for a, b in itertools.pairwise(times))
-        turn_of = [i for i, turn in enumerate(turns) for _ in turn]
-        for (i, sent), (j, got) in itertools.product(enumerate(found), repeat=2):
-            if turn_of[j] < turn_of[i] and got.target == sent.source:
-                assert got.end <= sent.start
-
-
-def test_ring_and_shards_are_cut_as_numpy_cuts():
-    assert rounds('ring', 4, 10)[0] == [(0, 1, 3), (1, 2, 3), (2, 3, 2), (3, 0, 2)]
-    assert rounds('sharded', 4, 10)[0] == [(0, 1, 3), (1, 2, 2), (2, 3, 2), (3, 0, 3)]
-    for algorithm in ('ring', 'sharded'):
-        sent = sum(nbytes for turn in rounds(algorithm, 7, 1003) for _, _, nbytes in turn)
-        assert sent == 2 * 6 * 1003  # 2 (k - 1) / k of all bytes, from each of k devices
 
 
 def test_buckets_travel_during_the_backward_pass():
@@ -232,19 +181,13 @@ def test_4096_devices():
         found.timeline  # noqa: B018
 
 
-def test_more_devices_than_memory_allows():
-    with pytest.raises(ValueError, match=r'^1,000,000,000,000,000 simulated devices need .* fit; '):
-        simulate(LAYERS, 10, 10**15, LINK)
-    with pytest.raises(ValueError, match='simulate fewer devices or steps'):
-        simulate(LAYERS, 10, 2, LINK, steps=10**14)
-
-
 def test_simulate_refuses_bad_input():
     for changed, kind, message in (
         ({'devices': 0}, ValueError, 'devices must be at least 1, not 0'),
         ({'devices': 2.5}, TypeError, 'devices must be an integer'),
         ({'batch': 0}, ValueError, 'batch must be at least 1, not 0'),
         ({'steps': 0}, ValueError, 'steps must be at least 1, not 0'),
+        ({'steps': 10**8}, ValueError, '2 devices times 100,000,000 .*: simulate fewer devices'),
         ({'spread': -0.1}, ValueError, 'spread must be a number of at least 0, not -0.1'),
         ({'spread': float('nan')}, ValueError, 'spread must be a number of at least 0, not nan'),
         ({'spread': 1.5}, ValueError, 'spread must be at most 1, not 1.5'),

@@ -4,8 +4,8 @@
 sizes of networks, ``machines`` what devices compute and how they are joined, ``curves`` a training
 step's time and how it scales (``drawings`` has what plots share), ``memory`` what a device has to
 keep, ``published`` what others measured beside what this predicts. ``fitting`` finds the latency
-and bandwidth of this machine, ``simulator`` plays training steps through, ``messages`` a single
-allreduce, ``sliders`` lets one play with all of it.
+and bandwidth of this machine, ``simulator`` plays training steps through, ``sliders`` lets one play
+with all of it.
 
 >>> from mgpu_helpers.scaling import LINKS, ring
 >>> f'{ring(8, 160e6, LINKS["100 Gb InfiniBand"]) * 1000:.1f} ms'

@@ -6,21 +6,20 @@ layer in its own time, and gradients travel in buckets, one after the other.
 
 from __future__ import annotations
 
-import itertools
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from .. import checks
+from ..collectives.algorithms import OURS
+from ..collectives.counting import count
 from ..collectives.filling import fill_buckets
 from ..display import Table, percent, quantity
 from ..lanes import Lanes, Span
 from .inputs import check_machine
 from .machines import Machine, communication_seconds
-from .messages import rounds, travel
 from .models import FLOAT32
 
 if TYPE_CHECKING:
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
 
 DRAWN = 16  # devices up to which a timeline is kept
 PLAYED = 64  # devices up to which messages can be simulated one by one
-BYTES, STEP_BYTES = 40, 8  # of a device: tracemalloc found 24 for one step, 96 for ten
+MOST = 10**8  # devices times steps: 8 bytes each
 
 
-class Work(NamedTuple):
+class Timed(NamedTuple):
     """What one layer asks of a device in one step."""
 
     name: str
@@ -44,7 +43,7 @@ class Work(NamedTuple):
     backward: float
 
 
-class Phase(NamedTuple):
+class Work(NamedTuple):
     """What a device does in one step, one after the other."""
 
     kind: str
@@ -129,6 +128,11 @@ def simulate(
     layers, overhead = _layers(model, batch, machine)
     checks.positive_int('devices', devices)
     checks.positive_int('steps', steps)
+    if devices * steps > MOST:
+        raise ValueError(
+            f'{devices:,} devices times {steps:,} steps are more than {MOST:,}: simulate fewer '
+            'devices or steps'
+        )
     checks.not_negative('spread', spread)
     if spread > 1:
         raise ValueError(
@@ -136,22 +140,38 @@ def simulate(
         )
     checks.whole_number('seed', seed)
     checks.not_negative('update in seconds', update)
-    network = _network(machine, devices, algorithm, messages)
-    phases = [Phase('compute', 'overhead', overhead)] if overhead else []
-    phases.append(Phase('forward', 'forward', sum(layer.forward for layer in layers)))
-    phases += [Phase('backward', layer.name, layer.backward) for layer in reversed(layers)]
-    done = np.cumsum([phase.seconds for phase in phases])  # when each ends, in a step begun at 0
+    works = [Work('compute', 'overhead', overhead)] if overhead else []
+    works.append(Work('forward', 'forward', sum(layer.forward for layer in layers)))
+    works += [Work('backward', layer.name, layer.backward) for layer in reversed(layers)]
+    done = np.cumsum([work.seconds for work in works])  # when each ends, in a step begun at 0
+    # The backward pass ends with the first layer, so layer i's gradient is there with work -1 - i.
     sent = [i for i, layer in enumerate(layers) if layer.gradient_bytes]
     sizes = [layers[i].gradient_bytes for i in sent]
     each = [[i] for i in reversed(range(len(sizes)))]
-    filled = each if bucket_bytes is None else fill_buckets(sizes, bucket_bytes)
-    # The backward pass ends with the first layer, so layer i's gradient is there with phase -1 - i.
-    buckets = [(done[-1 - sent[b[-1]]], network(sum(sizes[i] for i in b))) for b in filled]
-    _fits_in_memory(devices, steps)
+    buckets = each if bucket_bytes is None else fill_buckets(sizes, bucket_bytes)
+    filled = [done[-1 - sent[bucket[-1]]] for bucket in buckets]
+    network = _network(machine, devices, algorithm, messages)
+    travels = [network(sum(sizes[i] for i in bucket)) for bucket in buckets]
+    costs = [max((end for _, _, end in travel), default=0.0) for travel in travels]
 
     factors = _factors(spread, steps, devices, seed)
-    end, exposed, spans = _play(phases, done, update, buckets, overlap, factors)
-    alone = float(done[-1] + update)
+    begin, free, exposed, spans = np.zeros(devices), 0.0, 0.0, []
+    for longer in factors:  # one step: by what the computing of each device takes longer
+        computed, starts = float((begin + done[-1] * longer).max()), []
+        # Buckets fill in the same order on all devices, and the network carries one at a time: it
+        # leaves when all devices have filled it, and the one before has arrived.
+        for full, cost in zip(filled, costs):
+            ready = float((begin + full * longer).max()) if overlap else computed
+            starts.append(max(free, ready))
+            free = starts[-1] + cost
+        summed = max(free, computed)
+        exposed += summed - computed
+        updated = summed + update * longer  # each goes on to its next step at once
+        if devices <= DRAWN:
+            ends = begin + np.outer([0, *done], longer)
+            spans += _spans(works, [*ends, updated], zip(starts, travels), summed)
+        begin = updated
+    end, alone = float(begin.max()), float(done[-1] + update)
     # Clipped, because a device that never waits may miss 0 by a rounding.
     waiting = (1 - alone * factors.sum(axis=0) / end).clip(0)
     title = title or ', '.join(
@@ -160,82 +180,58 @@ def simulate(
     return Simulation(title, devices, batch, end / steps, alone, exposed / steps, waiting, spans)
 
 
-def _play(
-    phases: list[Phase],
-    done: np.ndarray,
-    update: float,
-    buckets: list[tuple[float, list[Travel]]],
-    overlap: bool,
-    factors: np.ndarray,
-) -> tuple[float, float, list[Span]]:
-    """Play the steps; give the end, the seconds that communication was exposed, and who did what.
-
-    Buckets fill in the same order on all devices, and the network carries one at a time: each
-    leaves when all devices have filled it and the one before has arrived. A device updates when it
-    has all sums, and goes on to the next step at once.
-    """
-    devices = factors.shape[1]
-    begin, free, exposed, spans = np.zeros(devices), 0.0, 0.0, []
-    for longer in factors:  # one step: by what the computing of each device takes longer
-        computed = float((begin + done[-1] * longer).max())
-        carried = []
-        for i, (filled, travels) in enumerate(buckets, 1):
-            ready = float((begin + filled * longer).max()) if overlap else computed
-            start = max(free, ready)
-            free = start + max((end for _, _, end in travels), default=0.0)
-            carried += [
-                (lane, 'allreduce', f'bucket {i}', start + a, start + b) for lane, a, b in travels
-            ]
-        summed = max(free, computed)
-        exposed += summed - computed
-        updated = summed + update * longer
-        if devices <= DRAWN:
-            for device, (at, factor) in enumerate(zip(begin.tolist(), longer.tolist())):
-                ends = [at, *(at + done * factor).tolist()]
-                lane = f'device {device}'
-                carried += [
-                    (lane, kind, name, a, b)
-                    for (kind, name, _), (a, b) in zip(phases, itertools.pairwise(ends))
-                ]
-                carried.append((lane, 'update', 'update', summed, float(updated[device])))
-            spans += [Span(*one) for one in carried if one[-1] > one[-2]]
-        begin = updated
-    return float(begin.max()), exposed, spans
+def _spans(
+    works: Sequence[Work],
+    ends: Sequence[np.ndarray],
+    buckets: Iterable[tuple[float, Sequence[Travel]]],
+    summed: float,
+) -> list[Span]:
+    """Draw one step: ``ends`` of each work (devices,) after its begin, then of the update."""
+    found = []
+    for device, times in enumerate(np.transpose(ends).tolist()):
+        starts = [*times[:-2], summed]
+        all_works = zip([*works, Work('update', 'update', 0)], starts, times[1:])
+        found += [(f'device {device}', work.kind, work.name, a, b) for work, a, b in all_works]
+    for i, (start, travel) in enumerate(buckets, 1):
+        found += [(lane, 'allreduce', f'bucket {i}', start + a, start + b) for lane, a, b in travel]
+    return [Span(*one) for one in found if one[-1] > one[-2]]
 
 
 def _network(
     machine: Machine | Link, devices: int, algorithm: str, messages: bool
 ) -> Callable[[float], list[Travel]]:
     """Make what says which lanes carry so many bytes from when to when: one, or each sender's."""
-    if messages and devices > PLAYED:
+    joined = machine if isinstance(machine, Machine) else Machine('links', 1.0, machine)
+    communication_seconds(devices, 1, joined, algorithm)  # says so if this one cannot run here
+    if not messages:
+        return lambda n: [('network', 0.0, communication_seconds(devices, n, joined, algorithm))]
+    checks.one_of('algorithm, played message by message,', algorithm, OURS)
+    if devices > PLAYED:
         raise ValueError(
             f'{devices} devices are too many to simulate message by message: use at most '
             f'{PLAYED}, or messages=False'
         )
-    joined = machine if isinstance(machine, Machine) else Machine('links', 1.0, machine)
+    numbers = devices << (devices.bit_length() - 1)  # so many can be cut as each of them does
+    counted, link = count(OURS[algorithm], devices, numbers), joined.slowest(devices)
 
     def carry(nbytes: float) -> list[Travel]:
-        if not messages:
-            return [('network', 0.0, communication_seconds(devices, nbytes, joined, algorithm))]
-        turns = rounds(algorithm, devices, round(nbytes))
-        travelled = travel(turns, devices, joined.slowest(devices))
-        return [(f'device {m.source} sends', m.start, m.end) for m in travelled]
+        played = counted.travel(lambda n: link.seconds(n * nbytes / (FLOAT32 * numbers)))
+        return [(f'device {m.source} sends', m.start, m.end) for m in played]
 
-    carry(1)  # says so if this algorithm cannot run here
     return carry
 
 
 def _layers(
     model: Model | Sequence[LayerTimes], batch: int, machine: Machine | Link
-) -> tuple[list[Work], float]:
-    """Give the layers as Work, and the seconds of a step that do not depend on them."""
+) -> tuple[list[Timed], float]:
+    """Give the layers' times, and the seconds of a step that do not depend on them."""
     checks.positive_int('batch', batch)
     if hasattr(model, 'layers'):
         check_machine(machine)
         assert isinstance(machine, Machine)
         seconds = [batch * layer.flops / machine.flops for layer in model.layers]
         return [
-            Work(layer.name, FLOAT32 * layer.parameters, t, 2 * t)
+            Timed(layer.name, FLOAT32 * layer.parameters, t, 2 * t)
             for layer, t in zip(model.layers, seconds)
         ], machine.overhead
     if isinstance(model, str) or not hasattr(model, '__iter__'):
@@ -250,8 +246,8 @@ def _layers(
                 'a layer must be (name, gradient_bytes, forward_seconds, backward_seconds), not '
                 f'{checks.shown(layer)}'
             )
-        layers.append(Work(*layer))
-        for name in Work._fields[1:]:
+        layers.append(Timed(*layer))
+        for name in Timed._fields[1:]:
             checks.not_negative(f'{name} of layer {layer[0]!r}', getattr(layers[-1], name))
     if not sum(layer.forward + layer.backward for layer in layers):
         raise ValueError('no layer takes any time: give at least one with seconds above 0')
@@ -265,18 +261,3 @@ def _factors(spread: float, steps: int, devices: int, seed: int) -> np.ndarray:
     variance = np.log1p(spread**2)  # of the logarithm
     rng = np.random.default_rng(seed)
     return rng.lognormal(-variance / 2, np.sqrt(variance), (steps, devices))
-
-
-def _fits_in_memory(devices: int, steps: int) -> None:
-    """Raise if so many devices would not fit into what is free now."""
-    try:
-        free = os.sysconf('SC_AVPHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
-    except (AttributeError, ValueError):  # Windows has no sysconf, macOS not this value
-        return
-    each = BYTES + STEP_BYTES * steps
-    if devices * each > free:
-        raise ValueError(
-            f'{devices:,} simulated devices need {devices * each / 1e9:,.1f} GB, and '
-            f'{free / 1e9:,.1f} GB are free: at most {free // each:,} fit; simulate fewer devices '
-            'or steps'
-        )
