@@ -5,6 +5,8 @@ SHELL := /bin/sh
 .PHONY: help setup lab test run bench doctor data figures lock clean
 
 PYTHON := . tools/env.sh && exec .venv/bin/python
+# $(call with,LAB_ARGS): Python, and at the end of its line the words that LAB_ARGS holds.
+with = $(PYTHON) -I -S tools/words.py $(1) --
 # Without MXNet only chapter 5 runs. Looked up when it is used, which is after `setup`.
 ONLY = $(filter only,$(shell cat .uv/torch 2>/dev/null))
 FIRST = notebooks/$(if $(ONLY),05-multiple-gpus-pytorch,01-multiple-gpus-scratch).ipynb
@@ -12,9 +14,12 @@ FIRST = notebooks/$(if $(ONLY),05-multiple-gpus-pytorch,01-multiple-gpus-scratch
 ROOT_OK := $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 # A cell that runs for more seconds than this hangs; the longest honest one takes under two minutes.
 CELL_TIMEOUT := 900
-# What is given on the command line reaches tools/*.sh by the environment, quotes and all:
+# What is given on the command line reaches the tools by the environment, quotes, dollars and all:
 # make test PYTEST_ARGS="-k 'ring or tree'"
-export GPU TORCH UPGRADE TESTS SLOW CHANGED PYTEST_ARGS CELL_TIMEOUT
+GIVEN := GPU TORCH UPGRADE SLOW CHANGED CHAPTER TESTS CELL_TIMEOUT \
+    PYTEST_ARGS LAB_ARGS RUN_ARGS BENCH_ARGS DOCTOR_ARGS DATA_ARGS
+$(foreach name,$(GIVEN),$(eval override $(name) := $$(value $(name))))
+export $(GIVEN)
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
@@ -24,28 +29,28 @@ setup: ## make the environment in .venv (GPU=1: for NVIDIA GPUs; TORCH=1: PyTorc
 
 # The server's root is this folder, not notebooks/: the chapters show figures from img/.
 lab: setup ## open JupyterLab at the first chapter (LAB_ARGS=--no-browser and the like)
-	@$(PYTHON) -m jupyterlab $(ROOT_OK) --ServerApp.root_dir=. --FileContentsManager.preferred_dir=notebooks \
+	@$(call with,LAB_ARGS) -m jupyterlab $(ROOT_OK) --ServerApp.root_dir=. --FileContentsManager.preferred_dir=notebooks \
 	    --LabApp.default_url=/lab/tree/$(FIRST) \
-	    --MappingKernelManager.transport_encryption=auto $(LAB_ARGS)
+	    --MappingKernelManager.transport_encryption=auto
 
 test: setup ## run the tests, and the notebooks through nbval (TESTS=FILE; SLOW=1; CHANGED=1; PYTEST_ARGS)
 	@sh tools/test.sh
 
 run: setup ## execute the notebooks into build/, also as HTML (CHAPTER=1: one of them)
-	@$(PYTHON) tools/run_notebooks.py --timeout $(CELL_TIMEOUT) $(if $(CHAPTER),--chapter '$(CHAPTER)') $(RUN_ARGS)
+	@$(call with,RUN_ARGS) tools/run_notebooks.py --timeout "$$CELL_TIMEOUT" $(if $(CHAPTER),--chapter "$$CHAPTER")
 
 bench: setup ## measure against what one would use instead (BENCH_ARGS)
-	@$(PYTHON) -m benchmarks $(BENCH_ARGS)
+	@$(call with,BENCH_ARGS) -m benchmarks
 
 # Without `setup`: a broken environment is what it is for.
 doctor: ## what can this machine do, and which command mends what is wrong? (DOCTOR_ARGS)
 	@[ -x .venv/bin/python ] || { echo 'doctor: there is no environment in .venv yet. What to do: make setup' >&2; exit 1; }
 	@( $(PYTHON) -c 'import click, lazy_loader, tabulate' ) 2>/dev/null || \
 	    { echo 'doctor: .venv is not finished, or broken. What to do: rm -rf .venv && make setup' >&2; exit 1; }
-	@$(PYTHON) -m mgpu_helpers doctor $(DOCTOR_ARGS)
+	@$(call with,DOCTOR_ARGS) -m mgpu_helpers doctor
 
 data: setup ## fetch and verify the data sets ahead of a class (DATA_ARGS='--from DIR': from a stick)
-	@$(PYTHON) -m mgpu_helpers data $(DATA_ARGS)
+	@$(call with,DATA_ARGS) -m mgpu_helpers data
 
 figures: setup ## draw img/*.svg anew
 	@$(PYTHON) img/all.py

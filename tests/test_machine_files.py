@@ -33,12 +33,12 @@ def ignored(name):
 def check_make(text):
     """The targets that shell commands make: the Makefile has them, and the variables given."""
     makefile = (ROOT / 'Makefile').read_text()
-    exported = re.search('^export (.*)$', makefile, re.MULTILINE)[1].split()
+    known = re.search(r'^GIVEN := (.*\\\n.*)$', makefile, re.MULTILINE)[1].split()
     commands = [shlex.split(one) for one in re.findall(r'^make ([^\n&|]*)', text, re.MULTILINE)]
     for target, *given in commands:
         assert re.search(rf'^{target}:', makefile, re.MULTILINE), f'make {target}'
         for name in (word.split('=')[0] for word in given):
-            assert name in exported or f'$({name})' in makefile, f'make {target} {name}='
+            assert name in known, f'make {target} {name}='
     return [target for target, *_ in commands]
 
 
@@ -47,7 +47,7 @@ def test_setup_runs_with_what_the_image_copies_before_it(tmp_path, offline):
         *sources, folder = [word for word in rest.split() if not word.startswith('--')]
         (tmp_path / folder).mkdir(exist_ok=True, parents=True)
         for source in sources if sources != ['.'] else ():
-            pattern = f'{source}/*.py' if (ROOT / source).is_dir() else source
+            pattern = f'{source}/*.py*' if (ROOT / source).is_dir() else source
             found = glob.glob(pattern, root_dir=ROOT)
             assert found and not any(map(ignored, found)), source
             for name in found:

@@ -1,6 +1,9 @@
 """`make` itself, and tools/env.sh, with which every recipe starts."""
 
+import ast
 import re
+import shutil
+import sys
 
 from checkouts import ROOT, call
 
@@ -25,13 +28,36 @@ def test_readme_names_only_commands_that_there_are():
     assert {'lab', 'test'} <= named <= set(targets())
 
 
-def test_what_is_given_to_make_reaches_the_tools_quotes_and_all(tmp_path):
-    (tmp_path / 'tools').mkdir()
-    for name in ('setup', 'test'):
-        (tmp_path / f'tools/{name}.sh').write_text('printf "%s;" "$GPU" "$PYTEST_ARGS"\n')
-    file = f'--file={ROOT}/Makefile'
-    done = call(tmp_path, 'make', file, 'test', 'GPU=0', "PYTEST_ARGS=-k 'ring or tree'")
-    assert done.stdout == "0;-k 'ring or tree';" * 2, done.stderr
+VALUE = """ -k 'ring or tree' "it's" --a='$HOME' $x $(ls) ;ls & | > * \\" ~/b #c """
+WORDS = ['-k', 'ring or tree', "it's", *'--a=$HOME $x $(ls) ;ls & | > * "'.split()]
+
+
+def test_what_is_given_to_make_reaches_the_programs_whatever_it_is(tmp_path):
+    """The programs here are others: each says with which words it was called."""
+    shutil.copytree(ROOT / 'tools', tmp_path / 'tools')
+    (tmp_path / '.venv').symlink_to(sys.prefix)
+    for name in ('tools/run_notebooks', 'benchmarks', 'jupyterlab', 'mgpu_helpers', 'pytest'):
+        (tmp_path / f'{name}.py').write_text('import sys; print(sys.argv[1:])')
+    (tmp_path / 'tools/setup.sh').write_text('printf "%s;" "$GPU"')
+
+    def make(target, *given, status=0):
+        file = f'--file={ROOT}/Makefile'
+        done = call(tmp_path, 'make', file, target, *given, 'GPU=a $b', HOME=tmp_path)
+        assert done.returncode == status and done.stdout.startswith('a $b;' * (target != 'doctor'))
+        return done.stderr or ast.literal_eval(done.stdout.removeprefix('a $b;'))
+
+    words = [*WORDS, f'{tmp_path}/b', '#c']
+    for target, name in (
+        *(('lab', 'LAB_ARGS'), ('run', 'RUN_ARGS'), ('bench', 'BENCH_ARGS')),
+        *(('doctor', 'DOCTOR_ARGS'), ('data', 'DATA_ARGS')),
+    ):
+        assert make(target, f'{name}={VALUE}')[-14:] == words
+        assert f"{name} is it's, which cannot be read" in make(target, f"{name}=it's", status=2)
+    both = make('test', 'TESTS=tools/w*.* "a b[c d]"', f'PYTEST_ARGS={VALUE}')
+    assert both[-17:] == [*words, 'tools/wanted.sh', 'tools/words.py', 'a b[c d]']
+    assert make('run', 'CHAPTER=it\'s "$1"', 'CELL_TIMEOUT=$2')[-4:] == [
+        *('--timeout', '$2', '--chapter', 'it\'s "$1"')
+    ]
 
 
 def test_data_folder_is_absolute_and_without_a_home_all_stays_in_the_course(tmp_path):

@@ -1,14 +1,13 @@
 #!/bin/sh
 # Run the tests and the notebooks. `make test` calls it.
 #
-#   TESTS='tests/test_data.py'        only these files or folders (also notebooks), one at a time
+#   TESTS='tests/test_data.py'        only these files or folders (also notebooks, also by a pattern)
 #   SLOW=1                            the tests marked slow, which are left out otherwise
 #   CHANGED=1                         no chapter that has passed and of which nothing has changed
-#   PYTEST_ARGS="-k 'ring or tree'"   more options for pytest, quoted as in a shell
+#   PYTEST_ARGS="-k 'ring or tree'"   more options for pytest; both are quoted as in a shell
 set -u
 cd -- "$(dirname -- "$0")/.."
 . tools/env.sh
-eval "set -- ${PYTEST_ARGS:-}"
 
 marked='not slow'
 [ -z "${SLOW:-}" ] || marked=slow
@@ -18,11 +17,10 @@ alone='notebooks/01-*.ipynb notebooks/03-*.ipynb notebooks/05-*.ipynb'
 beside='notebooks/02-*.ipynb notebooks/04-*.ipynb'
 # Lists of words, and patterns that the shell completes: splitting is wanted.
 # shellcheck disable=SC2086
-pytest() { .venv/bin/python -m pytest -m "$marked" $nbval "$@"; }
+pytest() { .venv/bin/python -I -S tools/words.py PYTEST_ARGS TESTS -- -m pytest -m "$marked" $nbval "$@"; }
 
 if [ -n "${TESTS:-}" ]; then
-    # shellcheck disable=SC2086
-    pytest "$@" $TESTS
+    pytest
     exit
 fi
 
@@ -30,7 +28,7 @@ fi
 # not (725 s both). A file's tests stay together: some share what is slow to make. No notebook is
 # marked slow.
 # shellcheck disable=SC2086
-pytest -n 2 --dist loadfile --no-loadscope-reorder "$@" tests $beside
+pytest -n 2 --dist loadfile --no-loadscope-reorder tests $beside
 status=$?
 # 5: the words of PYTEST_ARGS chose nothing in this half. With -x the first failure ends it all.
 case "$status, ${PYTEST_ARGS:-} " in
@@ -39,7 +37,7 @@ case "$status, ${PYTEST_ARGS:-} " in
 esac
 [ "$marked" != slow ] || exit "$status"
 # shellcheck disable=SC2086
-pytest "$@" $alone
+pytest $alone
 more=$?
 if [ "$status" = 5 ] || { [ "$status" = 0 ] && [ "$more" != 5 ]; }; then
     status=$more
