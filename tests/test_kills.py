@@ -66,7 +66,7 @@ def busy():
 
 
 def members(starter, count):
-    """Wait for the children that were told their place; give them in its order, and their ports."""
+    """Wait for the children that were told their place; give each with its port, in this order."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         found = []
@@ -76,8 +76,7 @@ def members(starter, count):
                 if 'PORT' in env or 'RANK' in env:
                     found.append((int(env.get('PORT', 0)), env.get('RANK'), child))
         if len(found) == count:
-            ports, _, children = zip(*sorted(found, key=lambda each: each[:2]))
-            return children, ports
+            return sorted(found, key=lambda each: each[:2])
         time.sleep(0.01)
     raise AssertionError(f'{len(found)} of {count} were started')
 
@@ -93,15 +92,15 @@ def test_kills_at_random_moments(busy):
         words, names = KINDS[kind]
         place, number = draw.randrange(len(names)), draw.choice(SIGNALS)
         moment = draw.uniform(0, 8)
-        print(f'seed {seed}, kill {i + 1} of {count}: {kind},', end=' ')
+        print(f'seed {seed}, {i + 1} of {count}: {kind}, {names[place]}, {number.name}', end=' ')
         with Started(sys.executable, *words) as starter:
-            victims, ports = members(starter.process, len(names))
+            found = members(starter.process, len(names))
             time.sleep(moment)
-            victims[place].send_signal(number)
+            found[place][-1].send_signal(number)
             killed = time.monotonic()
             _, _, err = starter.end(SECONDS)
             longest = max(longest, took := time.monotonic() - killed)
-        print(f'{names[place]}, {number.name} after {moment:.1f} s: over after {took:.1f} s')
+        print(f'after {moment:.1f} s: over {took:.1f} s later')
         assert f'{names[place]} was killed by signal {number} ({number.name})' in err, err
-        nobody_listens({*ports} - {0})
-    print(f'the longest of {count} took {longest:.1f} s')
+        nobody_listens({port for port, *_ in found})
+    print(f'the longest of {count}: {longest:.1f} s')

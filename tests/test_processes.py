@@ -64,28 +64,17 @@ def test_what_cannot_travel_is_said_before_anything_starts_or_as_an_error_of_tha
     assert 'failed with TypeError: cannot pickle' in what and 'sent back' in what
 
 
-@pytest.mark.parametrize('size', [0, 5_000_000])
-def test_a_result_that_cannot_be_loaded_is_that_workers_error(size):
-    class Trouble(Exception):
-        def __init__(self, what, why):
-            super().__init__(what)
+@pytest.mark.parametrize('call, words', [('int', 'ValueError: invalid'), ('exit', 'SystemExit: x')])
+def test_a_result_that_cannot_be_loaded_is_that_workers_error(call, words):
+    """As an exception whose constructor wants two arguments; small, and larger than a pipe."""
 
-    class Stubborn:
-        __setstate__ = sys.exit
+    class Broken:
+        def __reduce__(self):
+            return {'int': int, 'exit': sys.exit}[call], ('x',)
 
-        def __init__(self):
-            self.state = 1
-
-    def work(i, stubborn):
-        if i == 1:
-            return [Stubborn() if stubborn else Trouble('a', 'b'), bytes(size)]
-
-    for stubborn, words in (
-        (False, "TypeError: .*missing 1 required .*'why': .* of type list, .*; return numbers"),
-        (True, 'SystemExit: .* of type list'),
-    ):
-        with pytest.raises(ProcessFailed, match='^worker 1 failed with ' + words):
-            both(work, stubborn, timeout=30)
+    for size in (0, 5_000_000):
+        with pytest.raises(ProcessFailed, match=f'^worker 1 failed with {words}.* list, .*return'):
+            both(lambda i, size: i and [Broken(), bytes(size)], size, timeout=30)
 
 
 def test_what_a_worker_prints_and_its_bar_arrive_with_its_name():
@@ -221,8 +210,8 @@ def test_what_a_member_started_ends_with_it_and_its_guard_is_no_child_and_keeps_
 
 
 @pytest.mark.parametrize('seconds, timeout', [(0, None), (60, 1)])
-def test_a_stranger_that_holds_the_output_is_named_and_keeps_nobody_waiting(seconds, timeout):
-    """What a member starts in a session of its own cannot be reached; what it printed is there."""
+def test_what_started_a_session_of_its_own_is_named_and_keeps_nobody_waiting(seconds, timeout):
+    """It holds the output of the one who started it, and cannot be reached by us."""
     code = (
         'import subprocess, time; p = subprocess.Popen(["sleep", "60"], start_new_session=True)\n'
         f'print("x" * 60000, p.pid, flush=True); time.sleep({seconds})'
@@ -232,9 +221,8 @@ def test_a_stranger_that_holds_the_output_is_named_and_keeps_nobody_waiting(seco
     with pytest.warns(RuntimeWarning) as said, late, Group() as some:
         some.start('command', [sys.executable, '-c', code])
         some.wait(lambda name, line: lines.append(line), timeout=timeout)
-    pid = lines[0].split()[1]
-    os.kill(int(pid), signal.SIGKILL)
-    assert time.monotonic() - started < 20 and len(lines[0]) > 60000
+    assert time.monotonic() - started < 20
+    os.kill(pid := int(lines[0].removeprefix('x' * 60000)), signal.SIGKILL)
     assert f'process {pid} (sleep)' in str(said[0].message)
 
 
@@ -289,54 +277,47 @@ FORKED = """
         start_workers(group, work, [((i,), {}) for i in range(2)], ['worker 0', 'worker 1'])
         if not (pid := os.fork()):
             time.sleep(60)
-            os._exit(0)
         print(pid, flush=True)
         group.wait(on_line=lambda name, line: print(line, flush=True))
 """
 
 
 @pytest.mark.parametrize('guarded', [True, False])
-def test_everything_ends_though_a_child_of_the_starter_lives_on_or_the_guards_were_killed(
-    started, guarded
-):
-    with subprocess.Popen(
-        [sys.executable, '-c', textwrap.dedent(FORKED)], stdout=subprocess.PIPE, text=True
-    ) as starter:
+def test_the_starter_s_end_is_noticed_though_its_child_lives_on_and_guards_do_not(started, guarded):
+    code = [sys.executable, '-c', textwrap.dedent(FORKED)]
+    with subprocess.Popen(code, stdout=subprocess.PIPE, text=True) as starter:
         said = ' '.join(starter.stdout.readline() for _ in range(3))
         forked, *workers = map(int, said.split())
         guards = [p for p in started() if p.pid not in {forked, *workers, starter.pid}]
         assert len(guards) == 2
-        for guard in guards if not guarded else ():
+        for guard in guards * (not guarded):
             guard.kill()
         starter.kill()
         deadline = time.monotonic() + 20
-        while {p.pid for p in started()} != {forked} and time.monotonic() < deadline:
+        while len(left := started()) > 1 and time.monotonic() < deadline:
             time.sleep(0.1)
-        left = {p.pid for p in started()}
         os.kill(forked, signal.SIGKILL)
-    assert left == {forked}
+    assert [p.pid for p in left] == [forked]
 
 
 @pytest.mark.skipif(not hasattr(os, 'getuid') or os.getuid() != 0, reason='needs a user of its own')
-@pytest.mark.parametrize('processes', [1, 2, 3])
-def test_without_a_guard_nothing_starts(processes):
-    """Where the limit of processes lets the first fork fail, the second one, or none."""
+def test_nothing_starts_without_a_guard():
+    """A limit of 1, 2, 3 processes lets the first fork fail, the second one, none."""
     code = (
         'import os, resource, signal, sys; from mgpu_helpers.processes.guard import LEASH\n'
-        f'resource.setrlimit(resource.RLIMIT_NPROC, [{processes}] * 2); os.setuid(54321)\n'
+        'resource.setrlimit(resource.RLIMIT_NPROC, [{}] * 2); os.setuid(54321)\n'
         'os.chdir("/"); exec(LEASH)'
     )
-    leash, held = os.pipe()
-    done = subprocess.run(
-        [sys.executable, '-c', code, '0', '/bin/echo', 'begun'], start_new_session=True,
-        stdin=leash, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    os.close(leash), os.close(held)
-    if processes == 3:
-        assert (done.returncode, done.stdout, done.stderr) == (0, 'begun\n', '')
-    else:
-        assert done.returncode == 126 and not done.stdout and done.stderr.count('\n') == 1
-        assert '/bin/echo was not started, because there can be no guard' in done.stderr
+    for limit in (1, 2, 3):
+        leash, held = os.pipe()
+        done = subprocess.run(
+            [sys.executable, '-c', code.format(limit), '0', '/bin/echo', 'begun'], stdin=leash,
+            start_new_session=True, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        os.close(leash), os.close(held)
+        assert (done.returncode, done.stdout) == ((126, ''), (0, 'begun\n'))[limit == 3]
+        said = '/bin/echo was not started, because there can be no guard'
+        assert done.stderr.startswith(said) == (limit < 3) == done.stderr.count('\n')
 
 
 INTERRUPTED = """
