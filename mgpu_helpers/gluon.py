@@ -1,8 +1,8 @@
 """Chapter 2: the same training with Gluon - its networks, and what the ``Trainer`` takes over.
 
-The functions marked ``#@save`` in ``notebooks/02-multiple-gpus-gluon.ipynb`` stand here, with
-checks of their arguments besides; a test holds the two equal. The originals are the chapters on
-multiple GPUs with Gluon of *The Straight Dope* (LeNet) and *Dive into Deep Learning* (ResNet-18).
+Functions marked ``#@save`` in ``notebooks/02-multiple-gpus-gluon.ipynb`` stand here, with checks; a
+test holds them equal. The originals are the chapters on multiple GPUs with Gluon of *The Straight
+Dope* (LeNet) and *Dive into Deep Learning* (ResNet-18).
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ def lenet() -> nn.HybridSequential:
 class Residual(nn.HybridBlock):
     """Two 3×3 convolutions with batch normalization, and a shortcut around them.
 
-    With ``halve``, the first convolution has stride 2, and a 1×1 convolution with stride 2 brings
-    the shortcut to the new shape. Without, the input has ``channels`` channels already.
+    With ``halve``, strides of 2, and a 1×1 convolution that brings the shortcut to the new shape.
     """
 
     def __init__(self, channels: int, halve: bool = False, norm: Norm = nn.BatchNorm) -> None:
@@ -93,7 +92,7 @@ def resnet18_28(num_classes: int, norm: Norm = nn.BatchNorm) -> nn.HybridSequent
 
 def forward_backward(net: Block, data: Arrays, label: Arrays, loss: Loss = loss) -> list[NDArray]:
     """Compute the losses of all shards, then their gradients, each on its device; do not wait."""
-    check_shards(net, data, label)
+    check_shards(net, data, label, loss)
     with autograd.record():
         losses = [loss(net(X), y) for X, y in zip(data, label)]
     for l in losses:
@@ -123,6 +122,7 @@ def evaluate_accuracy_gpus(net: Block, data_iter: Pairs) -> float:
     Each device uses its own replica, with its own running statistics. The original texts use the
     first device only, and *The Straight Dope* counts the examples twice that pad its last batch.
     """
+    checks.pairs(data_iter)
     devices = devices_of(net)
     correct, seen = [nd.zeros(1, ctx=d) for d in devices], 0
     for X, y in data_iter:
@@ -138,8 +138,7 @@ def evaluate_accuracy_gpus(net: Block, data_iter: Pairs) -> float:
 def average_running_stats(net: Block) -> None:
     """Give all replicas of a network the mean of their running statistics, in place.
 
-    These have no gradient, so the ``Trainer`` leaves them as they are, different on every device.
-    Gluon's ``save_parameters`` takes the same mean.
+    The ``Trainer`` leaves them different on every device. ``save_parameters`` takes the same mean.
     """
     devices = devices_of(net)
     nd.waitall()  # a compiled backward pass may still be writing statistics, and MXNet not know it
@@ -172,8 +171,7 @@ def make_trainer(net: Block, lr: float) -> Trainer:
 
     The original texts pass all. But in its first step a trainer copies all it has from the first
     device to the others, and does not wait for the running statistics that a compiled backward
-    pass is writing: their first update is lost. ``update_on_kvstore=False`` was no faster: 0.93 and
-    0.92 of what two independent processes reach with ResNet-18; the default, 0.94 and 0.90.
+    pass is writing: their first update is lost. ``update_on_kvstore=False`` was no faster.
     """
     checks.positive_number('lr', lr)
     check_trainable(net)
@@ -203,6 +201,8 @@ def train(
     devices = choose_devices(num_gpus, devices)
     checks.positive_int('num_epochs', num_epochs)
     checks.positive_number('lr', lr)
+    checks.function('load_data', load_data, 'such as load_data_fashion_mnist')
+    check_network(net, devices)
     train_iter, test_iter = load_data(batch_size, num_examples=num_examples, seed=seed)
     checks.last_batch(train_iter, batch_size, devices)
     prepare(net, devices, seed, initializer)
@@ -226,6 +226,7 @@ def parameters_of(net: Block) -> list[Parameter]:
 
 def devices_of(net: Block) -> list[mx.Context]:
     """List the devices on which a network is initialized, all of it; deferred counts."""
+    check_network(net)
     found = None
     for param in parameters_of(net):
         try:
@@ -236,7 +237,7 @@ def devices_of(net: Block) -> list[mx.Context]:
             ) from error
         if found not in (None, devices):
             raise ValueError(
-                f'parameter {param.name} is on {devices}, but those before it are on {found}: '
+                f'parameter {param.name} is on {devices}, those before it are on {found}: '
                 'initialize the whole network on one list of devices'
             )
         found = devices
@@ -245,17 +246,15 @@ def devices_of(net: Block) -> list[mx.Context]:
     return found
 
 
-def check_network(net: Any, devices: Devices) -> None:
+def check_network(net: Any, devices: Devices = ()) -> None:
     """Raise unless a network can be trained there: with ``SyncBatchNorm``, two stand-ins hung."""
     if not hasattr(net, 'collect_params') or isinstance(net, type):
         raise TypeError(f'net must be a Gluon network, such as lenet(), not {checks.shown(net)}')
     blocks = []
-    net.apply(lambda block: blocks.append(type(block).__name__))
-    if 'SyncBatchNorm' in blocks and len(devices) > 1:
-        raise ValueError(
-            'a network with SyncBatchNorm hangs on several devices in MXNet 1.9.1: use BatchNorm, '
-            'or one device'
-        )
+    if len(devices) > 1:
+        net.apply(lambda block: blocks.append(type(block).__name__))
+    if 'SyncBatchNorm' in blocks:
+        raise ValueError('SyncBatchNorm hangs on several devices in MXNet 1.9.1: use BatchNorm')
 
 
 def check_trainable(net: Block) -> None:
@@ -272,10 +271,14 @@ def check_step(net: Block, X: NDArray, y: NDArray, devices: Devices, trainer: Tr
     found = devices_of(net)
     if set(found) != set(devices):
         raise ValueError(
-            f'the network is initialized on {found}, not on {list(devices)}: initialize it with '
-            'ctx=devices, or keep its values with net.collect_params().reset_ctx(devices)'
+            f'the network is initialized on {found}, not on {list(devices)}: initialize it there, '
+            'or move it with net.collect_params().reset_ctx(devices)'
         )
+    if not isinstance(trainer, gluon.Trainer):
+        raise TypeError(f'trainer must be make_trainer(net, lr), not {checks.shown(trainer)}')
     # Private names, but MXNet is retired. A trainer for too few devices would crash the process.
+    store = trainer._kvstore_params['kvstore']
+    checks.store("the trainer's key-value store", store if isinstance(store, str) else 'local')
     if trainer._contexts != found or not set(trainer._params) <= set(parameters_of(net)):
         raise ValueError(
             'the trainer was made for another network, or for this one when it was not on '
@@ -283,9 +286,10 @@ def check_step(net: Block, X: NDArray, y: NDArray, devices: Devices, trainer: Tr
         )
 
 
-def check_shards(net: Block, data: Arrays, label: Arrays) -> None:
+def check_shards(net: Block, data: Arrays, label: Arrays, loss: object) -> None:
     """Raise unless there is a shard of labels for each shard of data, where the network is."""
     checks.shards(data, label)
+    checks.function('loss', loss, 'of scores and labels')
     found = devices_of(net)
     for X, y in zip(data, label):
         here, there = (getattr(x, 'context', 'no device') for x in (X, y))

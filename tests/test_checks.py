@@ -1,7 +1,11 @@
 """What a bad value is told: its name, what it is, what was expected, whatever it is."""
 
+import re
+from functools import partial
+
 import pytest
 
+import mgpu_helpers as mgpu
 from mgpu_helpers import checks
 
 HUGE = 10**400  # no float can hold it
@@ -20,3 +24,164 @@ def test_numbers_are_refused_in_a_sentence():
     ):
         with pytest.raises(ValueError, match=words):
             check('lr', value)
+
+
+class Refusals:
+    """Collect the calls that are not refused in the words that a student needs."""
+
+    def __init__(self):
+        self.missing = []
+
+    def __call__(self, words, function, *args, **options):
+        try:
+            function(*args, **options)
+        except (TypeError, ValueError, RuntimeError) as error:
+            if re.search(words, str(error)) and 'Stack trace' not in str(error):
+                return
+            said = f'{type(error).__name__}: {str(error)[:200]}'
+        except Exception as error:
+            said = f'{type(error).__name__}: {str(error)[:200]}'
+        else:
+            said = 'nothing'
+        self.missing.append(f'{words!r} was expected of {function}, which said: {said}')
+        print(self.missing[-1])
+
+
+def refuse_a_students_mistakes(m, refused, X, y, a, b, numpy):
+    """What chapters 1 and 5 have in common: ``m`` is the chapter, ``a`` and ``b`` two devices."""
+    params = m.init_params(seed=0)
+    one, two = m.get_params(params, a), m.get_params(params, b)
+    good = {'X': X, 'y': y, 'device_params': [one, two], 'devices': [a, b], 'lr': 0.1}
+    for words, change in (
+        (r'\[1\]\[0\].* of its own, \[get_params', {'device_params': [one] * 2}),
+        (r'\[1\]\[0\].* of its own, \[get_params', {'device_params': [one, [*one[:4], *two[4:]]]}),
+        (r'are X and y swapped', {'X': y, 'y': X}),
+        (r"devices\[0\] is 'cpu\(0\)', which is no device: take", {'devices': ['cpu(0)', 'x']}),
+        (r'devices\[0\] is a list, which', {'devices': [one, two], 'device_params': [a, b]}),
+        (r'devices\[0\] is 0, which', {'devices': [0, 1]}),
+        (r'device_params\[0\] must be a list of arrays.*, not', {'device_params': one}),
+        (r'2 replicas of the parameters for 1 devices: make one', {'devices': [a]}),
+        (
+            r'device_params\[0\]\[0\] can have no gradient: call its',
+            {'device_params': [params, two]},
+        ),
+        (r'the batch is an array of NumPy, but .*0\)? is a device of .*convert it', {'X': numpy}),
+        (r'y is an array of NumPy', {'y': numpy[:, 0, 0, 0]}),
+        (r'X must be an array or a tensor, not \[0\]', {'X': [0]}),
+        (r'LeNet takes images X \(n, 1, 28, 28\), not \(\d, 28, 28\)', {'X': X[:, 0]}),
+        (
+            r'y must be labels \(n,\), a number for each example, not \(4, 1\)',
+            {'y': y.reshape(-1, 1)},
+        ),
+        (r'data must .*sync_gradients.*but \[0\] is a list', {'sync': m.allreduce}),
+        (r"sync must be a function of all gradients.*, not 'ring'", {'sync': 'ring'}),
+        (r'lr must be a number above 0, not \[', {'lr': [a, b]}),
+    ):
+        refused(words, m.train_batch, **good | change)
+    for words, function, *args in (
+        (r'data must be a list of arrays, one per device .*, not', m.allreduce, X),
+        (r'\[0\] is None \(a gradient that is missing', m.allreduce, [None, None]),
+        (r'data\[0\] and data\[1\] are .*is one replica listed twice', m.allreduce, [one[0]] * 2),
+        (r'arrays of NumPy, which are on no device: convert', m.allreduce, [numpy, numpy]),
+        (r'expected grads\[c\]\[i\]', m.sync_gradients, one),
+        (r'grads\[0\] .*\[0\] is None', m.sync_gradients, [[None], [None]]),
+        (r"device is 'cpu\(1\)', which is no device", m.get_params, params, 'cpu(1)'),
+        (r'device is \[.*\], which is no device', m.get_params, params, [a, b]),
+        (r'params must be a list of arrays, as init_params gives, not', m.get_params, a, params),
+        (r'LeNet has 8 parameters, not 7', m.lenet, X, one[:7]),
+        (r'X must be an array or a tensor, not a list', m.lenet, one, X),
+        (r'params\[0\] has no gradient', m.sgd, params, 0.1, 4),
+        (r'lr must be a number above 0', m.sgd, one, 0, 4),
+        (r'devices must be a list of devices', m.split_batch, X, y, 2),
+        (r'are X and y swapped', m.split_batch, y, X, [a, b]),
+        (r'net must be a function of images', m.evaluate_accuracy, one, [(X, y)], a),
+        (r'an iterator over batches', m.evaluate_accuracy, m.lenet, (X, y), a),
+        (r'an iterator over batches', m.evaluate_accuracy, m.lenet, X, a),
+        (r'device is \[.*\], which is no device', m.evaluate_accuracy, m.lenet, [(X, y)], [a, b]),
+        (r'step must be a function', m.train_epoch, m.train_batch, [(X, y)]),
+        (r"sync must be a function.*, not 'ring'", partial(m.train, sync='ring'), 2, 256, 0.2),
+    ):
+        refused(words, function, *args)
+    for start, *copies in zip(params, one, two, strict=True):
+        assert all(((p - start) ** 2).sum() == 0 for p in copies)  # nothing was changed
+
+
+def test_a_students_mistakes_in_mxnet():
+    mx = pytest.importorskip('mxnet', reason='MXNet is not installed')
+    g, c, nd = mgpu.gluon, mgpu.collectives, mx.nd
+    X, y, devices = nd.ones((4, 1, 28, 28)), nd.zeros(4), [mx.cpu(0), mx.cpu(1)]
+    refused = Refusals()
+    refuse_a_students_mistakes(mgpu, refused, X, y, *devices, X.asnumpy())
+    net = g.lenet()
+    g.prepare(net, devices)
+    trainer = g.make_trainer(net, 0.1)
+    wrong = mx.gluon.Trainer(net.collect_params(), 'sgd', kvstore='devise')
+    good = {'X': X, 'y': y, 'net': net, 'devices': devices, 'trainer': trainer}
+    for words, change in (
+        (r'are X and y swapped', {'X': y, 'y': X}),
+        (r'the batch is an array of NumPy', {'X': X.asnumpy()}),
+        (r"devices\[0\] is 'cpu\(0\)', which is no device", {'devices': ['cpu(0)', 'cpu(1)']}),
+        (r'devices must be a list of devices', {'devices': mx.cpu(0)}),
+        (r'net must be a Gluon network.*, not', {'net': g.lenet}),
+        (r'net must be a Gluon network.*, not', {'net': trainer, 'trainer': net}),
+        (r'trainer must be .*make_trainer\(net, lr\).*, not', {'trainer': 0.1}),
+        (r"key-value store must be one of local, device.*'devise'", {'trainer': wrong}),
+        (r'loss must be a function', {'loss': 'l2'}),
+    ):
+        refused(words, g.train_batch, **good | change)
+    params = mgpu.init_params(seed=0)
+    replicas, bucket = [mgpu.get_params(params, d) for d in devices], c.Bucket(params)
+    for words, function, *args in (
+        (r'net must be a Gluon network', g.prepare, g.lenet, devices),
+        (r'devices must be a list of devices', g.prepare, net, 2),
+        (r'devices must be a list of devices.*, not a Hybrid', g.prepare, devices, net),
+        (r'net must be a Gluon network', g.make_trainer, net.collect_params(), 0.1),
+        (r'lr must be a number above 0', g.make_trainer, net, 'sgd'),
+        (r'an iterator over batches.*, not a Hybrid', g.evaluate_accuracy_gpus, [(X, y)], net),
+        (r'an iterator over batches', g.evaluate_accuracy_gpus, net, (X, y)),
+        (r'net must be a Gluon network', g.average_running_stats, replicas),
+        (r'net must be a Gluon network', g.train, g.lenet, 2, 256, 0.1),
+        (r'num_gpus must be an integer', g.train, net, devices, 256, 0.1),
+        (r'load_data must be a function', partial(g.train, load_data='mnist'), net, 2, 256, 0.1),
+        (r'label must be a list of arrays.*, not a Hybrid', g.forward_backward, [X], [y], net),
+        (r'data must be a list of arrays, one per device', g.forward_backward, net, X, y),
+        (r'num_classes must be an integer', g.resnet18_28, 'ten'),
+        (r'arrays must be a list of arrays', c.Bucket, X),
+        (r'arrays must be a list of arrays.*\[0\] is a list', c.Bucket, replicas),
+        (r"a list of MXNet's nd arrays, not", bucket.pack, X),
+        (r'bucket must be a Bucket\(params\), not', c.hold_gradients, params, bucket.flat),
+        (r'this bucket was made for arrays of the shapes', c.hold_gradients, params[:3], bucket),
+        (r"algorithm must be a function.*, not 'ring'", c.sync_with, 'ring'),
+        (r'algorithm must be a function.*, not a', c.sync_with, replicas),
+        (r'expected a list of batches', c.accumulate_batch, (X, y), replicas, devices, 0.1),
+        (r'is one replica listed twice', c.allreduce_ring, [replicas[0][0].grad] * 2),
+        (r'data must be a list of arrays.*\[0\] is a list', c.allreduce_ring, replicas),
+        (r'algorithms must be', c.count_table, c.allreduce_ring, 2, 10),
+    ):
+        refused(words, function, *args)
+    assert refused.missing == []
+
+
+def test_a_students_mistakes_in_pytorch():
+    torch = pytest.importorskip('torch', reason='PyTorch is not installed')
+    pt = mgpu.pytorch
+    X, y, devices = torch.ones(4, 1, 28, 28), torch.zeros(4).long(), [pt.StandIn(0), pt.StandIn(1)]
+    refused = Refusals()
+    refuse_a_students_mistakes(pt, refused, X, y, *devices, X.numpy())
+    replicas = [pt.get_params(pt.init_params(seed=0), d) for d in devices]
+    step = partial(pt.train_batch, device_params=replicas, devices=devices, lr=0.1)
+    for words, function, *args in (
+        (r'y must be of the type torch.int64, not torch.float32: .*y.long', step, X, y.float()),
+        (r'devices must be a list of devices', pt.scatter, X, 2),
+        (r'devices must be a list', pt.on_each, 2, print, [0, 1]),
+        (r'function must be', pt.on_each, devices, [0, 1], print),
+        (r"devices\[0\] is 'cpu', which", pt.on_each, ['cpu'], print, [0]),
+        (r'no group: call .* in launch', pt.evaluate_ddp, torch.nn.Flatten(), [(X, y)]),
+        (r'no group: call .* in launch', pt.ddp_step, X, y, torch.nn.Flatten(), None),
+        (r'num_gpus must be an integer', pt.launch, print, devices),
+        (r'num_gpus must be an integer', pt.train_ddp, devices, 256, 0.1),
+        (r'8 parameters', pt.build_lenet, replicas[0][:3]),
+        (r'device', pt.synchronize, ['cpu']),
+    ):
+        refused(words, function, *args)
+    assert refused.missing == []

@@ -216,16 +216,20 @@ def test_bad_input_changes_nothing(name):
     convert = r'nd arrays, one per device, not {}: convert with'
     for data, error, words in (
         ([], ValueError, 'list of arrays is empty'),
-        ('xy', TypeError, 'expected a list of arrays'),
+        ('xy', TypeError, 'must be a list of arrays'),
         ([nd.ones(2), nd.ones(3, ctx=other)], ValueError, r'different shapes.*\(2,\), \(3,\)'),
         (
             [nd.ones(2), nd.ones(2, ctx=other, dtype='float16')],
             TypeError,
             'float32.*float16.*make them one type',
         ),
-        ([nd.ones(2, ctx=d) for d in (one, other, one)], ValueError, r'arrays are on cpu\(0\)'),
+        (
+            [nd.ones(2, ctx=d) for d in (one, other, one)],
+            ValueError,
+            r'data\[2\] are both on cpu\(0\)',
+        ),
         # Of these some sums would come out wrong.
-        ([np.ones(2), np.ones(2)], TypeError, convert.format('numpy.ndarray')),
+        ([np.ones(2), np.ones(2)], TypeError, 'arrays of NumPy.*convert'),
         ([mx.np.ones(2, ctx=d) for d in (one, other)], TypeError, convert.format('mxnet.numpy.*')),
         (sparse, TypeError, convert.format('mxnet.ndarray.sparse.RowSparseNDArray')),
     ):

@@ -1,5 +1,7 @@
 """Chapter 5's functions: k devices equal one, and equal chapter 1's, on the data of the course."""
 
+import os
+import re
 import subprocess
 import sys
 import threading
@@ -14,6 +16,7 @@ import torch.distributed as dist  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import mgpu_helpers as mgpu  # noqa: E402
+from mgpu_helpers.pytorch.group import device_for  # noqa: E402
 
 pt = mgpu.pytorch
 DEVICES = [pt.StandIn(i) for i in range(5)]
@@ -53,8 +56,31 @@ def ddp(batch_size, examples, lr=0.2, dtype='float32', scale=0.01):
     return [(p.T if p.dim() == 2 else p).numpy() for p in params], losses
 
 
+def normalizing():
+    """A network whose running statistics are those of the last batch that it has seen."""
+    torch.manual_seed(0)
+    return torch.nn.Sequential(
+        torch.nn.Flatten(), torch.nn.BatchNorm1d(784, momentum=1.0), torch.nn.Linear(784, 10)
+    )
+
+
+def buffers(net):
+    return [b.detach().clone().numpy() for b in net.buffers()]
+
+
+def with_statistics():
+    train_iter, test_iter = pt.load_data_fashion_mnist(9, 90, seed=3)
+    net = DistributedDataParallel(normalizing())
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for X, y in train_iter:
+        pt.ddp_step(X, y, net, optimizer)
+    own = buffers(net)
+    return own, pt.evaluate_ddp(net, test_iter), buffers(net), list(net.parameters())
+
+
 def in_each_rank():
     return {
+        'statistics': with_statistics(),
         'uneven': ddp(**UNEVEN),
         'small start': ddp(**SMALL_START),
         'odd': pt.train_rank(64, 0.2, **ODD),
@@ -141,6 +167,42 @@ def test_without_a_seed_the_ranks_agree_on_one(ranks):
         assert (other.train_loss, other.test_acc) == (first.train_loss, first.test_acc)
 
 
+def test_ranks_evaluate_one_network_with_the_mean_of_their_running_statistics(ranks):
+    owns, accuracies, afters, params = zip(*(rank['statistics'] for rank in ranks), strict=True)
+    *stats, steps = (np.stack(of_each) for of_each in zip(*owns, strict=True))
+    assert steps.tolist() == [10, 10, 10]  # counted, not averaged
+    one = normalizing()
+    with torch.no_grad():
+        for p, trained in zip(one.parameters(), params[0], strict=True):
+            p.copy_(trained)
+        for b, of_each in zip(one.buffers(), stats):
+            assert not np.allclose(of_each[0], of_each[1])
+            b.copy_(torch.from_numpy(of_each.mean(axis=0)))
+    for after in afters:
+        assert after[2] == 10
+        for b, found in zip(list(one.buffers())[:2], after):
+            np.testing.assert_allclose(found, b.numpy(), rtol=1e-5, atol=1e-7)
+    _, test_iter = pt.load_data_fashion_mnist(9, 90, seed=3)
+    right = pt.evaluate_accuracy(one.eval(), test_iter, DEVICES[0])
+    assert accuracies == pytest.approx([right] * 3, abs=3e-4)  # of 10,000, rounding may flip some
+
+
+def test_processes_get_a_gpu_each_or_all_the_cpu_and_the_first_says_so(recwarn):
+    gpus = tuple(torch.device('cuda', i) for i in (1, 2))  # 0 cannot be used
+    assert [device_for(i, 2, gpus) for i in range(2)] == list(gpus)
+    assert device_for(0, 1, gpus) == gpus[0]
+    assert device_for(0, 3, ()) == torch.device('cpu') and not recwarn.list
+    assert [device_for(i, 3, gpus).type for i in range(3)] == ['cpu'] * 3
+    (said,) = recwarn.list
+    assert re.search(r'3 processes on this machine, and 2 usable .*on the CPU', str(said.message))
+
+
+def test_a_process_of_torchrun_without_a_gpu_is_on_the_cpu():
+    rank = {'LOCAL_RANK': '1', 'LOCAL_WORLD_SIZE': '2', 'CUDA_VISIBLE_DEVICES': ''}
+    done = python('import mgpu_helpers.pytorch as pt; print(pt.this_device())', **rank)
+    assert (done.stdout, done.stderr) == ('cpu\n', '')
+
+
 def test_get_params_copies_and_refuses_what_is_no_device():
     params = pt.init_params(seed=0)
     copy = pt.get_params(params, DEVICES[0])
@@ -148,7 +210,7 @@ def test_get_params_copies_and_refuses_what_is_no_device():
     with torch.no_grad():
         copy[0].zero_()
     assert params[0].any() and not params[0].requires_grad
-    with pytest.raises(TypeError, match="'cpu:1' is no device"):
+    with pytest.raises(TypeError, match="'cpu:1', which is no device"):
         pt.get_params(params, 'cpu:1')
 
 
@@ -177,7 +239,7 @@ def test_scatter_loses_nothing_and_is_as_even_as_can_be():
         (four[:0], DEVICES[:1], ValueError, 'empty batch'),
         (four[:2], DEVICES[:3], ValueError, '2 examples over 3 devices'),
         (four, [DEVICES[1], pt.StandIn(1)], ValueError, 'cpu:1 appears more than once'),
-        (four, ['cpu'], TypeError, "'cpu' is no device"),
+        (four, ['cpu'], TypeError, "'cpu', which is no device"),
         ([1, 2], DEVICES[:2], TypeError, r'the batch must be an array or a tensor, not \[1, 2\]'),
     ):
         with pytest.raises(error, match=words):
@@ -211,7 +273,7 @@ def test_labels_and_images_are_chapter_1s():
 def test_evaluation_counts_each_example_once():
     batches = [(torch.eye(3), torch.tensor([0, 1, 0])), (torch.eye(3)[:1], torch.tensor([0]))]
     assert pt.evaluate_accuracy(lambda X: X, batches, DEVICES[0]) == 0.75
-    with pytest.raises(ValueError, match='no examples to evaluate on'):
+    with pytest.raises(ValueError, match='no examples: the iterator'):
         pt.evaluate_accuracy(lambda X: X, [], DEVICES[0])
 
 
@@ -239,8 +301,9 @@ def test_stand_ins_are_threads_of_their_own_that_work_at_the_same_time():
     assert done == [1]
 
 
-def python(code):
-    return subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+def python(code, **environment):
+    command, env = [sys.executable, '-c', code], os.environ | environment
+    return subprocess.run(command, capture_output=True, text=True, env=env)
 
 
 def test_stand_ins_use_one_core_also_when_torch_came_first_or_as_many_as_the_user_chose():

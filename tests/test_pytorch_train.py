@@ -44,7 +44,7 @@ BAD = [
 BAD_DEVICES = [
     ({'devices': [pt.StandIn(0)] * 2}, ValueError, 'cpu:0 appears more than once'),
     ({'devices': [pt.StandIn(0)]}, ValueError, 'num_gpus is 2, but devices lists 1'),
-    ({'devices': ['cpu', 'cuda']}, TypeError, "'cpu' is no device"),
+    ({'devices': ['cpu', 'cuda']}, TypeError, "'cpu', which is no device"),
     ({'devices': [torch.device('cpu', i) for i in range(2)]}, ValueError, 'the one CPU'),
     ({'devices': [torch.device('cuda', 99), pt.StandIn(0)]}, ValueError, 'index=99.*not there'),
 ]
@@ -58,7 +58,9 @@ def test_refused_before_anything_begins(capsys):
     assert 'running on' not in capsys.readouterr().out
     with pytest.raises(ValueError, match='timeout must be a number above 0, not -1'):
         pt.launch(print, 2, timeout=-1)
-    with pytest.raises(TypeError, match="function must be something to call, not 'train'"):
+    with pytest.raises(
+        TypeError, match="function must be a function to call in each process, not 'train'"
+    ):
         pt.launch('train', 2)
     for option in ('--num-epochs=0', '--lr=0', '--num-gpus=0', '--batch-size=x', '--sed=1'):
         refused = CliRunner().invoke(main, [option])

@@ -128,7 +128,7 @@ def test_split_refuses_what_it_cannot_split():
     for batch, devices, error, words in [
         (nd.arange(7), DEVICES[:2], ValueError, '7 examples.*2 devices.*even_split=False'),
         (nd.arange(3), DEVICES[:4], ValueError, '3 examples over 4 devices'),
-        (np.zeros((0, 4)), DEVICES[:1], ValueError, 'empty batch'),
+        (np.zeros((0, 4)), DEVICES[:1], TypeError, 'convert it, nd.array'),
         (nd.arange(4), [mx.cpu(0), mx.cpu(0)], ValueError, r'cpu\(0\) appears more than once'),
         (nd.arange(4), [], ValueError, 'empty list'),
         (nd.arange(4), mx.cpu(0), TypeError, 'list of devices'),

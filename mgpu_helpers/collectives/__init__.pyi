@@ -11,6 +11,7 @@ from .algorithms import send as send
 from .algorithms import slices as slices
 from .bucket import Bucket as Bucket
 from .bucket import copy_all as copy_all
+from .bucket import hold_gradients as hold_gradients
 from .counting import Count as Count
 from .counting import Counted as Counted
 from .counting import count as count

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from mxnet import nd
+from mxnet import autograd, nd
 
 from . import checks
 
@@ -38,6 +38,16 @@ class Bucket:
         """Copy what the bucket holds back into the arrays."""
         checks.same_layout(arrays, self.parts)
         copy_all(self.parts, arrays)
+
+
+def hold_gradients(params: Sequence[NDArray], bucket: Bucket) -> None:
+    """Let backward passes write the gradients of parameters into a bucket: nothing to pack.
+
+    MXNet's own ``mark_variables`` looks at nothing: with ``bucket.flat`` for the gradients, or too
+    few of them, it reads memory that is not theirs, and the process ends.
+    """
+    checks.holding(params, bucket)
+    autograd.mark_variables(list(params), bucket.parts)
 
 
 def copy_all(sources: Sequence[NDArray], targets: Sequence[NDArray]) -> None:

@@ -1,4 +1,4 @@
-"""Checks of arrays that lie on devices, beside the shared ones: one call each.
+"""Checks of gradients, buckets and what an allreduce takes, beside the shared ones: one call each.
 
 Each raises before anything is changed, and names the value, what was expected and the way out.
 """
@@ -6,9 +6,12 @@ Each raises before anything is changed, and names the value, what was expected a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..checks import alike, shown
+from ..checks import alike, list_of_arrays, shown, step
+from ..checks import function as function
+from ..checks import lists_of_gradients as lists_of_gradients
+from ..checks import positive_int as positive_int
 from .counting import Counted
 
 if TYPE_CHECKING:
@@ -30,19 +33,41 @@ def one_per_device(data: Sequence[NDArray]) -> None:
             f"expected MXNet's (dense) nd arrays, one per device, not {kind.__module__}."
             f'{kind.__name__}: convert with nd.array(x, ctx=device)'
         )
-    devices = [x.context for x in data]
-    twice = [d for i, d in enumerate(devices) if d in devices[:i]]
-    if twice:
-        raise ValueError(
-            f'two arrays are on {twice[0]}, of {devices}: an allreduce sums over devices, one '
-            'array on each; add up what is on one device first'
-        )
+
+
+def steps(
+    batches: Sequence[tuple[NDArray, NDArray]],
+    device_params: Sequence[Sequence[NDArray]],
+    devices: Sequence[object],
+    lr: float,
+    sync: object,
+) -> None:
+    """Raise unless one training step can be taken with these batches together; see ``step``."""
+    if not isinstance(batches, (list, tuple)) or not all(
+        isinstance(batch, (list, tuple)) and len(batch) == 2 for batch in batches
+    ):
+        raise TypeError(f'expected a list of batches, each a pair (X, y), not {shown(batches)}')
+    if not batches:
+        raise ValueError('no batch to train on: the list is empty; pass at least one pair (X, y)')
+    for X, y in batches:
+        step(X, y, device_params, devices, lr, sync)
+
+
+def same_gradients(grads: Sequence[Sequence[NDArray]]) -> None:
+    """Raise unless each device has gradients of the same shapes, at least one."""
+    lists_of_gradients(grads)
+    for i, of_all in enumerate(zip(*grads)):
+        shapes = [tuple(g.shape) for g in of_all]
+        if len(set(shapes)) > 1:
+            raise ValueError(
+                f'gradient {i} has different shapes on the devices, {shapes}: they are not of '
+                'replicas of one network'
+            )
 
 
 def bucket(arrays: Sequence[NDArray]) -> None:
     """Raise unless ``arrays`` can be laid end to end: of one type, on one device, at least one."""
-    if not isinstance(arrays, (list, tuple)) or not all(hasattr(x, 'shape') for x in arrays):
-        raise TypeError(f'a bucket takes a list of arrays, not {shown(arrays)}')
+    list_of_arrays('arrays', arrays, 'those that share the bucket')
     if not arrays:
         raise ValueError('a bucket needs at least one array; the list is empty')
     types = sorted({getattr(x.dtype, '__name__', str(x.dtype)) for x in arrays})
@@ -57,6 +82,13 @@ def bucket(arrays: Sequence[NDArray]) -> None:
             f'a bucket is on one device, and these arrays are on {", ".join(devices)}: make one '
             'bucket per device'
         )
+
+
+def holding(params: Sequence[NDArray], bucket: Any) -> None:
+    """Raise unless the gradients of these parameters have their places in a bucket."""
+    if not hasattr(bucket, 'parts'):
+        raise TypeError(f'bucket must be a Bucket(params), not {shown(bucket)}')
+    same_layout(params, bucket.parts)
 
 
 def same_layout(arrays: Sequence[NDArray], parts: Sequence[NDArray]) -> None:

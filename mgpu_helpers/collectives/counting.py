@@ -205,6 +205,11 @@ def count_table(
     algorithms: Mapping[str, Callable[[list[Any]], None]], devices: int, size: int
 ) -> Table:
     """Lay the counts of several algorithms, by name, side by side."""
+    if not isinstance(algorithms, Mapping):
+        raise TypeError(
+            'algorithms must be a dict of names and allreduces, such as ALGORITHMS, not '
+            f'{checks.shown(algorithms)}'
+        )
     rows = []
     for name, algorithm in algorithms.items():
         c = count(algorithm, devices, size)

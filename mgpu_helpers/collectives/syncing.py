@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from mxnet import autograd
 
-from .. import checks
 from ..scratch import lenet, loss, sgd, split_batch, sync_gradients
+from . import checks
 from .bucket import Bucket, copy_all
 from .counting import AN_ALLREDUCE
 from .filling import fill_buckets

@@ -19,12 +19,13 @@ from .. import checks
 from ..display import progress
 from ..history import History
 from .devices import num_gpus as count_gpus
-from .group import agree_on, launch, load_in_turn, this_device
+from .group import agree_on, check_group, launch, load_in_turn, this_device
 from .scratch import init_params, load_data_fashion_mnist, loss
 
 
 def build_lenet(params: Sequence[torch.Tensor]) -> nn.Sequential:
     """Build ``scratch.lenet`` from PyTorch's layers, with the values of ``init_params``."""
+    checks.lenet(params)
     net = nn.Sequential(
         nn.Conv2d(1, 20, kernel_size=3), nn.ReLU(), nn.AvgPool2d(kernel_size=2, stride=2),
         nn.Conv2d(20, 50, kernel_size=5), nn.ReLU(), nn.AvgPool2d(kernel_size=2, stride=2),
@@ -47,6 +48,8 @@ def ddp_step(
     times the number of ranks over the size of the batch. A rank without an example adds a gradient
     of 0.
     """
+    check_group()
+    checks.same_length(X, y)
     rank, size = dist.get_rank(), dist.get_world_size()
     X_rank = torch.tensor_split(X, size)[rank].to(this_device())
     y_rank = torch.tensor_split(y, size)[rank].to(this_device())
@@ -60,8 +63,17 @@ def ddp_step(
 def evaluate_ddp(
     net: DistributedDataParallel, data_iter: Iterable[tuple[torch.Tensor, torch.Tensor]]
 ) -> float:
-    """Compute the accuracy, 0 to 1, over all ranks, each classifying its shard of every batch."""
+    """Compute the accuracy, 0 to 1, over all ranks, each classifying its shard of every batch.
+
+    First each rank gets the mean of all running statistics (batch normalization's), in place, as in
+    chapter 2: with its own, each would classify by another network. Counters stay as they are.
+    """
+    check_evaluation(net, data_iter)
     rank, size = dist.get_rank(), dist.get_world_size()
+    for stat in net.buffers():
+        if stat.is_floating_point():
+            dist.all_reduce(stat)
+            stat /= size
     counts = torch.zeros(2, dtype=torch.int64, device=this_device())  # right, seen
     net.eval()
     with torch.no_grad():
@@ -72,7 +84,16 @@ def evaluate_ddp(
     net.train()
     dist.all_reduce(counts)
     right, seen = counts.tolist()
+    checks.any_examples(seen)
     return right / seen
+
+
+def check_evaluation(net: object, data_iter: object) -> None:
+    """Raise unless a network can be evaluated in this group."""
+    check_group()
+    checks.pairs(data_iter)
+    if not isinstance(net, DistributedDataParallel):
+        raise TypeError(f'net must be DistributedDataParallel(net), not {checks.shown(net)}')
 
 
 def train_rank(
@@ -88,6 +109,9 @@ def train_rank(
     They are those of ``train``; without a seed, the ranks agree on one. The losses and accuracies
     are the same in every process.
     """
+    check_group()
+    checks.positive_int('num_epochs', num_epochs)
+    checks.positive_number('lr', lr)
     first, size = dist.get_rank() == 0, dist.get_world_size()
     seed = agree_on(seed)
     load = load_data_fashion_mnist

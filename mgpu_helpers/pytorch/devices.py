@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 
@@ -47,6 +47,7 @@ class StandIn:
     """
 
     index: int
+    library: ClassVar[str] = 'PyTorch'  # whose arrays it computes with
 
     def __post_init__(self) -> None:
         checks.whole_number('the number of the stand-in', self.index)
@@ -83,6 +84,8 @@ def on_each(
     stand-ins they have ended, and what the first failing one raised is raised; on GPUs what they
     started may still be running.
     """
+    checks.device_list(devices)
+    checks.function('function', function, 'to call on each device')
     if all(isinstance(d, StandIn) for d in devices):
         calls = [d.submit(function, *args) for d, *args in zip(devices, *lists)]
         for call in calls:
@@ -97,7 +100,7 @@ def synchronize(devices: Iterable[Device]) -> None:
     for device in devices:
         if isinstance(device, StandIn):
             device.submit(bool).result()
-        elif device.type == 'cuda':
+        elif place(device).type == 'cuda':
             torch.cuda.synchronize(device)
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import socket
@@ -22,7 +23,7 @@ from .. import checks
 from ..data import OfflineDataWarning, environment_for_children
 from ..display import Line
 from ..processes import run_workers
-from .devices import num_gpus as count_gpus
+from .devices import usable_gpus
 
 T = TypeVar('T')
 
@@ -33,10 +34,32 @@ def this_device() -> torch.device:
     A GPU of its own if the machine has a usable one for each of them; else the CPU: the process, on
     one core, is the stand-in.
     """
-    on_this_machine = int(os.environ.get('LOCAL_WORLD_SIZE', 1))
-    if count_gpus() >= on_this_machine:
-        return torch.device('cuda', int(os.environ.get('LOCAL_RANK', 0)))
+    environ = os.environ
+    rank, ranks = int(environ.get('LOCAL_RANK', 0)), int(environ.get('LOCAL_WORLD_SIZE', 1))
+    return device_for(rank, ranks, usable_gpus())
+
+
+@functools.cache
+def device_for(rank: int, ranks: int, gpus: tuple[torch.device, ...]) -> torch.device:
+    """Choose the device of one of a machine's processes; the first one says if GPUs lie idle."""
+    if ranks <= len(gpus):
+        return gpus[rank]
+    if gpus and rank == 0:
+        warnings.warn(
+            f'{ranks} processes on this machine, and {len(gpus)} usable GPU(s): all of them train '
+            f'on the CPU, a core each, and no GPU is used; start at most {len(gpus)} of them',
+            stacklevel=3,
+        )
     return torch.device('cpu')
+
+
+def check_group() -> None:
+    """Raise unless this process belongs to a group."""
+    if not dist.is_initialized():
+        raise RuntimeError(
+            'this process belongs to no group: call what uses one in launch(function, num_gpus), '
+            'or inside of process_group(), started by torchrun'
+        )
 
 
 @contextlib.contextmanager
@@ -108,8 +131,7 @@ def launch(
     ``ProcessFailed``, with its traceback, or ``TimeoutError``. None outlives this process.
     """
     checks.positive_int('num_gpus', num_gpus)
-    if not callable(function):
-        raise TypeError(f'function must be something to call, not {checks.shown(function)}')
+    checks.function('function', function, 'to call in each process')
     if timeout is not None:
         checks.positive_number('timeout', timeout)
     line = Line()

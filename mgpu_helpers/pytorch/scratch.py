@@ -49,6 +49,7 @@ def init_params(
 
 def lenet(X: torch.Tensor, params: Sequence[torch.Tensor]) -> torch.Tensor:
     """Compute LeNet's scores (n, 10) for images ``X`` (n, 1, 28, 28), values in [0, 1]."""
+    checks.inputs(X, params)
     W1, b1, W2, b2, W3, b3, W4, b4 = params
     h1 = F.avg_pool2d(F.relu(F.conv2d(X, W1, b1)), kernel_size=2, stride=2)
     h2 = F.avg_pool2d(F.relu(F.conv2d(h1, W2, b2)), kernel_size=2, stride=2)
@@ -61,6 +62,7 @@ def get_params(params: Sequence[torch.Tensor], device: Device) -> list[torch.Ten
 
     Each ``.grad`` is ``None`` until the first backward pass (the original says 0).
     """
+    checks.copies(params, device)
     return [p.detach().to(place(device), copy=True).requires_grad_() for p in params]
 
 
@@ -94,7 +96,7 @@ def split_batch(
     X: torch.Tensor, y: torch.Tensor, devices: Sequence[Device]
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Cut examples (n, ...) and labels (n,) in the same places, one shard per device."""
-    checks.same_length(X, y)
+    checks.batch(X, y, devices)
     return scatter(X, devices), scatter(y, devices)
 
 
@@ -120,6 +122,7 @@ def sgd(params: Sequence[torch.Tensor], lr: float, batch_size: int) -> None:
     """
     checks.positive_number('lr', lr)
     checks.positive_int('batch_size', batch_size)
+    checks.trainable(params)
     with torch.no_grad():
         for p in params:
             p -= lr / batch_size * p.grad  # type: ignore[operator]  # it has one
@@ -127,6 +130,7 @@ def sgd(params: Sequence[torch.Tensor], lr: float, batch_size: int) -> None:
 
 def sync_gradients(grads: Sequence[Sequence[torch.Tensor]]) -> None:
     """Sum over the devices c, in place, each parameter's gradients ``grads[c][i]``."""
+    checks.lists_of_gradients(grads)
     for grads_of_one_param in zip(*grads):
         allreduce(list(grads_of_one_param))
 
@@ -145,7 +149,7 @@ def train_batch(
     the last ones add a gradient of 0. ``sync(grads)`` leaves the same sum on every device. The
     original loops over the devices where this calls ``on_each``.
     """
-    checks.step(X, y, device_params, devices, lr)
+    checks.step(X, y, device_params, devices, lr, sync)
     Xs, ys = split_batch(X, y, devices[: len(X)])
     ls = on_each(devices, forward_backward, Xs, ys, device_params)
     for params in device_params[len(ls) :]:
@@ -195,14 +199,14 @@ def evaluate_accuracy(
     device: Device,
 ) -> float:
     """Compute the share of examples, 0 to 1, that a network on ``device`` classifies correctly."""
+    checks.evaluation(net, data_iter, device)
     correct, seen = 0, 0
     with torch.no_grad():
         for X, y in data_iter:
             right = net(X.to(place(device))).argmax(dim=1) == y.to(place(device))
             correct += right.sum()
             seen += len(y)
-    if not seen:
-        raise ValueError('no examples to evaluate on: the iterator is empty or used up')
+    checks.any_examples(seen)
     return int(correct) / seen
 
 
@@ -223,6 +227,7 @@ def train_epoch(
     ``devices`` are waited for at the end, so that a clock stopped afterwards has measured all the
     work. The original waits after every batch; here what waits is the copy in ``scatter``.
     """
+    checks.epoch(train_iter, step)
     losses = [step(X, y) for X, y in train_iter]
     total = total_loss(losses)
     synchronize(devices)
@@ -249,6 +254,7 @@ def train(
     devices = choose_devices(num_gpus, devices)
     checks.positive_int('num_epochs', num_epochs)
     checks.positive_number('lr', lr)
+    checks.function('sync', sync, checks.SYNC)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed, dtype)
     params = init_params(seed=seed, dtype=dtype)
     device_params = [get_params(params, d) for d in devices]
