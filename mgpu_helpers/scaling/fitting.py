@@ -67,7 +67,9 @@ class StraightLine(NamedTuple):
     """What a message costs in one regime: ``alpha + nbytes / bandwidth`` seconds."""
 
     alpha: float  # seconds that every call takes, at least 0
-    bandwidth: float  # bytes a second, above 0
+    bandwidth: (
+        float  # the array's bytes a second: of an allreduce, its algorithm bandwidth; above 0
+    )
 
     def seconds(self, nbytes: Number) -> Number:
         """Give the time for ``nbytes``, a number or an array, in seconds."""

@@ -19,7 +19,10 @@ class Link:
 
     name: str
     latency: float  # seconds that every message takes, however short: the model's alpha
-    bandwidth: float  # bytes a second in one direction: 1 / the model's beta
+    # Bytes a second in one direction: 1 / the model's beta. What an allreduce's bus bandwidth (of
+    # nccl-tests) is held against: 2 (k - 1)/k times its array's bytes a second, its algorithm
+    # bandwidth.
+    bandwidth: float
     source: str = ''  # of the two figures
 
     def __post_init__(self) -> None:
@@ -34,21 +37,23 @@ class Link:
 # Bandwidths are the published ones, in one direction: of PCIe without its encoding (1.5 %), of
 # NVLink of all links of a GPU together. What arrives is less: NCCL's own model reckons with 12 GB/s
 # for PCIe 3 x16 and with 20 GB/s for one NVLink of 25 (src/graph/topo.h).
-# Latencies are typical values; other software on the same hardware has others. NCCL: what its model
-# charges a step of a ring between two GPUs, protocol Simple (hwLat in src/graph/tuning.cc).
+# Latencies are typical values; other software on the same hardware has others. NCCL Simple: what
+# its model charges a step of a ring between two GPUs with its protocol Simple (hwLat in
+# src/graph/tuning.cc). Its LL, for short arrays, takes 0.5, 1 and 2.7 microseconds by NVLink, PCIe
+# and network, at a third of the bandwidth or less.
 LINKS = Library(
     'link',
     (
-        Link('PCIe 3 x16', 5.7e-6, 16e9, 'PCI-SIG: 16 lanes at 8 GT/s; NCCL'),
-        Link('PCIe 4 x16', 5.7e-6, 32e9, 'PCI-SIG: 16 lanes at 16 GT/s; NCCL'),
-        Link('PCIe 5 x16', 5.7e-6, 64e9, 'PCI-SIG: 16 lanes at 32 GT/s; NCCL'),
-        Link('NVLink 2', 3.4e-6, 6 * 25e9, 'NVIDIA: V100, 6 links of 25 GB/s; NCCL'),
-        Link('NVLink 3', 3.4e-6, 12 * 25e9, 'NVIDIA: A100, 12 links of 25 GB/s; NCCL'),
-        Link('NVLink 4', 3.4e-6, 18 * 25e9, 'NVIDIA: H100, 18 links of 25 GB/s; NCCL'),
+        Link('PCIe 3 x16', 5.7e-6, 16e9, 'PCI-SIG: 16 lanes at 8 GT/s; NCCL Simple'),
+        Link('PCIe 4 x16', 5.7e-6, 32e9, 'PCI-SIG: 16 lanes at 16 GT/s; NCCL Simple'),
+        Link('PCIe 5 x16', 5.7e-6, 64e9, 'PCI-SIG: 16 lanes at 32 GT/s; NCCL Simple'),
+        Link('NVLink 2', 3.4e-6, 6 * 25e9, 'NVIDIA: V100, 6 links of 25 GB/s; NCCL Simple'),
+        Link('NVLink 3', 3.4e-6, 12 * 25e9, 'NVIDIA: A100, 12 links of 25 GB/s; NCCL Simple'),
+        Link('NVLink 4', 3.4e-6, 18 * 25e9, 'NVIDIA: H100, 18 links of 25 GB/s; NCCL Simple'),
         Link('10 Gb Ethernet', 20e-6, 10e9 / 8, 'IEEE 802.3ae; TCP, Hurwitz and Feng 2003'),
-        Link('25 Gb RoCE', 14e-6, 25e9 / 8, 'IEEE 802.3by; NCCL'),
-        Link('100 Gb InfiniBand', 14e-6, 100e9 / 8, 'IBTA: EDR, 4 lanes; NCCL'),
-        Link('400 Gb InfiniBand', 14e-6, 400e9 / 8, 'IBTA: NDR, 4 lanes; NCCL'),
+        Link('25 Gb RoCE', 14e-6, 25e9 / 8, 'IEEE 802.3by; NCCL Simple'),
+        Link('100 Gb InfiniBand', 14e-6, 100e9 / 8, 'IBTA: EDR, 4 lanes; NCCL Simple'),
+        Link('400 Gb InfiniBand', 14e-6, 400e9 / 8, 'IBTA: NDR, 4 lanes; NCCL Simple'),
     ),
 )
 
