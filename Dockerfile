@@ -1,4 +1,3 @@
-# syntax=docker/dockerfile:1
 # The course in a container, for a server with NVIDIA GPUs or without. No CUDA toolkit: the driver comes
 # from the host (NVIDIA's container toolkit), the other libraries with the packages.
 #
@@ -6,12 +5,12 @@
 #   docker build -t mgpu-torch --build-arg GPU=0 --build-arg TORCH=1 .   chapter 5 on GPUs, the others on CPUs
 #   docker build -t mgpu-cpu --build-arg GPU=0 .                         CPUs; with TORCH=1 and MGPU_DRIVER=
 #                                                                        (empty) also PyTorch, without CUDA
-#   docker run --rm --init --gpus all --shm-size=1g -p 8888:8888 -v mgpu-data:/student/.mxnet mgpu
+#   docker run --rm --init --gpus all --shm-size=1g -p 127.0.0.1:8888:8888 -v mgpu-data:/student/.mxnet mgpu
 #
-# The last prints an address with a token (your own: -e JUPYTER_TOKEN=...). NCCL and PyTorch's processes
-# exchange data in shared memory, of which Docker gives 64 MB unless told.
+# The last prints an address with a token, for a browser on the same machine; README.md says how from
+# another. NCCL and PyTorch's processes exchange data in shared memory: Docker gives 64 MB unless told.
 
-FROM debian:bookworm-slim AS base
+FROM debian:bookworm-20260918-slim@sha256:3783cc01769c7b2b1b83a5c5ad96c815348e28ed7da68e2e3687004faa906251 AS base
 # Debian 12, because its own Python is the 3.11 that MXNet needs; libgomp1 and libquadmath0 are what a slim
 # image lacks for MXNet, and git is for nbdime and for whoever keeps notes in the notebooks.
 # hadolint ignore=DL3008
@@ -43,9 +42,12 @@ RUN --mount=type=cache,target=/student/.cache/uv,uid=1000,gid=1000 \
     touch README.md && sh tools/setup.sh
 COPY --chown=student:student . .
 
-ENV NVIDIA_VISIBLE_DEVICES=all \
+# For commands other than the last line's, such as those of cluster/kubernetes.yaml.
+ENV PATH=/student/course/.venv/bin:$PATH \
+    NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 EXPOSE 8888
 HEALTHCHECK --start-period=1m CMD ["python3", "-c", \
     "import urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:8888/api', timeout=5)"]
+# 0.0.0.0 is every address of the container alone; `docker run -p` says who reaches it.
 CMD ["make", "lab", "LAB_ARGS=--no-browser --ip=0.0.0.0 --port=8888"]

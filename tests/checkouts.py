@@ -10,8 +10,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 # What setup.sh calls besides Python, uv and a downloader.
 TOOLS = (
-    'sh awk cat chmod cp cut date df dirname env expand false flock grep head id ln ls mkdir mv '
-    'printenv readlink rm sed sha256sum sort stat tail touch tr true uname'
+    'sh awk cat chmod cp cut date df dirname env expand false flock grep gzip head id ln ls mkdir '
+    'mv printenv readlink rm sed sha256sum sort stat tail tar touch tr true uname'
 ).split()
 
 

@@ -135,6 +135,14 @@ def test_the_kubernetes_file_has_a_pod_for_each_role_and_they_know_each_other():
     # It ends with the first that fails.
     assert spec['backoffLimit'] == 0 and spec['activeDeadlineSeconds'] > 0
     assert pod['restartPolicy'] == 'Never' and pod['terminationGracePeriodSeconds'] <= 30
+    # As the image's own user, with nothing that Pod Security's level "restricted" would refuse.
+    user = int(re.search(r'^USER (\d+)$', (ROOT / 'Dockerfile').read_text(), re.MULTILINE)[1])
+    assert (
+        pod['securityContext'] | {'runAsNonRoot': True, 'runAsUser': user} == pod['securityContext']
+    )
+    assert pod['securityContext']['seccompProfile'] == {'type': 'RuntimeDefault'} and user > 0
+    expected = {'allowPrivilegeEscalation': False, 'capabilities': {'drop': ['ALL']}}
+    assert container['securityContext'] == expected
     for kind in ('requests', 'limits'):
         assert {'cpu', 'memory'} <= container['resources'][kind].keys()
     assert spec['completionMode'] == 'Indexed'

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from checkouts import ROOT, call, choose, tracked
 
+TEXTS = ('.md', '.sh', '.yml', '.yaml', '.ipynb')
 WORKFLOWS = sorted((ROOT / '.github/workflows').glob('*.yml'))
 
 
@@ -75,6 +76,8 @@ def test_image_takes_setups_arguments_and_starts_jupyter_for_an_ordinary_user():
     assert arguments == ['GPU', 'TORCH', 'MGPU_DRIVER']
     assert all(f'${{{name}:-}}' in wanted for name in arguments)
     assert instructions('USER') == ['1000'] and '--uid 1000' in instructions('RUN')[1]
+    outside, *stages = instructions('FROM')
+    assert re.fullmatch(r'\S+@sha256:[0-9a-f]{64} AS base', outside) and stages == ['base']
     (port,) = instructions('EXPOSE')
     (command,) = map(json.loads, instructions('CMD'))
     assert check_make(shlex.join(command)) == ['lab']
@@ -83,6 +86,18 @@ def test_image_takes_setups_arguments_and_starts_jupyter_for_an_ordinary_user():
     interpreter, option, code = json.loads(health.split('CMD ')[1])
     assert (interpreter, option) == ('python3', '-c') and f':{port}/api' in code
     compile(code, 'HEALTHCHECK', 'exec')
+
+
+def test_what_is_started_as_described_is_reached_from_its_own_machine_only():
+    """JupyterLab speaks plain HTTP: whoever reads its token on the way can run anything."""
+    texts = [path.read_text() for path in map(ROOT.joinpath, tracked()) if path.suffix in TEXTS]
+    texts += [(ROOT / name).read_text() for name in ('Dockerfile', 'Makefile')]
+    published = [
+        p for text in texts for p in re.findall(r'docker run\b.*? (?:-p|--publish)[ =](\S+)', text)
+    ]
+    assert len(published) >= 2 and all(p.startswith('127.0.0.1:') for p in published)
+    # Other users of a machine may read what is on a command line.
+    assert not [text for text in texts if re.search(r'-e[ =]\w*TOKEN=', text)]
 
 
 def test_dev_container_is_the_first_stage_of_the_image_and_makes_the_environment_it_names():
@@ -136,7 +151,7 @@ def test_workflow_may_read_ends_and_calls_what_there_is(path):
         assert 'permissions' not in job and 10 <= job['timeout-minutes'] <= 180
     for step in steps:
         assert ('run' in step) != ('uses' in step)
-        assert re.fullmatch(r'actions/[\w-]+@(v\d+|[0-9a-f]{40})', step.get('uses', 'actions/x@v1'))
+        assert re.fullmatch(r'actions/[\w-]+@[0-9a-f]{40}', step.get('uses', f'actions/x@{0:040}'))
         if 'checkout' in step.get('uses', ''):
             assert step['with']['persist-credentials'] is False
     assert 'setup' in check_make(commands)

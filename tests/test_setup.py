@@ -1,8 +1,11 @@
 """`make setup`: run for real, in copies of this checkout."""
 
+import hashlib
 import json
 import os
+import re
 import shutil
+import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,6 +25,30 @@ def test_nothing_to_fetch_uv_with_or_from_is_said(checkout, tmp_path):
         done = setup(checkout, PATH=tools, HTTPS_PROXY='http://127.0.0.1:9', https_proxy=None)
         refused(done, 'could not fetch uv', 'is there a network?', 'HTTPS_PROXY')
     assert not (checkout / '.venv').exists()
+
+
+def test_without_pip_uv_is_what_its_makers_published_or_nothing_is_run(checkout, tmp_path, offline):
+    tools, brought, ran = folder_of_tools(tmp_path / 'bin'), tmp_path / 'brought', tmp_path / 'ran'
+    real = shutil.which('uv', path=offline['PATH'])
+    brought.write_text(f'#!/bin/sh\ntouch {ran}\nexec {real} "$@"\n')
+    brought.chmod(0o755)
+    (tools / 'curl').write_text(f'#!/bin/sh\nexec cat {brought}\n')
+    (tools / 'curl').chmod(0o755)
+    here = offline | {'PATH': tools, 'UV_PYTHON_INSTALL_DIR': tmp_path / 'none'}
+    refused(setup(checkout, **here), 'could not fetch uv', 'is not the published file')
+    assert not ran.exists()
+
+    with tarfile.open(tmp_path / 'uv.tar.gz', 'w:gz') as archive:
+        archive.add(brought, 'uv-somewhere/uv')
+    brought = (tmp_path / 'uv.tar.gz').rename(brought)
+    script = checkout / 'tools/setup.sh'
+    text, found = script.read_text(), hashlib.sha256(brought.read_bytes()).hexdigest()
+    try:
+        script.write_text(re.sub('sum=[0-9a-f]{64}', f'sum={found}', text))
+        refused(setup(checkout, **here), 'Python 3.11 is missing')
+    finally:
+        script.write_text(text)
+    assert ran.exists()
 
 
 def test_no_network_for_packages_or_a_python_is_said(checkout, tmp_path, offline):
