@@ -1,6 +1,8 @@
 """What the tests of the data have in common: the real files, mirrors on 127.0.0.1, processes."""
 
 import contextlib
+import gzip
+import itertools
 import os
 import socket
 import subprocess
@@ -75,7 +77,7 @@ def check_good(folder, name):
 def mirror(content, piece=None):
     """A web server with these files; with `piece`, it sends so many bytes every 20 ms.
 
-    Gives its address and a list of what it was asked for, and of 'cut' for what nobody read on.
+    Gives its address and a list of what it was asked for.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -90,23 +92,78 @@ def mirror(content, piece=None):
             asked.append(self.path)
             found = self.do_HEAD()
             step = piece or len(found) or 1
-            try:
+            with contextlib.suppress(OSError):
                 for start in range(0, len(found), step):
                     self.wfile.write(found[start : start + step])
                     time.sleep(0.02 if piece else 0)
-            except OSError:
-                asked.append('cut')
 
         def log_message(self, *args):
             pass
 
     asked = []
-    server = ThreadingHTTPServer(('127.0.0.1', 0), Handler)
+    with serving(Handler) as address:
+        yield address + '{name}', asked
+
+
+@contextlib.contextmanager
+def hostile(content):
+    """A web server that answers HEAD well, and GET in the way that the first folder says."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self):
+            self.wfile.write(b'HTTP/1.0 200 OK\r\n\r\n')
+
+        def do_GET(self):
+            kind, name = self.path.split('/')[1], self.path.split('/')[-1]
+            with contextlib.suppress(OSError):
+                for piece in answer(kind, content[name], self.path.encode()):
+                    if over:
+                        break
+                    self.wfile.write(piece)
+
+        def log_message(self, *args):
+            pass
+
+    over = []
+    with serving(Handler) as address:
+        yield address
+        over.append(True)
+
+
+def answer(kind, good, path):
+    """What a server sends that is good, hostile or broken."""
+    ok, moved = b'HTTP/1.1 200 OK\r\n', b'HTTP/1.1 302 Found\r\nLocation: '
+    encoded = b'Content-Encoding: gzip\r\n\r\n', gzip.compress(bytes(10**7)) * 100
+    dripping = (bytes(1) for _ in iter(lambda: time.sleep(0.05), 0))
+    zeros, chunked = itertools.repeat(bytes(1 << 16)), b'Transfer-Encoding: chunked\r\n\r\n0\r\n'
+    return {
+        'good': [ok + b'\r\n', good],
+        'endless': itertools.chain([ok + b'\r\n', good], zeros),
+        'wrong': [ok + b'\r\n', good[:-1] + b'?'],
+        'cut': [ok, b'Content-Length: %d\r\n\r\n' % len(good), good[: len(good) // 2]],
+        'bomb': [ok, *encoded],
+        'drips': itertools.chain([ok + b'\r\n'], dripping),
+        'drips-a-header': itertools.chain([ok], dripping),
+        'continues': itertools.repeat(b'HTTP/1.1 100 Continue\r\n\r\n' * 99),
+        'trailers': itertools.chain([ok + chunked], itertools.repeat(b'X: y\r\n' * 99)),
+        'circle': [moved + path + b'\r\n\r\n'],
+        'to-a-password': [moved + b'http://you:s3cr@t@127.0.0.1:1/\r\n\r\n'],
+        'no-http': [b'SSH-2.0-OpenSSH_9.6\r\n'],
+        'gone': [b'HTTP/1.1 404 me:s3cr@t\r\n\r\n'],
+        'moved': itertools.chain([moved + path.replace(b'moved', b'good') + b'\r\n\r\n'], zeros),
+        'moved-bomb': [moved + path.replace(b'moved-bomb', b'good') + b'\r\n', *encoded],
+    }[kind]
+
+
+@contextlib.contextmanager
+def serving(handler):
+    """A web server on 127.0.0.1; its address."""
+    server = ThreadingHTTPServer(('127.0.0.1', 0), handler)
     server.daemon_threads = True
     server.block_on_close = False
     threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     try:
-        yield f'http://127.0.0.1:{server.server_port}/{{name}}', asked
+        yield f'http://127.0.0.1:{server.server_port}/'
     finally:
         server.shutdown()
         server.server_close()

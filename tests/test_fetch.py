@@ -3,14 +3,18 @@
 import errno
 import gzip
 import hashlib
+import itertools
 import os
+import random
 import re
 import shutil
 import socket
 import time
+from collections import Counter
+from pathlib import Path
 
 import pytest
-from serving import IMAGES, LABELS, check_good, dead_mirror, finish, mirror, put, start
+from serving import IMAGES, LABELS, check_good, dead_mirror, finish, hostile, mirror, put, start
 
 from mgpu_helpers import data
 from mgpu_helpers.data import catalogue, fetch, sets
@@ -89,14 +93,34 @@ def test_a_bad_file_is_left_without_a_network_and_replaced_with_one(home, served
     check_good(folder, 'mnist')
 
 
-def test_what_is_no_file_or_far_too_large_is_not_read(home, mnist_files):
-    folder = put(home, 'mnist', {f: c for f, c in mnist_files.items() if f != LABELS})
-    os.mkfifo(folder / LABELS)  # whoever reads it waits for ever
-    with open(folder / IMAGES, 'wb') as file:
+def far_too_large(path):
+    with open(path, 'wb') as file:
         file.truncate(10**12)
-    _, bad = catalogue.stock('mnist')
-    assert f'{folder / LABELS} is no regular file' in bad[LABELS]
-    assert 'expected 9,912,422 bytes, found 1,000,000,000,000 bytes' in bad[IMAGES]
+
+
+CACHED = {  # in the place of a file
+    'is no regular file': [os.mkfifo, Path.mkdir, lambda path: path.symlink_to('/dev/zero')],
+    'found 1,000,000,000,000 bytes': [far_too_large],
+    '': [lambda path: path.symlink_to('nowhere'), lambda path: None],
+}
+
+
+def test_what_is_no_file_or_far_too_large_is_not_read_but_replaced(home, served, mnist_files):
+    folder = put(home, 'mnist', {f: c for f, c in mnist_files.items() if f != LABELS})
+    for trouble, make in [(t, make) for t, several in CACHED.items() for make in several]:
+        (folder / LABELS).unlink(missing_ok=True)
+        make(folder / LABELS)
+        assert trouble in catalogue.stock('mnist')[1].get(LABELS, '')
+        if make is Path.mkdir:  # no file can take its place
+            message = warned(data.CacheWarning, 'files', served[0])
+            assert f'{folder} cannot take the files of mnist ({LABELS} is a folder' in message
+            (folder / LABELS).rmdir()
+        elif trouble:
+            assert 'was replaced' in warned(data.CacheWarning, 'files', served[0])
+            check_good(folder, 'mnist')
+        else:
+            assert load(served[0]) == 'files'
+    assert set(served[1]) == {f'/mnist/{LABELS}'}
 
 
 def test_mirrors_that_are_not_there_or_never_answer(home, served, monkeypatch, recwarn):
@@ -115,43 +139,83 @@ def test_mirrors_that_are_not_there_or_never_answer(home, served, monkeypatch, r
     assert len(asked) == 4 and not recwarn.list
 
 
-class Short(bytes):
-    """Announced in full, sent by half."""
+REFUSED = {
+    'sent something else': ['endless', 'wrong', 'bomb'],
+    'the connection broke': ['cut', 'no-http', 'to-a-password'],
+    'TooManyRedirects': ['circle'],
+    'HTTP status 404': ['gone'],
+    'in time': ['drips', 'drips-a-header', 'continues', 'trailers'],
+}
 
-    def __getitem__(self, part):
-        return bytes(self)[part][: len(self) // 2]
 
-
-def test_mirrors_with_wrong_files(home, served, mnist_files):
-    folder, (good, asked) = home / 'datasets' / 'mnist', served
-    for damaged, said in (
-        (lambda content: content[:1000], 'sent something else than the published file'),
-        (lambda content: None, 'HTTP status 404'),
-        (Short, 'the connection broke'),
-    ):
-        with mirror({name: damaged(content) for name, content in mnist_files.items()}) as (bad, _):
-            message = digits_instead(bad)
-            assert f'{bad.replace("{name}", "mnist")}/{IMAGES}' in message and said in message
-            assert not list(folder.iterdir())
-            # With a good one beside it, whichever answers first.
-            asked.clear()
-            assert load(bad, good) == 'files' and len(asked) == 4
+def test_hostile_mirrors_are_refused_in_time_and_by_name(home, mnist_files, monkeypatch):
+    folder = home / 'datasets' / 'mnist'
+    with hostile(mnist_files) as address:
+        for moved in 'moved', 'moved-bomb':  # what a redirect holds is not read
+            assert load(f'{address}{moved}/') == 'files'
+            shutil.rmtree(home)
+        for words, kinds in REFUSED.items():
+            monkeypatch.setattr(fetch, 'STALLED', 1 if words == 'in time' else 60)
+            for kind in kinds:
+                monkeypatch.setenv('MGPU_DATA_MIRRORS', f'{address}{kind}/')
+                with pytest.raises(fetch.Unavailable, match=f'/{kind}/{IMAGES} .*{words}'):
+                    fetch.read('mnist')
+                assert not list(folder.iterdir())
+        # With a good one beside it, whichever answers first.
+        assert load(f'{address}cut/', f'{address}good/') == 'files'
         check_good(folder, 'mnist')
-        shutil.rmtree(folder)
 
 
-def test_a_download_ends_at_the_known_size_and_at_the_deadline(home, mnist_files, monkeypatch):
-    longer = {**mnist_files, IMAGES: mnist_files[IMAGES] * 4}
-    with mirror(longer) as (address, asked):
-        assert 'sent something else than the published file' in digits_instead(address)
-        deadline = time.monotonic() + 60
-        while 'cut' not in asked:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-    monkeypatch.setattr(fetch, 'LONGEST', 0.1)
-    with mirror(mnist_files, piece=100) as (address, _):  # half an hour
-        assert 'did not send the whole file, in time' in digits_instead(address)
-    assert not list((home / 'datasets' / 'mnist').iterdir())
+HOSTILE = """
+import logging, re, resource, sys
+from mgpu_helpers.data import fetch
+logging.basicConfig(level=logging.DEBUG)
+fetch.STALLED = 2
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)  # a disk with so much room
+try:
+    print(*sorted(fetch.read('mnist')))
+except fetch.Unavailable as why:
+    print('refused', why.reasons)
+print(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path('/proc/self/status').exists(), reason='no /proc on this system')
+def test_fifty_hostile_downloads(home, mnist_files, monkeypatch):
+    """Each of two processes at once, some of them killed, with a cache and a disk drawn by lot."""
+    draw, outcomes, longest = random.Random(50), Counter(), 0.0
+    kinds = ['good', 'moved', 'moved-bomb', *itertools.chain(*REFUSED.values())]
+    monkeypatch.setenv('HTTP_PROXY', 'http://me:s3cr@t@127.0.0.1:1')
+    with hostile(mnist_files) as address:
+        for turn in range(50):
+            shutil.rmtree(home, ignore_errors=True)
+            folder = put(home, 'mnist', {LABELS: mnist_files[LABELS]} if turn % 3 else {})
+            draw.choice(list(itertools.chain(*CACHED.values())))(folder / IMAGES)
+            bad = [path.name for path in folder.iterdir() if path.name != LABELS]
+            own = f'{address}{kinds[turn % len(kinds)]}/'
+            env = {'MGPU_DATA_MIRRORS': own.replace('//', '//me:s3cr@t@')}
+            env |= {'NO_PROXY': ''} if turn % 10 == 9 else {}
+            room, began = str(2 ** draw.choice([20, 40, 40])), time.monotonic()
+            both = [start('-c', HOSTILE, room, **env) for _ in range(2)]
+            if turn % 4 == 0:
+                time.sleep(draw.uniform(0.2, 1.5))
+                both[0].kill()
+            for process in both:
+                out, err = process.communicate(timeout=120)
+                assert 's3cr' not in out + err and 'me:' not in out + err, err
+                outcomes['killed' if process.returncode else out.split()[0]] += 1
+                if process.returncode:
+                    assert process is both[0] and turn % 4 == 0, err
+                    continue
+                reasons = own, os.strerror(errno.EFBIG), 'through the proxy'
+                assert ' '.join(sorted(mnist_files)) in out or any(why in out for why in reasons)
+                assert int(out.split()[-1]) < 200_000, 'kB of memory'
+            longest = max(longest, time.monotonic() - began)
+            found = {path.name for path in folder.iterdir() if not path.name.startswith('tmp')}
+            assert found <= {*catalogue.stock('mnist', folder)[0], *bad}
+    print(dict(outcomes), f'longest {longest:.1f} s')
+    assert len(outcomes) == 3
 
 
 def test_no_message_shows_the_password_of_a_mirror(home, monkeypatch, capfd):
@@ -190,7 +254,7 @@ def test_killed_download(home, served, mnist_files):
     assert load(served[0]) == 'files'
     # What the killed one left might belong to a living process; after an hour it goes.
     assert left.exists()
-    os.utime(left, (time.time() - 7200,) * 2)
+    os.utime(left, (left.stat().st_mtime - 7200,) * 2)
     (folder / LABELS).unlink()
     assert fetch.read('mnist') and len(served[1]) == 5
     check_good(folder, 'mnist')

@@ -17,7 +17,7 @@ def test_imports_load_nothing_heavy_and_settings_are_there_before_mxnet(tmp_path
     script = """
         import sys, os, mgpu_helpers, mgpu_helpers.doctor.command
         heavy = {'mxnet', 'torch', 'd2l', 'numpy', 'scipy', 'pandas', 'sklearn', 'joblib',
-                 'matplotlib', 'tqdm', 'pooch', 'requests', 'jupyter_client'}
+                 'matplotlib', 'tqdm', 'requests', 'jupyter_client'}
         print(heavy & set(sys.modules))
         import mgpu_helpers.data.sets
         print(heavy & set(sys.modules))

@@ -10,7 +10,6 @@ import hashlib
 import sys
 import tempfile
 import warnings
-from functools import partial
 from pathlib import Path
 
 import click
@@ -77,16 +76,11 @@ def _copy(name: str, missing: list[str], source: Path) -> list[str]:
         if trouble:
             troubles.append(trouble)
             continue
-        digest, save = hashlib.sha256(content).hexdigest(), partial(_write, content)
         try:
-            place(filename, folder_of(name), digest, save)
+            place(folder_of(name) / filename, hashlib.sha256(content).hexdigest(), [content])
         except OSError as error:
             troubles.append(f'{folder_of(name)} cannot take {filename} ({error.strerror})')
     return troubles
-
-
-def _write(content: bytes, path: Path) -> None:
-    path.write_bytes(content)
 
 
 def _download(name: str) -> list[str]:

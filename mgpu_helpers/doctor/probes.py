@@ -21,7 +21,7 @@ MARK = 'mgpu-doctor: '
 LATE = 'Timeout ('  # how faulthandler's last words begin
 Facts = dict[str, Any]  # what can be written as JSON
 
-MODULES = ('cloudpickle', 'joblib', 'matplotlib.pyplot', 'pooch', 'sklearn', 'tqdm')
+MODULES = ('cloudpickle', 'joblib', 'matplotlib.pyplot', 'requests', 'sklearn', 'tqdm')
 JUPYTER = ('ipykernel', 'jupyterlab', 'nbval')
 # What libmxnet.so of mxnet-cu112 1.9.1, the last one, is linked with, as `readelf -d` lists it
 # (without the driver's libcuda.so.1), and libcublasLt and libcusparse, which libcublas and
