@@ -53,10 +53,10 @@ def each_device_updates(num_devices, batch_size, num_examples, network):
     step = partial(chapter.train_batch, net=net, devices=devices, trainer=trainer)
 
     def epoch(n):
-        start = time.time()
+        start = time.perf_counter()
         batches, _ = mgpu.load_data_fashion_mnist(batch_size, num_examples=n, seed=0)
         mgpu.train_epoch(batches, step, ahead=min(16, 2 + len(batches) // 16))
-        return time.time() - start
+        return time.perf_counter() - start
 
     epoch(min(WARM_UP, num_examples // 2))
     wait_for_the_others()
@@ -75,9 +75,9 @@ def evaluate(num_devices, batch_size, num_examples, network):
     many, _ = mgpu.load_data_fashion_mnist(batch_size, num_examples=num_examples)
     mgpu.gluon.evaluate_accuracy_gpus(net, few)
     wait_for_the_others()
-    start = time.time()
+    start = time.perf_counter()
     mgpu.gluon.evaluate_accuracy_gpus(net, many)
-    return time.time() - start
+    return time.perf_counter() - start
 
 
 def first_step(num_devices, batch_size, num_examples, network):

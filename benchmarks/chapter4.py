@@ -80,7 +80,7 @@ def one_step(batch_size):
     part.compute_gradients(X, y, net, devices, store.rank, store.num_workers)
     trainer.step(1, ignore_stale_grad=True)
     mgpu.gluon.nd.waitall()
-    return time.time()
+    return time.monotonic()
 
 
 def first_step(num_workers, batch_size, num_examples):
@@ -90,6 +90,6 @@ def first_step(num_workers, batch_size, num_examples):
     from mgpu_helpers import cluster
 
     wait_for_the_others()
-    start = time.time()
+    start = time.monotonic()
     with cluster.LocalCluster(num_workers, servers=1) as started:
         return {'waited': max(started.run(one_step, batch_size, show=False)) - start}

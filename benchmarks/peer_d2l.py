@@ -63,12 +63,12 @@ def train(num_devices, batch_size, num_examples):
 
     def epoch(train_iter):
         metric = d2l.Accumulator(3)
-        start = time.time()
+        start = time.perf_counter()
         for features, labels in train_iter:
             l, acc = d2l.train_batch_ch13(net, features, labels, loss, trainer, devices)
             metric.add(l, acc, labels.shape[0])
         npx.waitall()
-        return time.time() - start
+        return time.perf_counter() - start
 
     epoch(batches(min(WARM_UP, num_examples), batch_size))
     many = batches(num_examples, batch_size)

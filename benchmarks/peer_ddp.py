@@ -39,15 +39,15 @@ def work(rank, world_size, batch_size, images, labels, epochs, port, queue):
     seconds, per_rank, first = [], batch_size // world_size, None
     for epoch in range(epochs):
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(epoch))
-        begin = time.time()
+        begin = time.monotonic()
         for start in range(0, len(images), batch_size):
             mine = order[start + rank * per_rank : start + (rank + 1) * per_rank]
             optimizer.zero_grad()
             loss(model(images[mine]), labels[mine]).backward()
             optimizer.step()
-            first = first or time.time()
+            first = first or time.monotonic()
         dist.barrier()
-        seconds.append(time.time() - begin)
+        seconds.append(time.monotonic() - begin)
     if rank == 0:
         queue.put((first, seconds))
     dist.barrier()
@@ -79,5 +79,5 @@ def train(num_processes, batch_size, num_examples):
 def first_step(num_processes, batch_size, num_examples):
     """Give the seconds from the start of the processes to the end of their first step."""
     wait_for_the_others()
-    begin = time.time()
+    begin = time.monotonic()
     return {'waited': start(num_processes, batch_size, batch_size, epochs=1)[0] - begin}

@@ -92,11 +92,11 @@ def train(num_devices, batch_size, num_examples):
     images, labels = arrays(num_examples)
 
     def epoch(batches):
-        begin = time.time()
+        begin = time.perf_counter()
         for X, y in batches:
             step(X, y, replicas, devices, loss)
             nd.waitall()
-        return time.time() - begin
+        return time.perf_counter() - begin
 
     epoch(loader(given(images[:WARM_UP], labels[:WARM_UP]), batch_size))
     many = loader(given(images, labels), batch_size)

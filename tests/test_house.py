@@ -117,6 +117,16 @@ def documents():
             yield from re.findall('`[^`]+`', text) if path.suffix == '.md' else [text]
 
 
+def test_durations_are_of_clocks_that_nobody_sets():
+    """The wall clock may be set back meanwhile: it dates a table, and MXNet's records carry it."""
+    wall = re.compile(r'\btime\.time\(|\bfrom\s+time\b|\bTimer\(\)|\.now\(|\bdate\s\+')
+    patterns = '*.py mgpu_helpers/**/*.py tests/*.py benchmarks/**/*.py tools/* cluster/* .ci/*'
+    paths = {p for g in f'{patterns} notebooks/*.ipynb'.split() for p in ROOT.glob(g)}
+    found = {p for p in paths if p.is_file() and wall.search(p.read_text(encoding='utf8'))}
+    allowed = 'mgpu_helpers/timeline/events.py', 'benchmarks/result.py'
+    assert found == {ROOT / path for path in allowed}
+
+
 # Called by their name from elsewhere: by Python, MXNet, click, tqdm, unittest-like protocols.
 PROTOCOLS = {
     'list_commands', 'get_command', 'main',  # click's

@@ -101,7 +101,8 @@ def _main() -> None:
         _send_back(result)
     except BaseException as error:
         # The time tells cause from consequence: one worker's end is the other workers' next error.
-        send('error', (time.time(), _summary(error), traceback.format_exc()))
+        # All are on this machine, whose processes have this clock in common.
+        send('error', (time.monotonic(), _summary(error), traceback.format_exc()))
         # Here, while the error still holds the function's values: MXNet's store, when it is freed,
         # waits for the other workers, which wait for this one.
         _end(1)

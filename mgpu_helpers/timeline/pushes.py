@@ -13,7 +13,6 @@ import functools
 import itertools
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,7 +21,7 @@ from mxnet import Context, autograd, gluon, nd
 from mxnet.base import _LIB, check_call, py_str
 
 from .. import scratch
-from .events import check_known, lane_of, unknown
+from .events import check_known, lane_of, unknown, wall_clock
 
 if TYPE_CHECKING:
     Device = tuple[str, int]  # such as ('cpu', 0)
@@ -64,7 +63,7 @@ class Listener:
     """
 
     def __init__(self) -> None:
-        self.steps = [Step(time.time())]
+        self.steps = [Step(wall_clock())]
         self.devices: set[Context] = set()
         self._phases: list[str] = []
         self._updated = False
@@ -169,7 +168,7 @@ class Listener:
         if self._updated and (kind == 'forward' or 'copy' in self._phases):
             # Two steps at once, and operators of one name could no longer be told apart.
             nd.waitall()
-            self.steps.append(Step(time.time()))
+            self.steps.append(Step(wall_clock()))
             self._updated = False
         self._updated = self._updated or kind == 'update'
         for device_type, number in devices:
