@@ -64,7 +64,7 @@ def receive(pipe: IO[bytes]) -> Iterator[tuple[str, Any]]:
                 f'{_summary(error)}: what it sent, of type {name}, can be pickled, but not '
                 'unpickled; return numbers, lists or NumPy arrays'
             )
-            yield 'error', (time.time(), what, traceback.format_exc())
+            yield 'error', (time.monotonic(), what, traceback.format_exc())
             while pipe.read(2**20):  # or the sender would wait until somebody reads
                 pass
             return
