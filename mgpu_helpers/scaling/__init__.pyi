@@ -5,7 +5,6 @@ from .costs import hierarchical as hierarchical
 from .costs import naive as naive
 from .costs import ring as ring
 from .costs import sharded as sharded
-from .costs import through_host as through_host
 from .costs import tree as tree
 from .curves import Scaling as Scaling
 from .curves import Step as Step

@@ -26,17 +26,6 @@ def naive(devices: int, nbytes: float, link: Link) -> float:
     return 2 * (devices - 1) * link.seconds(nbytes)
 
 
-def through_host(devices: int, nbytes: float, link: Link) -> float:
-    """Cost an allreduce on the CPU, whose ``link`` it is: all send to it, it sends to each.
-
-    >>> from mgpu_helpers.scaling import LINKS
-    >>> f'{through_host(4, 160e6, LINKS["PCIe 3 x16"]) * 1000:.1f} ms'
-    '80.0 ms'
-    """
-    check_message(devices, nbytes, link)
-    return 2 * devices * link.seconds(nbytes) if devices > 1 else 0.0
-
-
 def tree(devices: int, nbytes: float, link: Link) -> float:
     """Cost a binary tree: in each round half of the senders are done; then the sum comes down."""
     check_message(devices, nbytes, link)
@@ -102,6 +91,4 @@ def hierarchical(nbytes: float, levels: Sequence[tuple[int, Link]]) -> float:
     return sum(ring(devices, nbytes, link) for devices, link in levels)
 
 
-ALGORITHMS = {
-    f.__name__: f for f in (naive, through_host, tree, butterfly, sharded, ring, halving_doubling)
-}
+ALGORITHMS = {f.__name__: f for f in (naive, tree, butterfly, sharded, ring, halving_doubling)}

@@ -57,8 +57,7 @@ def plot_costs(devices: int, link: Link) -> Figure:
     costs = {name: [ALGORITHMS[name](devices, n, link) for n in sizes] for name in names}
     figure, axes = panels(height=3.6)
     for style, (name, cost) in zip(STYLES, costs.items()):
-        # Nearly as dear as naive: with gaps, so that both are seen.
-        axes.plot(sizes, cost, '--' if name == 'through_host' else '-', label=name, **style)
+        axes.plot(sizes, cost, label=name, **style)
     axes.set(xscale='log', yscale='log', xlabel='gradient', ylabel='time')
     axes.set_title(f'{devices:,} devices, {link.name}')
     in_units(axes.xaxis, 'B')

@@ -18,7 +18,6 @@ from .drawings import STYLES, in_units
 from .inputs import check_counts
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 Number = TypeVar('Number', float, np.ndarray)
@@ -191,6 +190,8 @@ def _border(cache: StraightLine, memory: StraightLine, last: float, first: float
 
 
 def _draw(fits: Sequence[Fit]) -> Figure:
+    from matplotlib.lines import Line2D
+
     shape: dict[str, Any] = {'sharex': True, 'height_ratios': [3, 1]}
     figure, (times, errors) = panels(2, height=5.2, **shape)
     for one, colour in zip(fits, COLOURS * len(fits)):
@@ -204,7 +205,11 @@ def _draw(fits: Sequence[Fit]) -> Figure:
                 times.plot(n, line.seconds(n), style, **look)
         errors.plot(one.nbytes, one.errors, markersize=4, **marks)
     times.set(xscale='log', yscale='log', ylabel='time')
-    _explain(times, [one.label for one in fits])
+    handles = [Line2D([], [], lw=3, color=c, label=one.label) for one, c in zip(fits, COLOURS)]
+    handles.append(Line2D([], [], ls='', marker='o', color=SOFT, label='measured'))
+    for where, style in zip(('caches', 'main memory'), LINES):
+        handles.append(Line2D([], [], color=SOFT, ls=style, label=f'model, {where}'))
+    times.legend(handles=handles, fontsize='small', frameon=False)
     errors.axhspan(-0.2, 0.2, color=GREY, alpha=0.15, lw=0, label='±20%')
     errors.legend(fontsize='small', frameon=False, loc='lower right', borderpad=0)
     reach = 1.15 * max(0.4, *(one.worst_error for one in fits))
@@ -213,17 +218,3 @@ def _draw(fits: Sequence[Fit]) -> Figure:
     in_units(times.yaxis, 's')
     in_units(errors.xaxis, 'B')
     return figure
-
-
-def _explain(axes: Axes, labels: Sequence[str]) -> None:
-    """Add two legends: which colour is which fit, and what points and lines mean."""
-    from matplotlib.lines import Line2D
-
-    marks = [Line2D([], [], ls='', marker='o', markersize=5, color=SOFT, label='measured')]
-    for where, style in zip(('caches', 'main memory'), LINES):
-        marks.append(Line2D([], [], color=SOFT, lw=1.5, ls=style, label=f'model, {where}'))
-    meaning = axes.legend(handles=marks, fontsize='small', frameon=False, loc='lower right')
-    if any(labels):
-        axes.add_artist(meaning)  # a second legend would replace the first
-        lines = [Line2D([], [], lw=3, color=colour) for colour in COLOURS[: len(labels)]]
-        axes.legend(lines, labels, fontsize='small', frameon=False, loc='upper left')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NoReturn, Protocol, TypeVar
+from typing import NoReturn, TypeVar
 
 from ..checks import positive_int, positive_number, shown
 
@@ -55,22 +55,14 @@ def check_machine(value: object) -> None:
         )
 
 
-class Named(Protocol):
-    """What can stand in a ``Library``."""
-
-    @property
-    def name(self) -> str:
-        """Under which it is found there."""
-
-
-Entry = TypeVar('Entry', bound=Named)
+Entry = TypeVar('Entry')  # it has a name
 
 
 class Library(dict[str, Entry]):
     """A dictionary of named things that says what there is, where something else is asked for."""
 
     def __init__(self, kind: str, entries: Iterable[Entry]) -> None:
-        super().__init__((entry.name, entry) for entry in entries)
+        super().__init__((entry.name, entry) for entry in entries)  # type: ignore[attr-defined]
         self.kind = kind
 
     def __missing__(self, name: object) -> NoReturn:

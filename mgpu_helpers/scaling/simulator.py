@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,29 +26,13 @@ if TYPE_CHECKING:
     from .links import Link
     from .models import Model
 
-    LayerTimes = tuple[str, float, float, float]  # name, gradient_bytes, forward, backward
+    # Name, gradient_bytes (0 without parameters), seconds of forward and backward pass.
+    LayerTimes = tuple[str, float, float, float]
     Travel = tuple[str, float, float]  # lane, start, end
 
 DRAWN = 16  # devices up to which a timeline is kept
 PLAYED = 64  # devices up to which messages can be simulated one by one
 MOST = 10**8  # devices times steps: 8 bytes each
-
-
-class Timed(NamedTuple):
-    """What one layer asks of a device in one step."""
-
-    name: str
-    gradient_bytes: float  # 0 for a layer without parameters
-    forward: float  # seconds of computing
-    backward: float
-
-
-class Work(NamedTuple):
-    """What a device does in one step, one after the other."""
-
-    kind: str
-    name: str
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -140,13 +124,13 @@ def simulate(
         )
     checks.whole_number('seed', seed)
     checks.not_negative('update in seconds', update)
-    works = [Work('compute', 'overhead', overhead)] if overhead else []
-    works.append(Work('forward', 'forward', sum(layer.forward for layer in layers)))
-    works += [Work('backward', layer.name, layer.backward) for layer in reversed(layers)]
-    done = np.cumsum([work.seconds for work in works])  # when each ends, in a step begun at 0
+    works = [('compute', 'overhead', overhead)] if overhead else []
+    works.append(('forward', 'forward', sum(forward for _, _, forward, _ in layers)))
+    works += [('backward', name, backward) for name, _, _, backward in reversed(layers)]
+    done = np.cumsum([seconds for *_, seconds in works])  # when each ends, in a step begun at 0
     # The backward pass ends with the first layer, so layer i's gradient is there with work -1 - i.
-    sent = [i for i, layer in enumerate(layers) if layer.gradient_bytes]
-    sizes = [layers[i].gradient_bytes for i in sent]
+    sent = [i for i, (_, nbytes, _, _) in enumerate(layers) if nbytes]
+    sizes = [layers[i][1] for i in sent]
     each = [[i] for i in reversed(range(len(sizes)))]
     buckets = each if bucket_bytes is None else fill_buckets(sizes, bucket_bytes)
     filled = [done[-1 - sent[bucket[-1]]] for bucket in buckets]
@@ -181,7 +165,7 @@ def simulate(
 
 
 def _spans(
-    works: Sequence[Work],
+    works: Sequence[tuple[str, str, float]],
     ends: Sequence[np.ndarray],
     buckets: Iterable[tuple[float, Sequence[Travel]]],
     summed: float,
@@ -190,8 +174,8 @@ def _spans(
     found = []
     for device, times in enumerate(np.transpose(ends).tolist()):
         starts = [*times[:-2], summed]
-        all_works = zip([*works, Work('update', 'update', 0)], starts, times[1:])
-        found += [(f'device {device}', work.kind, work.name, a, b) for work, a, b in all_works]
+        named = zip([*works, ('update', 'update', 0)], starts, times[1:])
+        found += [(f'device {device}', kind, name, a, b) for (kind, name, _), a, b in named]
     for i, (start, travel) in enumerate(buckets, 1):
         found += [(lane, 'allreduce', f'bucket {i}', start + a, start + b) for lane, a, b in travel]
     return [Span(*one) for one in found if one[-1] > one[-2]]
@@ -223,35 +207,31 @@ def _network(
 
 def _layers(
     model: Model | Sequence[LayerTimes], batch: int, machine: Machine | Link
-) -> tuple[list[Timed], float]:
+) -> tuple[Sequence[LayerTimes], float]:
     """Give the layers' times, and the seconds of a step that do not depend on them."""
     checks.positive_int('batch', batch)
     if hasattr(model, 'layers'):
         check_machine(machine)
         assert isinstance(machine, Machine)
-        seconds = [batch * layer.flops / machine.flops for layer in model.layers]
-        return [
-            Timed(layer.name, FLOAT32 * layer.parameters, t, 2 * t)
-            for layer, t in zip(model.layers, seconds)
-        ], machine.overhead
+        times = [(one, batch * one.flops / machine.flops) for one in model.layers]
+        layers = [(one.name, FLOAT32 * one.parameters, t, 2 * t) for one, t in times]
+        return layers, machine.overhead
     if isinstance(model, str) or not hasattr(model, '__iter__'):
         raise TypeError(
             f"model must be a Model, such as MODELS['VGG-16'], or a list of layers, not "
             f'{checks.shown(model)}'
         )
-    layers = []
     for layer in model:
         if not isinstance(layer, (list, tuple)) or len(layer) != 4:
             raise TypeError(
                 'a layer must be (name, gradient_bytes, forward_seconds, backward_seconds), not '
                 f'{checks.shown(layer)}'
             )
-        layers.append(Timed(*layer))
-        for name in Timed._fields[1:]:
-            checks.not_negative(f'{name} of layer {layer[0]!r}', getattr(layers[-1], name))
-    if not sum(layer.forward + layer.backward for layer in layers):
+        for name, value in zip(('gradient_bytes', 'forward', 'backward'), layer[1:]):
+            checks.not_negative(f'{name} of layer {layer[0]!r}', value)
+    if not any(forward or backward for _, _, forward, backward in model):
         raise ValueError('no layer takes any time: give at least one with seconds above 0')
-    return layers, getattr(machine, 'overhead', 0.0)
+    return model, getattr(machine, 'overhead', 0.0)
 
 
 def _factors(spread: float, steps: int, devices: int, seed: int) -> np.ndarray:

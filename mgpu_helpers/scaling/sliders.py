@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from .. import checks
 from ..display import INK, LOOK, ORANGE, RED, SOFT, WHITE, percent, quantity, show_figures
 from ..lanes import KINDS
-from .costs import ALGORITHMS
 from .curves import step, weak_scaling
 from .drawings import in_shares, in_units
 from .links import Link
@@ -60,16 +59,13 @@ def picture(
     checks.positive_int('devices', devices)
     if devices > MOST:
         raise ValueError(f'devices must be at most {MOST}, not {devices}: the curve ends there')
-    checks.positive_int('batch', batch)
     checks.positive_int('parameters', parameters)
-    checks.one_of('algorithm', algorithm, ALGORITHMS)
     machine = Machine('chosen', flops, Link('chosen', latency, bandwidth))
     model = Model('chosen', [Layer('all', parameters, WORK * parameters)])
     options: dict[str, Any] = {'algorithm': algorithm, 'overlap': overlap}
     counts = sorted({2**i for i in range(MOST.bit_length())} | {devices})
-    curve = weak_scaling(model, batch, counts, machine, **options)
     chosen = step(model, batch, devices, machine, **options)
-    return _draw(curve, chosen)
+    return _draw(weak_scaling(model, batch, counts, machine, **options), chosen)
 
 
 def explore(**start: Any) -> Explorer:
@@ -95,7 +91,7 @@ class Explorer:
         self.view = widgets.VBox([*self.sliders.values(), self.image])
 
     def _move(self, name: str, value: float) -> None:
-        scale = SCALES.get(name, 1)
+        scale = SLIDERS[name][1]
         self._choice[name] = round(value * scale) if name == 'parameters' else value * scale
         self.image.value = _png(picture(**self._choice))
 
@@ -115,17 +111,15 @@ class Explorer:
         }
 
 
-OPTIONS = {'devices': [2**i for i in range(13)], 'batch': [2**i for i in range(11)]}
-ENDS = {'bandwidth': (-1, 3, '.3g'), 'latency': (0, 3, '.3g'), 'parameters': (-1, 4, ',.4g')}
-STEP = 0.02  # of the exponents, that is 5 percent of the value
-TITLES = {
-    'devices': 'devices',
-    'bandwidth': 'bandwidth, GB/s',
-    'latency': 'latency, µs',
-    'batch': 'batch per device',
-    'parameters': 'parameters, millions',
+# Title, what 1 on the slider is, and its values; or the exponents of its ends and how it is shown.
+SLIDERS: dict[str, tuple[Any, ...]] = {
+    'devices': ('devices', 1, [2**i for i in range(13)]),
+    'bandwidth': ('bandwidth, GB/s', 1e9, -1, 3, '.3g'),
+    'latency': ('latency, µs', 1e-6, 0, 3, '.3g'),
+    'batch': ('batch per device', 1, [2**i for i in range(11)]),
+    'parameters': ('parameters, millions', 1e6, -1, 4, ',.4g'),
 }
-SCALES = {'bandwidth': 1e9, 'latency': 1e-6, 'parameters': 1e6}  # of a slider, to that of picture
+STEP = 0.02  # of the exponents, that is 5 percent of the value
 
 
 def _widgets() -> ModuleType:
@@ -143,14 +137,14 @@ def _widgets() -> ModuleType:
 def _sliders(widgets: ModuleType, start: dict[str, Any]) -> dict[str, Any]:
     """One slider for each value; those over several powers of ten move in powers."""
     sliders = {}
-    for name, title in TITLES.items():
+    for name, (title, scale, *values) in SLIDERS.items():
         look = {'description': title, 'style': {'description_width': '11em'}}
         look['layout'] = {'width': '100%', 'max_width': '640px'}
-        if name in OPTIONS:
-            options = sorted({*OPTIONS[name], start[name]})
+        if len(values) == 1:
+            options = sorted({*values[0], start[name]})
             slider = widgets.SelectionSlider(options=options, value=start[name], **look)
         else:
-            value, (low, high, shown) = start[name] / SCALES[name], ENDS[name]
+            value, (low, high, shown) = start[name] / scale, values
             # A browser moves a slider to its nearest step: let the start value be one.
             low = math.log10(value) - STEP * math.floor((math.log10(value) - low) / STEP)
             slider = widgets.FloatLogSlider(value=value, min=low, max=high, step=STEP, **look)
