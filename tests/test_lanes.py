@@ -245,7 +245,7 @@ def test_trace_has_a_named_process_per_lane_and_an_event_per_span(timeline, tmp_
     spans = [e for e in events if e['ph'] == 'X']
     assert {e['ph'] for e in events} == {'M', 'X'}
     for e in spans:
-        assert {'name', 'cat', 'ph', 'ts', 'dur', 'pid', 'tid', 'args', 'cname'} == set(e)
+        assert {'name', 'cat', 'ph', 'ts', 'dur', 'pid', 'tid', 'args'} == set(e)
         assert all(isinstance(e[key], int) for key in ('pid', 'tid'))
         assert e['ts'] >= 0
         assert e['dur'] >= 0

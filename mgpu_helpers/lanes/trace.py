@@ -8,16 +8,6 @@ from typing import Any
 
 from .spans import Span, ends, rows
 
-# The nearest that Chrome's viewer has names for (Perfetto's picks its own colours by name).
-_CHROME = {
-    'compute': 'vsync_highlight_color',
-    'forward': 'rail_response',
-    'backward': 'light_memory_dump',
-    'copy': 'rail_load',
-    'allreduce': 'rail_idle',
-    'update': 'detailed_memory_dump',
-}
-
 
 def chrome_trace(title: str, lanes: Mapping[str, Sequence[Span]]) -> dict[str, Any]:
     """Lay the spans of each lane out as the JSON object of Chrome's *Trace Event Format*.
@@ -50,7 +40,6 @@ def _events(lanes: Mapping[str, Sequence[Span]], start: float) -> Iterator[dict[
                     'tid': tid,
                     'ts': round(1e6 * (s.start - start), 3),
                     'dur': round(1e6 * s.seconds, 3),
-                    'cname': _CHROME[s.kind],
                     'args': {'kind': s.kind},
                 }
 

@@ -142,8 +142,8 @@ def simulate(
     begin, free, exposed, spans = np.zeros(devices), 0.0, 0.0, []
     for longer in factors:  # one step: by what the computing of each device takes longer
         computed, starts = float((begin + done[-1] * longer).max()), []
-        # Buckets fill in the same order on all devices, and the network carries one at a time: it
-        # leaves when all devices have filled it, and the one before has arrived.
+        # Buckets fill in the same order on all devices, and the network carries one at a time:
+        # each leaves when all devices have filled it and the one before has arrived.
         for full, cost in zip(filled, costs):
             ready = float((begin + full * longer).max()) if overlap else computed
             starts.append(max(free, ready))
@@ -221,6 +221,7 @@ def _layers(
             f"model must be a Model, such as MODELS['VGG-16'], or a list of layers, not "
             f'{checks.shown(model)}'
         )
+    model = list(model)
     for layer in model:
         if not isinstance(layer, (list, tuple)) or len(layer) != 4:
             raise TypeError(

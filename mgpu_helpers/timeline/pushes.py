@@ -180,18 +180,8 @@ class Listener:
             lane, name, label = _copied(*devices)
         self.steps[-1].pushes.append(Push(lane, name, label, kind, **more))
 
-    def _note_operator(
-        self,
-        creator: Any,
-        n_in: Any,
-        inputs: Any,
-        n_out: Any,
-        outputs: Any,
-        n_options: Any,
-        keys: Any,
-        values: Any,
-        *_: Any,
-    ) -> None:
+    def _note_operator(self, *arguments: Any) -> None:
+        creator, n_in, inputs, n_out, outputs, n_options, keys, values, *_ = arguments
         arrays = inputs[: _int(n_in)][:1]
         if n_out._obj.value:
             arrays = [*arrays, outputs._obj[0]]
