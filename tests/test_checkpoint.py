@@ -113,21 +113,36 @@ def test_whatever_is_lost_changed_or_moved_the_file_is_refused(tmp_path):
     newer = content.replace(b'"version": 1', b'"version": 2')
     refused(newer, 'version 2 of the format, and this program reads version 1')
     refused(content.replace(b'"size"', b'"length"'), 'names, length, sha256 instead of')
-    # No pickle is ever loaded, not even from a file whose SHA-256 is right.
-    body = files.npz({'x': np.array([print], dtype=object)})
-    path.write_bytes(files.first_line(0, {}, ['x'], body) + b'\n' + body)
-    with pytest.raises(ValueError, match='allow_pickle=False'):
-        load_checkpoint(path)
+    # Whoever forges a file can give it the right SHA-256. No pickle is ever loaded.
+    two, pickled = files.npz({'x': np.zeros(3), 'y': np.ones(3)}), np.array([print], dtype=object)
+    for epoch, info, names, body, words in (
+        (-5, {}, ['x', 'y'], two, 'its epoch cannot be -5'),
+        (3.0, {}, ['x', 'y'], two, 'its epoch cannot be 3.0'),
+        (True, {}, ['x', 'y'], two, 'its epoch cannot be True'),
+        (3, [], ['x', 'y'], two, r'its info cannot be \[\]'),
+        (3, {}, 'xy', two, "its names cannot be 'xy'"),
+        (3, {}, ['x', 1], two, 'its names cannot be'),
+        (3, {}, ['x', 'x'], two, 'its names cannot be'),
+        (3, {}, ['x'], two, 'it has 1 names for 2 arrays'),
+        (3, {}, ['x'], files.npz({'x': pickled}), 'its arrays cannot be read.*allow_pickle=False'),
+        (3, {}, [], b'', 'its arrays cannot be read'),
+        (3, {}, ['x'], b'PK\x03\x04 no zip', 'its arrays cannot be read'),
+    ):
+        refused(files.first_line(epoch, info, names, body) + b'\n' + bytes(body), words)
 
 
 def test_broken_ones_are_passed_over_with_a_warning_each(tmp_path):
     *_, empty, short = (save_checkpoint(tmp_path, epoch, ARRAYS) for epoch in range(4))
+    folder, pipe, link = (tmp_path / f'epoch-000{epoch}.ckpt' for epoch in (4, 5, 6))
+    folder.mkdir()
+    os.mkfifo(pipe)
+    link.symlink_to('nowhere')
     short.write_bytes(short.read_bytes()[:-1])
     empty.write_bytes(b'')
     with pytest.warns(UserWarning, match='passed over') as said:
         assert latest_checkpoint(tmp_path).epoch == 1
     assert [str(w.message).split(' is broken')[0] for w in said] == [
-        f'a checkpoint was passed over: {path}' for path in (short, empty)
+        f'a checkpoint was passed over: {path}' for path in (link, pipe, folder, short, empty)
     ]
     assert {w.filename for w in said} == {__file__}  # shown where it was called
 
@@ -264,12 +279,11 @@ def test_read_only_folder(tmp_path):
 def test_a_file_in_place_of_the_folder_and_a_folder_in_place_of_the_file(tmp_path):
     (tmp_path / 'file').touch()
     (tmp_path / 'epoch-0000.ckpt').mkdir()
-    for folder in ('file', 'file/below', '.'):
-        with pytest.raises(OSError, match='so it was not saved'):
+    for folder, advice in (('file', 'make'), ('file/below', 'make'), ('.', 'move the folder of')):
+        with pytest.raises(OSError, match=f'so it was not saved; {advice}'):
             save_checkpoint(tmp_path / folder, 0, ARRAYS)
-    for folder, error in (('file', NotADirectoryError), ('.', IsADirectoryError)):
-        with pytest.raises(error):
-            latest_checkpoint(tmp_path / folder)
+    with pytest.raises(NotADirectoryError):
+        latest_checkpoint(tmp_path / 'file')
     assert sorted(os.listdir(tmp_path)) == ['epoch-0000.ckpt', 'file']
     files.sync_folder('/proc')  # a file system that says that it cannot
 

@@ -5,7 +5,6 @@ Knows NumPy only; never imports MXNet.
 
 from __future__ import annotations
 
-import io
 import os
 import warnings
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ class Checkpoint:
     arrays: dict[str, np.ndarray] = field(repr=False)  # far too long to be shown
     info: dict[str, Any]
     path: Path
+    sha256: str = field(repr=False)  # two files with the same one are the same checkpoint
 
 
 def save_checkpoint(
@@ -57,15 +57,14 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
 
     Its arrays can be written to; its epoch is the one in the file, whatever the file's name is.
     """
-    line, _, body = Path(path).read_bytes().partition(b'\n')
+    line, _, body = files.read(path).partition(b'\n')
     head = files.read_head(path, line)
-    epoch, info, names, size = (head[key] for key in ('epoch', 'info', 'names', 'size'))
+    _, _, epoch, info, names, size, sha256 = head.values()
     if len(body) != size:
         raise files.broken(path, f'{size} bytes should follow its first line, {len(body)} do')
     if files.first_line(epoch, info, names, body) != line:
         raise files.broken(path, 'its content does not have the SHA-256 in its first line')
-    arrays = np.load(io.BytesIO(body), allow_pickle=False)
-    return Checkpoint(epoch, dict(zip(names, arrays.values())), info, Path(path))
+    return Checkpoint(epoch, files.from_npz(path, names, body), info, Path(path), sha256)
 
 
 def latest_checkpoint(folder: str | Path) -> Checkpoint | None:

@@ -84,6 +84,17 @@ def npz(arrays: dict[str, np.ndarray]) -> memoryview:
     return file.getbuffer()
 
 
+def from_npz(path: str | Path, names: list[str], body: bytes) -> dict[str, np.ndarray]:
+    """Read what ``npz`` gave, and give the arrays their names back; never loads a pickle."""
+    try:
+        found = list(np.load(io.BytesIO(body), allow_pickle=False).values())
+    except Exception as error:  # NumPy has a kind of its own for each way not to be an .npz file
+        raise broken(path, f'its arrays cannot be read ({error})') from error
+    if len(found) != len(names):
+        raise broken(path, f'it has {len(names)} names for {len(found)} arrays')
+    return dict(zip(names, found))
+
+
 def first_line(
     epoch: int, info: dict[str, Any], names: list[str], body: bytes | memoryview
 ) -> bytes:
@@ -97,10 +108,19 @@ def first_line(
     return json.dumps(head | {'sha256': digest.hexdigest()}).encode()
 
 
+def read(path: str | Path) -> bytes:
+    """Read a file that must be a regular one: a pipe, for one, would keep us waiting for ever."""
+    path = Path(path)
+    if os.path.lexists(path) and not path.is_file():
+        raise broken(path, 'it is no regular file')
+    return path.read_bytes()
+
+
 def read_head(path: str | Path, line: bytes) -> dict[str, Any]:
     """Read the first line of a checkpoint, without its end, as a dict with ``KEYS``.
 
-    That ``first_line`` gives the same line again is still to be checked.
+    They have the right types: a SHA-256 says that nothing has changed, not who wrote it. That
+    ``first_line`` gives the same line again is still to be checked.
     """
     try:
         head = json.loads(line)
@@ -113,6 +133,17 @@ def read_head(path: str | Path, line: bytes) -> dict[str, Any]:
         raise broken(path, f'{what}, and this program reads version {VERSION}')
     if list(head) != KEYS:
         raise broken(path, f'its first line has {", ".join(head)} instead of {", ".join(KEYS)}')
+    _, _, epoch, info, names, size, _ = head.values()
+    texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    right = {
+        'epoch': type(epoch) is int and epoch >= 0,  # True is none, nor is 3.0
+        'info': isinstance(info, dict),
+        'names': texts and len(set(names)) == len(names),
+        'size': type(size) is int,
+    }
+    for key, is_right in right.items():
+        if not is_right:
+            raise broken(path, f'its {key} cannot be {checks.shown(head[key])}')
     return head
 
 
@@ -143,6 +174,8 @@ def replacing(path: Path) -> Iterator[Path]:
         advice = 'make room, or choose a folder that you can write'
         if isinstance(error, FileNotFoundError) and path.parent.is_dir():
             advice = 'let only one process save into a folder, such as the worker of rank 0'
+        if isinstance(error, IsADirectoryError):
+            advice = 'move the folder of that name away'
         words = f'{error.strerror or error}, so it was not saved; {advice}. Older checkpoints are '
         raise OSError(error.errno, words + 'untouched', str(path)) from error
     finally:
