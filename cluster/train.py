@@ -7,6 +7,7 @@ Chapter 4's training as a script: copy it, and put your own network and data in 
 
 import argparse
 import hashlib
+import sys
 import time
 
 import mgpu_helpers as mgpu
@@ -51,7 +52,10 @@ def main():
     settings = {
         name: getattr(options, name) for name in ('batch_size', 'num_examples', 'lr', 'seed')
     }
-    done = cluster.resume(net, train_iter, options.checkpoints, **settings)
+    try:
+        done = cluster.resume(net, train_iter, store, options.checkpoints, **settings)
+    except ValueError as error:  # in every worker: they have not all the same checkpoint
+        sys.exit(f'error: {error}')
     for epoch in range(done + 1, options.epochs + 1):
         start = time.perf_counter()
         _, computing, waiting = cluster.train_epoch(train_iter, net, devices, trainer, store)

@@ -1,6 +1,7 @@
 """Training in a real cluster: the same numbers as in one process, resumed, compressed, counted."""
 
 import collections
+import re
 import shutil
 import threading
 import time
@@ -19,6 +20,7 @@ from mgpu_helpers.cluster import (
     load_parameters,
     parameters,
     resume,
+    save_checkpoint,
     shard,
     train,
     train_epoch,
@@ -181,7 +183,7 @@ def test_a_run_that_is_done_returns_at_once(copied, capsys):
     assert {path: path.stat().st_mtime_ns for path in copied.iterdir()} == before
     last, net = load_checkpoint(copied / 'epoch-0003.ckpt'), fresh_net(2, seed=7)
     train_iter, _ = single.load_data_fashion_mnist(64, 512, seed=0)
-    assert resume(net, train_iter, copied, **last.info) == 3
+    assert resume(net, train_iter, mx.kv.create('local'), copied, **last.info) == 3
     for name, param in net.collect_params().items():
         for replica in param.list_data():
             assert replica.asnumpy().tobytes() == last.arrays[name].tobytes()
@@ -194,10 +196,11 @@ def test_other_settings_or_another_network_are_refused(copied):
         train('local', checkpoints=copied, **RUN | {'lr': 0.2})
     last = latest_checkpoint(copied)
     train_iter, _ = single.load_data_fashion_mnist(64, 512, seed=0)
+    store = mx.kv.create('local')
     changes = {'batch_size': 128, 'seed': 1, 'num_examples': 1000, 'compression': TWO_BIT}
     for name, value in changes.items():
         with pytest.raises(ValueError, match=words):
-            resume(single.lenet(), train_iter, copied, **last.info | {name: value})
+            resume(single.lenet(), train_iter, store, copied, **last.info | {name: value})
     net = single.nn.Dense(10, in_units=784)
     net.initialize()
     with pytest.raises(ValueError, match='parameters of another network: .* has the shape'):
@@ -211,6 +214,51 @@ def test_a_truncated_checkpoint_is_passed_over(copied):
     with pytest.warns(UserWarning, match='a checkpoint was passed over'):
         assert len(train('local', checkpoints=copied, **RUN).seconds) == 1
     assert load_checkpoint(last).epoch == 3
+
+
+def go_on(kind, folders, info):
+    """In a worker: resume from each pair of folders in turn; give the epochs, or what was wrong."""
+    store, _, net, _ = connect(kind, 1, lr=0.1, seed=0)
+    found = []
+    for pair in folders:
+        train_iter, _ = single.load_data_fashion_mnist(64, 512, seed=0)
+        try:
+            found.append(resume(net, train_iter, store, pair[store.rank], **info))
+        except (ValueError, OSError) as error:
+            found.append(str(error))
+    return found
+
+
+@pytest.mark.parametrize('kind', ['dist_sync', 'dist_async'])
+def test_all_go_on_from_the_same_checkpoint_or_none_does(copied, tmp_path, kind):
+    """Else one would take more steps than the other, and wait for it for ever."""
+    last = latest_checkpoint(copied)
+    copies = {n: tmp_path / n for n in ('same', 'older', 'other', 'broken', 'empty', 'a file')}
+    for name in ('same', 'older', 'other', 'broken'):
+        shutil.copytree(copied, copies[name])
+    (copies['older'] / 'epoch-0003.ckpt').unlink()
+    save_checkpoint(copies['other'], 3, {n: 2 * a for n, a in last.arrays.items()}, **last.info)
+    (copies['broken'] / 'epoch-0003.ckpt').write_bytes(b'')
+    copies['empty'].mkdir()
+    copies['a file'].touch()
+    pairs = [(copied, folder) for folder in (copied, *copies.values(), None)]
+    first, second = run(go_on, kind, pairs, last.info, timeout=300)
+    assert first[:2] == second[:2] == [3, 3]
+    said = {name: what for name, what in zip(copies, first[1:])}
+    for name, what in (
+        ('older', 'epoch 2 .*'),
+        ('other', 'epoch 3 .*'),
+        ('broken', 'epoch 2 .*'),
+        ('empty', 'no checkpoint'),
+        ('a file', 'an error .*Not a directory.*'),
+    ):
+        words = (
+            rf'\(rank 0: epoch 3 .* in .*{copied}; rank 1: {what} in .*{copies[name]}\): let all'
+        )
+        assert re.search(words, said[name]), said[name]
+    assert 'rank 1: no checkpoint in no folder' in first[-1]
+    assert second[2:6] + second[7:] == first[2:6] + first[7:]  # one sentence for all
+    assert 'Not a directory' in second[6]
 
 
 def per_step(bytes_):
@@ -250,6 +298,7 @@ def test_refused_before_it_begins(capsys):
         ({'batch_size': 0}, 'batch_size must be at least 1, not 0'),
         ({'num_examples': 60_001}, 'num_examples must be at most 60000'),
         ({'num_gpus': 0}, 'num_gpus must be at least 1, not 0'),
+        ({'num_gpus': 100_000}, '100000 stand-ins are too many for one machine'),
         ({'lr': -1}, 'lr must be a number above 0, not -1'),
         ({'seed': None}, 'seed must be an integer of at least 0, not None'),
     ):

@@ -1,18 +1,28 @@
-"""A network's parameters as arrays, and back: what a run needs in order to go on."""
+"""All workers go on from the same checkpoint, or none: parameters as arrays, and back."""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import os
+import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..gluon import nd
+import numpy as np
+
+from ..gluon import mx, nd
 from .checkpoint import latest_checkpoint
 
 if TYPE_CHECKING:
-    import numpy as np
     from mxnet.gluon import Block
+    from mxnet.kvstore import KVStore
 
     from ..scratch import NDArrayIter
+
+WIDTH = 1024  # bytes that a worker tells the others if they do not agree
+# Each exchange takes a key of its own, beyond those of a trainer, which numbers its parameters.
+_keys = itertools.count(100_000)
 
 
 def parameters(net: Block) -> dict[str, np.ndarray]:
@@ -25,6 +35,13 @@ def load_parameters(net: Block, arrays: dict[str, np.ndarray]) -> None:
 
     If names or shapes are another network's, ``ValueError``, and nothing is changed.
     """
+    check_same_network(net, arrays)
+    for name, param in net.collect_params().items():
+        param.set_data(nd.array(arrays[name], dtype=arrays[name].dtype))
+
+
+def check_same_network(net: Block, arrays: dict[str, np.ndarray]) -> None:
+    """Raise unless these are parameters of such a network, by names and shapes."""
     params = net.collect_params()
     here = {name: tuple(p.shape) for name, p in params.items()}
     there = {name: array.shape for name, array in arrays.items()}
@@ -34,26 +51,83 @@ def load_parameters(net: Block, arrays: dict[str, np.ndarray]) -> None:
             f'these are the parameters of another network: {name} has the shape {there.get(name)} '
             f'there and {here.get(name)} here'
         )
-    for name, param in params.items():
-        param.set_data(nd.array(arrays[name], dtype=arrays[name].dtype))
 
 
-def resume(net: Block, train_iter: NDArrayIter, folder: str | Path | None, **info: Any) -> int:
+def resume(
+    net: Block, train_iter: NDArrayIter, store: KVStore, folder: str | Path | None, **info: Any
+) -> int:
     """Go on where the newest whole checkpoint of a folder ends; give how many epochs are done.
 
-    That is 0 if there is no checkpoint, or ``folder`` is None. ``net`` is initialized, its shapes
-    settled, and gets the parameters; ``train_iter`` is fresh, with a seed, and goes on with the
-    epoch after the checkpoint's. ``info`` is what the run that wrote it must have had, such as
-    ``seed=0, lr=0.3``.
+    That is 0 if there is no checkpoint, or ``folder`` is None. Every worker calls this, before its
+    trainer's first step; unless all have the same checkpoint, all raise. ``net`` is initialized,
+    its shapes settled, and gets the parameters; ``train_iter`` is fresh, with a seed, and goes on
+    with the next epoch. ``info`` must be that of the run that saved it, such as ``seed=0, lr=0.3``.
     """
-    checkpoint = latest_checkpoint(folder) if folder else None
+    where = f'{platform.node()}:{os.path.abspath(folder)}' if folder else 'no folder'
+    what, failed = 'no checkpoint', None
+    try:
+        checkpoint = latest_checkpoint(folder) if folder else None
+        if checkpoint:
+            what = f'epoch {checkpoint.epoch} (SHA-256 {checkpoint.sha256[:16]}...)'
+            if checkpoint.info != info:
+                raise ValueError(
+                    f'{checkpoint.path} is of a run with {checkpoint.info}, and this one has '
+                    f'{info}: take the same settings, or another folder'
+                )
+            check_same_network(net, checkpoint.arrays)
+    except Exception as error:  # raised below: the others would wait for what we have to say
+        what, failed = f'an error ({" ".join(str(error).split())[:200]})', error
+    if len(set(tell_all(store, hashlib.sha256(_bytes(what)).digest()))) > 1:
+        texts = tell_all(store, _bytes(f'{what}\n{where}')[:WIDTH].ljust(WIDTH))
+        failed = failed or ValueError(disagreement(texts))
+    if failed:
+        raise failed
     if checkpoint is None:
         return 0
-    if checkpoint.info != info:
-        raise ValueError(
-            f'{checkpoint.path} is of a run with {checkpoint.info}, and this one has {info}: take '
-            'the same settings, or another folder'
-        )
     load_parameters(net, checkpoint.arrays)
     train_iter.skip(checkpoint.epoch)
     return checkpoint.epoch
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors='backslashreplace')  # a path may have bytes that are no text
+
+
+def disagreement(texts: list[bytes]) -> str:
+    """Say which workers have which checkpoint, and where: a line each, by rank."""
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    for rank, text in enumerate(texts):
+        what, _, where = text.decode(errors='replace').strip().partition('\n')
+        ranks, places = found.setdefault(what, ([], []))
+        ranks.append(str(rank))
+        if where not in places:
+            places.append(where)
+    each = [
+        f'rank {", ".join(ranks)}: {what} in {", ".join(places)}'
+        for what, (ranks, places) in found.items()
+    ]
+    return (
+        f'the workers would not resume from the same checkpoint ({"; ".join(each)}): let all read '
+        'one folder, or copy the newest checkpoint into each one, and run again'
+    )
+
+
+def tell_all(store: KVStore, data: bytes) -> list[bytes]:
+    """Tell all workers some bytes; give those of all, in order of rank.
+
+    Every worker calls this, as often as the others, with as many bytes. Each fills its own row of
+    a key; the servers' sum has all rows. 32 bytes of two workers: 3 to 8 ms, 0.4 to 0.9 kB sent.
+    """
+    if store.num_workers == 1:
+        return [data]
+    rows = np.zeros((store.num_workers, len(data)), 'float32')
+    rows[store.rank] = list(data)
+    key, sums = next(_keys), nd.array(rows)
+    if 'async' in store.type:  # its servers sum nothing up unless they are told to
+        store.set_optimizer(mx.optimizer.Test())
+    store.init(key, nd.zeros_like(sums))
+    store.push(key, sums)
+    nd.waitall()
+    store._barrier()  # with dist_async, a push ends when its own row is there
+    store.pull(key, out=sums)
+    return [bytes(row) for row in sums.asnumpy().astype('uint8')]

@@ -95,6 +95,7 @@ def make_trainer(
     ``{'type': '2bit', 'threshold': 0.005}``.
     """
     checks.positive_number('lr', lr)
+    check_kind(getattr(store, 'type', store), compression)  # a trainer takes a name, too
     params = [p for p in net.collect_params().values() if p.grad_req != 'null']
     make = PushPullTrainer if compression else gluon.Trainer
     return make(
@@ -117,7 +118,7 @@ def connect(
     """
     check_kind(kind, compression)
     checks.whole_number('seed', seed)  # None would be another order in every worker
-    store, devices, net = mx.kv.create(kind), choose_devices(num_gpus), lenet()
+    devices, store, net = choose_devices(num_gpus), mx.kv.create(kind), lenet()
     prepare(net, devices, seed)
     for device in devices:
         net(nd.zeros((1, 1, 28, 28), ctx=device))
@@ -175,7 +176,7 @@ def train(
     settings = dict(
         batch_size=batch_size, num_examples=num_examples, lr=lr, seed=seed, compression=compression
     )
-    done = resume(net, train_iter, checkpoints, **settings)
+    done = resume(net, train_iter, store, checkpoints, **settings)
     run = WorkerHistory(f'worker {store.rank} of {store.num_workers}', train_iter.num_examples)
     for epoch in range(done + 1, num_epochs + 1):
         start, before = time.perf_counter(), socket_bytes()
