@@ -227,4 +227,4 @@ def test_a_worker_that_leaves_the_others_alone_is_talked_about(monkeypatch, star
     launching.run(launching.prepare(['sh', '-c', leaves], 2, 1), lambda *line: said.append(line))
     ((name, text),) = said
     assert name == 'launch'
-    assert '1 of 2 workers has ended, and worker' in text and 'Ctrl-C stops all' in text
+    assert '0.3 seconds (ended: worker' in text and 'Ctrl-C stops all' in text

@@ -18,7 +18,7 @@ from . import ssh as remote
 from .gpus import NO_GPU
 from .hosts import THIS, Host, read_hosts
 from .roles import NODE, Role, check_first_port, check_numbers, environment, plan
-from .watch import Left, Watch
+from .watch import Watch
 
 # sshd turns connections away at random when more than 10 are logging in (its MaxStartups).
 BETWEEN_LOGINS = 0.1
@@ -140,7 +140,6 @@ def run(cluster: Cluster, on_line: Callable[[str, str], object] | None = None) -
     options = cluster.options
     with Group() as group:
         watch = Watch(cluster.roles, options['connect_timeout'])
-        left = Left(sum(role.kind == 'worker' for role in cluster.roles))
         for role in cluster.roles:
             _start(group, role, cluster)
 
@@ -153,7 +152,9 @@ def run(cluster: Cluster, on_line: Callable[[str, str], object] | None = None) -
 
         def check() -> None:
             watch.check()
-            sentence = left.note(group.at_work)
+            sentence = watch.left_alone(
+                group.at_work, 'Ctrl-C stops all, --timeout does so by itself'
+            )
             if sentence and on_line:
                 on_line('launch', sentence)
 

@@ -95,6 +95,10 @@ class LocalCluster:
 
         def check() -> None:
             watch.check()
+            sentence = watch.left_alone(group.at_work, 'run(..., timeout=60) would end all')
+            if sentence:
+                line.show('')
+                print(f'[cluster] {sentence}')
             up_since = watch.up_since
             if timeout and up_since is not None and time.monotonic() > up_since + timeout:
                 late = ', '.join(group.at_work)

@@ -19,6 +19,10 @@ ADDED = re.compile(r'cmd=ADD_NODE, node=\{ role=(\w+), ip=([^,]+), port=(\d+), i
 # also have more to do at its end, such as a plot: so we say it, and stop nobody.
 PATIENCE = 30  # seconds
 ALL_THERE = re.compile(r'the scheduler is connected to|cmd=BARRIER')
+# A store waits at a barrier of all workers (group 4) when it is freed, as at a worker's end, and in
+# `init`; a worker's id is 9 + 2 * rank, and worker i has rank i.
+ARRIVES = re.compile(r'(\d+) => 1\. Meta: request=1.*cmd=BARRIER, barrier_group=4\b')
+GOES_ON = re.compile(r'\? => (\d+)\. Meta: request=0.*cmd=BARRIER')
 
 
 class Watch:
@@ -32,6 +36,10 @@ class Watch:
         self._names = {(r.kind, r.host, r.port): r.name for r in roles if r.kind != 'scheduler'}
         self._places: set[tuple[str, str, int]] = set()
         self._strangers: list[tuple[str, str, int]] = []
+        self._workers = [role.name for role in roles if role.kind == 'worker']
+        self._waiting: set[str] = set()  # those at a barrier
+        self._state: tuple[set[str], list[str]] = set(), self._workers
+        self._since: float | None = None  # when that began, until it was said
         self._limit = limit
         self._deadline = time.monotonic() + limit
         self._reports = False
@@ -53,6 +61,10 @@ class Watch:
                 self._places.add(place)
             elif kind != 'scheduler' and place not in self._strangers:
                 self._strangers.append(place)
+        for number in ARRIVES.findall(text):
+            self._waiting.add(f'worker {(int(number) - 9) // 2}')
+        for number in GOES_ON.findall(text):
+            self._waiting.discard(f'worker {(int(number) - 9) // 2}')
         if not self.up and ALL_THERE.search(text):
             self.up_since = time.monotonic()
         # What ends the scheduler is of interest, such as a port that is taken.
@@ -80,26 +92,24 @@ class Watch:
                 "that begins with 'dist_', and early enough? (connect_timeout sets the limit)"
             )
 
+    def left_alone(self, at_work: list[str], way_out: str) -> str | None:
+        """Give a sentence if, for ``PATIENCE`` seconds, some have waited for others, or ended.
 
-class Left:
-    """Knows when some workers have ended well, and what that means for those that have not."""
-
-    def __init__(self, workers: int) -> None:
-        self._workers, self._since, self._count = workers, 0.0, workers
-
-    def note(self, at_work: list[str]) -> str | None:
-        """Give a sentence, once after each end, if others go on for ``PATIENCE`` seconds.
-
-        ``at_work`` are the names of the workers that still run.
+        ``at_work`` are the workers that still run. It is said once, until something changes.
         """
-        if len(at_work) < self._count:
-            self._count, self._since = len(at_work), time.monotonic()
-        if not at_work or not self._since or time.monotonic() < self._since + PATIENCE:
+        if (self._waiting, at_work) != self._state:
+            self._state, self._since = (set(self._waiting), at_work), time.monotonic()
+        states = {
+            'ended': [name for name in self._workers if name not in at_work],
+            'waiting for all, at the end or in init': sorted(self._waiting & set(at_work)),
+            'still at work': [name for name in at_work if name not in self._waiting],
+        }
+        several = sum(map(bool, states.values())) > 1
+        if not several or not self._since or time.monotonic() < self._since + PATIENCE:
             return None
-        self._since = 0.0
-        ended = self._workers - len(at_work)
+        self._since = None
+        who = '; '.join(f'{what}: {", ".join(names)}' for what, names in states.items() if names)
         return (
-            f'{ended} of {self._workers} workers {"has" if ended == 1 else "have"} ended, and '
-            f'{", ".join(at_work)} still at work {PATIENCE} seconds later. If it waits for the '
-            'others, it does so for ever: Ctrl-C stops all, --timeout does so by itself.'
+            f'no worker has come or gone for {PATIENCE} seconds ({who}). Whoever waits for one '
+            f'that comes no more does so for ever: {way_out}'
         )
