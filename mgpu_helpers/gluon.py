@@ -277,8 +277,8 @@ def check_step(net: Block, X: NDArray, y: NDArray, devices: Devices, trainer: Tr
     if not isinstance(trainer, gluon.Trainer):
         raise TypeError(f'trainer must be make_trainer(net, lr), not {checks.shown(trainer)}')
     # Private names, but MXNet is retired. A trainer for too few devices would crash the process.
-    store = trainer._kvstore_params['kvstore']
-    checks.store("the trainer's key-value store", store if isinstance(store, str) else 'local')
+    if isinstance(store := trainer._kvstore_params['kvstore'], (str, mx.kv.KVStore)):
+        checks.store("the trainer's key-value store", store)
     if trainer._contexts != found or not set(trainer._params) <= set(parameters_of(net)):
         raise ValueError(
             'the trainer was made for another network, or for this one when it was not on '

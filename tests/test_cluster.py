@@ -14,7 +14,7 @@ import psutil
 import pytest
 from launching import ROOT, SECONDS
 
-from mgpu_helpers.cluster import LocalCluster
+from mgpu_helpers.cluster import LocalCluster, make_trainer
 from mgpu_helpers.cluster.roles import check_kind
 from mgpu_helpers.processes import ProcessFailed
 
@@ -159,12 +159,15 @@ def one_step_more():
     print('done')
 
 
-def test_unequal_numbers_of_steps_end_in_a_timeout():
+def test_unequal_numbers_of_steps_are_talked_about_and_end_in_a_timeout(monkeypatch, capsys):
+    monkeypatch.setattr('mgpu_helpers.cluster.watch.PATIENCE', 0.5)
     cluster, words = LocalCluster(2, 1), 'worker 0, worker 1 still at work after .* seconds'
     with pytest.raises(TimeoutError, match=words):
-        cluster.run(one_step_more, timeout=1, show=False)
+        cluster.run(one_step_more, timeout=5, show=False)
     # It waits for worker 1 to leave the store with it.
     assert [row[2:] for row in cluster.output.rows] == [['done', '']]
+    words = 'waiting for all, at the end or in init: worker 0; still at work: worker 1'
+    assert capsys.readouterr().out.count(words) == 1
 
 
 @pytest.mark.parametrize(
@@ -227,6 +230,8 @@ def test_what_cannot_be_starts_nothing(popened):
             cluster.run(function, **options)
         with pytest.raises(RuntimeError, match='no run to kill anything in'):
             cluster.kill('worker 0')  # nor does it believe to be in a run
+    with pytest.raises(ValueError, match='5000 workers and 1 servers are too many for 1 machine'):
+        LocalCluster(5000).run(print)
     assert popened == []
 
 
@@ -300,3 +305,10 @@ def test_a_store_that_there_is_not_is_refused(monkeypatch):
     ):
         with pytest.raises((TypeError, ValueError), match=words):
             check_kind(kind, compression)
+    from mgpu_helpers.gluon import lenet, mx
+
+    net = lenet()
+    net.initialize()
+    for store in ('dist_asnyc', mx.kv.create('lokal')):  # MXNet takes both
+        with pytest.raises(ValueError, match='kind must be one of local, device, nccl, dist_sync'):
+            make_trainer(net, 0.1, store)

@@ -197,6 +197,8 @@ def test_a_step_refuses_and_changes_nothing():
     net, X, y = started(lenet(), DEVICES[:2], 'float32'), nd.ones((4, 1, 28, 28)), nd.zeros(4)
     net(X)
     trainer, another = (make_trainer(n, 0.1) for n in (net, started(lenet(), DEVICES[:2])))
+    params, misspelt = net.collect_params(), mx.kv.create('devise')  # without a word
+    unknown = [gluon.Trainer(params, 'sgd', kvstore=store) for store in ('lokal', misspelt)]
     good = {'X': X, 'y': y, 'net': net, 'devices': DEVICES[:2], 'trainer': trainer}
     before = values(net, DEVICES[0])
     for change, error, words in [
@@ -204,6 +206,8 @@ def test_a_step_refuses_and_changes_nothing():
         ({'devices': DEVICES[:3]}, ValueError, r'initialized on \[cpu\(0\), cpu\(1\)\], not on'),
         ({'devices': [mx.cpu(0)] * 2}, ValueError, 'more than once'),
         ({'trainer': another}, ValueError, 'another network'),
+        ({'trainer': unknown[0]}, ValueError, "key-value store must be one of local.*not 'lokal'"),
+        ({'trainer': unknown[1]}, ValueError, "key-value store must be one of local.*not 'devise'"),
         ({'y': nd.zeros(3)}, ValueError, 'X has 4 examples and y has 3'),
         ({'X': X[:1], 'y': y[:1]}, ValueError, '1 example over 2 devices'),
     ]:

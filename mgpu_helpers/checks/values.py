@@ -74,8 +74,8 @@ STORES = ('local', 'device', 'nccl', 'dist_sync', 'dist_device_sync', 'dist_asyn
 
 
 def store(name: str, kind: object) -> None:
-    """Raise unless ``kind`` is the name of a kind of key-value store that MXNet has."""
-    one_of(name, kind, STORES)
+    """Raise unless ``kind``, a name or a store, is a kind of key-value store that MXNet has."""
+    one_of(name, getattr(kind, 'type', kind), STORES)
 
 
 def function(name: str, value: object, what: str) -> None:
