@@ -112,6 +112,17 @@ def test_the_slurm_script_trains(batch):
     assert len(found) == 2 and len(set(found.values())) == 1 and len(epochs(out)) == 1
 
 
+@pytest.mark.parametrize('tasks', [4, 17, 300])
+def test_the_ports_of_a_job_are_not_those_of_the_next(batch, tmp_path, tasks):
+    (tmp_path / 'srun').write_text('#!/bin/sh\necho "$@"\n')
+    taken = set()
+    for number in (4711, 4712, 4713):
+        with batch(SLURM_NTASKS=str(tasks), SLURM_JOB_ID=str(number), PORT='') as job:
+            first = int(re.search(r'--port (\d+)', job.end()[1])[1])
+        taken |= set(range(first, first + tasks))
+    assert len(taken) == 3 * tasks and min(taken) >= 12000 and max(taken) < 32768
+
+
 def test_a_job_of_too_few_tasks_is_refused(batch):
     with batch(SLURM_NTASKS='2', PORT='') as job:  # so it computes one
         status, out, err = job.end()
