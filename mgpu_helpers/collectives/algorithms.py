@@ -173,12 +173,12 @@ def allreduce_halving_doubling(data: Sequence[NDArray]) -> None:
     for x, surplus in zip(data, data[p:]):
         x += surplus.copyto(x.context)
     distances = [2**step for step in range(steps)]
-    for d in reversed(distances):  # each half of what a device has left goes to who keeps it
-        parts = [slices(x, p // d) for x in data[:p]]
-        send([(parts[i ^ d][i // d], parts[i][i // d]) for i in range(p)], add=True)
-    for d in distances:  # and what is finished comes back the same way
-        parts = [slices(x, p // d) for x in data[:p]]
-        send([(parts[i][i // d], parts[i ^ d][i // d]) for i in range(p)], add=False)
+    parts = {d: [slices(x, p // d) for x in data[:p]] for d in distances}
+    # At distance d, device i goes on with part i // d of p // d, its partner with the one beside.
+    for d in reversed(distances):
+        send([(parts[d][i ^ d][i // d], parts[d][i][i // d]) for i in range(p)], add=True)
+    for d in distances:  # finished parts come back the same way
+        send([(parts[d][i][i // d], parts[d][i ^ d][i // d]) for i in range(p)], add=False)
     for x, surplus in zip(data, data[p:]):
         x.copyto(surplus)
 
