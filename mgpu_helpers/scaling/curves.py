@@ -19,6 +19,7 @@ from .inputs import check_counts, check_model
 from .machines import communication_seconds
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from .machines import Machine
@@ -180,23 +181,27 @@ class Scaling:
 
     def plot(self, *others: Scaling) -> Figure:
         """Draw speed-up and efficiency over the devices, this one's and others'."""
-        figure, (left, right) = panels(1, 2, height=3.4)
-        scalings = (self, *others)
-        devices = [k for scaling in scalings for k in (1, *scaling.devices)]
-        speedups = [x for scaling in scalings for x in scaling.speedup]
-        left.plot([1, max(devices)], [1, max(devices)], '--', color=GREY, label='ideal')
-        right.axhline(1, linestyle='--', color=GREY)
-        for style, scaling in zip(STYLES * len(scalings), scalings):
-            left.plot(scaling.devices, scaling.speedup, label=scaling.label, **style)
-            right.plot(scaling.devices, scaling.efficiency, **style)
-        for axes in (left, right):
-            in_powers_of_two(axes, 'x', devices)
-            axes.set_xlabel('devices')
-        in_powers_of_two(left, 'y', devices + speedups)
-        left.set_title('speed-up over one device')
-        left.legend(fontsize='small')
-        in_shares(right, 'efficiency: speed-up per device')
+        figure, axes = panels(1, 2, height=3.4)
+        draw_scaling(*axes, self, *others)
+        axes[0].legend(fontsize='small')
         return figure
+
+
+def draw_scaling(left: Axes, right: Axes, *scalings: Scaling) -> None:
+    """Draw speed-ups into the left panel and efficiencies into the right one."""
+    devices = [k for scaling in scalings for k in (1, *scaling.devices)]
+    speedups = [x for scaling in scalings for x in scaling.speedup]
+    left.plot([1, max(devices)], [1, max(devices)], '--', color=GREY, label='ideal')
+    right.axhline(1, linestyle='--', color=GREY)
+    for style, scaling in zip(STYLES * len(scalings), scalings):
+        left.plot(scaling.devices, scaling.speedup, label=scaling.label, **style)
+        right.plot(scaling.devices, scaling.efficiency, **style)
+    for axes in (left, right):
+        in_powers_of_two(axes, 'x', devices)
+        axes.set_xlabel('devices')
+    in_powers_of_two(left, 'y', devices + speedups)
+    left.set_title('speed-up over one device')
+    in_shares(right, 'efficiency: speed-up per device')
 
 
 def weak_scaling(

@@ -35,7 +35,7 @@ def in_powers_of_two(axes: Axes, which: str, values: Sequence[float]) -> None:
     getattr(axes, f'set_{which}scale')('log', base=2)
     low, high = (math.floor(math.log2(f(values))) for f in (min, max))
     ticks = [2.0**i for i in range(low, high + 1)]
-    ticks = ticks[:: math.ceil(len(ticks) / 14)]  # for as many there is room
+    ticks = ticks[:: math.ceil(len(ticks) / 12)]  # for as many there is room
     axis = getattr(axes, f'{which}axis')
     axis.set_ticks(ticks, [f'{tick:,g}' for tick in ticks], fontsize=7 if len(ticks) > 7 else 9)
     axis.set_ticks([], minor=True)

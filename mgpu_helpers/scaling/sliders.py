@@ -8,10 +8,10 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from .. import checks
-from ..display import INK, LOOK, ORANGE, RED, SOFT, WHITE, percent, quantity, show_figures
+from ..display import INK, LOOK, ORANGE, RED, WHITE, percent, quantity, show_figures
 from ..lanes import KINDS
-from .curves import step, weak_scaling
-from .drawings import in_shares, in_units
+from .curves import draw_scaling, step, weak_scaling
+from .drawings import in_units
 from .links import Link
 from .machines import MACHINES, Machine
 from .models import MODELS, Layer, Model
@@ -28,7 +28,6 @@ MOST = 4096  # devices at the right end of the curve
 # What a convolutional network computes for each parameter, and what a V100 keeps up with it.
 WORK = MODELS['ResNet-50'].flops / MODELS['ResNet-50'].parameters
 FLOPS = MACHINES['p3.16xlarge'].flops
-TICKS = tuple(4**i for i in range(7))
 # ResNet-50 with 25 Gb/s: the allreduce takes a little longer than the backward pass
 START: dict[str, Any] = {
     'devices': 64,
@@ -173,23 +172,15 @@ def _draw(curve: Scaling, chosen: Step) -> Figure:
         axes.grid(alpha=0.3)
         axes.set_axisbelow(True)
         axes.spines[['top', 'right']].set_visible(False)
+    left, right = panels['speedup'], panels['efficiency']
+    draw_scaling(left, right, curve)
     here = curve.devices.index(chosen.devices)
-    for name, best in (('speedup', curve.devices), ('efficiency', [1] * len(curve.devices))):
-        axes, values = panels[name], getattr(curve, name)
-        axes.plot(curve.devices, values, '.-', color=KINDS['compute'], markersize=5)
+    for axes, values in ((left, curve.speedup), (right, curve.efficiency)):
         axes.plot([chosen.devices], [values[here]], 'o', color=RED, ms=9, clip_on=False, zorder=5)
-        axes.plot(curve.devices, best, ':', color=SOFT, lw=1, zorder=1)
-        axes.set_xscale('log', base=2)
-        axes.set_xticks(TICKS, [f'{n:,}' for n in TICKS])
-        axes.set_xlabel('devices')
-    axes = panels['speedup']
-    axes.set_yscale('log', base=2)
-    axes.set_yticks(TICKS, [f'{n:,}' for n in TICKS])
-    axes.set_ylim(min(0.6, 0.7 * min(curve.speedup)), 1.6 * MOST)
-    axes.set_title(f'speed-up over one device: {curve.speedup[here]:,.3g}', size='medium')
+    left.set_ylim(min(0.6, 0.7 * min(curve.speedup)), 1.6 * MOST)
+    left.set_title(f'speed-up over one device: {curve.speedup[here]:,.3g}', size='medium')
     title = f'efficiency, speed-up per device: {percent(curve.efficiency[here])}'
-    in_shares(panels['efficiency'], '')
-    panels['efficiency'].set_title(title, size='medium')
+    right.set_title(title, size='medium')
     _draw_step(panels['step'], chosen)
     return figure
 
