@@ -11,14 +11,13 @@ import signal
 import subprocess
 import threading
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, Self
 
 from . import worker
 from .guard import Leash
-from .output import read_until, strangers
+from .output import read_until, strangers, tell_of
 
 # After a first failure we listen this long for others: a process that lost its partner often
 # speaks first, and a moment later the partner's own end arrives (0.1 s seen).
@@ -266,14 +265,7 @@ class Group:
                             pipe.close()
             self._leash.close()
         for member in self.members:
-            if member.strangers:
-                who, member.strangers = ', '.join(member.strangers), []
-                warnings.warn(
-                    f'{member.name} has ended, but not what it started in a session of its own and '
-                    f'what cannot be stopped from here: process {who}. End it with kill',
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
+            tell_of(member.strangers, member.name)
 
     def _note_an_end(self) -> None:
         try:

@@ -11,6 +11,7 @@ import os
 import select
 import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import IO, Any
 
@@ -77,3 +78,16 @@ def strangers(pipe: IO[bytes], group: int) -> list[str]:
         except OSError:
             continue  # it has ended, or is not ours to look into
     return found
+
+
+def tell_of(strangers: list[str], name: str) -> None:
+    """Warn of those that one who has ended left behind, once."""
+    if strangers:
+        warnings.warn(
+            f'{name} has ended, but not what it started in a session of its own, which holds its '
+            f'output and cannot be stopped from here: process {", ".join(strangers)}. End it with '
+            'kill',
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        strangers.clear()
