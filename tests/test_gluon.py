@@ -89,6 +89,31 @@ def test_networks_have_the_original_texts_shapes_and_counts():
     assert sorted(k[2] for k in kernels) == [1, 1] + [3] * 13
 
 
+def test_four_devices_compute_the_numbers_that_the_straight_dope_printed():
+    """Gluon's own start, the first 16 digits: its GPUs' first scores, filter and gradients."""
+    mx.random.seed(0)
+    net = lenet()
+    net.initialize(ctx=DEVICES[:4])
+    digits = mgpu.data.dataset('mnist')
+    assert digits.source == 'files'
+    X, y = nd.array(digits.train_images[:16, None] / 255), nd.array(digits.train_labels[:16])
+    data, label = (split_and_load(a, DEVICES[:4]) for a in (X, y))
+    found = [net(data[i])[0, :3].asnumpy() for i in (0, 1)]
+    forward_backward(net, data, label)
+    weight = net.collect_params()['cnn_conv0_weight']
+    found += [a[0, 0, 0].asnumpy() for a in [weight.data(DEVICES[3]), *weight.list_grad()]]
+    printed = [
+        [-0.00481915, 0.0019142, 0.02079279],
+        [-0.00461744, 0.01375779, 0.03823002],
+        [0.0068339, 0.01299825, 0.0301265],
+        [-0.05446478, -0.06920426, -0.03950822],
+        [0.13215259, 0.13300328, 0.09848808],
+        [-0.15555602, -0.12390864, 0.00930843],
+        [-0.12295836, -0.08860554, -0.08663689],
+    ]
+    np.testing.assert_allclose(found, printed, rtol=1e-4)
+
+
 @pytest.mark.parametrize('make_net', [lenet, partial(resnet18_28, 7, FIXED)], ids=['lenet', 'res'])
 def test_four_devices_equal_one_with_batch_statistics_fixed(make_net, small):
     losses, gradients = [], []
