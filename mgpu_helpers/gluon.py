@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
+import numpy as np
 from mxnet import autograd, gluon, init, nd
 from mxnet.gluon import nn
 from mxnet.gluon.utils import split_and_load
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
 def lenet() -> nn.HybridSequential:
     """Build chapter 1's LeNet with max pooling, in Gluon's layers: 129,068 values in 8 arrays.
 
-    *The Straight Dope*'s network, except that it can be hybridized. It is not initialized; it maps
-    images (n, 1, 28, 28) to scores (n, 10). Its names begin with ``cnn_``.
+    *The Straight Dope*'s, not initialized; it maps images (n, 1, 28, 28) to scores (n, 10).
     """
     net = nn.HybridSequential(prefix='cnn_')
     with net.name_scope():
@@ -155,8 +155,7 @@ def prepare(
 ) -> None:
     """Initialize a network anew, by Xavier unless told otherwise, on devices, and compile it.
 
-    A seed sets MXNet's own random numbers, on every device. ResNet-18 takes 221 ms a step of 128
-    examples on one stand-in like this, 266 without ``static_shape``.
+    A step of ResNet-18, 128 examples, takes 221 ms on a stand-in, 266 without ``static_shape``.
     """
     checks.device_list(devices)
     check_network(net, devices)
@@ -191,12 +190,13 @@ def train(
     devices: Devices | None = None,
     initializer: Initializer | None = None,
     loss: Loss = loss,
+    test: bool = True,
 ) -> History:
     """Train a Gluon network, initialized anew, with data parallelism, and say how it goes.
 
-    ``load_data(batch_size, num_examples=..., seed=...)`` gives iterators as
-    ``load_data_fashion_mnist`` does. After each epoch the replicas' running statistics are
-    averaged, so that the accuracy does not depend on the device.
+    ``net`` then holds the trained parameters: ``net.save_parameters(file)`` keeps them. A loader
+    ``load_data(batch_size, num_examples=..., seed=...)`` gives iterators to train and to test with.
+    After each epoch the running statistics are averaged. Without ``test``, no accuracy: ``nan``.
     """
     devices = choose_devices(num_gpus, devices)
     checks.positive_int('num_epochs', num_epochs)
@@ -210,7 +210,7 @@ def train(
 
     def evaluate() -> float:
         average_running_stats(net)
-        return evaluate_accuracy_gpus(net, test_iter)
+        return evaluate_accuracy_gpus(net, test_iter) if test else np.nan
 
     print('running on:', devices)
     name, ahead = f'devices: {num_gpus}, batch: {batch_size}', min(16, 2 + len(train_iter) // 16)

@@ -10,10 +10,11 @@ from mgpu_helpers.gluon import lenet, resnet18_28, train
 
 
 @pytest.mark.slow
-def test_train_learns():
-    history = train(lenet(), 2, 32, 0.1, 1, num_examples=6400, seed=0)
-    assert history.test_acc[-1] > 0.6
-    assert history.train_loss[0] < 2.2
+def test_lenet_learns_mnist_as_in_the_straight_dope_on_one_device_and_on_four():
+    """It printed 0.9862 and 0.9844 as its best; our digits come in another order."""
+    for k, batch_size, wanted in ((1, 64, 0.983), (4, 256, 0.980)):
+        found = train(lenet(), k, batch_size, 0.3, load_data=mgpu.load_data_mnist, seed=0)
+        assert len(found.test_acc) == 5 and max(found.test_acc) >= wanted, found
 
 
 def few(batch_size, num_examples, seed):
@@ -28,8 +29,10 @@ def test_prints_an_epoch_per_line_and_goes_on_other_devices_afterwards(capsys):
     first, *epochs = capsys.readouterr().out.splitlines()[-3:]
     assert first in ('running on: [cpu(0)]', 'running on: [gpu(0)]')
     assert epochs[0].startswith('epoch 1, time: ') and ' sec, test acc: 0.' in epochs[1]
-    train(net, 2, 64, 0.1, 1, **small, devices=[mx.cpu(1), mx.cpu(4)])
-    assert 'running on: [cpu(1), cpu(4)]' in capsys.readouterr().out
+    history = train(net, 2, 64, 0.1, 1, **small, devices=[mx.cpu(1), mx.cpu(4)], test=False)
+    said = capsys.readouterr().out
+    assert 'running on: [cpu(1), cpu(4)]' in said and 'test acc: nan' in said
+    assert np.isnan(history.test_acc).all()
     assert net.collect_params()['cnn_conv0_weight'].list_ctx() == [mx.cpu(1), mx.cpu(4)]
 
 

@@ -97,6 +97,20 @@ def test_saved_cells_are_what_the_package_has_and_teach_its_first_module(chapter
     assert {name for name in public - set(dict(shown)) if not name.startswith('check_')} <= plumbing
 
 
+def test_gluon_needs_fewer_than_half_of_the_lines_of_chapter_1():
+    """For one training step: what chapter 2 promises, and shows in a table."""
+    lines = []
+    for path, names in (
+        (CHAPTERS[0], 'get_params|split_\\w+|gradients|sync_gradients|allreduce|sgd|train_batch'),
+        (CHAPTERS[1], 'forward_backward|train_batch'),
+    ):
+        cells = [c.source for c in code_cells(path) if c.source.startswith('#@save')]
+        functions = [node for cell in cells for node in ast.parse(cell).body]
+        wanted = [f for f in functions if re.fullmatch(names, getattr(f, 'name', ''))]
+        lines.append(sum(len(ast.unparse(f).splitlines()) for f in wanted))
+    assert 0 < lines[1] < lines[0] / 2, lines
+
+
 def test_stored_from_one_clean_run_without_what_an_editor_adds(path):
     tidy = path.read_text(encoding='utf8') == tidied(path)
     assert tidy, 'make run RUN_ARGS=--tidy brings it into form'
