@@ -235,7 +235,7 @@ def test_arguments_are_checked():
     absent = mx.gpu(mx.context.num_gpus())
     for devices, error, words in (
         (mx.cpu(0), TypeError, 'list of devices'),
-        (['cpu(0)'], TypeError, 'no MXNet device'),
+        (['cpu(0)'], TypeError, 'is no device'),
         ([mx.cpu(5000)], ValueError, r'cpu\(5000\) cannot be recorded.*at most'),
         ([absent], ValueError, r'gpu\(\d+\) cannot be recorded: MXNet finds \d+ GPUs'),
     ):

@@ -63,7 +63,7 @@ def step(
     >>> from mgpu_helpers.scaling import MACHINES, MODELS
     >>> found = step(MODELS['ResNet-50'], 96, 64, MACHINES['p3.16xlarge'])
     >>> f'{found.backward * 1000:.0f} ms backward, {found.communication * 1000:.0f} ms allreduce'
-    '167 ms backward, 66 ms allreduce'
+    '167 ms backward, 65 ms allreduce'
     """
     check_model(model)
     checks.positive_int('batch', batch)
