@@ -117,15 +117,12 @@ def test_whatever_is_lost_changed_or_moved_the_file_is_refused(tmp_path):
     two, pickled = files.npz({'x': np.zeros(3), 'y': np.ones(3)}), np.array([print], dtype=object)
     for epoch, info, names, body, words in (
         (-5, {}, ['x', 'y'], two, 'its epoch cannot be -5'),
-        (3.0, {}, ['x', 'y'], two, 'its epoch cannot be 3.0'),
         (True, {}, ['x', 'y'], two, 'its epoch cannot be True'),
         (3, [], ['x', 'y'], two, r'its info cannot be \[\]'),
         (3, {}, 'xy', two, "its names cannot be 'xy'"),
-        (3, {}, ['x', 1], two, 'its names cannot be'),
         (3, {}, ['x', 'x'], two, 'its names cannot be'),
         (3, {}, ['x'], two, 'it has 1 names for 2 arrays'),
         (3, {}, ['x'], files.npz({'x': pickled}), 'its arrays cannot be read.*allow_pickle=False'),
-        (3, {}, [], b'', 'its arrays cannot be read'),
         (3, {}, ['x'], b'PK\x03\x04 no zip', 'its arrays cannot be read'),
     ):
         refused(files.first_line(epoch, info, names, body) + b'\n' + bytes(body), words)

@@ -93,7 +93,7 @@ def plan(
     hosts = list(hosts)
     if workers + servers > MOST_ROLES * len(hosts):
         raise ValueError(
-            f'{workers} workers and {servers} servers are too many for {len(hosts)} '
+            f'{workers + servers} workers and servers are too many for {len(hosts)} '
             f'machine{"s" * (len(hosts) > 1)}: each is a process that loads MXNet; take at most '
             f'{MOST_ROLES} on each'
         )
