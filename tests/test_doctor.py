@@ -22,7 +22,7 @@ from serving import CALLERS
 
 from mgpu_helpers import runtime, scratch
 from mgpu_helpers.data import catalogue
-from mgpu_helpers.doctor import command, conditions, fixes, probes, software, trials
+from mgpu_helpers.doctor import command, conditions, fixes, hardware, probes, software, trials
 from mgpu_helpers.doctor.asking import Questions
 from mgpu_helpers.doctor.report import Report, Row
 
@@ -97,7 +97,7 @@ def test_packages_that_crash_or_are_broken_are_named(tmp_path):
     assert 'its process' not in found['NVIDIA driver'].found
 
 
-def test_packages_that_hang_or_leave_are_named(tmp_path, monkeypatch, started):
+def test_what_hangs_or_leaves_is_named(tmp_path, monkeypatch, started, compile_c):
     """What takes longer than its limit is a row, not a wait; the others are asked anew."""
     (tmp_path / 'ipykernel.py').write_text('import time; time.sleep(300)')
     leaves = 'import os; print("out of memory", flush=True); os._exit(9)'
@@ -110,6 +110,14 @@ def test_packages_that_hang_or_leave_are_named(tmp_path, monkeypatch, started):
     check(row, 'failed', 'ipykernel does not load: did not end within 2 s',
           'jupyterlab does not load: its process ended with status 9: out of memory')  # fmt: skip
     assert 'nbval' not in row.found
+    # A driver that hangs, and a Python that does not come to its first step.
+    hang = '#include <unistd.h>\n__attribute__((constructor)) void hang(void) { sleep(300); }'
+    compile_c(hang, tmp_path / 'libcuda.so.1')
+    (tmp_path / 'sitecustomize.py').write_text('import time; time.sleep(300)')
+    for variable, look in ('LD_LIBRARY_PATH', hardware.driver), ('PYTHONPATH', conditions.cores):
+        monkeypatch.setenv(variable, str(tmp_path))
+        with Questions(limit=2) as ask:
+            check(next(look(ask)), 'failed', 'did not end within 2 s')
 
 
 @needs_mxnet

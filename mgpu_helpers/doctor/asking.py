@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import time
 from collections.abc import Iterable
 
 from ..processes import Group, ProcessFailed
-from .probes import JUPYTER, LATE, MARK, MODULES, Facts
+from .probes import JUPYTER, MARK, MODULES, TRAININGS, Facts
 
 # Seconds for a step. The slowest, the training, took 14 s on two cores at a load of 6.6.
 LIMIT = 60.0
 # What one process takes, so that what several load is loaded once, and MXNet and PyTorch, whose
-# libraries could get in each other's way, apart. Jupyter alone takes as long as either of them.
+# libraries could get in each other's way, apart. A training waits there until it is asked for.
 TOGETHER = (
-    ('numpy', 'mxnet', 'd2l', *MODULES),
-    ('torch', *JUPYTER),
-    ('kernel', 'driver', 'cores'),
+    ('numpy', 'mxnet', 'd2l', *MODULES, 'cores', 'train mxnet'),
+    ('torch', *JUPYTER, 'kernel', 'driver', 'train torch'),
 )
 
 
@@ -52,41 +52,61 @@ class Questions:
         # The same search path as here: what is broken here shall be broken there.
         code = (
             f'import sys; sys.path[:] = {sys.path!r}; '
-            f'from mgpu_helpers.doctor import probes; probes.main({self._limit}, *{steps})'
+            f'from mgpu_helpers.doctor import probes; probes.main(*{steps})'
         )
         group = Group()
-        group.start(', '.join(steps), [sys.executable, '-W', 'ignore', '-c', code])
+        group.start(', '.join(steps), [sys.executable, '-W', 'ignore', '-c', code], given=b'')
         self._asked.update(dict.fromkeys(steps, (group, steps)))
 
     def __call__(self, step: str) -> Facts:
         if step not in self._asked:
             self._start(step)
         while step not in self._found:
-            self._listen(*self._asked[step])
+            self._listen(step)
         return self._found[step]
 
-    def _listen(self, group: Group, steps: tuple[str, ...]) -> None:
-        """Note what a process finds; the steps after one that ended it get one each."""
-        left, end = list(steps), 'its process said nothing'
+    def _listen(self, step: str) -> None:
+        """Note what a process finds, up to this; the steps after one that ended it get one each."""
+        group, steps = self._asked[step]
+        left, deadline = [each for each in steps if each not in self._found], self._deadline()
+        if step in TRAININGS:
+            stdin = group.members[0].process.stdin
+            assert stdin is not None  # it was given something
+            with contextlib.suppress(OSError):  # it has ended, which will be told
+                stdin.write(b'\n')
+                stdin.flush()
 
         def listen(_: str, line: str) -> bool:
-            nonlocal end
+            nonlocal deadline
             if line.startswith(MARK):
                 self._found[left.pop(0)] = json.loads(line[len(MARK) :])
-            elif line.startswith(LATE):
-                end = f'did not end within {self._limit:.0f} s'
-            return line.startswith((MARK, LATE)) or not line.strip()
+                deadline = self._deadline()
+            return line.startswith(MARK) or not line.strip()
 
+        def check() -> None:
+            if step in self._found:
+                raise InterruptedError
+            if time.monotonic() > deadline:
+                raise TimeoutError
+
+        end = 'its process said nothing'
         try:
-            group.wait(on_line=listen)
+            group.wait(on_line=listen, check=check)
+        except InterruptedError:  # by ourselves: it may go on
+            return
+        except TimeoutError:
+            end = f'did not end within {self._limit:.0f} s'
+            group.stop()
         except ProcessFailed as failure:
-            if not end.startswith('did not'):
-                words = str(failure).split('\n')[0].removeprefix(failure.name).strip()
-                said = [line.strip() for line in group.members[0].lines]
-                # A signal has no last words of its own; an exit status has a traceback's last line.
-                last = f': {said[-1]}' if failure.status > 0 and said else ''
-                end = f'its process {words}{last}'
+            words = str(failure).split('\n')[0].removeprefix(failure.name).strip()
+            said = [line.strip() for line in group.members[0].lines]
+            # A signal has no last words of its own; an exit status has a traceback's last line.
+            last = f': {said[-1]}' if failure.status > 0 and said else ''
+            end = f'its process {words}{last}'
         if left:
             self._found[left[0]] = {'error': end, 'missing': None}
-        for step in left[1:]:
-            self._start(step)
+        for each in left[1:]:
+            self._start(each)
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._limit

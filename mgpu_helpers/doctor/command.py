@@ -22,7 +22,7 @@ CHECKS: dict[str, tuple[Callable[[Questions], Iterator[Row]], tuple[str, ...]]] 
     'python': (software.python, ()),
     'numpy': (software.numpy, ('numpy',)),
     'mxnet': (software.mxnet, ('mxnet', 'd2l')),
-    'torch': (software.torch, ('torch',)),
+    'torch': (software.torch, ('torch', 'train torch')),
     'packages': (software.packages, MODULES),
     'jupyter': (software.jupyter, JUPYTER),
     'kernel': (software.kernel, ('kernel',)),
@@ -32,7 +32,7 @@ CHECKS: dict[str, tuple[Callable[[Questions], Iterator[Row]], tuple[str, ...]]] 
     'cores': (conditions.cores, ('cores',)),
     'settings': (conditions.settings, ()),
     'data': (conditions.data, ()),
-    'training': (conditions.training, ('mxnet',)),
+    'training': (conditions.training, ('mxnet', 'train mxnet')),
 }
 PACKAGES = (
     'mgpu-helpers', 'numpy', 'mxnet', 'mxnet-cu112', 'd2l', 'torch', 'matplotlib', 'scikit-learn',

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import faulthandler
 import functools
 import importlib
 import importlib.metadata
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
 MARK = 'mgpu-doctor: '
-LATE = 'Timeout ('  # how faulthandler's last words begin
+TRAININGS = ('train mxnet', 'train torch')  # for which nothing else shall run
 Facts = dict[str, Any]  # what can be written as JSON
 
 MODULES = ('cloudpickle', 'joblib', 'matplotlib.pyplot', 'requests', 'sklearn', 'tqdm')
@@ -41,13 +41,14 @@ CUDA_LIBRARIES = {
 }
 
 
-def main(limit: float, *steps: str) -> None:
+def main(*steps: str) -> None:
     """Take steps, each by itself: an error in one does not stop the next.
 
-    One that is at work for longer than ``limit`` seconds ends the process, and so does a crash.
+    A training is begun when a line comes through standard input.
     """
     for step in steps:
-        faulthandler.dump_traceback_later(limit, exit=True)
+        if step in TRAININGS and not sys.stdin.readline():
+            break  # nobody is there any more
         try:
             facts = STEPS[step]()
         except BaseException as error:
@@ -68,6 +69,8 @@ def last_line(error: BaseException) -> str:
 
 
 def _import(name: str) -> Facts:
+    # jsonschema does without it, and its grammar takes half of JupyterLab's import (1 of 2 s).
+    sys.modules.setdefault('rfc3987_syntax', None)  # type: ignore[arg-type]
     module = importlib.import_module(name)
     return {'version': str(getattr(module, '__version__', 'of no known version'))}
 
@@ -177,5 +180,5 @@ STEPS: dict[str, Callable[[], Facts]] = {
     'cores': _cores,
     'kernel': _kernel,
     **{name: functools.partial(_import, name) for name in (*MODULES, *JUPYTER)},
-    **{f'train {name}': functools.partial(_train, name) for name in ('mxnet', 'torch')},
+    **{step: functools.partial(_train, step.removeprefix('train ')) for step in TRAININGS},
 }
