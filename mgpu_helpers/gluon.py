@@ -123,16 +123,15 @@ def evaluate_accuracy_gpus(net: Block, data_iter: Pairs) -> float:
     first device only, and *The Straight Dope* counts the examples twice that pad its last batch.
     """
     checks.pairs(data_iter)
-    devices = devices_of(net)
-    correct, seen = [nd.zeros(1, ctx=d) for d in devices], 0
+    devices, counts, seen = devices_of(net), [], 0
     for X, y in data_iter:
         data = split_and_load(X, devices[: len(X)], even_split=False)
         label = split_and_load(y, devices[: len(X)], even_split=False)
-        for total, X_d, y_d in zip(correct, data, label):
-            total += (net(X_d).argmax(axis=1) == y_d).astype('float32').sum()
+        counts += [(net(X_d).argmax(axis=1) == y_d).sum() for X_d, y_d in zip(data, label)]
+        counts[max(0, len(counts) - 4 * len(devices))].wait_to_read()
         seen += len(y)
     checks.any_examples(seen)
-    return sum(total.asscalar() for total in correct) / seen
+    return sum(count.asscalar() for count in counts) / seen
 
 
 def average_running_stats(net: Block) -> None:

@@ -1,7 +1,13 @@
 """Chapter 1's ``train``: what it prints, returns, learns and refuses."""
 
+import os
+import signal
+import threading
+from functools import partial
+
 import mxnet as mx
 import pytest
+from mxnet import nd
 
 import mgpu_helpers as mgpu
 
@@ -53,6 +59,30 @@ def test_train_refuses_before_it_begins(capsys):
         with pytest.raises(error, match=words):
             mgpu.train(**({'num_gpus': 2, 'batch_size': 256, 'lr': 0.2} | change))
     assert 'running on' not in capsys.readouterr().out
+
+
+def test_a_stop_finds_few_batches_handed_out():
+    """What is handed out is computed, whatever Python hears: 40 of these take half a minute."""
+    square, y = nd.ones((2000, 2000)), nd.zeros(4)
+
+    def slow(handed, *batch):
+        if not handed:
+            threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        handed.append(batch)
+        product = square
+        for _ in range(4):
+            product = nd.dot(product, square)
+        return product[:4, :10]
+
+    for use in (
+        lambda handed: mgpu.train_epoch([(y, y)] * 40, lambda X, y: [slow(handed)]),
+        lambda handed: mgpu.evaluate_accuracy(partial(slow, handed), [(y, y)] * 40, mx.cpu(0)),
+    ):
+        handed = []
+        with pytest.raises(KeyboardInterrupt):
+            use(handed)
+        nd.waitall()
+        assert len(handed) < 24
 
 
 def test_interrupted_epoch_leaves_a_usable_kernel(kernel):
