@@ -6,7 +6,6 @@ from . import display as display
 from . import doctor as doctor
 from . import gluon as gluon
 from . import history as history
-from . import lanes as lanes
 from . import processes as processes
 from . import pytorch as pytorch
 from . import runtime as runtime

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.colors import to_hex
 from PIL import Image
 
-from mgpu_helpers.lanes import KINDS, Lanes, Span
+from mgpu_helpers.timeline.lanes import KINDS, Lanes, Span
 
 
 @pytest.fixture(scope='module')

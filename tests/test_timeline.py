@@ -15,8 +15,8 @@ from mxnet import autograd, nd
 from mxnet.base import MXNetError
 
 import mgpu_helpers as mgpu
-from mgpu_helpers.lanes import KINDS
 from mgpu_helpers.timeline import one_batch, phase, record
+from mgpu_helpers.timeline.lanes import KINDS
 
 ROOT = Path(__file__).parent.parent
 DEVICES = [mx.cpu(0), mx.cpu(1)]

@@ -17,7 +17,7 @@ from ..collectives.algorithms import OURS
 from ..collectives.counting import count
 from ..collectives.filling import fill_buckets
 from ..display import Table, percent, quantity
-from ..lanes import Lanes, Span
+from ..timeline.lanes import Lanes, Span
 from .inputs import check_machine
 from .machines import Machine, communication_seconds
 from .models import FLOAT32

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import checks
 from ..display import INK, LOOK, ORANGE, RED, WHITE, percent, quantity, show_figures
-from ..lanes import KINDS
+from ..timeline.lanes import KINDS
 from .curves import draw_scaling, step, weak_scaling
 from .drawings import in_units
 from .links import Link

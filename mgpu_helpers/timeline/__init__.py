@@ -1,8 +1,8 @@
 """Chapter 3: what ran when, on which device - recorded with MXNet's own profiler.
 
-``record`` turns a block of code into ``Lanes`` (``mgpu_helpers.lanes``): their picture, their
-table, their trace. ``one_batch`` records chapter 1's training step. A span's kind is the phase of
-training that its operator belongs to:
+``record`` turns a block of code into ``Lanes`` (see ``lanes``): their picture, their table, their
+trace. ``one_batch`` records chapter 1's training step. A span's kind is the phase of training that
+its operator belongs to:
 
 - ``forward``: what runs under ``autograd.record()``;
 - ``backward``: the backward pass, its operators called like those that they differentiate;
@@ -23,6 +23,7 @@ out one by one, so recorded steps take a little longer than others; where the en
 ['_ones', 'dot']
 """
 
-from .recording import one_batch, phase, record
+import lazy_loader
 
-__all__ = ['one_batch', 'phase', 'record']
+# `scaling` draws the same lanes, and imports no framework.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -16,9 +16,9 @@ from mxnet.base import MXNetError
 
 from .. import checks
 from ..devices import choose_devices
-from ..lanes import KINDS, Lanes
 from ..scratch import get_params, init_params, sync_gradients, train_batch
 from .events import Profiler, check_known
+from .lanes import KINDS, Lanes
 from .phases import spans
 from .pushes import Listener
 

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..display import EDGE, INK, LOOK, WHITE, panels, percent, quantity
+from ...display import EDGE, INK, LOOK, WHITE, panels, percent, quantity
 from .spans import KINDS, MOVING, Span, ends, rows
 
 if TYPE_CHECKING:

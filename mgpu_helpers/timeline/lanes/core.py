@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .. import checks
-from ..display import Table, percent
+from ... import checks
+from ...display import Table, percent
 from .picture import Panel, draw
 from .spans import KINDS, Span, ends
 from .trace import chrome_trace

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .. import checks
-from ..display import BLUE, DEEP, GREEN, ORANGE, PINK, SKY
+from ... import checks
+from ...display import BLUE, DEEP, GREEN, ORANGE, PINK, SKY
 
 # Work is blue: `forward` and `backward` where the two are known apart, else `compute`.
 KINDS = {
