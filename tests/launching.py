@@ -130,10 +130,7 @@ SECRETS = {'MGPU_DATA_MIRRORS': 'https://me:a-password@localhost/', 'NVIDIA_API_
 
 def check_secrets(launcher):
     """Roles behind ssh have what training needs, and no arguments, which all can read, have it."""
-    words = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            words += process.cmdline()
+    words = [word for p in psutil.process_iter(['cmdline']) for word in p.info['cmdline'] or ()]
     assert not [word for word in words if 'a-password' in word]
     behind = [env for p in launcher.living() if 'DMLC_ROLE' in (env := p.environ())]
     assert len(behind) >= 4 and not any('NVIDIA_API_KEY' in env for env in behind)

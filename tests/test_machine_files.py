@@ -13,7 +13,6 @@ import pytest
 import yaml
 from checkouts import ROOT, call, choose, tracked
 
-TEXTS = ('.md', '.sh', '.yml', '.yaml', '.ipynb')
 WORKFLOWS = sorted((ROOT / '.github/workflows').glob('*.yml'))
 
 
@@ -88,16 +87,11 @@ def test_image_takes_setups_arguments_and_starts_jupyter_for_an_ordinary_user():
     compile(code, 'HEALTHCHECK', 'exec')
 
 
-def test_what_is_started_as_described_is_reached_from_its_own_machine_only():
+def test_what_is_published_is_reached_from_its_own_machine_only():
     """JupyterLab speaks plain HTTP: whoever reads its token on the way can run anything."""
-    texts = [path.read_text() for path in map(ROOT.joinpath, tracked()) if path.suffix in TEXTS]
-    texts += [(ROOT / name).read_text() for name in ('Dockerfile', 'Makefile')]
-    published = [
-        p for text in texts for p in re.findall(r'docker run\b.*? (?:-p|--publish)[ =](\S+)', text)
-    ]
-    assert len(published) >= 2 and all(p.startswith('127.0.0.1:') for p in published)
-    # Other users of a machine may read what is on a command line.
-    assert not [text for text in texts if re.search(r'-e[ =]\w*TOKEN=', text)]
+    for name in ('Dockerfile', 'README.md'):
+        (words,) = re.findall('docker run (.* mgpu)$', (ROOT / name).read_text(), re.MULTILINE)
+        assert re.findall(r'-p (\S+)', words) == ['127.0.0.1:8888:8888']
 
 
 def test_dev_container_is_the_first_stage_of_the_image_and_makes_the_environment_it_names():
@@ -114,9 +108,6 @@ def test_dev_container_is_the_first_stage_of_the_image_and_makes_the_environment
         target = dict(part.split('=') for part in mount.split(','))['target']
         assert target in user.split()
     assert check_make(described['postCreateCommand']) == ['setup']
-    vscode = described['customizations']['vscode']
-    assert vscode['settings']['python.defaultInterpreterPath'].endswith('}/.venv/bin/python')
-    assert 'ms-toolsai.jupyter' in vscode['extensions']
 
 
 def test_binder_has_what_the_image_has_and_builds_with_commands_that_there_are():
@@ -162,21 +153,14 @@ def test_workflow_may_read_ends_and_calls_what_there_is(path):
         assert glob.glob(name, root_dir=ROOT), name
 
 
-def test_every_check_runs_on_every_push_and_pull_request():
+def test_every_check_runs_on_every_push_and_nobody_elses_code_on_the_gpu_machine():
     described, steps, _ = workflow(ROOT / '.github/workflows/cpu.yml')
     assert set(described['on']) == {'push', 'pull_request'} and not any(described['on'].values())
-    assert described['concurrency']['cancel-in-progress'] is True
     assert 'bash .ci/run' in [step.get('run') for step in steps]
-    uploads = [step for step in steps if 'upload-artifact' in step.get('uses', '')]
-    assert [step['if'] for step in uploads] == ['failure()']
 
-
-def test_gpu_machine_runs_every_chapter_and_nobody_elses_code():
     described, _, commands = workflow(ROOT / '.github/workflows/gpu.yml')
     # No event that carries a pull request from a fork may reach a self-hosted machine.
     assert set(described['on']) == {'workflow_dispatch', 'schedule', 'push'}
     assert described['on']['push'] == {'branches': ['main']}
-    (job,) = described['jobs'].values()
-    assert job['runs-on'] == ['self-hosted', 'linux', 'x64', 'gpu', 'multi-gpu']
     for path in (ROOT / 'notebooks').glob('*.ipynb'):
         assert f'notebooks/{path.name}' in commands
