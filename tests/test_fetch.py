@@ -167,15 +167,16 @@ def test_hostile_mirrors_are_refused_in_time_and_by_name(home, mnist_files, monk
 
 
 HOSTILE = """
-import logging, re, resource, sys
+import logging, re, resource, sys, traceback
 from mgpu_helpers.data import fetch
 logging.basicConfig(level=logging.DEBUG)
 fetch.STALLED = 2
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)  # a disk with so much room
 try:
-    print(*sorted(fetch.read('mnist')))
+    print('files', *sorted(fetch.read('mnist')))
 except fetch.Unavailable as why:
     print('refused', why.reasons)
+    traceback.print_exc()  # with the errors from which it arose
 print(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1])
 """
 
