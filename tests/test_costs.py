@@ -3,10 +3,10 @@
 import io
 import itertools
 import math
-import subprocess
 import sys
 
 import pytest
+from checkouts import ROOT, call
 
 from mgpu_helpers import scaling
 from mgpu_helpers.collectives import OURS, count
@@ -29,13 +29,12 @@ def traffic(name, devices):
 
 
 def test_messages_and_traffic_by_hand():
-    assert [messages('naive', k) for k in (2, 4, 8)] == [2, 6, 14]
-    assert [messages('tree', k) for k in (2, 3, 4, 5, 8, 1000)] == [2, 4, 4, 6, 6, 20]
+    for name in ('naive', 'sharded', 'ring'):
+        assert [messages(name, k) for k in (2, 4, 8)] == [2, 6, 14]
+    for name in ('tree', 'halving_doubling'):
+        assert [messages(name, k) for k in (2, 3, 4, 5, 8, 1000)] == [2, 4, 4, 6, 6, 20]
     # Not a power of two: two messages more than the largest power of two below.
     assert [messages('butterfly', k) for k in (2, 3, 4, 5, 7, 8, 1000)] == [1, 3, 2, 4, 4, 3, 11]
-    assert [messages('sharded', k) for k in (2, 4, 8)] == [2, 6, 14]
-    assert [messages('ring', k) for k in (2, 4, 8)] == [2, 6, 14]
-    assert [messages('halving_doubling', k) for k in (2, 3, 4, 5, 8, 1000)] == [2, 4, 4, 6, 6, 20]
     by_hand = {'naive': 6, 'tree': 4, 'butterfly': 2}
     by_hand |= {'sharded': 1.5, 'ring': 1.5, 'halving_doubling': 1.5}
     assert {name: traffic(name, 4) for name in ALGORITHMS} == pytest.approx(by_hand)
@@ -99,11 +98,9 @@ def test_levels_by_hand_and_against_one_flat_ring():
 def test_published_links():
     assert Link('x', latency=0.5, bandwidth=10).seconds(20) == 2.5
     speeds = {name: link.bandwidth / 1e9 for name, link in LINKS.items()}
-    assert speeds['PCIe 3 x16'] == 16
-    assert speeds['PCIe 5 x16'] == 4 * speeds['PCIe 3 x16']
+    assert [speeds[f'PCIe {i} x16'] for i in (3, 5)] == [16, 64]
     assert [speeds[f'NVLink {i}'] for i in (2, 3, 4)] == [150, 300, 450]
-    assert speeds['25 Gb RoCE'] == 3.125
-    assert speeds['400 Gb InfiniBand'] == 50
+    assert (speeds['25 Gb RoCE'], speeds['400 Gb InfiniBand']) == (3.125, 50)
     rows = scaling.links_table().rows
     assert len(rows) == len(LINKS) and all(source for *_, source in rows)
     assert rows[0][:3] == ['PCIe 3 x16', '5.7 µs', '16 GB/s']
@@ -111,42 +108,29 @@ def test_published_links():
         LINKS['carrier pigeon']
 
 
-def test_a_link_needs_numbers_above_zero():
-    kinds = dict.fromkeys([0, -1, math.inf, math.nan], ValueError)
-    for bad, kind in [*kinds.items(), ('16 GB/s', TypeError), (None, TypeError), (True, TypeError)]:
+def test_what_links_costs_and_levels_refuse():
+    for bad, kind in ((0, ValueError), (math.nan, ValueError), ('16 GB/s', TypeError)):
         with pytest.raises(kind, match=f'latency in seconds must be a number above 0.*{bad}'):
             Link('x', latency=bad, bandwidth=1e9)
         with pytest.raises(kind, match='bandwidth in bytes per second must be a number above 0'):
             Link('x', latency=1e-6, bandwidth=bad)
-
-
-def test_what_a_cost_refuses():
     for arguments, kind, message in (
         ((0, 1e6, PCIE), ValueError, 'devices must be at least 1, not 0'),
-        ((-1, 1e6, PCIE), ValueError, 'devices must be at least 1, not -1'),
-        ((2.0, 1e6, PCIE), TypeError, 'devices must be an integer'),
-        ((None, 1e6, PCIE), TypeError, 'devices must be an integer'),
         ((2, 0, PCIE), ValueError, 'nbytes must be a number above 0'),
-        ((2, math.nan, PCIE), ValueError, 'nbytes must be a number above 0'),
-        ((2, '4 MB', PCIE), TypeError, 'nbytes must be a number'),
-        ((2, 1e6, 16e9), TypeError, 'link must be a Link, such as LINKS'),
         ((2, 1e6, 'PCIe 3 x16'), TypeError, 'link must be a Link, such as LINKS'),
     ):
         for f in ALGORITHMS.values():
             with pytest.raises(kind, match=message):
                 f(*arguments)
-
-
-def test_what_levels_refuse():
-    with pytest.raises(ValueError, match='levels is an empty list'):
-        hierarchical(1e6, [])
-    for bad in ((4, PCIE), PCIE, [4, 128], [(4, PCIE, PCIE)], None):
-        with pytest.raises(TypeError, match=r'levels must be a list of \(devices, link\)'):
-            hierarchical(1e6, bad)
-    with pytest.raises(ValueError, match='devices must be at least 1, not 0'):
-        hierarchical(1e6, [(4, PCIE), (0, PCIE)])
-    with pytest.raises(ValueError, match='nbytes must be a number above 0'):
-        hierarchical(0, [(4, PCIE)])
+    one = [(4, PCIE)]
+    for nbytes, levels, kind, message in (
+        (1e6, [], ValueError, 'levels is an empty list'),
+        (1e6, [(4, PCIE), (0, PCIE)], ValueError, 'devices must be at least 1, not 0'),
+        (0, one, ValueError, 'nbytes must be a number above 0'),
+        *((1e6, bad, TypeError, r'list of \(devices, link\)') for bad in (one[0], [4, 128], None)),
+    ):
+        with pytest.raises(kind, match=message):
+            hierarchical(nbytes, levels)
 
 
 def test_picture_of_the_costs():
@@ -173,6 +157,6 @@ def test_neither_a_framework_nor_widgets_are_needed():
         'print([m for m in ("mxnet", "torch") if m in sys.modules])\n'
         'scaling.explore()'
     )
-    found = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+    found = call(ROOT, sys.executable, '-c', code)
     assert found.stdout == '3\n[]\n'
     assert "explore() needs ipywidgets: pip install 'mgpu-helpers[notebooks]'" in found.stderr

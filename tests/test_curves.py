@@ -6,26 +6,12 @@ import math
 
 import pytest
 
-from mgpu_helpers.scaling import (
-    ALGORITHMS,
-    LINKS,
-    MACHINES,
-    MODELS,
-    Layer,
-    Link,
-    Machine,
-    Model,
-    communication_seconds,
-    hiding_batch,
-    memory_per_device,
-    plot_hiding,
-    ring,
-    step,
-    strong_scaling,
-    sustained_flops,
-    weak_scaling,
-)
-from mgpu_helpers.scaling.curves import POWERS
+from mgpu_helpers import scaling
+from mgpu_helpers.scaling import ALGORITHMS, LINKS, MACHINES, MODELS, Layer, Link, Machine, Model
+from mgpu_helpers.scaling.costs import ring
+from mgpu_helpers.scaling.curves import POWERS, hiding_batch, step, strong_scaling, weak_scaling
+from mgpu_helpers.scaling.machines import communication_seconds
+from mgpu_helpers.scaling.memory import memory_per_device
 
 RESNET, VGG = MODELS['ResNet-50'], MODELS['VGG-16']
 SERVERS = MACHINES['p3.16xlarge']
@@ -89,23 +75,18 @@ def test_inside_a_server_and_through_the_network():
     assert communication_seconds(4, 1e8, SERVERS, 'hierarchical') == ring(4, 1e8, SERVERS.link)
 
 
-def test_weak_scaling():
+def test_weak_and_strong_scaling():
     found = weak_scaling(VGG, 32, POWERS, SERVERS)
-    assert found.examples == [32 * k for k in POWERS]
-    assert {s.batch for s in found.steps} == {32}
+    assert found.examples == [32 * k for k in POWERS] and {s.batch for s in found.steps} == {32}
     assert found.speedup[0] == found.efficiency[0] == 1
     assert all(0 < share <= 1 + 1e-12 for share in found.efficiency)
     assert found.efficiency == sorted(found.efficiency, reverse=True)
     assert found.throughput[-1] == pytest.approx(32 * 1024 / found.seconds[-1])
-
-
-def test_strong_scaling():
     found = strong_scaling(RESNET, 8192, POWERS, SERVERS, algorithm='hierarchical')
-    assert set(found.examples) == {8192}
-    assert [s.batch for s in found.steps] == [8192 // k for k in POWERS]
-    assert found.speedup[0] == 1
-    for k, seconds in zip(found.devices, found.seconds):
+    assert set(found.examples) == {8192} and found.speedup[0] == 1
+    for k, one, seconds in zip(found.devices, found.steps, found.seconds):
         assert seconds == step(RESNET, 8192 // k, k, SERVERS, 'hierarchical').seconds
+        assert one.batch == 8192 // k
     # An uneven batch waits for the largest part.
     assert [s.batch for s in strong_scaling(TOY, 10, [1, 3], BOARD).steps] == [10, 4]
 
@@ -147,7 +128,7 @@ def test_why_eight_can_be_slower_than_one():
 
 
 def test_the_picture_shows_the_hiding_batch():
-    figure = plot_hiding(RESNET, 64, SERVERS, batches=[16, 32, 64])
+    figure = scaling.plot_hiding(RESNET, 64, SERVERS, batches=[16, 32, 64])
     left, right = figure.axes
     batches, efficiency = right.lines[0].get_data()
     assert list(batches) == [16, 32, 38, 64]
@@ -155,27 +136,13 @@ def test_the_picture_shows_the_hiding_batch():
     assert any(list(line.get_xdata()) == [38, 38] for line in left.lines)
     assert any('38' in text.get_text() for text in right.texts)
     figure.savefig(io.BytesIO())
-    plot_hiding(TOY, 1, BOARD).savefig(io.BytesIO())  # nothing to hide
+    scaling.plot_hiding(TOY, 1, BOARD).savefig(io.BytesIO())  # nothing to hide
 
 
-def test_memory_by_hand():
+def test_memory_by_hand_as_table_and_picture():
     found = memory_per_device(TOY, batch=3, optimizer_state=2)
     assert (found.parameters, found.gradients, found.optimizer_state) == (400, 400, 800)
-    assert found.activations == 4 * 3 * 50
-    assert found.total == 400 + 400 + 800 + 600
-
-
-def test_memory_that_more_devices_do_not_share():
-    alone, among_eight = (memory_per_device(VGG, 256 // k, 1) for k in (1, 8))
-    assert among_eight.activations == alone.activations / 8
-    for part in ('parameters', 'gradients', 'optimizer_state'):
-        assert getattr(among_eight, part) == getattr(alone, part) == VGG.nbytes
-    # 96 is what NVIDIA trained with on a V100 of 16 GB
-    assert memory_per_device(RESNET, 96, 1).total < SERVERS.memory
-    assert memory_per_device(RESNET, 256, 1).total > SERVERS.memory
-
-
-def test_memory_table_and_picture():
+    assert found.activations == 4 * 3 * 50 and found.total == 400 + 400 + 800 + 600
     found = [memory_per_device(RESNET, 512 // k, 1, f'{k} devices') for k in (1, 8, 64)]
     table = found[0].table(*found[1:])
     assert [row[0] for row in table.rows] == ['1 devices', '8 devices', '64 devices']
@@ -188,10 +155,19 @@ def test_memory_table_and_picture():
     figure.savefig(io.BytesIO())
 
 
-def test_what_a_machine_refuses():
+def test_memory_that_more_devices_do_not_share():
+    alone, among_eight = (memory_per_device(VGG, 256 // k, 1) for k in (1, 8))
+    assert among_eight.activations == alone.activations / 8
+    for part in ('parameters', 'gradients', 'optimizer_state'):
+        assert getattr(among_eight, part) == getattr(alone, part) == VGG.nbytes
+    # 96 is what NVIDIA trained with on a V100 of 16 GB
+    assert memory_per_device(RESNET, 96, 1).total < SERVERS.memory
+    assert memory_per_device(RESNET, 256, 1).total > SERVERS.memory
+
+
+def test_what_a_machine_and_a_step_refuse():
     for changed, kind, message in (
         ({'flops': 0}, ValueError, 'flops .*must be a number above 0, not 0'),
-        ({'flops': math.inf}, ValueError, 'flops .*must be a number above 0, not inf'),
         ({'memory': -1}, ValueError, 'memory .*must be a number above 0, not -1'),
         ({'network': None}, ValueError, 'give both, devices_per_server and network'),
         ({'devices_per_server': None}, ValueError, 'give both, devices_per_server and network'),
@@ -202,54 +178,42 @@ def test_what_a_machine_refuses():
     ):
         with pytest.raises(kind, match=message):
             dataclasses.replace(SERVERS, **changed)
-    with pytest.raises(ValueError, match='examples_per_second must be a number above 0'):
-        sustained_flops(RESNET, math.nan)
-
-
-def test_what_a_step_refuses():
     for changed, kind, message in (
         ({'model': 'ResNet-50'}, TypeError, "model must be a Model, .* not 'ResNet-50'"),
         ({'machine': 'p3.16xlarge'}, TypeError, "machine must be a Machine, .* not 'p3.16xlarge'"),
-        ({'machine': LINKS['NVLink 2']}, TypeError, 'machine must be a Machine'),
         ({'batch': 0}, ValueError, 'batch must be at least 1, not 0'),
-        ({'batch': 0.5}, TypeError, 'batch must be an integer of at least 1, not 0.5'),
         ({'devices': -8}, ValueError, 'devices must be at least 1, not -8'),
         ({'buckets': 0}, ValueError, 'buckets must be at least 1, not 0'),
         ({'algorithm': 'star'}, ValueError, 'algorithm must be one of naive, .* not .star'),
     ):
         with pytest.raises(kind, match=message):
             step(**{'model': RESNET, 'batch': 64, 'devices': 8, 'machine': SERVERS} | changed)
-    with pytest.raises(TypeError, match='machine must be a Machine'):
-        hiding_batch(RESNET, 8, LINKS['NVLink 2'])
-    with pytest.raises(ValueError, match='batch must be at least 1, not 0'):
-        memory_per_device(RESNET, 0)
-    with pytest.raises(ValueError, match='optimizer_state must be at least 0, not -1'):
-        memory_per_device(RESNET, 64, -1)
-
-
-def test_algorithms_that_several_servers_do_not_suit():
+    for call, message in (
+        (lambda: scaling.sustained_flops(RESNET, math.nan), 'examples_per_second must be a number'),
+        (lambda: memory_per_device(RESNET, 0), 'batch must be at least 1, not 0'),
+        (lambda: memory_per_device(RESNET, 64, -1), 'optimizer_state must be at least 0, not -1'),
+        (lambda: communication_seconds(12, 1e8, SERVERS, 'hierarchical'), '12 devices do not fill'),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
     for name in ALGORITHMS:
         communication_seconds(8, 1e8, SERVERS, name)
     for name in ('butterfly', 'sharded'):
         with pytest.raises(ValueError, match=f"'{name}' is for one server.*use 'ring'"):
             communication_seconds(16, 1e8, SERVERS, name)
-    with pytest.raises(ValueError, match='12 devices do not fill servers of 8: use a multiple'):
-        communication_seconds(12, 1e8, SERVERS, 'hierarchical')
 
 
 def test_what_scaling_refuses():
     for scale, name in ((weak_scaling, 'batch_per_device'), (strong_scaling, 'global_batch')):
-        for model, batch, counts, kind, message in (
-            (RESNET, 64, [], ValueError, 'device_counts is empty'),
-            (RESNET, 64, 8, TypeError, 'device_counts must be a list of integers'),
-            (RESNET, 64, [1, 0], ValueError, 'each of device_counts must be at least 1, not 0'),
-            (RESNET, 0, [1, 2], ValueError, f'{name} must be at least 1, not 0'),
-            (RESNET, '64', [1, 2], TypeError, f'{name} must be an integer'),
-            ('VGG', 64, [1, 2], TypeError, 'model must be a Model'),
+        for batch, counts, kind, message in (
+            (64, [], ValueError, 'device_counts is empty'),
+            (64, 8, TypeError, 'device_counts must be a list of integers'),
+            (64, [1, 0], ValueError, 'each of device_counts must be at least 1, not 0'),
+            (0, [1, 2], ValueError, f'{name} must be at least 1, not 0'),
         ):
             with pytest.raises(kind, match=message):
-                scale(model, batch, counts, SERVERS)
+                scale(RESNET, batch, counts, SERVERS)
     with pytest.raises(ValueError, match='a batch of 64 cannot be shared by 1,024 devices'):
         strong_scaling(RESNET, 64, [1, 1024], SERVERS)
     with pytest.raises(ValueError, match='batches is empty'):
-        plot_hiding(RESNET, 64, SERVERS, batches=[])
+        scaling.plot_hiding(RESNET, 64, SERVERS, batches=[])

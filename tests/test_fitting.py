@@ -13,12 +13,12 @@ N = np.array(SIZES)
 TRUE = np.where(N < 3 * 2**20, 20e-6 + N / 8e9, 70e-6 + N / 4e9)
 
 
-def test_two_lines_are_found_exactly():
-    found = fit(SIZES, TRUE)
-    assert found.cache.alpha == pytest.approx(20e-6)
-    assert found.cache.bandwidth == pytest.approx(8e9)
-    assert found.memory.alpha == pytest.approx(70e-6)
-    assert found.memory.bandwidth == pytest.approx(4e9)
+def test_two_lines_are_found_exactly_in_any_order_of_the_sizes():
+    shuffled = np.random.default_rng(0).permutation(len(N))
+    found = fit([SIZES[i] for i in shuffled], TRUE[shuffled])
+    assert list(found.nbytes) == list(SIZES)
+    assert (found.cache.alpha, found.cache.bandwidth) == pytest.approx((20e-6, 8e9))
+    assert (found.memory.alpha, found.memory.bandwidth) == pytest.approx((70e-6, 4e9))
     assert 2 * 2**20 < found.border < 4 * 2**20
     assert found.worst_error < 1e-9
     unseen = np.array([6000, 9_000_000])
@@ -46,24 +46,11 @@ def test_noise_of_ten_percent_is_survived_and_reported():
         assert found.memory.bandwidth == pytest.approx(4e9, rel=0.5)
 
 
-def test_order_of_the_sizes_does_not_matter():
-    shuffled = np.random.default_rng(0).permutation(len(N))
-    found = fit([SIZES[i] for i in shuffled], TRUE[shuffled])
-    assert found.cache.alpha == pytest.approx(20e-6)
-    assert list(found.nbytes) == list(SIZES)
-
-
-def test_alpha_is_never_negative():
+def test_alpha_is_never_negative_and_where_lines_cross_the_model_is_continuous():
     times = np.where(N < 2**20, 1e-5 + N / 1e9, N**1.3 / 1e11)  # steeper than any line from above 0
     found = fit(SIZES, times)
-    assert found.cache.alpha >= 0
-    assert found.memory.alpha == 0
-    assert found.memory.bandwidth > 0
-
-
-def test_where_the_lines_cross_the_model_is_continuous():
-    times = np.maximum(100e-6 + N / 20e9, N / 4e9)
-    found = fit(SIZES, times)
+    assert found.cache.alpha >= 0 == found.memory.alpha and found.memory.bandwidth > 0
+    found = fit(SIZES, np.maximum(100e-6 + N / 20e9, N / 4e9))
     below, above = (found.seconds(found.border * f) for f in (1 - 1e-9, 1 + 1e-9))
     assert below == pytest.approx(above, rel=1e-6)
 
@@ -72,10 +59,8 @@ def test_measurements_that_cannot_be_fitted():
     for sizes, times, message in (
         (SIZES, TRUE[1:], '15 sizes and 14 times'),
         (SIZES[:5], TRUE[:5], '5 different sizes are too few for two lines of at least 3'),
-        ([], [], '0 different sizes are too few'),
         ([0, *SIZES[1:]], TRUE, 'a size in bytes must be at least 1, not 0'),
         (SIZES, [-1, *TRUE[1:]], 'a time in seconds must be a number above 0, not -1'),
-        (SIZES, [float('nan'), *TRUE[1:]], 'a time in seconds must be a number above 0, not nan'),
         ([SIZES[1], *SIZES[1:]], TRUE, 'a size stands in the list twice'),
         (SIZES, TRUE[::-1], 'do not grow with the size'),
     ):
@@ -108,11 +93,9 @@ def test_measure_gives_the_shortest_time_of_each_size():
     assert len(calls) == 12
     assert 0.001 <= times[0] < 0.1
     assert 0.010 <= times[1] < 0.1
-
-
-def test_measure_stops_when_its_time_is_up_but_not_before_three_rounds():
-    calls = []
-    measure(lambda nbytes: calls.append(time.sleep(0.01)), [1], repeats=1000, seconds=1e-6)
+    # Its time is up at once: three rounds of two calls there are all the same.
+    del calls[:]
+    measure(run, [1], repeats=1000, seconds=1e-6)
     assert len(calls) == 6
 
 
@@ -121,7 +104,6 @@ def test_measure_refuses_before_it_runs(capsys):
         ((7,), TypeError, 'run must be a function of a number of bytes, not 7'),
         ((print, []), ValueError, 'sizes is empty'),
         ((print, [0]), ValueError, 'each of sizes must be at least 1, not 0'),
-        ((print, [1.5]), TypeError, 'each of sizes must be an integer'),
         ((print, [1], 0), ValueError, 'repeats must be at least 1, not 0'),
         ((print, [1], 1, 0), ValueError, 'seconds must be a number above 0'),
     ):
