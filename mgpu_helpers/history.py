@@ -26,6 +26,7 @@ class History:
     seconds: list[float] = field(default_factory=list)  # of training alone, without evaluation
     train_loss: list[float] = field(default_factory=list)  # per example, while parameters moved
     test_acc: list[float] = field(default_factory=list)  # share that is right after the epoch
+    params: Any = field(default=None, repr=False, compare=False)  # what was trained, if it is kept
     _curve: LiveCurve | None = field(default=None, init=False, repr=False, compare=False)
 
     def add(self, seconds: float, train_loss: float, test_acc: float) -> None:
