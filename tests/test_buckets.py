@@ -6,18 +6,10 @@ import pytest
 from mxnet import autograd, nd
 
 import mgpu_helpers as mgpu
-from mgpu_helpers.collectives import (
-    ALGORITHMS,
-    Bucket,
-    accumulate_batch,
-    adding_gradients,
-    allreduce_naive,
-    allreduce_ring,
-    allreduce_tree,
-    fill_buckets,
-    hold_gradients,
-    sync_with,
-)
+from mgpu_helpers.collectives import ALGORITHMS, allreduce_ring, allreduce_tree
+from mgpu_helpers.collectives.bucket import Bucket, hold_gradients
+from mgpu_helpers.collectives.filling import fill_buckets
+from mgpu_helpers.collectives.syncing import accumulate_batch, adding_gradients, sync_with
 
 SHAPES = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
 
@@ -49,38 +41,25 @@ def test_a_bucket_gives_back_what_was_put_in():
         assert_equal(arrays, doubled)
 
 
-def test_arrays_that_no_bucket_can_hold():
+def test_what_no_bucket_can_hold_and_what_does_not_fit_is_refused():
+    two, there = nd.ones(2), nd.ones(2, ctx=mx.cpu(1))
     for arrays, error, words in (
         ([], ValueError, 'at least one array'),
-        (nd.ones(3), TypeError, 'must be a list of arrays'),
-        (
-            [nd.ones(2), nd.ones(2, dtype='float16')],
-            TypeError,
-            'of float16 and float32: make a bucket for each type',
-        ),
-        (
-            [nd.ones(2), nd.ones(2, ctx=mx.cpu(1))],
-            ValueError,
-            r'cpu\(0\), cpu\(1\): make one bucket per device',
-        ),
+        (two, TypeError, 'must be a list of arrays'),
+        ([two, two.astype('float16')], TypeError, 'float16 and float32: make a bucket for each'),
+        ([two, there], ValueError, r'cpu\(0\), cpu\(1\): make one bucket per device'),
     ):
         with pytest.raises(error, match=words):
             Bucket(arrays)
-
-
-def test_what_does_not_fit_is_not_packed():
-    bucket = Bucket([nd.zeros(2), nd.zeros((3, 1))])
-    bucket.pack([nd.ones(2), nd.ones((3, 1))])
+    column = nd.ones((3, 1))
+    bucket = Bucket([two, column])
+    bucket.pack([two, column])
     for arrays, error, words in (
         (None, TypeError, "a list of MXNet's nd arrays, not None"),
         ([np.zeros(2), np.zeros((3, 1))], TypeError, "a list of MXNet's nd arrays"),
-        ([nd.zeros(2)], ValueError, r'shapes \[\(2,\), \(3, 1\)\], not \[\(2,\)\]'),
-        ([nd.zeros(2), nd.zeros((3, 1), dtype='float64')], TypeError, 'float32, and .* float64'),
-        (
-            [nd.zeros(2), nd.zeros((3, 1), ctx=mx.cpu(1))],
-            ValueError,
-            r'this bucket is on cpu\(0\), and one of the arrays on cpu\(1\)',
-        ),
+        ([2 * two], ValueError, r'shapes \[\(2,\), \(3, 1\)\], not \[\(2,\)\]'),
+        ([2 * two, column.astype('float64')], TypeError, 'float32, and .* float64'),
+        ([2 * two, column.as_in_context(mx.cpu(1))], ValueError, r'on cpu\(0\), .* on cpu\(1\)'),
     ):
         for move in (bucket.pack, bucket.unpack):
             with pytest.raises(error, match=words):
@@ -100,46 +79,33 @@ def test_buckets_are_filled_from_the_last_layer():
             assert min(early) == max(late) + 1
             assert sum(sizes[i] for i in early) + sizes[late[0]] > limit
     assert fill_buckets([], 10) == []
-    for limit, error in ((0, ValueError), ('10', TypeError), (None, TypeError)):
-        with pytest.raises(error, match='bucket_bytes'):
-            fill_buckets(sizes, limit)
+    with pytest.raises(ValueError, match='bucket_bytes'):
+        fill_buckets(sizes, 0)
 
 
 @pytest.mark.parametrize('name', ALGORITHMS)
 def test_every_way_to_sync_gives_the_same_sums(name):
-    for dtype in ('float32', 'float16'):
-        wanted = gradients(3, dtype)
-        mgpu.sync_gradients(wanted)
-        for bucket_bytes in (None, 1, 150_000, 10**7):
-            found = gradients(3, dtype)
-            sync_with(ALGORITHMS[name], bucket_bytes)(found)
+    for bucket_bytes in (None, 1, 150_000, 10**7):
+        sync = sync_with(ALGORITHMS[name], bucket_bytes)
+        # One serves networks of any types, shapes and devices, one after the other.
+        few = [(5,), (700, 2)]
+        for k, of, shapes in ((3, 'float32', SHAPES), (3, 'float16', SHAPES), (2, 'float64', few)):
+            found, wanted = (gradients(k, of, shapes) for _ in range(2))
+            mgpu.sync_gradients(wanted)
+            sync(found)
             for of_one in found:
                 assert_equal(of_one, wanted[0])
 
 
-def test_one_sync_serves_networks_of_any_shapes_and_devices():
-    sync = sync_with(allreduce_tree, bucket_bytes=1000)
-    for k, shapes in ((2, SHAPES), (3, SHAPES), (2, [(5,), (700, 2)]), (2, SHAPES)):
-        grads, wanted = gradients(k, shapes=shapes), gradients(k, shapes=shapes)
-        mgpu.sync_gradients(wanted)
-        sync(grads)
-        assert_equal(grads[-1], wanted[0])
-
-
 def test_fewer_messages_with_a_bucket():
     seen = []
-
-    def watched(data):
-        seen.append(data[0].size)
-        allreduce_naive(data)
-
     for bucket_bytes, sizes in (
         (None, [int(np.prod(s)) for s in SHAPES]),
         (10**6, [129_068]),
         (150_000, [10 + 1280 + 128, 800 * 128, 50 + 25_000 + 20 + 180]),
     ):
         del seen[:]
-        sync_with(watched, bucket_bytes)(gradients(2))
+        sync_with(lambda data: seen.append(data[0].size), bucket_bytes)(gradients(2))
         assert seen == sizes
 
 
@@ -148,10 +114,8 @@ def test_gradients_that_do_not_match_are_left_alone():
     for wrong, error, words in (
         (nd.ones(2), TypeError, r'expected grads\[c\]\[i\]'),
         ([nd.ones(2)], TypeError, r'expected grads\[c\]\[i\]'),
-        (None, TypeError, r'expected grads\[c\]\[i\]'),
         ([['a'], ['b']], TypeError, r"grads\[0\] must be .* but \[0\] is 'a'"),
         ([], ValueError, r'here they have \[\]'),
-        ([[], []], ValueError, r'\[0, 0\]'),
         ([[nd.ones(2)], []], ValueError, r'\[1, 0\]'),
         (grads, ValueError, r'gradient 1 has different shapes on the devices, \[\(3,\), \(4,\)\]'),
     ):
@@ -159,13 +123,9 @@ def test_gradients_that_do_not_match_are_left_alone():
             with pytest.raises(error, match=words):
                 sync_with(allreduce_ring, bucket_bytes)(wrong)
     assert all((g.asnumpy() == 1).all() for of_one in grads for g in of_one)
-
-
-def test_sync_with_says_what_it_needs():
     for asked, error, words in (
         (('ring',), TypeError, "such as allreduce_ring, not 'ring'"),
         ((allreduce_ring, 0), ValueError, 'bucket_bytes must be at least 1, not 0'),
-        ((allreduce_ring, 1e6), TypeError, 'bucket_bytes must be an integer'),
     ):
         with pytest.raises(error, match=words):
             sync_with(*asked)
@@ -257,7 +217,6 @@ def test_accumulate_batch_refuses_before_it_changes_anything(batches):
     X, y = batches[0]
     for parts, options, error, words in (
         ([], {}, ValueError, 'no batch to train on'),
-        (X, {}, TypeError, 'a list of batches'),
         ([X], {}, TypeError, 'a list of batches'),
         ([(X, y), (X, y[:5])], {}, ValueError, '60 examples and y has 5'),
         ([(X, y)], {'sync': 'ring'}, TypeError, "sync must be a function.*, not 'ring'"),

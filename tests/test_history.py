@@ -1,12 +1,12 @@
 """History's table and plot, and what a waiting reader sees."""
 
+import contextlib
 import io
 import os
 import pty
 import subprocess
 import sys
 import termios
-import textwrap
 
 import pytest
 from PIL import Image
@@ -30,19 +30,18 @@ def test_table_as_text_and_html(run):
     assert '&lt;b&gt;' in page
     assert page.count('<tr>') == 3
     assert '20.0 sec' in page
-
-
-def test_empty_history_has_an_empty_table():
-    assert 'epoch' in repr(History('none yet', 10))
+    empty = History('none yet', 10)
+    assert 'epoch' in repr(empty)
+    with pytest.raises(ValueError, match="'none yet' has no epoch"):
+        run.plot(empty)
 
 
 def test_plot_is_a_picture_with_a_line_per_run(run):
     other = History('other', 10)
     other.add(1, 2, 0.5)
     figure = run.plot(other)
-    assert [[line.get_label() for line in axes.lines] for axes in figure.axes] == [
-        ['devices: 2, <b>', 'other']
-    ] * 2
+    labels = [[line.get_label() for line in axes.lines] for axes in figure.axes]
+    assert labels == [['devices: 2, <b>', 'other']] * 2
     picture = io.BytesIO()
     figure.savefig(picture, format='png')
     assert len(Image.open(picture).convert('L').getcolors()) > 10
@@ -57,53 +56,37 @@ def test_accuracies_that_are_all_good_fill_their_plot():
         assert one.plot(two).axes[1].get_ylim() == (pytest.approx(lowest), 1)
 
 
-def test_plot_of_no_epoch_is_refused(run):
-    with pytest.raises(ValueError, match="'new' has no epoch"):
-        run.plot(History('new', 10))
-
-
-def test_table_escapes_html():
-    assert '&lt;i&gt;' in Table([['<i>']], ['a'])._repr_html_()
-
-
 def test_columns_of_numbers_are_on_the_right_with_gaps_too():
     table = Table([['a', '1', '-', '-'], ['b', '20 ms', '3e-4', '-']], ['n', 'x', 'y', 'z'])
     assert repr(table).splitlines()[2:] == ['a        1     -  -', 'b    20 ms  3e-4  -']
     assert table._repr_html_().count('text-align: right') == 2 * 3  # two columns, head and rows
+    assert '&lt;i&gt;' in Table([['<i>']], ['a'])._repr_html_()
 
 
 LOOP = """
-    import time
-    from mgpu_helpers.display import progress
-    with progress(range(3), 'epoch 1/1') as numbers:
-        for _ in numbers: time.sleep(0.15)
-    print('done')
+import time
+from mgpu_helpers.display import progress
+with progress(range(3), 'epoch 1/1') as numbers:
+    for _ in numbers: time.sleep(0.15)
+print('done')
 """
 
 
 def test_progress_bar_on_a_terminal_is_gone_when_done():
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, 80))  # a terminal without columns has no room for a bar
-    process = subprocess.Popen(
-        [sys.executable, '-c', textwrap.dedent(LOOP)], stdout=theirs, stderr=theirs
-    )
+    process = subprocess.Popen([sys.executable, '-c', LOOP], stdout=theirs, stderr=theirs)
     os.close(theirs)
     shown = b''
-    try:
+    with contextlib.suppress(OSError):  # how a terminal says that the other side is closed
         while chunk := os.read(ours, 4096):
             shown += chunk
-    except OSError:  # how a terminal says that the other side is closed
-        pass
     assert process.wait() == 0
-    text = shown.decode()
-    assert 'epoch 1/1' in text
-    assert text.split('\r')[-2].strip() == 'done'
+    assert b'epoch 1/1' in shown and shown.split(b'\r')[-2].strip() == b'done'
 
 
 def test_no_bar_where_output_goes_into_a_file():
-    done = subprocess.run(
-        [sys.executable, '-c', textwrap.dedent(LOOP)], capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, '-c', LOOP], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ('done\n', '')
 
 

@@ -1,6 +1,7 @@
 """Bytes over TCP: the count is what went through real sockets; what MXNet's store sends."""
 
 import contextlib
+import itertools
 import os
 import resource
 import socket
@@ -34,12 +35,16 @@ def nothing_is_left_open():
     assert os.listdir('/proc/self/fd') == before
 
 
+def receive(end, size):
+    while size:
+        size -= len(end.recv(min(size, 1 << 16)))
+
+
 def send(one, other, size):
     """Send ``size`` bytes, while the other end reads them all."""
     sender = threading.Thread(target=one.sendall, args=[bytes(size)])
     sender.start()
-    while size:
-        size -= len(other.recv(min(size, 1 << 16)))
+    receive(other, size)
     sender.join()
 
 
@@ -70,9 +75,7 @@ def test_only_what_left_for_a_slow_receiver_counts():
         # What is sent again and again to a closed window is not counted again.
         assert found.received <= found.sent
         a.setblocking(True)
-        left = written
-        while left:
-            left -= len(b.recv(1 << 16))
+        receive(b, written)
         assert socket_bytes() - before == Traffic(written, written)
 
 
@@ -113,9 +116,16 @@ def test_a_closed_connection_no_longer_counts():
     assert socket_bytes() - before == Traffic(0, 0)
 
 
-def test_a_connection_with_several_descriptors_counts_once():
+def test_a_connection_with_several_descriptors_counts_once_and_stays_as_it_is():
     with pair() as (a, b):
-        before = socket_bytes()
+        # With a default timeout, Python makes each socket that it wraps non-blocking, for all.
+        socket.setdefaulttimeout(5)
+        try:
+            before = socket_bytes()
+        finally:
+            socket.setdefaulttimeout(None)
+        for s in (a, b):
+            assert os.get_blocking(s.fileno()) and not os.get_inheritable(s.fileno())
         with a.dup(), a.dup(), b.dup():
             send(a, b, 1000)
             assert socket_bytes() - before == Traffic(1000, 1000)
@@ -123,28 +133,15 @@ def test_a_connection_with_several_descriptors_counts_once():
             assert socket_bytes() - before == Traffic(1000, 1000)
 
 
-def test_the_sockets_stay_as_they_are():
-    """With a default timeout, Python makes each socket that it wraps non-blocking, for all."""
-    with pair() as (a, b):
-        socket.setdefaulttimeout(5)
-        try:
-            socket_bytes()
-        finally:
-            socket.setdefaulttimeout(None)
-        for s in (a, b):
-            assert os.get_blocking(s.fileno()) and not os.get_inheritable(s.fileno())
-
-
 def test_descriptors_that_come_and_go_while_we_look():
     stop = threading.Event()
 
     def churn():
-        opened = 0
-        while not stop.is_set():
+        for opened in itertools.count(1):
             with pair() as (a, b):
                 send(a, b, 10)
-            opened += 1
-        return opened
+            if stop.is_set():
+                return opened
 
     with pair() as (a, b), ThreadPoolExecutor() as pool:
         send(a, b, 500)
@@ -184,7 +181,6 @@ def test_a_system_that_cannot_tell(monkeypatch):
 
 
 ARRAY = 4_000_000  # bytes
-TWO_BIT = {'type': '2bit', 'threshold': 0.5}
 
 
 def push_and_pull():
@@ -193,7 +189,7 @@ def push_and_pull():
 
     found = []
     store = mx.kv.create('dist_sync')
-    for compression in (None, TWO_BIT):
+    for compression in (None, {'type': '2bit', 'threshold': 0.5}):
         if compression:
             store.set_gradient_compression(compression)
         key, values = str(compression), mx.nd.ones(1_000_000)

@@ -3,15 +3,13 @@
 import ast
 import importlib
 import importlib.util
-import os
-import subprocess
 import sys
 import zipfile
-from pathlib import Path
+
+from checkouts import ROOT, call
 
 import mgpu_helpers  # noqa: F401  before a hint's MXNet: it makes the settings
 
-ROOT = Path(__file__).resolve().parent.parent
 MODULES = sorted((ROOT / 'mgpu_helpers').rglob('*.py'))
 WRONG = """\
 import mgpu_helpers as mgpu
@@ -30,14 +28,7 @@ RIGHT_LINES = 4  # of these; with each of the others something is wrong
 
 def run(*command):
     """Run a tool of this environment on the checkout."""
-    env = os.environ | {'MYPYPATH': str(ROOT), 'NO_COLOR': '1'}
-    return subprocess.run(
-        [sys.executable, '-m', *map(str, command)],
-        cwd=ROOT,
-        env=env,
-        capture_output=True,
-        text=True,
-    )
+    return call(ROOT, sys.executable, '-m', *map(str, command), MYPYPATH=ROOT, NO_COLOR=1)
 
 
 def parts(node, prefix=''):
@@ -106,21 +97,14 @@ def test_a_wrong_call_is_found(tmp_path):
     assert lines == list(range(RIGHT_LINES + 1, len(WRONG.splitlines()) + 1)), output
 
 
-def names_for_hints():
-    """What is imported for mypy and the reader only, by module."""
-    for path in MODULES:
-        for block in ast.parse(path.read_text(encoding='utf8')).body:
-            if isinstance(block, ast.If) and ast.unparse(block.test) == 'TYPE_CHECKING':
-                for part in block.body:
-                    if isinstance(part, ast.ImportFrom) and not part.level:
-                        yield from ((part.module, alias.name) for alias in part.names)
-
-
 def test_what_a_hint_names_is_there():
-    """To mypy every name of MXNet is right, and nothing else imports these."""
-    for module, name in sorted(set(names_for_hints())):
-        if importlib.util.find_spec(module.partition('.')[0]):
-            assert hasattr(importlib.import_module(module), name), (module, name)
+    """To mypy every name of MXNet is right, and nothing but a block for hints imports these."""
+    blocks = (b for path in MODULES for b in ast.parse(path.read_text(encoding='utf8')).body)
+    hints = (b for b in blocks if isinstance(b, ast.If) and ast.unparse(b.test) == 'TYPE_CHECKING')
+    for part in (p for block in hints for p in block.body if isinstance(p, ast.ImportFrom)):
+        if not part.level and importlib.util.find_spec(part.module.partition('.')[0]):
+            for alias in part.names:
+                assert hasattr(importlib.import_module(part.module), alias.name), ast.unparse(part)
 
 
 def test_the_wheel_holds_what_editors_read(tmp_path):
