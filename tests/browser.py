@@ -91,8 +91,8 @@ class Browser:
         self.call('Emulation.setDeviceMetricsOverride', **size)
 
     def prefer(self, theme):
-        features = [{'name': 'prefers-color-scheme', 'value': theme}]
-        self.call('Emulation.setEmulatedMedia', features=features)
+        scheme = {'name': 'prefers-color-scheme', 'value': theme}
+        self.call('Emulation.setEmulatedMedia', features=[scheme])
 
     def ask(self, script):
         """Run a JavaScript expression in the page, and return its value."""
@@ -105,9 +105,7 @@ class Browser:
     def wait_for(self, condition, seconds=60):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            with contextlib.suppress(
-                RuntimeError
-            ):  # a page that is being loaded has no answers yet
+            with contextlib.suppress(RuntimeError):  # a page that is being loaded has no answers
                 if self.ask(condition):
                     return
             time.sleep(0.05)

@@ -78,51 +78,33 @@ def test_slices_are_views_and_the_two_halves_of_a_ring_can_be_used_alone():
 def formulas(name, k, n):
     """Messages, steps, numbers at the busiest port, and numbers added by the device that adds most.
 
-    Steps are what the cost model charges a latency for.
+    Steps are what the cost model charges a latency for; ``n`` is cut into equal slices.
     """
     whole, up, p = int(math.log2(k)), math.ceil(math.log2(k)), 2 ** int(math.log2(k))
-    sizes = [(i + 1) * n // k - i * n // k for i in range(k)]
-    cut = sum(size > 0 for size in sizes)
-    after = [sizes[(i + 1) % k] for i in range(k)]
-    if name == 'naive':
-        return 2 * (k - 1), 2 * (k - 1), (k - 1) * n, (k - 1) * n
-    if name == 'tree':
-        return 2 * (k - 1), 2 * up, up * n, up * n
-    if name == 'butterfly':
-        exchanged = (whole + (k > p)) * n
-        return p * whole + 2 * (k - p), whole + 2 * (k > p), exchanged, exchanged
-    if name == 'halving_doubling':
-        # At distance d a device keeps its d of p slices, and sends away those of its partner.
-        blocks = {
-            (i, d): (i // d + 1) * d * n // p - i // d * d * n // p
-            for i in range(p)
-            for d in [2**j for j in range(whole + 1)]
-        }
-        mine = [[blocks[i, 2**j] for j in range(whole)] for i in range(p)]
-        ports = [sum(blocks[i, 2**j] for j in range(1, whole + 1)) for i in range(p)]
-        extra = [n * (i < k - p) for i in range(p)]
-        sent = 2 * (k - p) + 2 * sum(size > 0 for sizes in mine for size in sizes)
-        added = max(sum(sizes) + more for sizes, more in zip(mine, extra, strict=True))
-        return sent, 2 * whole + 2 * (k > p), max(map(sum, zip(ports, extra, strict=True))), added
-    if name == 'sharded':
-        # Slice i comes to device i from all others and goes back to them; they send it theirs.
-        port = max(n + (k - 2) * size for size in sizes)
-        return 2 * (k - 1) * cut, 2 * (k - 1), port, (k - 1) * max(sizes)
-    # A device sends every slice but one in each half: not its own first, not its neighbour's.
-    port = 2 * n - min(a + b for a, b in zip(sizes, after, strict=True))
-    return 2 * (k - 1) * cut, 2 * (k - 1), port, n - min(sizes)
+    more = k > p
+    exchanged, cut = (whole + more) * n, n * (p - 1) // p
+    return {
+        'naive': (2 * (k - 1), 2 * (k - 1), (k - 1) * n, (k - 1) * n),
+        'tree': (2 * (k - 1), 2 * up, up * n, up * n),
+        'butterfly': (p * whole + 2 * (k - p), whole + 2 * more, exchanged, exchanged),
+        # At distance d a device keeps d of p slices, and sends away those of its partner.
+        'halving_doubling': (
+            *(2 * p * whole + 2 * (k - p), 2 * whole + 2 * more),
+            *(2 * cut + n * more, cut + n * more),
+        ),
+    }.get(name, (2 * k * (k - 1), 2 * (k - 1), 2 * (n - n // k), n - n // k))
 
 
 @pytest.mark.parametrize('name', OURS)
 def test_counts_are_those_of_the_formulas(name):
     for k in range(1, 10):
-        for n in (1, 5, 360, 1001):
-            messages, steps, port, added = formulas(name, k, n)
+        for n in (1, 5, 1001, 2520 * 8):
             counted = count(ALGORITHMS[name], k, n)
-            assert counted.messages == messages == len(counted.travel(lambda nbytes: 1))
-            assert n < k or counted.steps == steps  # empty slices save steps
-            assert counted.busiest == (4 * port if k > 1 else 0)
-            assert counted.most_additions == (added if k > 1 else 0)
+            messages, steps, port, added = formulas(name, k, n)
+            assert counted.messages == len(counted.travel(lambda nbytes: 1)) <= messages
+            if n > 1001:  # which all k divide
+                assert (counted.messages, counted.steps) == (messages, steps)
+                assert (counted.busiest, counted.most_additions) == (4 * port, added)
             assert counted.total_bytes == counted.matrix().sum()
             if name != 'butterfly':  # in which all devices add, each for itself
                 assert sum(counted.additions.values()) == (k - 1) * n

@@ -160,7 +160,6 @@ def test_what_is_wrong_is_found(browser, tmp_path):
     file.write_text(pages.page_of(nb, ROOT / 'notebooks', 'page'), encoding='utf-8')
     browser.open(file.as_uri(), WIDTH)
     assert complaints(browser.ask(FINDINGS), 'light') == SAID.splitlines()
-
     file.write_text('<style>body { background: #111111 } p { color: #777777 }</style><p>Words.</p>')
     browser.open(file.as_uri(), WIDTH)
     wrong, hard = complaints(browser.ask(FINDINGS), 'light')
@@ -173,14 +172,10 @@ def test_what_is_wrong_is_found(browser, tmp_path):
 IN_LAB = """
 (() => {
   const all = (selector) => [...document.querySelectorAll('.jp-NotebookPanel ' + selector)];
-  return [
-    all('.jp-RenderedMarkdown h2').length,
-    all('img').length,
-    all('img').filter((image) => image.complete && image.naturalWidth).length,
-    all('mjx-container').length,
-    all('details[open]').length,
-    document.body.dataset.jpThemeLight,
-  ].join(' ');
+  const loaded = all('img').filter((image) => image.complete && image.naturalWidth);
+  const counts = [all('.jp-RenderedMarkdown h2'), all('img'), loaded, all('mjx-container'),
+    all('details[open]')].map((found) => found.length);
+  return [...counts, document.body.dataset.jpThemeLight].join(' ');
 })()
 """
 

@@ -66,9 +66,9 @@ def test_chapters_are_executed_and_left_as_notebook_and_page(course):
     assert (one[:2], one[-1]) == (['01-one', 'cell 1/2'], 'import os')
     assert (two[:2], two[-1]) == (['01-one', 'cell 2/2'], '6 * 7')
     assert course.built() == ['01-one.html', '01-one.ipynb', '02-two.html', '02-two.ipynb', 'seen']
-    nb = nbformat.read(course.build / '01-one.ipynb', as_version=4)
-    assert nb.cells[1].outputs[0].text == 'notebooks\n'
-    assert nb.cells[2].outputs[0].data['text/plain'] == '42'
+    _, first, second = nbformat.read(course.build / '01-one.ipynb', as_version=4).cells
+    assert first.outputs[0].text == 'notebooks\n'
+    assert second.outputs[0].data['text/plain'] == '42'
     assert (course.notebooks / '01-one.ipynb').read_bytes() == before
     page = (course.build / '01-one.html').read_text()
     assert page.count('<img alt="a dot" src="data:image/svg+xml;base64,') == 1
@@ -89,10 +89,8 @@ def test_chapters_are_picked_by_their_numbers_and_unknown_ones_refused(course):
 
 def test_a_chapter_without_its_framework_is_left_out_unless_asked_for(course, monkeypatch):
     course.write('05-five', 'if False:\n    from torch.nn import Linear')
-    monkeypatch.setattr(
-        'importlib.util.find_spec',
-        lambda name, *a: find_spec(name, *a) if name != 'torch' else None,
-    )
+    without = lambda name, *a: find_spec(name, *a) if name != 'torch' else None  # noqa: E731
+    monkeypatch.setattr('importlib.util.find_spec', without)
     assert '05-five  left out: no torch is installed here' in course.run().stdout
     assert course.built() == []
     course.run('--chapter', '5')
@@ -149,8 +147,7 @@ BOTH = """
 from ipywidgets import IntSlider
 class Both:
     def _repr_mimebundle_(self, **_):
-        view = IntSlider()._repr_mimebundle_()
-        return {**view, 'text/plain': 'slider', 'image/png': b'picture'}
+        return {**IntSlider()._repr_mimebundle_(), 'image/png': b'picture'}
 Both()
 """
 
@@ -176,8 +173,7 @@ def test_what_is_stored_is_the_same_each_time_and_without_what_an_editor_adds(co
     assert [output.text for output in nb.cells[1].outputs] == ['1\n2\n']
     assert [cell.get('execution_count') for cell in nb.cells] == [None, 1, 2, 3]
     assert set(nb.metadata) == {'kernelspec', 'language_info'}
-    assert nb.metadata.kernelspec.name == 'python3'
-    assert 'version' not in nb.metadata.language_info
+    assert nb.metadata.kernelspec.name == 'python3' and 'version' not in nb.metadata.language_info
     assert 'widget-view' not in json.dumps(nb)
     # A widget that has a picture as well is kept as the picture.
     (output,) = nb.cells[3].outputs

@@ -4,6 +4,7 @@ import ast
 import importlib
 import importlib.util
 import sys
+import tomllib
 import zipfile
 
 from checkouts import ROOT, call
@@ -31,62 +32,12 @@ def run(*command):
     return call(ROOT, sys.executable, '-m', *map(str, command), MYPYPATH=ROOT, NO_COLOR=1)
 
 
-def parts(node, prefix=''):
-    """Go through the functions of a module or class, and what its classes say of themselves."""
-    for part in node.body:
-        name = prefix + getattr(part, 'name', '')
-        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield name, part
-        elif isinstance(part, ast.ClassDef):
-            yield from parts(part, f'{name}.')
-        elif prefix and isinstance(part, ast.Assign):
-            names = [target.id for target in part.targets if isinstance(target, ast.Name)]
-            yield from ((prefix + name, part) for name in names)
-
-
-def is_public(name):
-    return all(part.strip('_') == part or part.endswith('__') for part in name.split('.'))
-
-
-def lacking(name, part):
-    """Name what has no annotation."""
-    if isinstance(part, ast.Assign):
-        return [name]
-    a, is_method = part.args, '.' in name
-    static = any(ast.unparse(d) == 'staticmethod' for d in part.decorator_list)
-    named = [*a.posonlyargs, *a.args][1 if is_method and not static else 0 :]
-    every = [*named, *a.kwonlyargs, *filter(None, [a.vararg, a.kwarg])]
-    found = [f'{name}({arg.arg})' for arg in every if arg.annotation is None]
-    return found + [f'{name} -> ?'] * (part.returns is None)
-
-
-def test_the_check_finds_what_is_missing():
-    source = """\
-class A:
-    limit = 3
-    size: int
-    def __init__(self, a, *b: int, c=1, **d) -> None: ...
-    def _own(self, x): ...
-    @staticmethod
-    def make(a): ...
-def f(x: int): ...
-"""
-    found = [x for name, p in parts(ast.parse(source)) if is_public(name) for x in lacking(name, p)]
-    constructor = [f'A.__init__({name})' for name in 'acd']
-    assert found == ['A.limit', *constructor, 'A.make(a)', 'A.make -> ?', 'f -> ?']
-
-
-def test_every_public_function_is_annotated():
-    """Read, not imported: a module whose framework is not installed is checked, too."""
-    for path in MODULES:
-        found = parts(ast.parse(path.read_text(encoding='utf8')))
-        assert not [x for name, part in found if is_public(name) for x in lacking(name, part)], path
-
-
-def test_mypy_finds_nothing_wrong():
+def test_mypy_finds_nothing_wrong_and_no_function_without_hints():
     """12 seconds of computing where no earlier run has left a cache, then half of one."""
     checked = run('mypy')
     assert checked.returncode == 0, checked.stdout + checked.stderr
+    options = tomllib.loads((ROOT / 'pyproject.toml').read_text())['tool']['mypy']
+    assert options['disallow_untyped_defs'] and options['check_untyped_defs']
 
 
 def test_a_wrong_call_is_found(tmp_path):
