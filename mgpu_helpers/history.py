@@ -77,7 +77,7 @@ class History:
         lowest = min(min(run.test_acc) for run in runs)
         # Where all runs are good, what differs would be a line along the upper edge.
         axes.set_ylim(min(0.9, math.floor(10 * lowest) / 10) if lowest >= 0.8 else 0, 1)
-        axes.legend(loc='lower right', fontsize='small')
+        axes.legend(fontsize='small')
         return figure
 
     def live(self, num_epochs: int) -> None:
