@@ -1,6 +1,5 @@
 """The folder `cluster/`: its script trains, and its files start it as they should."""
 
-import importlib.util
 import os
 import re
 import shlex
@@ -38,23 +37,19 @@ def epochs(text):
     return [float(acc) for acc in re.findall(r'epoch \d+: .*test acc: ([\d.]+)', text)]
 
 
-def test_bad_arguments_end_a_run_at_once(monkeypatch, capsys):
-    with Launcher('launch', '-n', 2, '--', 'python', 'cluster/train.py', '--lr', 0) as launcher:
+@pytest.mark.parametrize(
+    'option, value, words',
+    [
+        ('--lr', 0, '--lr must be a number above 0, not 0'),
+        ('--epochs', 0, '--epochs must be at least 1, not 0'),
+        ('--kind', 'local', "invalid choice: 'local'"),
+    ],
+)
+def test_bad_arguments_end_a_run_at_once(option, value, words):
+    script = 'python', 'cluster/train.py', option, value
+    with Launcher('launch', '-n', 2, '--', *script) as launcher:
         status, out, err = launcher.end()
-    assert status == 2 and 'Error: worker ' in err
-    assert '--lr must be a number above 0, not 0' in out
-    spec = importlib.util.spec_from_file_location('its_script', FOLDER / 'train.py')
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    for args, words in (
-        (('--epochs', '0'), '--epochs must be at least 1, not 0'),
-        (('--batch-size', '-1'), '--batch-size must be at least 1, not -1'),
-        (('--kind', 'local'), "invalid choice: 'local'"),
-    ):
-        monkeypatch.setattr(sys, 'argv', ['train.py', *args])
-        with pytest.raises(SystemExit, match='2'):
-            script.main()
-        assert words in capsys.readouterr().err
+    assert status == 2 and 'Error: worker ' in err and words in out
 
 
 def test_the_hostfile_works_as_it_stands():
@@ -123,23 +118,14 @@ def test_the_ports_of_a_job_are_not_those_of_the_next(batch, tmp_path, tasks):
     assert len(taken) == 3 * tasks and min(taken) >= 12000 and max(taken) < 32768
 
 
-def test_a_job_of_too_few_tasks_is_refused(batch):
-    with batch(SLURM_NTASKS='2', PORT='') as job:  # so it computes one
-        status, out, err = job.end()
-    assert status != 0 and 'the number of workers must be at least 1, not 0' in err
-
-
 def test_the_kubernetes_file_has_a_pod_for_each_role_and_they_know_each_other():
     parts = yaml.safe_load_all((FOLDER / 'kubernetes.yaml').read_text())
     parts = {part['kind']: part for part in parts}
-    versions = {'Service': 'v1', 'Job': 'batch/v1', 'NetworkPolicy': 'networking.k8s.io/v1'}
-    assert {kind: part['apiVersion'] for kind, part in parts.items()} == versions
     name, service = (parts[kind]['metadata']['name'] for kind in ('Job', 'Service'))
     spec = parts['Job']['spec']
     pod = spec['template']['spec']
     (container,) = pod['containers']
     command = container['command'] + container['args']
-    assert all(isinstance(word, str) for word in command)
     option = dict(zip(command, command[1:]))
     roles = 1 + int(option['-s']) + int(option['-n'])
     assert spec['completions'] == spec['parallelism'] == roles
@@ -148,10 +134,12 @@ def test_the_kubernetes_file_has_a_pod_for_each_role_and_they_know_each_other():
     assert pod['restartPolicy'] == 'Never' and pod['terminationGracePeriodSeconds'] <= 30
     # As the image's own user, with nothing that Pod Security's level "restricted" would refuse.
     user = int(re.search(r'^USER (\d+)$', (ROOT / 'Dockerfile').read_text(), re.MULTILINE)[1])
-    assert (
-        pod['securityContext'] | {'runAsNonRoot': True, 'runAsUser': user} == pod['securityContext']
-    )
-    assert pod['securityContext']['seccompProfile'] == {'type': 'RuntimeDefault'} and user > 0
+    context = {
+        'runAsNonRoot': True,
+        'runAsUser': user,
+        'seccompProfile': {'type': 'RuntimeDefault'},
+    }
+    assert context.items() <= pod['securityContext'].items() and user > 0
     expected = {'allowPrivilegeEscalation': False, 'capabilities': {'drop': ['ALL']}}
     assert container['securityContext'] == expected
     for kind in ('requests', 'limits'):
@@ -170,10 +158,9 @@ def test_the_kubernetes_file_has_a_pod_for_each_role_and_they_know_each_other():
     assert names['publishNotReadyAddresses'] is True
     assert names['ports'][0]['port'] == int(option['--port'])
     # Nobody else reaches them.
-    mine = {'matchLabels': mine}
-    ingress = [{'from': [{'podSelector': mine}]}]
-    expected = {'podSelector': mine, 'policyTypes': ['Ingress'], 'ingress': ingress}
-    assert parts['NetworkPolicy']['spec'] == expected
+    mine = {'podSelector': {'matchLabels': mine}}
+    only = mine | {'policyTypes': ['Ingress'], 'ingress': [{'from': [mine]}]}
+    assert parts['NetworkPolicy']['spec'] == only
 
 
 def test_the_readme_names_every_file_and_shows_commands_that_parse():

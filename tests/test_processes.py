@@ -99,47 +99,28 @@ def test_what_a_worker_prints_and_its_bar_arrive_with_its_name():
     assert bars[-1] == ('bar', '')
 
 
-def test_an_exception_names_the_worker_and_shows_its_traceback():
-    def fail(i):
+RAISES = "raise RuntimeError('Traceback (most recent call last):\\n  File x.cc\\nCheck failed: t')"
+FATES = [  # what worker 1 does, when worker 0 complains, and what is said
+    ("raise ValueError('no colour')", 60, 'failed with ValueError: no colour'),
+    (RAISES, 0.3, 'failed with RuntimeError: Check failed: t'),  # the last line, as of MXNet's
+    ('os._exit(0)', 60, 'ended before its function had returned'),
+    ('os.kill(os.getpid(), 11)', 0.3, 'was killed by signal 11 (SIGSEGV)'),
+]
+
+
+@pytest.mark.parametrize('does, seconds, said', FATES)
+def test_the_first_that_fails_is_the_cause_whoever_is_heard_first(does, seconds, said):
+    def work(i):
         if i == 1:
-            raise ValueError('seven is not a colour')
-        time.sleep(60)
-
-    failed = failure_of(fail)
-    assert failed.name == 'worker 1' and failed.others == {'worker 0': None}
-    assert str(failed).startswith('worker 1 failed with ValueError: seven is not a colour')
-    assert 'in fail' in str(failed)
-
-
-def test_the_first_error_is_the_cause_whoever_is_heard_first():
-    """Of a cause that begins with a traceback, as MXNet's do, the last line is told."""
-
-    def fail(i):
-        if i == 0:
-            time.sleep(0.3)
-            raise ConnectionError('the other one is gone')
-        raise RuntimeError('Traceback (most recent call last):\n  File "x.cc"\nCheck failed: t > 0')
-
-    words = 'worker 1 failed with RuntimeError: Check failed: t > 0'
-    assert str(failure_of(fail)).startswith(words)
-
-
-def test_a_killed_worker_is_named_though_others_complain_too():
-    def die(i):
-        if i == 1:
-            os.kill(os.getpid(), signal.SIGSEGV)
-        time.sleep(0.2)
+            exec(does, {'os': os})
+        time.sleep(seconds)
         raise ConnectionError('the other one is gone')
 
-    failed = failure_of(die)
-    assert str(failed).startswith('worker 1 was killed by signal 11 (SIGSEGV)')
-    assert failed.status == -signal.SIGSEGV
-
-
-def test_leaving_without_an_answer_is_noticed_though_others_wait():
-    failed = failure_of(lambda i: os._exit(0) if i == 1 else time.sleep(60))
-    assert str(failed).startswith('worker 1 ended before its function had returned')
-    assert failed.others == {'worker 0': None}
+    failed = failure_of(work)
+    assert failed.name == 'worker 1' and str(failed).startswith(f'worker 1 {said}')
+    assert (failed.status == -11) == ('kill' in does)
+    assert ('in work' in str(failed)) == ('raise' in does)  # its traceback
+    assert seconds < 1 or failed.others == {'worker 0': None}
 
 
 def test_who_is_late_is_named_and_killed_though_it_ignores_the_request_to_end(monkeypatch):
