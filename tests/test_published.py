@@ -2,27 +2,16 @@
 
 import pytest
 
-from mgpu_helpers.scaling import (
-    LINKS,
-    MODELS,
-    horovod_machine,
-    published_scaling,
-    published_table,
-    step,
-)
+from mgpu_helpers.scaling import LINKS, MODELS, step
+from mgpu_helpers.scaling.published import horovod_machine, published_scaling, published_table
 
 SHARES = {c.what: c for c in published_scaling()}
 HOROVOD = [c for c in SHARES.values() if 'Horovod' in c.source]
 
 
-def test_horovod_lies_between_all_hidden_and_nothing_hidden():
-    for found in HOROVOD:
-        assert found.unhidden < found.published < found.predicted
-
-
 def test_the_formula_is_too_good_and_by_how_much():
-    # Not a target: this is how far off it is, and the text says what it leaves out. No constant
-    # was chosen to make it smaller.
+    assert all(c.unhidden < c.published < c.predicted for c in HOROVOD)
+    # Not a target: no constant was chosen to make it smaller, and the text says what is left out.
     assert {c.what: (c.published, round(100 * c.error)) for c in HOROVOD} == {
         'Inception V3, 16 GPUs': (15.0 / 16, 7),
         'ResNet-101, 16 GPUs': (14.6 / 16, 10),
@@ -34,6 +23,10 @@ def test_the_formula_is_too_good_and_by_how_much():
         'ResNet-101, 512 GPUs': (0.90, 11),
         'VGG-16, 512 GPUs': (0.68, 31),
     }
+    table = published_table(published_scaling())
+    row = next(row for row in table.rows if row[0] == 'VGG-16, 512 GPUs')
+    assert row[2:6] == ['68%', '56%', '89%', '31% more']
+    assert 'its error' in table.headers and all(source for *_, source in table.rows)
 
 
 def test_the_formula_finds_the_network_that_scales_worst():
@@ -57,15 +50,7 @@ def test_the_inputs_are_those_of_the_source():
     for name, rate in (('Inception V3', 134.4), ('ResNet-101', 119.4), ('VGG-16', 130.9)):
         machine = horovod_machine(name)
         assert 64 / step(MODELS[name], 64, 1, machine).seconds == pytest.approx(rate)
-        assert machine.devices_per_server == 4
-        assert machine.network is LINKS['25 Gb RoCE']
+        assert machine.devices_per_server == 4 and machine.network is LINKS['25 Gb RoCE']
     assert SHARES['VGG-16, 512 GPUs'].inputs == '553 MB in 4, 130.9 images/s'
     with pytest.raises(ValueError, match='name must be one of Inception V3, .*, not .*AlexNet'):
         horovod_machine('AlexNet')
-
-
-def test_the_table_shows_the_error():
-    table = published_table(published_scaling())
-    row = next(row for row in table.rows if row[0] == 'VGG-16, 512 GPUs')
-    assert row[2:6] == ['68%', '56%', '89%', '31% more']
-    assert 'its error' in table.headers and all(source for *_, source in table.rows)

@@ -124,31 +124,22 @@ def test_who_has_updated_goes_on_at_once():
     assert len({s.end for s in spans if s.kind == 'update'}) == 6
 
 
-def test_more_devices_wait_longer_for_the_slowest():
-    steps = [
-        simulate(LAYERS, 10, k, LINKS['NVLink 4'], spread=0.1, steps=50).seconds
-        for k in (1, 8, 64, 512)
-    ]
-    assert steps == sorted(steps)
-    assert steps[0] == pytest.approx(6, rel=0.05)
+def test_more_devices_wait_longer_and_nobody_does_two_things_at_once():
+    link, machine = LINKS['NVLink 4'], MACHINES['p3.16xlarge']
+    counts = (1, 8, 64, 512)
+    steps = [simulate(LAYERS, 10, k, link, spread=0.1, steps=50).seconds for k in counts]
+    assert steps == sorted(steps) and steps[0] == pytest.approx(6, rel=0.05)
     assert steps[-1] > 6 * 1.2  # the largest of 512 lies about three spreads above the mean
-
-
-def test_no_device_does_two_things_at_once_and_the_network_neither():
-    found = simulate(MODELS['VGG-16'], 8, 8, MACHINES['p3.16xlarge'], spread=0.2, steps=5)
-    assert len(found.timeline.lanes) == 9
+    found = simulate(MODELS['VGG-16'], 8, 8, machine, spread=0.2, steps=5)
+    assert len(found.timeline.lanes) == 9  # one is the network's
     for lane in found.timeline.lanes:
         spans = [s for s in found.timeline.spans if s.lane == lane]
         assert all(a.end <= b.start for a, b in itertools.pairwise(spans))
-
-
-def test_4096_devices():
-    found = simulate(MODELS['ResNet-101'], 64, 4096, MACHINES['p3.16xlarge'], spread=0.1)
-    assert found.waiting.shape == (4096,)
-    assert 0 < found.waiting.min() < found.waiting.max() < 1
-    assert 0 < found.efficiency < 1
+    many = simulate(MODELS['ResNet-101'], 64, 4096, machine, spread=0.1)
+    assert many.waiting.shape == (4096,) and 0 < many.efficiency < 1
+    assert 0 < many.waiting.min() < many.waiting.max() < 1
     with pytest.raises(ValueError, match='4096 devices are too many for a picture'):
-        found.timeline  # noqa: B018
+        many.timeline  # noqa: B018
 
 
 def test_simulate_refuses_bad_input():
