@@ -148,15 +148,13 @@ def test_picture_of_the_costs():
 
 def test_neither_a_framework_nor_widgets_are_needed():
     """In a process of its own, where ipywidgets is missing: all but the sliders works."""
-    code = (
-        "import sys; sys.modules['ipywidgets'] = None\n"
-        'from mgpu_helpers import scaling\n'
-        'assert all(getattr(scaling, name) is not None for name in scaling.__all__)\n'
-        "scaling.simulate([('a', 8, 1, 1)], 1, 4, scaling.LINKS['NVLink 2'], messages=True)\n"
-        'print(len(scaling.picture().axes))\n'
-        'print([m for m in ("mxnet", "torch") if m in sys.modules])\n'
-        'scaling.explore()'
-    )
+    code = """
+import sys; sys.modules['ipywidgets'] = None
+from mgpu_helpers import scaling
+assert all(getattr(scaling, name) is not None for name in scaling.__all__)
+scaling.simulate([('a', 8, 1, 1)], 1, 4, scaling.LINKS['NVLink 2'], messages=True)
+print(len(scaling.picture().axes), [m for m in ('mxnet', 'torch') if m in sys.modules])
+scaling.explore()"""
     found = call(ROOT, sys.executable, '-c', code)
-    assert found.stdout == '3\n[]\n'
+    assert found.stdout == '3 []\n'
     assert "explore() needs ipywidgets: pip install 'mgpu-helpers[notebooks]'" in found.stderr

@@ -57,16 +57,7 @@ def test_try_all_gpus_gives_a_stand_in_per_core():
     assert [row[0] for row in table.rows if str(row[0])[:3] == 'cpu'] == mgpu.try_all_gpus()
 
 
-def test_a_number_that_is_none_is_refused():
-    for k, error in ((0, ValueError), (2.0, TypeError), (None, TypeError)):
-        with pytest.raises(error, match=f'the number of devices must be.* {k}'):
-            mgpu.devices(k)
-    for i, error in ((-1, ValueError), (0.0, TypeError), (True, TypeError)):
-        with pytest.raises(error, match=f'the number of the GPU must be.* {i}'):
-            mgpu.try_gpu(i)
-
-
-def test_choose_devices_takes_the_users_own():
+def test_choose_devices_takes_the_users_own_and_what_is_none_is_refused(capsys):
     assert choose_devices(2, (mx.cpu(3), mx.cpu(1))) == [mx.cpu(3), mx.cpu(1)]
     for given, error, words in [
         ([mx.cpu(0), mx.cpu(0)], ValueError, 'more than once'),
@@ -76,10 +67,14 @@ def test_choose_devices_takes_the_users_own():
     ]:
         with pytest.raises(error, match=words):
             choose_devices(2, given)
-
-
-def test_more_stand_ins_than_a_machine_can_start_are_refused_at_once(capsys):
-    for many in (257, 10**400):
+    for call, words, one_less in (
+        (mgpu.devices, 'the number of devices must be', 0),
+        (mgpu.try_gpu, 'the number of the GPU must be', -1),
+    ):
+        for bad, error in ((one_less, ValueError), (2.0, TypeError)):
+            with pytest.raises(error, match=f'{words}.* {bad}'):
+                call(bad)
+    for many in (257, 10**400):  # more than a machine can start
         for call in (mgpu.devices, lambda k: mgpu.train(k, 256, 0.2), choose_devices):
             with pytest.raises(ValueError, match='too many for one machine.*use at most 256'):
                 call(many)

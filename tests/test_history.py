@@ -72,7 +72,7 @@ print('done')
 """
 
 
-def test_progress_bar_on_a_terminal_is_gone_when_done():
+def test_progress_bar_on_a_terminal_is_gone_when_done_and_in_a_file_there_is_none():
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, 80))  # a terminal without columns has no room for a bar
     process = subprocess.Popen([sys.executable, '-c', LOOP], stdout=theirs, stderr=theirs)
@@ -83,27 +83,20 @@ def test_progress_bar_on_a_terminal_is_gone_when_done():
             shown += chunk
     assert process.wait() == 0
     assert b'epoch 1/1' in shown and shown.split(b'\r')[-2].strip() == b'done'
-
-
-def test_no_bar_where_output_goes_into_a_file():
     done = subprocess.run([sys.executable, '-c', LOOP], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ('done\n', '')
 
 
-def test_first_plot_of_a_kernel_is_a_picture(kernel):
-    """Nothing has drawn before: matplotlib's own backend would come one cell too late."""
+def test_first_plot_of_a_kernel_is_a_picture_and_a_progress_bar_moves_and_leaves_nothing(kernel):
+    # Nothing has drawn before: matplotlib's own backend would come one cell too late.
     reply, shown, printed = kernel(
         "from mgpu_helpers import History; run = History('run', 1); run.add(1.0, 1.0, 0.5)\n"
         'run.plot()'
     )
     assert reply['status'] == 'ok' and not printed['stderr']
     assert [sorted(data) for _, data in shown] == [['image/png', 'text/plain']]
-
-
-def test_progress_bar_in_a_notebook_moves_and_leaves_an_empty_output(kernel):
     reply, shown, printed = kernel(LOOP.replace('0.15', '0.3'))
     assert reply['status'] == 'ok' and not printed['stderr']
     sent = [(kind, data['text/plain']) for kind, data in shown]
-    assert sent[0] == ('display_data', '')
+    assert sent[0] == ('display_data', '') and sent[-1] == ('update_display_data', '')
     assert any('epoch 1/1' in text and '%' in text for _, text in sent[1:-1])
-    assert sent[-1] == ('update_display_data', '')

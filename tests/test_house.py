@@ -97,11 +97,9 @@ def called_in(tree):
 
 
 def without_docstrings(tree):
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
-            node
-        ):
-            node.body[0].value.value = ''
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef
+    for node in (n for n in ast.walk(tree) if isinstance(n, kinds) and ast.get_docstring(n)):
+        node.body[0].value.value = ''
     return tree
 
 
@@ -129,12 +127,10 @@ def test_durations_are_of_clocks_that_nobody_sets():
 
 # Called by their name from elsewhere: by Python, MXNet, click, tqdm, unittest-like protocols.
 PROTOCOLS = {
-    'list_commands', 'get_command', 'main',  # click's
-    'find_spec',  # of an import hook
-    'reducer_override', 'persistent_load',  # of a pickler
-    'display',  # tqdm's
-    'readinto',  # of a raw stream
-}  # fmt: skip
+    *'list_commands get_command main'.split(),  # click's
+    *'find_spec reducer_override persistent_load'.split(),  # of an import hook, and of a pickler
+    *'display readinto'.split(),  # tqdm's, and of a raw stream
+}
 
 
 def test_nothing_is_left_that_nobody_calls():

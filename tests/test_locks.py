@@ -73,7 +73,7 @@ def test_locks_that_are_installed_together_satisfy_pyproject_and_share_no_packag
                 assert version in needed.specifier, f'{needed}: {names} have {version}'
 
 
-def test_a_framework_is_in_its_own_lock_only():
+def test_a_framework_is_in_its_own_lock_only_and_of_one_build():
     def frameworks(name, machine='linux'):
         found = lock(name, machine)
         return {one for one in found if one.startswith(('mxnet', 'nvidia-', 'torch'))}
@@ -82,9 +82,6 @@ def test_a_framework_is_in_its_own_lock_only():
     assert {one for one in frameworks('cu112') if not one.startswith('nvidia-')} == {'mxnet-cu112'}
     assert frameworks('torch-cpu') == frameworks('torch', 'macos') == {'torch'}
     assert 'nvidia-nccl-cu13' in frameworks('torch') & frameworks('torch', 'arm')
-
-
-def test_torch_locks_name_one_build_each():
     (pin,) = Requirement(EXTRAS['torch'][0]).specifier
     text = (ROOT / 'locks/torch.txt').read_text()
     # Two equals signs would let 2.13.0+cpu pass for 2.13.0, and the environment keep it.
@@ -112,7 +109,9 @@ def test_environment_yml_has_the_pins_of_pyproject():
     assert sorted(pip) == sorted(['-e .', *wanted])
 
 
-def test_no_file_names_a_registry_or_a_folder_of_one_machine():
+def test_no_file_names_a_registry_or_a_folder_of_one_machine_and_the_license_is_whole():
+    text = (ROOT / 'LICENSE').read_bytes()
+    assert hashlib.md5(text).hexdigest() == '3b83ef96387f14655fc854ddc3c6bd57'
     hosts = [name + '.org' for name in ('pypi', 'pypi.python', 'files.pythonhosted')]
     hosts += ['conda.anaconda' + '.org', 'download.pytorch' + '.org']
     address = re.compile(r'index-url\s*[ =]\s*\S*:/' + r'/|:/' + r'/[^\s"\']*/(?:simple|packages)/')
@@ -126,8 +125,3 @@ def test_no_file_names_a_registry_or_a_folder_of_one_machine():
         assert not address.search(text), f'{name}: {address.search(text)}'
         if not name.startswith('tests/'):
             assert not folders.search(text), f'{name}: {folders.search(text)}'
-
-
-def test_license_is_the_whole_apache_text():
-    text = (ROOT / 'LICENSE').read_bytes()
-    assert hashlib.md5(text).hexdigest() == '3b83ef96387f14655fc854ddc3c6bd57'

@@ -16,9 +16,7 @@ CHAPTERS = sorted((ROOT / 'notebooks').glob('[0-9]*.ipynb'))
 KEPT_IN = {
     '01': ['scratch'],
     '02': ['gluon'],
-    '03': [
-        f'collectives/{name}' for name in ('algorithms', 'bucket', 'filling', 'kvstore', 'syncing')
-    ]
+    '03': [f'collectives/{name}' for name in 'algorithms bucket filling kvstore syncing'.split()]
     + [f'scaling/{name}' for name in ('costs', 'curves')],
     '04': [f'cluster/{name}' for name in ('training', 'checkpoint')],
     '05': [f'pytorch/{name}' for name in ('scratch', 'devices', 'ddp')],

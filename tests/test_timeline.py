@@ -193,13 +193,12 @@ def test_more_devices_than_cores_and_than_images():
 # --- when something goes wrong ------------------------------------------------------------------
 
 
-def hooks():
-    lib, trainer = mx.base._LIB, mx.gluon.Trainer
-    functions = lib.MXImperativeInvokeEx, lib.MXAutogradBackwardEx, lib.MXKVStorePushPullEx
-    return *functions, trainer._update, mgpu.scratch.sgd, mgpu.scratch.split_and_load
-
-
 def test_an_error_in_the_block_passes_on_and_leaves_nothing_behind(step, recorded):
+    def hooks():
+        lib, trainer = mx.base._LIB, mx.gluon.Trainer
+        functions = lib.MXImperativeInvokeEx, lib.MXAutogradBackwardEx, lib.MXKVStorePushPullEx
+        return *functions, trainer._update, mgpu.scratch.sgd, mgpu.scratch.split_and_load
+
     before = hooks()
     for error in (ZeroDivisionError, KeyboardInterrupt):
         with pytest.raises(error), record() as timeline:
