@@ -62,7 +62,7 @@ def test_choose_devices_takes_the_users_own_and_what_is_none_is_refused(capsys):
     for given, error, words in [
         ([mx.cpu(0), mx.cpu(0)], ValueError, 'more than once'),
         ([mx.cpu(0)], ValueError, 'num_gpus is 2, but devices lists 1'),
-        (['cpu', 'gpu'], TypeError, "'cpu' is no MXNet device"),
+        (['cpu', 'gpu'], TypeError, "'cpu', which is no device"),
         (mx.cpu(0), TypeError, 'must be a list of devices'),
     ]:
         with pytest.raises(error, match=words):

@@ -24,12 +24,14 @@ def run():
 
 
 def test_table_as_text_and_html(run):
+    table = Table([['a', '1', '-', '-'], ['b', '20 ms', '3e-4', '-']], ['n', 'x', 'y', 'z'])
+    assert repr(table).splitlines()[2:] == ['a        1     -  -', 'b    20 ms  3e-4  -']
+    assert table._repr_html_().count('text-align: right') == 2 * 3  # two columns, head and rows
+    assert '&lt;i&gt;' in Table([['<i>']], ['a'])._repr_html_()
     assert repr(run).splitlines()[0] == 'devices: 2, <b>'
     assert repr(run).splitlines()[-1].split() == ['2', '10.0', 'sec', '1.500', '0.68', '6,000']
     page = run._repr_html_()
-    assert '&lt;b&gt;' in page
-    assert page.count('<tr>') == 3
-    assert '20.0 sec' in page
+    assert '&lt;b&gt;' in page and '20.0 sec' in page and page.count('<tr>') == 3
     empty = History('none yet', 10)
     assert 'epoch' in repr(empty)
     with pytest.raises(ValueError, match="'none yet' has no epoch"):
@@ -54,13 +56,6 @@ def test_accuracies_that_are_all_good_fill_their_plot():
             one.add(1, 2, accuracy)
             two.add(1, 2, worst)
         assert one.plot(two).axes[1].get_ylim() == (pytest.approx(lowest), 1)
-
-
-def test_columns_of_numbers_are_on_the_right_with_gaps_too():
-    table = Table([['a', '1', '-', '-'], ['b', '20 ms', '3e-4', '-']], ['n', 'x', 'y', 'z'])
-    assert repr(table).splitlines()[2:] == ['a        1     -  -', 'b    20 ms  3e-4  -']
-    assert table._repr_html_().count('text-align: right') == 2 * 3  # two columns, head and rows
-    assert '&lt;i&gt;' in Table([['<i>']], ['a'])._repr_html_()
 
 
 LOOP = """

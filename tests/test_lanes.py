@@ -64,7 +64,7 @@ def test_shares_of_time_when_work_overlaps_takes_turns_or_is_little():
     assert Lanes(spans).table().rows == [['a', '100%', '0%', '100%', '0.4%']]
 
 
-def test_the_table_of_shares_and_the_most_expensive_operators(timeline):
+def test_tables_of_shares_and_of_operators_text_and_html_also_after_pickling(timeline):
     assert timeline.lanes == ['cpu(0)', 'cpu(1)', 'cpu(2)'] and timeline.seconds == 10
     assert timeline.overlap == pytest.approx(0.3)  # 3 to 4 and 6 to 8
     table = timeline.table()
@@ -80,21 +80,15 @@ def test_the_table_of_shares_and_the_most_expensive_operators(timeline):
     assert len(timeline.operators().rows) == 5
     with pytest.raises(ValueError, match='n must be'):
         timeline.operators(0)
-
-
-def test_spans_can_come_later_and_lanes_sort_by_number():
+    copy = pickle.loads(pickle.dumps(timeline))
+    assert (copy.spans, copy.lanes) == (timeline.spans, timeline.lanes)
+    assert repr(copy).splitlines()[0] == 'made up <i>' and 'at least two at once' in repr(copy)
+    assert 'made up &lt;i&gt;' in copy._repr_html_()
+    # Spans can come later, and lanes sort by number.
     lanes = Lanes([Span('gpu(10)', 'compute', 'x', 2.0, 3.0)])
     lanes.add([Span('gpu(2)', 'compute', 'x', 0.0, 1.0)], lanes=['gpu(0)'])
     assert [s.lane for s in lanes.spans] == ['gpu(2)', 'gpu(10)'] and lanes.seconds == 3
     assert lanes.lanes == ['gpu(0)', 'gpu(2)', 'gpu(10)']
-
-
-def test_shows_itself_as_text_and_html_also_after_pickling(timeline):
-    copy = pickle.loads(pickle.dumps(timeline))
-    assert (copy.spans, copy.lanes) == (timeline.spans, timeline.lanes)
-    assert repr(copy).splitlines()[0] == 'made up <i>'
-    assert 'at least two at once' in repr(copy)
-    assert 'made up &lt;i&gt;' in copy._repr_html_()
 
 
 @pytest.mark.parametrize('spans', [[], [Span('a', 'compute', 'x', 1.0, 1.0)]])
