@@ -49,9 +49,6 @@ def test_the_hiding_batch_is_where_the_curve_reaches_all():
             )
             assert just == pytest.approx(1) == more
             assert batch == 1 or less < 1
-
-
-def test_what_hides_behind_what():
     assert hiding_batch(RESNET, 64, SERVERS, 'hierarchical') == 34  # the notebook has it by hand
     assert hiding_batch(VGG, 64, SERVERS) > hiding_batch(RESNET, 64, SERVERS)  # more bytes a FLOP
     fast = dataclasses.replace(SERVERS, flops=2 * SERVERS.flops)
@@ -155,11 +152,11 @@ def test_memory_by_hand_as_table_and_picture():
     assert [row[0] for row in table.rows] == ['1 devices', '8 devices', '64 devices']
     assert table.rows[0][1:4] == ['102 MB'] * 3
     figure = found[0].plot(*found[1:], limit=16e9)
+    figure.savefig(io.BytesIO())
     (axes,) = figure.axes
     assert [line.get_xdata()[0] for line in axes.lines] == [16e9]
-    longest = max(bar.get_x() + bar.get_width() for bar in axes.patches)
-    assert longest == pytest.approx(found[0].total)
-    figure.savefig(io.BytesIO())
+    ends = [bar.get_x() + bar.get_width() for bar in axes.patches]
+    assert max(ends) == pytest.approx(found[0].total)
 
 
 def test_what_a_machine_and_a_step_refuse():

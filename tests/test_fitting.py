@@ -69,8 +69,7 @@ def test_plot_and_text_show_every_fit_with_points_and_two_lines():
     assert repr(first).startswith('ring, cache: 20 µs + bytes / 8 GB/s, memory: 70 µs + bytes / 4')
     figure = first.plot(second)
     times, errors = figure.axes
-    assert len(times.lines) == 6
-    assert len(errors.lines) == 2
+    assert (len(times.lines), len(errors.lines)) == (6, 2)
     assert [text.get_text() for text in times.get_legend().texts][:2] == ['ring', 'naive']
     figure.savefig(io.BytesIO())
     with pytest.raises(TypeError, match='compares with fits, not with 3'):
