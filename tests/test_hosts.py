@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from launching import ADDING, ENDLESS, SECONDS, SECRETS, Launcher, check_secrets, refused
 
-from mgpu_helpers.cluster import joining
 from mgpu_helpers.cluster import ssh as remote
-from mgpu_helpers.cluster.hosts import Host, is_here, read_hosts
+from mgpu_helpers.cluster.hosts import Host, read_hosts
 from mgpu_helpers.cluster.roles import plan
 
 # In the place of OpenSSH: the command runs in a session of its own, with an environment of which
@@ -205,24 +204,20 @@ def through(ssh, hostfile):
     return refused_by
 
 
-def test_a_machine_that_does_not_answer_or_refuses(through):
-    err = through('#!/bin/sh\nsleep 60\n', '--connect-timeout', 1)
-    assert 'me@localhost did not answer within 1 seconds: nothing was started' in err
-    text = '#!/bin/sh\necho me@localhost: Permission denied \\(publickey\\). >&2; exit 255\n'
-    words = 'me@localhost cannot be reached through ssh: me@localhost: Permission denied'
-    assert words in through(text)
-
-
-def test_another_machine_that_lacks_something(through):
-    err = through(SSH, '--python', '/no/such/python')
-    assert 'me@localhost cannot take part: ' in err and '/no/such/python' in err
-    assert '--python says where else it is' in err
-    err = through(SSH, program='no-such-program')
-    assert "me@localhost cannot take part: there is no program 'no-such-program'" in err
+def test_another_machine_that_does_not_answer_refuses_or_lacks_something(through):
+    denied = '#!/bin/sh\necho me@localhost: Permission denied \\(publickey\\). >&2; exit 255\n'
+    lacks = 'me@localhost cannot take part: '
+    for words, text, options, program in (
+        ('did not answer within 1 s', '#!/bin/sh\nsleep 60\n', ['--connect-timeout', 1], 'true'),
+        ('cannot be reached through ssh: me@localhost: Permission denied', denied, [], 'true'),
+        ('--python says where else it is', SSH, ['--python', '/no/such/python'], 'true'),
+        (f"{lacks}there is no program 'no-such-program'", SSH, [], 'no-such-program'),
+    ):
+        assert words in through(text, *options, program=program)
     with socket.create_server(('127.0.0.1', 0)) as server:
         port = server.getsockname()[1]
         err = through(SSH, '--port', port - 2)
-    assert f'me@localhost cannot take part: port {port} at 127.0.0.1 cannot be used' in err
+    assert f'{lacks}port {port} at 127.0.0.1 cannot be used' in err
 
 
 def test_a_login_that_talks(ssh, monkeypatch):
@@ -271,14 +266,3 @@ def test_the_index_may_come_from_slurm_or_kubernetes():
             status, out, err = launcher.end()
         assert status == 0 and 'PORT=23459' in out.split() and 'DMLC_ROLE=worker' in out.split()
     assert "Missing option '--index'" in refused(*args)
-
-
-def test_who_joins_finds_its_own_address():
-    """That of the way to the root; an address that leads out, where there is one."""
-    assert joining.own_address('127.0.0.1') == '127.0.0.1'
-    try:
-        out = joining.own_address('203.0.113.1')
-    except OSError as error:
-        assert 'there is no way from this machine to 203.0.113.1' in str(error)
-    else:
-        assert is_here(out) and joining.own_address(out) == out
