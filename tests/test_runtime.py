@@ -15,7 +15,8 @@ def test_imports_load_nothing_heavy_and_settings_are_there_before_mxnet(tmp_path
     """The doctor must work where NumPy is broken; the data need it, and nothing else."""
     (tmp_path / 'mxnet.py').touch()  # the real one is imported in test_devices.py
     script = """
-        import sys, os, mgpu_helpers, mgpu_helpers.doctor.command
+        import sys, os, mgpu_helpers.__main__ as commands
+        print(*(commands.main.get_command(None, name).name for name in commands.COMMANDS))
         heavy = {'mxnet', 'torch', 'd2l', 'numpy', 'scipy', 'pandas', 'sklearn', 'joblib',
                  'matplotlib', 'tqdm', 'requests', 'jupyter_client'}
         print(heavy & set(sys.modules))
@@ -25,7 +26,7 @@ def test_imports_load_nothing_heavy_and_settings_are_there_before_mxnet(tmp_path
         import mxnet
     """
     done = python(script, [tmp_path])
-    assert (done.stdout, done.stderr) == ("set()\n{'numpy'}\n1 64\n", '')
+    assert (done.stdout, done.stderr) == ("data doctor join launch\nset()\n{'numpy'}\n1 64\n", '')
 
 
 def test_several_threads_that_the_user_asked_for_end_in_a_warning_and_not_in_a_deadlock():
@@ -71,12 +72,6 @@ def test_memory_is_kept_unless_the_user_decided():
     own = {'MALLOC_MMAP_MAX_': '65536', 'MALLOC_MMAP_THRESHOLD_': '131072',
            'MALLOC_TRIM_THRESHOLD_': '131072', 'MALLOC_TOP_PAD_': '131072'}  # fmt: skip
     assert int(python(script).stdout) < 100 < int(python(script, **own).stdout)
-
-
-def test_windows_is_not_asked_for_glibc(monkeypatch):
-    monkeypatch.setattr(runtime.sys, 'platform', 'win32')
-    monkeypatch.setattr(runtime.ctypes, 'CDLL', lambda name: name + '')  # a TypeError, as there
-    runtime.prepare()
 
 
 def test_mxnet_first_is_said_plainly(tmp_path):
