@@ -97,9 +97,6 @@ def mirror(content, piece=None):
                     self.wfile.write(found[start : start + step])
                     time.sleep(0.02 if piece else 0)
 
-        def log_message(self, *args):
-            pass
-
     asked = []
     with serving(Handler) as address:
         yield address + '{name}', asked
@@ -120,9 +117,6 @@ def hostile(content):
                     if over:
                         break
                     self.wfile.write(piece)
-
-        def log_message(self, *args):
-            pass
 
     over = []
     with serving(Handler) as address:
@@ -158,6 +152,7 @@ def answer(kind, good, path):
 @contextlib.contextmanager
 def serving(handler):
     """A web server on 127.0.0.1; its address."""
+    handler.log_message = lambda *_: None
     server = ThreadingHTTPServer(('127.0.0.1', 0), handler)
     server.daemon_threads = True
     server.block_on_close = False
