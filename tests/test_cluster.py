@@ -12,7 +12,7 @@ import time
 
 import psutil
 import pytest
-from launching import ROOT, SECONDS
+from launching import ROOT
 
 from mgpu_helpers.cluster import LocalCluster, make_trainer
 from mgpu_helpers.cluster.roles import check_kind
@@ -82,48 +82,12 @@ def test_without_a_store_the_functions_results_come_back_all_the_same(monkeypatc
     assert sorted(capsys.readouterr().out.splitlines()) == ['[worker 0] here', '[worker 1] here']
 
 
-def first_fails():
-    mx, store = joined()
-    if store.rank == 1:
-        raise ArithmeticError('worker 1 has had enough')
-    step(mx, store)  # waits for worker 1's push, for ever
-
-
-def test_an_error_comes_with_its_own_traceback_while_the_others_hang_in_the_store():
-    with pytest.raises(ProcessFailed) as caught, LocalCluster(2, 1) as cluster:
-        cluster.run(first_fails, show=False)
-    assert caught.value.name == 'worker 1'
-    assert str(caught.value).startswith('worker 1 failed with ArithmeticError: worker 1 has had')
-    assert 'in first_fails' in str(caught.value)
-    assert caught.value.others == dict.fromkeys(['scheduler', 'server 0', 'worker 0'])
-
-
 def at_work():
     mx, store = joined()
     while True:
         step(mx, store)
         print('at work')
         time.sleep(0.02)
-
-
-def test_a_killed_role_is_named(started):
-    """Without us, the others would wait for ever. For every role, see test_kills."""
-    killed, role, number = [], 'scheduler', signal.SIGTERM
-
-    def watch(name, text):
-        if text == 'at work' and not killed:
-            killed.append(time.monotonic())
-            cluster.kill(role, number)
-
-    with LocalCluster(2, 1) as cluster:
-        with pytest.raises(ProcessFailed) as caught:
-            cluster.run(at_work, on_line=watch, show=False, settle=0.5)
-        assert time.monotonic() - killed[0] < SECONDS
-        assert soon_gone(started)  # when run is over, not only when the block is
-    assert (caught.value.name, caught.value.status) == (role, -number)
-    names = ['scheduler', 'server 0', 'worker 0', 'worker 1']
-    assert caught.value.others == {name: None for name in names if name != role}
-    assert f'was killed by signal {int(number)} ({number.name})' in str(caught.value)
 
 
 def test_a_worker_that_never_connects_is_named(three, tmp_path):

@@ -41,13 +41,6 @@ def fresh_net(num_devices=1, seed=None):
     return net
 
 
-def small_start():
-    """Chapter 1's start in the names and shapes of chapter 2's LeNet: scale 0.01."""
-    values = [p.asnumpy() for p in scratch.init_params(seed=0)]
-    values[4], values[6] = values[4].T, values[6].T  # Dense keeps (out, in)
-    return dict(zip(fresh_net().collect_params(), values, strict=True))
-
-
 def run(function, *args, cluster=None, **kwargs):
     """Give the results of two workers and a server, or of another cluster."""
     return (cluster or LocalCluster(2, 1)).run(function, *args, show=False, **kwargs)
@@ -72,16 +65,6 @@ def a_few_steps(kind, num_gpus, batch_size, num_examples, start):
     return [{n: p.data(d).asnumpy() for n, p in params.items()} for d in devices], epochs
 
 
-def one_process(batch_size, num_examples, start):
-    """The same by chapter 2's functions, which know nothing of workers."""
-    net = fresh_net()
-    load_parameters(net, start)
-    trainer = single.make_trainer(net, lr=0.2)
-    for X, y in single.load_data_fashion_mnist(batch_size, num_examples, seed=0)[0]:
-        single.train_batch(X, y, net, [mx.cpu(0)], trainer)
-    return parameters(net)
-
-
 def flat(arrays):
     return np.concatenate([a.ravel() for a in arrays.values()]).astype('float64')
 
@@ -95,13 +78,21 @@ def flat(arrays):
 )
 def test_as_one_process_and_every_example_once(workers, servers, kind, num_gpus, num_examples):
     """From the small start, where the order of a sum does not yet flip a ReLU (see DESIGN)."""
-    start, cluster = small_start(), LocalCluster(workers, servers)
+    values = [p.asnumpy() for p in scratch.init_params(seed=0)]  # chapter 1's start, scale 0.01
+    values[4], values[6] = values[4].T, values[6].T  # Dense keeps (out, in)
+    net, cluster = fresh_net(), LocalCluster(workers, servers)
+    start = dict(zip(net.collect_params(), values, strict=True))
     found = run(a_few_steps, kind, num_gpus, 250, num_examples, start, cluster=cluster)
     replicas = [replica for of_worker, _ in found for replica in of_worker]
     assert len(replicas) == workers * num_gpus
     for replica in replicas[1:]:
         assert all(np.array_equal(replica[name], replicas[0][name]) for name in replica)
-    theirs, ours = flat(one_process(250, num_examples, start)), flat(replicas[0])
+    # The same by chapter 2's functions, which know nothing of workers.
+    load_parameters(net, start)
+    trainer = single.make_trainer(net, lr=0.2)
+    for X, y in single.load_data_fashion_mnist(250, num_examples, seed=0)[0]:
+        single.train_batch(X, y, net, [mx.cpu(0)], trainer)
+    theirs, ours = flat(parameters(net)), flat(replicas[0])
     way = np.linalg.norm(theirs - flat(start))
     assert way > 1e-4 * np.linalg.norm(theirs)  # it has moved
     error = np.linalg.norm(ours - theirs)
@@ -266,15 +257,6 @@ def test_a_step_sends_each_gradient_once_and_receives_each_parameter_once(plain)
         split = zip(history.computing, history.waiting, history.seconds)
         assert all(0 < c and 0 < w and c + w <= s for c, w, s in split)
     assert first.test_acc == second.test_acc
-
-
-@pytest.mark.slow  # chapter 4 asserts it, too
-def test_two_bits_a_value_send_a_fifteenth():
-    found = run(train, compression=TWO_BIT, **RUN | {'num_epochs': 2})
-    for history in found:
-        assert all(often <= 1 / 15 for often in per_step(history.sent))
-        assert all(0.99 < often for often in per_step(history.received))
-    assert found[0].test_acc == found[1].test_acc
 
 
 @pytest.mark.slow
