@@ -45,7 +45,6 @@ def test_what_no_bucket_can_hold_and_what_does_not_fit_is_refused():
     two, there = nd.ones(2), nd.ones(2, ctx=mx.cpu(1))
     for arrays, error, words in (
         ([], ValueError, 'at least one array'),
-        (two, TypeError, 'must be a list of arrays'),
         ([two, two.astype('float16')], TypeError, 'float16 and float32: make a bucket for each'),
         ([two, there], ValueError, r'cpu\(0\), cpu\(1\): make one bucket per device'),
     ):
@@ -55,7 +54,6 @@ def test_what_no_bucket_can_hold_and_what_does_not_fit_is_refused():
     bucket = Bucket([two, column])
     bucket.pack([two, column])
     for arrays, error, words in (
-        (None, TypeError, "a list of MXNet's nd arrays, not None"),
         ([np.zeros(2), np.zeros((3, 1))], TypeError, "a list of MXNet's nd arrays"),
         ([2 * two], ValueError, r'shapes \[\(2,\), \(3, 1\)\], not \[\(2,\)\]'),
         ([2 * two, column.astype('float64')], TypeError, 'float32, and .* float64'),
@@ -112,9 +110,7 @@ def test_fewer_messages_with_a_bucket():
 def test_gradients_that_do_not_match_are_left_alone():
     grads = [[nd.ones(2), nd.ones(3)], [nd.ones(2, ctx=mx.cpu(1)), nd.ones(4, ctx=mx.cpu(1))]]
     for wrong, error, words in (
-        (nd.ones(2), TypeError, r'expected grads\[c\]\[i\]'),
         ([nd.ones(2)], TypeError, r'expected grads\[c\]\[i\]'),
-        ([['a'], ['b']], TypeError, r"grads\[0\] must be .* but \[0\] is 'a'"),
         ([], ValueError, r'here they have \[\]'),
         ([[nd.ones(2)], []], ValueError, r'\[1, 0\]'),
         (grads, ValueError, r'gradient 1 has different shapes on the devices, \[\(3,\), \(4,\)\]'),
@@ -123,12 +119,8 @@ def test_gradients_that_do_not_match_are_left_alone():
             with pytest.raises(error, match=words):
                 sync_with(allreduce_ring, bucket_bytes)(wrong)
     assert all((g.asnumpy() == 1).all() for of_one in grads for g in of_one)
-    for asked, error, words in (
-        (('ring',), TypeError, "such as allreduce_ring, not 'ring'"),
-        ((allreduce_ring, 0), ValueError, 'bucket_bytes must be at least 1, not 0'),
-    ):
-        with pytest.raises(error, match=words):
-            sync_with(*asked)
+    with pytest.raises(ValueError, match='bucket_bytes must be at least 1, not 0'):
+        sync_with(allreduce_ring, 0)
 
 
 def start(k):
@@ -158,15 +150,14 @@ def test_training_with_each_is_training_with_the_naive_one(batches):
 
 
 def test_gradients_that_live_in_a_bucket_need_no_packing(batches):
-    devices, wanted = start(2)
-    _, replicas = start(2)
+    (devices, wanted), (_, replicas) = start(2), start(2)
     buckets = [Bucket(params) for params in replicas]
     for params, bucket in zip(replicas, buckets, strict=True):
         hold_gradients(params, bucket)
+    of_buckets = [b.flat for b in buckets]
     for X, y in batches[:2]:
         mgpu.train_batch(X, y, wanted, devices, 0.1, sync=sync_with(allreduce_tree))
-        of_buckets = [b.flat for b in buckets]
-        mgpu.train_batch(X, y, replicas, devices, 0.1, sync=lambda _: allreduce_tree(of_buckets))  # noqa: B023
+        mgpu.train_batch(X, y, replicas, devices, 0.1, sync=lambda _: allreduce_tree(of_buckets))
     for found, expected in zip(replicas, wanted, strict=True):
         assert_equal(found, expected)
 
@@ -202,9 +193,7 @@ def test_what_accumulating_refuses_or_could_not_end_changes_nothing(batches):
     X, y = batches[0]
     for parts, options, error, words in (
         ([], {}, ValueError, 'no batch to train on'),
-        ([X], {}, TypeError, 'a list of batches'),
         ([(X, y), (X, y[:5])], {}, ValueError, '60 examples and y has 5'),
-        ([(X, y)], {'sync': 'ring'}, TypeError, "sync must be a function.*, not 'ring'"),
         ([(X, y)], {'lr': 0}, ValueError, 'lr must be a number above 0'),
         (batches[:2], {'sync': fails}, RuntimeError, 'the network is down'),
     ):

@@ -21,8 +21,11 @@ def test_numbers_are_refused_in_a_sentence():
         (checks.not_negative, HUGE, 'at least 0, not an int of 400 digits'),
         (checks.finite_number, -HUGE, 'lr must be a finite number, not an int of 400 digits'),
         (checks.positive_int, -HUGE, 'lr must be at least 1, not an int of 400 digits'),
+        (checks.positive_number, '0.1', "lr must be a number above 0, not '0.1'"),
+        (checks.positive_int, 2.0, 'lr must be an integer of at least 1, not 2.0'),
+        (checks.whole_number, True, 'lr must be an integer of at least 0, not True'),
     ):
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises((TypeError, ValueError), match=words):
             check('lr', value)
 
 
@@ -47,6 +50,29 @@ class Refusals:
         print(self.missing[-1])
 
 
+RUN = {'num_gpus': 2, 'batch_size': 256, 'lr': 0.2}
+RUNS = (  # what no ``train`` begins with
+    (r'num_gpus must be at least 1, not 0', {'num_gpus': 0}),
+    (r'num_gpus must be an integer.*True', {'num_gpus': True}),
+    (r'batch_size must be an integer.*2.5', {'batch_size': 2.5}),
+    (r'lr must be a number above 0', {'lr': 0}),
+    (r'num_epochs must be at least 1', {'num_epochs': 0}),
+    (r'num_examples.*60001', {'num_examples': 60_001}),
+    (r'seed.*-1', {'seed': -1}),
+)
+
+
+def refuse_runs(refused, train, device):
+    for words, change in (
+        *RUNS,
+        (r'num_gpus is 2, but devices lists 1', {'devices': [device]}),
+        (r'appears more than once', {'devices': [device] * 2}),
+        (r"'cpu', which is no device", {'devices': ['cpu', 'gpu']}),
+        (r'devices must be a list of devices', {'devices': device}),
+    ):
+        refused(words, train, **RUN | change)
+
+
 def refuse_a_students_mistakes(m, refused, X, y, a, b, numpy):
     """What chapters 1 and 5 have in common: ``m`` is the chapter, ``a`` and ``b`` two devices."""
     params = m.init_params(seed=0)
@@ -61,6 +87,9 @@ def refuse_a_students_mistakes(m, refused, X, y, a, b, numpy):
         (r'devices\[0\] is 0, which', {'devices': [0, 1]}),
         (r'device_params\[0\] must be a list of arrays.*, not', {'device_params': one}),
         (r'2 replicas of the parameters for 1 devices: make one', {'devices': [a]}),
+        (r'devices is an empty list', {'devices': []}),
+        (r'appears more than once', {'devices': [a, a]}),
+        (r'X has 4 examples and y has 3', {'y': y[:3]}),
         (
             r'device_params\[0\]\[0\] can have no gradient: call its',
             {'device_params': [params, two]},
@@ -73,13 +102,20 @@ def refuse_a_students_mistakes(m, refused, X, y, a, b, numpy):
             r'y must be labels \(n,\), a number for each example, not \(4, 1\)',
             {'y': y.reshape(-1, 1)},
         ),
-        (r'data must .*sync_gradients.*but \[0\] is a list', {'sync': m.allreduce}),
+        (
+            r'data must .*sync_gradients.*but \[0\] is a list',  # found in the middle of the step
+            {'sync': m.allreduce, 'device_params': [m.get_params(params, d) for d in (a, b)]},
+        ),
         (r"sync must be a function of all gradients.*, not 'ring'", {'sync': 'ring'}),
         (r'lr must be a number above 0, not \[', {'lr': [a, b]}),
     ):
         refused(words, m.train_batch, **good | change)
     for words, function, *args in (
         (r'data must be a list of arrays, one per device .*, not', m.allreduce, X),
+        (r'data must be a list of arrays', m.allreduce, None),
+        (r'the list of arrays is empty', m.allreduce, []),
+        (r'different shapes.*\(20, 1, 3, 3\).*\(20,\)', m.allreduce, one[:2]),
+        (r'float32.*float64', m.allreduce, [one[0], m.init_params(dtype='float64')[0]]),
         (r'\[0\] is None \(a gradient that is missing', m.allreduce, [None, None]),
         (r'data\[0\] and data\[1\] are .*is one replica listed twice', m.allreduce, [one[0]] * 2),
         (r'arrays of NumPy, which are on no device: convert', m.allreduce, [numpy, numpy]),
@@ -88,6 +124,7 @@ def refuse_a_students_mistakes(m, refused, X, y, a, b, numpy):
         (r"device is 'cpu\(1\)', which is no device", m.get_params, params, 'cpu(1)'),
         (r'device is \[.*\], which is no device', m.get_params, params, [a, b]),
         (r'params must be a list of arrays, as init_params gives, not', m.get_params, a, params),
+        (r'scale must be a number above 0', m.init_params, 0),
         (r'LeNet has 8 parameters, not 7', m.lenet, X, one[:7]),
         (r'X must be an array or a tensor, not a list', m.lenet, one, X),
         (r'params\[0\] has no gradient', m.sgd, params, 0.1, 4),
@@ -98,40 +135,76 @@ def refuse_a_students_mistakes(m, refused, X, y, a, b, numpy):
         (r'an iterator over batches', m.evaluate_accuracy, m.lenet, (X, y), a),
         (r'an iterator over batches', m.evaluate_accuracy, m.lenet, X, a),
         (r'device is \[.*\], which is no device', m.evaluate_accuracy, m.lenet, [(X, y)], [a, b]),
+        (r'the number of devices must be .*2.5', m.devices, 2.5),
+        (r'the number of the GPU must be .*-1', m.try_gpu, -1),
+        (r'100000 stand-ins are too many.*256', m.train, 10**5, 256, 0.2),
+        (r'no examples: the iterator', m.evaluate_accuracy, m.lenet, [], a),
+        (r'no examples|no batch', m.train_epoch, [], m.train_batch),
         (r'step must be a function', m.train_epoch, m.train_batch, [(X, y)]),
+        (r"dtype must be one of .* not 'int8'", partial(m.train, dtype='int8'), 2, 256, 0.2),
         (r"sync must be a function.*, not 'ring'", partial(m.train, sync='ring'), 2, 256, 0.2),
     ):
         refused(words, function, *args)
-    for start, *copies in zip(params, one, two, strict=True):
-        assert all(((p - start) ** 2).sum() == 0 for p in copies)  # nothing was changed
+    refuse_runs(refused, m.train, a)
+    for start, *copies in zip(params, one, two, strict=True):  # nothing was changed
+        assert all(((p - start) ** 2).sum() == 0 for p in copies)
+        assert all(p.grad is None or (p.grad**2).sum() == 0 for p in copies)
 
 
-def test_a_students_mistakes_in_mxnet():
+def test_a_students_mistakes_in_mxnet(capsys):
     mx = pytest.importorskip('mxnet', reason='MXNet is not installed')
     g, c, nd = mgpu.gluon, mgpu.collectives, mx.nd
     X, y, devices = nd.ones((4, 1, 28, 28)), nd.zeros(4), [mx.cpu(0), mx.cpu(1)]
     refused = Refusals()
     refuse_a_students_mistakes(mgpu, refused, X, y, *devices, X.asnumpy())
-    net = g.lenet()
+    net, another = g.lenet(), g.lenet()
     g.prepare(net, devices)
+    g.prepare(another, devices)
+    net(X), another(X)
+    before = [p.list_data()[0].asnumpy() for p in net.collect_params().values()]
     trainer = g.make_trainer(net, 0.1)
     wrong = mx.gluon.Trainer(net.collect_params(), 'sgd', kvstore='devise')
     good = {'X': X, 'y': y, 'net': net, 'devices': devices, 'trainer': trainer}
     for words, change in (
         (r'are X and y swapped', {'X': y, 'y': X}),
         (r'the batch is an array of NumPy', {'X': X.asnumpy()}),
+        (r'X has 4 examples and y has 3', {'y': y[:3]}),
+        (r'1 example over 2 devices', {'X': X[:1], 'y': y[:1]}),
         (r"devices\[0\] is 'cpu\(0\)', which is no device", {'devices': ['cpu(0)', 'cpu(1)']}),
         (r'devices must be a list of devices', {'devices': mx.cpu(0)}),
+        (r'appears more than once', {'devices': devices[:1] * 2}),
+        (r'initialized on \[cpu\(0\), cpu\(1\)\], not on', {'devices': [*devices, mx.cpu(2)]}),
+        (r'cnn_conv0_weight is not initialized', {'net': g.lenet()}),
         (r'net must be a Gluon network.*, not', {'net': g.lenet}),
         (r'net must be a Gluon network.*, not', {'net': trainer, 'trainer': net}),
         (r'trainer must be .*make_trainer\(net, lr\).*, not', {'trainer': 0.1}),
         (r"key-value store must be one of local, device.*'devise'", {'trainer': wrong}),
+        (r'another network', {'trainer': g.make_trainer(another, 0.1)}),
         (r'loss must be a function', {'loss': 'l2'}),
     ):
         refused(words, g.train_batch, **good | change)
     params = mgpu.init_params(seed=0)
     replicas, bucket = [mgpu.get_params(params, d) for d in devices], c.Bucket(params)
+    far, unready = mx.cpu(3), g.lenet()
+    batch_of_1 = r'in batches of {} end in a batch of 1, too few for 2 devices'
     for words, function, *args in (
+        (r'7 examples.*2 devices.*even_split=False', mgpu.split_and_load, nd.arange(7), devices),
+        (r'1 example over 2 devices', mgpu.split_and_load, X[:1], devices),
+        (r'convert it, nd.array', mgpu.split_and_load, X.asnumpy(), devices),
+        (batch_of_1.format(64), partial(g.train, num_examples=65), unready, 2, 64, 0.1),
+        (batch_of_1.format(1), g.train, unready, 2, 1, 0.1),
+        (r'num_examples', partial(g.train, load_data=lambda *_: ([], [])), unready, 2, 64, 0.1),
+        (r'more than once', g.prepare, unready, devices[:1] * 2),
+        (r'not initialized', g.make_trainer, unready, 0.1),  # left as it was
+        (r'num_gpus.* not a HybridSequential$', mgpu.train, unready, 2, 0.1),
+        (r'no examples', g.evaluate_accuracy_gpus, net, []),
+        (r'Flatten has no parameters', g.evaluate_accuracy_gpus, mx.gluon.nn.Flatten(), []),
+        (r'1 shards of data and 0 of labels', g.forward_backward, net, [X], []),
+        (r'on no device.*initialized on', g.forward_backward, net, [X.asnumpy()], [y]),
+        (r'X has 4 examples and y has 3', g.forward_backward, net, [X], [y[:3]]),
+        (r'on cpu\(3\)', g.forward_backward, net, *([x.copyto(far)] for x in (X, y))),
+        (r'and its labels are on cpu\(3\)', g.forward_backward, net, [X], [y.copyto(far)]),
+        (r'net must be a Gluon network', g.prepare, mx.gluon.nn.Dense, devices),  # a class
         (r'net must be a Gluon network', g.prepare, g.lenet, devices),
         (r'devices must be a list of devices', g.prepare, net, 2),
         (r'devices must be a list of devices.*, not a Hybrid', g.prepare, devices, net),
@@ -159,20 +232,32 @@ def test_a_students_mistakes_in_mxnet():
         (r'algorithms must be', c.count_table, c.allreduce_ring, 2, 10),
     ):
         refused(words, function, *args)
-    assert refused.missing == []
+    refuse_runs(refused, partial(g.train, net), devices[0])
+    for param, start in zip(net.collect_params().values(), before, strict=True):
+        assert all((p.asnumpy() == start).all() for p in param.list_data())
+        assert not any(grad.asnumpy().any() for grad in param.list_grad())
+    assert refused.missing == [] and 'running on' not in capsys.readouterr().out
 
 
-def test_a_students_mistakes_in_pytorch():
+def test_a_students_mistakes_in_pytorch(capsys):
     torch = pytest.importorskip('torch', reason='PyTorch is not installed')
     pt = mgpu.pytorch
     X, y, devices = torch.ones(4, 1, 28, 28), torch.zeros(4).long(), [pt.StandIn(0), pt.StandIn(1)]
     refused = Refusals()
     refuse_a_students_mistakes(pt, refused, X, y, *devices, X.numpy())
     replicas = [pt.get_params(pt.init_params(seed=0), d) for d in devices]
+    run = lambda devices: pt.train(2, 256, 0.2, devices=devices)  # noqa: E731
     step = partial(pt.train_batch, device_params=replicas, devices=devices, lr=0.1)
     for words, function, *args in (
         (r'y must be of the type torch.int64, not torch.float32: .*y.long', step, X, y.float()),
         (r'devices must be a list of devices', pt.scatter, X, 2),
+        (r'an empty batch', pt.scatter, X[:0], devices),
+        (r'1 example over 2 devices', pt.scatter, X[:1], devices),
+        (r"function must be .* in each process, not 'train'", pt.launch, 'train', 2),
+        (r'timeout must be a number above 0', partial(pt.launch, timeout=-1), print, 2),
+        (r"dtype .* not 'int8'", partial(pt.train_ddp, dtype='int8'), 2, 256, 0.2),
+        (r'the one CPU', run, [torch.device('cpu', i) for i in range(2)]),
+        (r'index=99.*not there', run, [torch.device('cuda', 99), devices[0]]),
         (r'devices must be a list', pt.on_each, 2, print, [0, 1]),
         (r'function must be', pt.on_each, devices, [0, 1], print),
         (r"devices\[0\] is 'cpu', which", pt.on_each, ['cpu'], print, [0]),
@@ -182,6 +267,9 @@ def test_a_students_mistakes_in_pytorch():
         (r'num_gpus must be an integer', pt.train_ddp, devices, 256, 0.1),
         (r'8 parameters', pt.build_lenet, replicas[0][:3]),
         (r'device', pt.synchronize, ['cpu']),
+        (r"the number of the stand-in must be an integer.*'1'", pt.StandIn, '1'),
     ):
         refused(words, function, *args)
-    assert refused.missing == []
+    for words, change in RUNS:
+        refused(words, pt.train_ddp, **RUN | change)
+    assert refused.missing == [] and 'running on' not in capsys.readouterr().out

@@ -218,69 +218,19 @@ def test_accuracy_on_all_devices_counts_each_example_once():
         assert evaluate_accuracy_gpus(net, batches) == pytest.approx(right / 100)
 
 
-def test_a_step_refuses_and_changes_nothing():
-    net, X, y = started(lenet(), DEVICES[:2], 'float32'), nd.ones((4, 1, 28, 28)), nd.zeros(4)
-    net(X)
-    trainer, another = (make_trainer(n, 0.1) for n in (net, started(lenet(), DEVICES[:2])))
-    params, misspelt = net.collect_params(), mx.kv.create('devise')  # without a word
-    unknown = [gluon.Trainer(params, 'sgd', kvstore=store) for store in ('lokal', misspelt)]
-    good = {'X': X, 'y': y, 'net': net, 'devices': DEVICES[:2], 'trainer': trainer}
-    before = values(net, DEVICES[0])
-    for change, error, words in [
-        ({'net': lenet()}, ValueError, 'cnn_conv0_weight is not initialized'),
-        ({'devices': DEVICES[:3]}, ValueError, r'initialized on \[cpu\(0\), cpu\(1\)\], not on'),
-        ({'devices': [mx.cpu(0)] * 2}, ValueError, 'more than once'),
-        ({'trainer': another}, ValueError, 'another network'),
-        ({'trainer': unknown[0]}, ValueError, "key-value store must be one of local.*not 'lokal'"),
-        ({'trainer': unknown[1]}, ValueError, "key-value store must be one of local.*not 'devise'"),
-        ({'y': nd.zeros(3)}, ValueError, 'X has 4 examples and y has 3'),
-        ({'X': X[:1], 'y': y[:1]}, ValueError, '1 example over 2 devices'),
-    ]:
-        with pytest.raises(error, match=words):
-            train_batch(**(good | change))
-    assert np.array_equal(values(net, DEVICES[0]), before) and not summed_gradient(net).any()
-
-
-def test_forward_backward_refuses_shards_that_do_not_fit():
-    net = started(lenet(), DEVICES[:2], 'float32')
-    X, y = nd.ones((2, 1, 28, 28)), nd.zeros(2)
-    far_X, far_y = X.copyto(mx.cpu(3)), y.copyto(mx.cpu(3))
-    for data, label, error, words in [
-        ([X], [], ValueError, '1 shards of data and 0 of labels'),
-        (X, y, TypeError, 'data must be a list of arrays'),
-        ([X, 2], [y, y], TypeError, 'data must be a list of arrays'),
-        ([X.asnumpy()], [y], ValueError, 'on no device.*initialized on'),
-        ([X], [nd.zeros(3)], ValueError, 'X has 2 examples and y has 3'),
-        ([far_X], [far_y], ValueError, r'on cpu\(3\).*on \[cpu\(0\), cpu\(1\)\]'),
-        ([X], [far_y], ValueError, r'on cpu\(0\) and its labels are on cpu\(3\)'),
-    ]:
-        with pytest.raises(error, match=words):
-            forward_backward(net, data, label)
-
-
 def test_what_cannot_be_trained_or_evaluated_is_refused():
-    ready, frozen = (started(lenet(), DEVICES[:1]) for _ in range(2))
+    frozen, halves = started(lenet(), DEVICES[:1]), lenet()
     frozen.collect_params().setattr('grad_req', 'null')
-    unready, halves = lenet(), lenet()
     halves[:4].initialize(ctx=DEVICES[:2])
     halves[4:].initialize(ctx=DEVICES[:1])
     norm = partial(gluon.contrib.nn.SyncBatchNorm, num_devices=2)
     prepare(resnet18_28(10, norm), DEVICES[:1])  # on one device it may be
-    for call, error, words in [
-        (lambda: evaluate_accuracy_gpus(ready, []), ValueError, 'no examples'),
-        (lambda: evaluate_accuracy_gpus(halves, []), ValueError, 'whole network on one list'),
-        (lambda: evaluate_accuracy_gpus(nn.Flatten(), []), ValueError, 'Flatten has no parameters'),
-        (lambda: resnet18_28(2.0), TypeError, 'num_classes'),
-        (lambda: make_trainer(ready, 'fast'), TypeError, 'lr'),
-        (lambda: make_trainer(frozen, 0.1), ValueError, 'no parameter has a gradient'),
-        (lambda: prepare(unready, [mx.cpu(0)] * 2), ValueError, 'more than once'),
-        (lambda: make_trainer(unready, 0.1), ValueError, 'not initialized'),  # left as it was
-        (lambda: prepare(resnet18_28(10, norm), DEVICES[:2]), ValueError, 'SyncBatchNorm hangs'),
-        (lambda: prepare(lenet, DEVICES[:1]), TypeError, 'net must be a Gluon network'),
-        (lambda: prepare(nn.Dense, DEVICES[:1]), TypeError, 'net must be a Gluon network'),
-        (lambda: mgpu.train(lenet(), 2, 0.1), TypeError, 'not a HybridSequential$'),
+    for call, words in [
+        (lambda: evaluate_accuracy_gpus(halves, []), 'whole network on one list'),
+        (lambda: make_trainer(frozen, 0.1), 'no parameter has a gradient'),
+        (lambda: prepare(resnet18_28(10, norm), DEVICES[:2]), 'SyncBatchNorm hangs'),
     ]:
-        with pytest.raises(error, match=words):
+        with pytest.raises(ValueError, match=words):
             call()
 
 

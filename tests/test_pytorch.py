@@ -203,30 +203,22 @@ def test_a_process_of_torchrun_without_a_gpu_is_on_the_cpu():
     assert (done.stdout, done.stderr) == ('cpu\n', '')
 
 
-def test_get_params_copies_and_refuses_what_is_no_device():
+def test_get_params_copies():
     params = pt.init_params(seed=0)
     copy = pt.get_params(params, DEVICES[0])
     assert copy[0].requires_grad and copy[0].grad is None
     with torch.no_grad():
         copy[0].zero_()
     assert params[0].any() and not params[0].requires_grad
-    with pytest.raises(TypeError, match="'cpu:1', which is no device"):
-        pt.get_params(params, 'cpu:1')
 
 
-def test_allreduce_writes_the_sum_into_every_tensor_or_changes_nothing():
+def test_allreduce_writes_the_sum_into_every_tensor():
     for k, dtype in ((1, torch.float32), (2, torch.float16), (3, torch.float64), (5, torch.int64)):
         data = [torch.full((2, 3), i + 1, dtype=dtype) for i in range(k)]
         kept = list(data)
         pt.allreduce(data)
         for x, same in zip(data, kept, strict=True):
             assert x is same and x.dtype == dtype and (x == k * (k + 1) / 2).all()
-    one, three = torch.ones(2), torch.ones(3)
-    with pytest.raises(ValueError, match=r'different shapes.*\(2,\).*\(3,\)'):
-        pt.allreduce([one, three])
-    with pytest.raises(TypeError, match='float32.*float64'):
-        pt.allreduce([one, torch.ones(2).double()])
-    assert one.sum() == 2
 
 
 def test_scatter_loses_nothing_and_is_as_even_as_can_be():
@@ -234,29 +226,6 @@ def test_scatter_loses_nothing_and_is_as_even_as_can_be():
         data = torch.arange(n * 5).reshape(n, 5)
         shards = pt.scatter(data, DEVICES[:k])
         assert [len(s) for s in shards] == lengths and torch.equal(torch.cat(shards), data)
-    four = torch.zeros(4, 5)
-    for data, devices, error, words in (
-        (four[:0], DEVICES[:1], ValueError, 'empty batch'),
-        (four[:2], DEVICES[:3], ValueError, '2 examples over 3 devices'),
-        (four, [DEVICES[1], pt.StandIn(1)], ValueError, 'cpu:1 appears more than once'),
-        (four, ['cpu'], TypeError, "'cpu', which is no device"),
-        ([1, 2], DEVICES[:2], TypeError, r'the batch must be an array or a tensor, not \[1, 2\]'),
-    ):
-        with pytest.raises(error, match=words):
-            pt.scatter(data, devices)
-
-
-def test_train_batch_refuses_before_anything_changes():
-    params = replicas(2, seed=0)
-    X, y = torch.zeros(4, 1, 28, 28), torch.zeros(4).long()
-    for devices, lr, error, words in (
-        (DEVICES[:1], 0.1, ValueError, '2 replicas of the parameters for 1 devices'),
-        ([DEVICES[0]] * 2, 0.1, ValueError, 'appears more than once'),
-        (DEVICES[:2], '0.1', TypeError, 'lr'),
-    ):
-        with pytest.raises(error, match=words):
-            pt.train_batch(X, y, params, devices, lr)
-    assert all(p.grad is None for replica in params for p in replica)
 
 
 def test_labels_and_images_are_chapter_1s():
@@ -273,8 +242,6 @@ def test_labels_and_images_are_chapter_1s():
 def test_evaluation_counts_each_example_once():
     batches = [(torch.eye(3), torch.tensor([0, 1, 0])), (torch.eye(3)[:1], torch.tensor([0]))]
     assert pt.evaluate_accuracy(lambda X: X, batches, DEVICES[0]) == 0.75
-    with pytest.raises(ValueError, match='no examples: the iterator'):
-        pt.evaluate_accuracy(lambda X: X, [], DEVICES[0])
 
 
 def test_stand_ins_are_threads_of_their_own_that_work_at_the_same_time():
@@ -327,14 +294,6 @@ def test_devices():
     assert len(pt.describe_devices().rows) >= len(pt.try_all_gpus())
     assert len(pt.devices(3)) == 3 and len({type(d) for d in pt.devices(3)}) == 1
     assert pt.StandIn(1) == pt.StandIn(1) != pt.StandIn(2)
-    for call, error, words in (
-        (lambda: pt.devices(0), ValueError, 'at least 1'),
-        (lambda: pt.try_gpu(-1), ValueError, '-1'),
-        (lambda: pt.StandIn('1'), TypeError, "number of the stand-in must be an integer.*'1'"),
-        (lambda: pt.train(10**5, 256, 0.2), ValueError, '100000 stand-ins are too many.*256'),
-    ):
-        with pytest.raises(error, match=words):
-            call()
 
 
 def test_without_torch_a_sentence_says_what_to_do():

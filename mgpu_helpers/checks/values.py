@@ -19,7 +19,7 @@ def shown(value: object) -> str:
     if len(text) <= 60 and '\n' not in text:
         return text
     kind = type(value).__name__
-    return f'an {kind}' if kind[0] in 'aeiou' else f'a {kind}'
+    return f'an {kind}' if kind[:2].lower() == 'nd' or kind[0] in 'aeiou' else f'a {kind}'
 
 
 def whole_number(name: str, value: object, least: int = 0) -> None:
