@@ -3,11 +3,14 @@
 import errno
 import gzip
 import hashlib
+import itertools
 import os
+import random
 import re
 import shutil
 import socket
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -90,9 +93,14 @@ def test_a_bad_file_is_left_without_a_network_and_replaced_with_one(home, served
     check_good(folder, 'mnist')
 
 
+def far_too_large(path):
+    with open(path, 'wb') as file:
+        file.truncate(10**12)
+
+
 CACHED = {  # in the place of a file
     'is no regular file': [os.mkfifo, Path.mkdir, lambda path: path.symlink_to('/dev/zero')],
-    'found 1,000,000,000,000 bytes': [lambda path: path.touch() or os.truncate(path, 10**12)],
+    'found 1,000,000,000,000 bytes': [far_too_large],
     '': [lambda path: path.symlink_to('nowhere'), lambda path: None],
 }
 
@@ -175,22 +183,40 @@ print(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1])
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path('/proc/self/status').exists(), reason='no /proc on this system')
-def test_hostile_downloads_take_little_memory_and_no_traceback_has_a_password(
-    home, mnist_files, monkeypatch
-):
-    """Each kind in a process of its own; and a good one with a full disk, or a dead proxy."""
+def test_fifty_hostile_downloads(home, mnist_files, monkeypatch):
+    """Each of two processes at once, some of them killed, with a cache and a disk drawn by lot."""
+    draw, outcomes, longest = random.Random(50), Counter(), 0.0
+    kinds = ['good', 'moved', 'moved-bomb', *itertools.chain(*REFUSED.values())]
     monkeypatch.setenv('HTTP_PROXY', 'http://me:s3cr@t@127.0.0.1:1')
-    good = 'files ' + ' '.join(sorted(mnist_files))
-    cases = [(kind, 40, '127.0.0.1', good) for kind in ('good', 'moved', 'moved-bomb')]
-    cases += [(kind, 40, '127.0.0.1', 'refused') for kinds in REFUSED.values() for kind in kinds]
-    cases += [('good', 20, '127.0.0.1', os.strerror(errno.EFBIG)), ('good', 40, '', 'the proxy')]
     with hostile(mnist_files) as address:
-        for kind, room, direct, words in cases:
+        for turn in range(50):
             shutil.rmtree(home, ignore_errors=True)
-            env = {'MGPU_DATA_MIRRORS': f'{address}{kind}/'.replace('//', '//me:s3cr@t@', 1)}
-            out, err = finish(start('-c', HOSTILE, str(2**room), NO_PROXY=direct, **env))
-            assert words in out and 's3cr' not in out + err and 'me:' not in out + err, err
-            assert int(out.split()[-1]) < 200_000, 'kB of memory'
+            folder = put(home, 'mnist', {LABELS: mnist_files[LABELS]} if turn % 3 else {})
+            draw.choice(list(itertools.chain(*CACHED.values())))(folder / IMAGES)
+            bad = [path.name for path in folder.iterdir() if path.name != LABELS]
+            own = f'{address}{kinds[turn % len(kinds)]}/'
+            env = {'MGPU_DATA_MIRRORS': own.replace('//', '//me:s3cr@t@')}
+            env |= {'NO_PROXY': ''} if turn % 10 == 9 else {}
+            room, began = str(2 ** draw.choice([20, 40, 40])), time.monotonic()
+            both = [start('-c', HOSTILE, room, **env) for _ in range(2)]
+            if turn % 4 == 0:
+                time.sleep(draw.uniform(0.2, 1.5))
+                both[0].kill()
+            for process in both:
+                out, err = process.communicate(timeout=120)
+                assert 's3cr' not in out + err and 'me:' not in out + err, err
+                outcomes['killed' if process.returncode else out.split()[0]] += 1
+                if process.returncode:
+                    assert process is both[0] and turn % 4 == 0, err
+                    continue
+                reasons = own, os.strerror(errno.EFBIG), 'through the proxy'
+                assert ' '.join(sorted(mnist_files)) in out or any(why in out for why in reasons)
+                assert int(out.split()[-1]) < 200_000, 'kB of memory'
+            longest = max(longest, time.monotonic() - began)
+            found = {path.name for path in folder.iterdir() if not path.name.startswith('tmp')}
+            assert found <= {*catalogue.stock('mnist', folder)[0], *bad}
+    print(dict(outcomes), f'longest {longest:.1f} s')
+    assert len(outcomes) == 3
 
 
 def test_no_message_shows_the_password_of_a_mirror(home, monkeypatch, capfd):
@@ -251,3 +277,10 @@ def test_a_folder_that_cannot_be_written(home, served, tmp_path, monkeypatch):
         assert str(place) in message and 'cannot be reached' in message
     assert 'set MXNET_HOME to a folder that you can write' in message
     assert (tmp_path / 'file').read_text() == 'not a folder'
+
+
+def test_no_space(home, served, full_disk):
+    message = digits_instead(served[0])
+    assert os.strerror(errno.EFBIG) in message
+    assert f'{home / "datasets" / "mnist"} cannot take the files of mnist' in message
+    assert not list((home / 'datasets' / 'mnist').iterdir())
