@@ -221,7 +221,7 @@ def test_a_students_mistakes_in_mxnet(capsys):
         (r'num_classes must be an integer', g.resnet18_28, 'ten'),
         (r'arrays must be a list of arrays', c.Bucket, X),
         (r'arrays must be a list of arrays.*\[0\] is a list', c.Bucket, replicas),
-        (r"a list of MXNet's nd arrays, not", bucket.pack, X),
+        (r"a list of MXNet's nd arrays, not an NDArray", bucket.pack, X),
         (r'bucket must be a Bucket\(params\), not', c.hold_gradients, params, bucket.flat),
         (r'this bucket was made for arrays of the shapes', c.hold_gradients, params[:3], bucket),
         (r"algorithm must be a function.*, not 'ring'", c.sync_with, 'ring'),
