@@ -229,7 +229,7 @@ def test_workers_are_compared_and_allreduces_measured_by_themselves(real_data, s
     assert 1 / 16 < compressed['sent'] < 1 / 16 + 0.01 and 1 < compressed['received'] < 1.01
     assert re.search(r'^cluster, 2 workers, no waits +[\d,]+ ', done.stdout, re.M), done.stdout
     summed = re.findall(r'^(LeNet|ResNet-18), (2|4) devices, (8|58) gradients', done.stdout, re.M)
-    # Each of the six in buckets, two of them also one by one.
-    assert len(set(summed)) == 4 and len(summed) == 4 * 8, done.stdout
+    # Each of the seven in buckets, two of them also one by one.
+    assert len(set(summed)) == 4 and len(summed) == 4 * 9, done.stdout
     ratios = re.findall(r'^allreduce, .* 9 *$', done.stdout, re.M)
     assert len(ratios) == 2 * 4, done.stdout  # over the naive one, and over a copy; nine repeats
