@@ -1,5 +1,9 @@
 """Devices: enough GPUs or stand-ins, never a mix. GPUs are those of a compiled stub driver."""
 
+import os
+import subprocess
+import sys
+import time
 from types import SimpleNamespace
 
 import mxnet as mx
@@ -71,3 +75,17 @@ def test_more_stand_ins_than_a_machine_can_start_are_refused_at_once(capsys):
             with pytest.raises(ValueError, match='too many for one machine.*use at most 256'):
                 call(many)
     assert capsys.readouterr().out == ''
+
+
+@pytest.mark.skipif(not hasattr(os, 'sched_getaffinity'), reason='no /proc/stat on this system')
+def test_cores_with_other_work_on_them_are_not_free():
+    assert 0 <= mgpu.free_cores(0.1) <= mgpu.usable_cores()
+    loop = [sys.executable, '-c', 'while True: pass']
+    loops = [subprocess.Popen(loop) for _ in range(2 * len(os.sched_getaffinity(0)))]
+    try:
+        time.sleep(1)
+        assert mgpu.free_cores() < 0.5
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
