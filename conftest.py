@@ -48,7 +48,6 @@ MISSING = {name: why for name, why in NEEDS.items() if importlib.util.find_spec(
 # Some files run at a time; one of these begun last would run on by itself.
 SLOWEST_FIRST = (
     '04-multiple-machines.ipynb',
-    '02-multiple-gpus-gluon.ipynb',
     'test_pytorch_train.py',
     'test_cluster_train.py',
     'test_cluster.py',
