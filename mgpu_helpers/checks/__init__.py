@@ -27,6 +27,7 @@ from .replicas import replicas as replicas
 from .replicas import step as step
 from .replicas import trainable as trainable
 from .values import any_examples as any_examples
+from .values import divisible as divisible
 from .values import epoch as epoch
 from .values import finite_number as finite_number
 from .values import function as function

@@ -35,6 +35,18 @@ def positive_int(name: str, value: object) -> None:
     whole_number(name, value, least=1)
 
 
+def divisible(name: str, value: Any, k: Any, parts: str) -> None:
+    """Raise unless ``value`` is an integer of at least 1 that ``k``, a number of parts, divides."""
+    positive_int(name, value)
+    positive_int(parts, k)
+    if value % k:
+        below = f'{value // k * k} or ' if value > k else ''
+        raise ValueError(
+            f'{name} must be a multiple of {parts}, {k}, not {value}: take {below}'
+            f'{(value // k + 1) * k}'
+        )
+
+
 def positive_number(name: str, value: object) -> None:
     """Raise unless ``value`` is a finite real number above 0."""
     if not 0 < _real(name, value, 'a number above 0') < math.inf:

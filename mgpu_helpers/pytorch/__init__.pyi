@@ -34,3 +34,4 @@ from .scratch import total_loss as total_loss
 from .scratch import train as train
 from .scratch import train_batch as train_batch
 from .scratch import train_epoch as train_epoch
+from .vit import vit as vit

@@ -1,0 +1,85 @@
+"""Chapter 7's network, a small vision transformer, in parts that can be split in every way."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from .. import checks
+
+
+class Patches(nn.Module):
+    """Cut images (n, 1, 28, 28) into 16 patches of 7 x 7, and make each a vector (n, 16, width)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.embed = nn.Linear(49, width)
+        self.place = nn.Parameter(0.02 * torch.randn(16, width))
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        return self.embed(F.unfold(X, 7, stride=7).mT) + self.place
+
+
+class Attention(nn.Module):
+    """Let each of t patches look at all others, in several heads side by side."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.head_width = width // heads
+        self.q, self.k, self.v, self.out = (nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        # However many heads these layers give, here or on one rank of several: (n, heads, t, d).
+        q, k, v = (
+            f(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
+            for f in (self.q, self.k, self.v)
+        )
+        weights = (q @ k.mT / self.head_width**0.5).softmax(-1)
+        return self.out((weights @ v).transpose(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    """Add attention to the stream of vectors (n, t, width), then an MLP; each normalizes first."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm1, self.attention = nn.LayerNorm(width), Attention(width, heads)
+        self.norm2 = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class Scores(nn.Module):
+    """Take the mean over the patches, and give it ten scores (n, 10)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.linear = nn.LayerNorm(width), nn.Linear(width, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(self.norm(x).mean(1))
+
+
+def vit(
+    width: int = 96, heads: int = 4, depth: int = 4, seed: int = 0, dtype: str = 'float64'
+) -> nn.Sequential:
+    """Build a pre-norm vision transformer for Fashion-MNIST; as it stands, 454,858 values.
+
+    Its layers are those of a list: ``net[0]`` cuts patches, ``net[1:-1]`` are blocks, ``net[-1]``
+    gives scores. The same seed gives the same values, in any process.
+    """
+    checks.positive_int('heads', heads)
+    checks.positive_int('depth', depth)
+    checks.divisible('width', width, heads, 'the number of heads')
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        net = nn.Sequential(
+            Patches(width), *(Block(width, heads) for _ in range(depth)), Scores(width)
+        )
+    return net.to(getattr(torch, dtype))
