@@ -1,0 +1,175 @@
+"""Within a layer: tensor parallelism, with two allreduces a block forward and two back.
+
+Of two linear layers, one after the other, each rank has some columns of the first and the matching
+rows of the second: what lies between them, heads of attention or features of an MLP, never leaves
+the rank. The source is Shoeybi and others, *Megatron-LM*, 2019.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+
+from .. import checks
+from .group import check_group
+
+
+def total(x: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
+    """Give the sum of a tensor over the ranks, and leave the tensor as it is."""
+    summed = x.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(summed, group=group)
+    return summed
+
+
+class SumBackward(torch.autograd.Function):
+    """Enter what is split: ``SumBackward.apply(x, group)`` is ``x``, which every rank has.
+
+    Backward, each rank brings the gradient by way of its own part alone: they are summed.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
+        """Give ``x``."""
+        ctx.group = group
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
+        """Sum over the ranks."""
+        return total(grad, ctx.group), None
+
+
+class SumForward(torch.autograd.Function):
+    """Leave what is split: ``SumForward.apply(x, group)`` is the sum of all ranks' ``x``.
+
+    Backward, the gradient of the sum, which every rank has, is that of each part.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
+        """Sum over the ranks."""
+        return total(x, group)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
+        """Give ``grad``."""
+        return grad, None
+
+
+def part_of(param: torch.Tensor | None, axis: int, group: dist.ProcessGroup | None) -> Any:
+    """Copy this rank's part of a parameter that is cut along an axis; ``.cut`` remembers which."""
+    if param is None:
+        return None
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    part = nn.Parameter(param.detach().chunk(size, axis)[rank].clone(), param.requires_grad)
+    part.cut = axis  # type: ignore[attr-defined]  # our own mark
+    return part
+
+
+def column_linear(layer: nn.Linear, group: dist.ProcessGroup | None = None) -> nn.Linear:
+    """Give this rank's part of a linear layer cut by columns: a layer of its own, only narrower.
+
+    From all inputs it computes one of k runs of the outputs. What goes in must come through
+    ``SumBackward``, once for all the layers that share it.
+    """
+    check_layer(layer, 'out_features', group)
+    wide = layer.out_features // dist.get_world_size(group)
+    part = nn.Linear(layer.in_features, wide, device='meta')  # without memory: all is put in
+    part.weight, part.bias = (part_of(p, 0, group) for p in (layer.weight, layer.bias))
+    return part
+
+
+class RowLinear(nn.Linear):
+    """What ``row_linear`` gives back."""
+
+    group: dist.ProcessGroup | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Sum what the ranks' parts of ``x`` contribute, then add the bias, once."""
+        y = SumForward.apply(F.linear(x, self.weight), self.group)
+        return y if self.bias is None else y + self.bias
+
+
+def row_linear(layer: nn.Linear, group: dist.ProcessGroup | None = None) -> RowLinear:
+    """Give this rank's part of a linear layer cut by rows, which takes one of k runs of the inputs.
+
+    Its output is that of the whole layer, on every rank; the bias, shared with ``layer``, is whole.
+    """
+    check_layer(layer, 'in_features', group)
+    long = layer.in_features // dist.get_world_size(group)
+    part = RowLinear(long, layer.out_features, device='meta')
+    part.weight, part.bias, part.group = part_of(layer.weight, 1, group), layer.bias, group
+    return part
+
+
+def blocks_of(net: nn.Module) -> list[Any]:
+    """List the blocks of a network: what has ``attention`` and ``mlp``, as those of ``vit()``."""
+    return [b for b in net.modules() if hasattr(b, 'attention') and hasattr(b, 'mlp')]
+
+
+def tensor_parallel(net: nn.Module, group: dist.ProcessGroup | None = None) -> nn.Module:
+    """Cut every block of ``vit()`` over the ranks of a group, in place; give the network back.
+
+    The values are those of the group's first rank; ``load_state_dict`` comes before, an optimizer
+    after. All ranks of the group get the same batch, and each computes the same loss. What is not
+    cut (norms, the biases of row-cut layers, all outside of blocks) stays the same on them, bit for
+    bit.
+    """
+    check_blocks(net, group)
+    for value in net.state_dict().values():
+        dist.broadcast(value, group=group, group_src=0)
+    for block in blocks_of(net):
+        a, m = block.attention, block.mlp
+        a.q, a.k, a.v = (column_linear(f, group) for f in (a.q, a.k, a.v))
+        m[0] = column_linear(m[0], group)
+        a.out, m[2] = row_linear(a.out, group), row_linear(m[2], group)
+        for part in (a, m):
+            part.register_forward_pre_hook(lambda _, args: SumBackward.apply(args[0], group))
+    return net
+
+
+def full_state(net: nn.Module, group: dist.ProcessGroup | None = None) -> dict[str, torch.Tensor]:
+    """Gather the state dict of the whole network, on every rank of the group; all must call it.
+
+    It is that of a network which ``tensor_parallel`` has not cut, and fits one.
+    """
+    check_group()
+    state = {}
+    for name, value in net.state_dict(keep_vars=True).items():
+        if hasattr(value, 'cut'):
+            parts = [torch.empty_like(value) for _ in range(dist.get_world_size(group))]
+            dist.all_gather(parts, value.detach().contiguous(), group=group)
+            value = torch.cat(parts, value.cut)
+        state[name] = value.detach()
+    return state
+
+
+def check_layer(layer: object, features: str, group: dist.ProcessGroup | None) -> None:
+    """Raise unless these features of a linear layer can be divided among the ranks."""
+    check_group()
+    if not isinstance(layer, nn.Linear):
+        raise TypeError(f'layer must be an nn.Linear, not {checks.shown(layer)}')
+    ranks = dist.get_world_size(group)
+    checks.divisible(features, getattr(layer, features), ranks, 'the number of ranks')
+
+
+def check_blocks(net: nn.Module, group: dist.ProcessGroup | None) -> None:
+    """Raise unless a network has blocks, and every one of them can be cut."""
+    check_group()
+    if not blocks_of(net):
+        raise ValueError(
+            'this network has no block with .attention and .mlp, as vit() has: cut its layers with '
+            'column_linear and row_linear'
+        )
+    ranks = dist.get_world_size(group)
+    for block in blocks_of(net):
+        a, m = block.attention, block.mlp
+        if isinstance(a.out, RowLinear):
+            raise ValueError('this network is cut already: build a new one, and cut that')
+        heads = a.q.out_features // a.head_width
+        checks.divisible('the number of heads', heads, ranks, 'the number of ranks')
+        checks.divisible("the MLP's width", m[0].out_features, ranks, 'the number of ranks')

@@ -1,0 +1,208 @@
+"""Tensor parallelism: equal to one device, two allreduces a block each way; and on a mesh."""
+
+import pytest
+
+torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
+
+import numpy as np  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from ten_steps import (  # noqa: E402
+    START,
+    apart,
+    backward,
+    batches,
+    check,
+    one_device,
+    said,
+    same_bits,
+    ten_steps,
+    values,
+)
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh  # noqa: E402
+from torch.distributed.fsdp import fully_shard  # noqa: E402
+from torch.distributed.tensor.debug import CommDebugMode  # noqa: E402
+from torch.distributed.tensor.parallel import (  # noqa: E402
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
+
+import mgpu_helpers as mgpu  # noqa: E402
+
+pt = mgpu.pytorch
+COLUMNS = 'attention.q', 'attention.k', 'attention.v', 'mlp.0'
+ROWS = 'attention.out', 'mlp.2'
+
+
+def by_hand(group):
+    """Losses, the whole state, this rank's own part, and the collectives of one step."""
+    seed = START['seed'] + dist.get_rank(group)  # the first rank's values count
+    net = pt.tensor_parallel(pt.vit(**START | {'seed': seed}), group)
+    losses = ten_steps(net)
+    X, y = batches()[0]
+    with CommDebugMode() as forward:
+        mean = pt.loss(net(X), y).mean()
+    with CommDebugMode() as back:
+        mean.backward()
+    counts = forward.get_total_counts(), back.get_total_counts()
+    return (losses, values(pt.full_state(net, group))), values(net.state_dict()), counts
+
+
+def by_pytorch(net, mesh):
+    plan = {name: ColwiseParallel() for name in COLUMNS} | {n: RowwiseParallel() for n in ROWS}
+    for block in net[1:-1]:
+        parallelize_module(block, mesh, plan)
+    return net
+
+
+def two_layers():
+    """Two linear layers, whole and cut, on an input that needs a gradient."""
+    torch.manual_seed(0)
+    first, second = torch.nn.Linear(6, 8).double(), torch.nn.Linear(8, 5, bias=False).double()
+    x = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
+    whole = second(first(x).relu())
+    (whole**2).sum().backward()
+    wanted, x.grad = x.grad, None
+    rows = pt.row_linear(second)
+    y = rows(pt.column_linear(first)(pt.SumBackward.apply(x, None)).relu())
+    (y**2).sum().backward()
+    return (y - whole).abs().max().item(), (x.grad - wanted).abs().max().item()
+
+
+def refusals():
+    three = dist.new_group([0, 1, 2])
+    found = {
+        'no net': said(pt.tensor_parallel, torch.nn.Linear(4, 4)),
+        'twice': said(pt.tensor_parallel, pt.tensor_parallel(pt.vit(**START))),
+        'mesh': said(pt.mesh_groups, 2, 3),
+        'size': said(pt.mesh_groups, 0, 4),
+        'layer': said(pt.row_linear, torch.nn.Linear(7, 4)),
+        'kind': said(pt.column_linear, torch.nn.ReLU()),
+    }
+    if dist.get_rank() < 3:
+        net = pt.vit(**START)
+        found['heads'] = said(pt.tensor_parallel, net, three)
+        assert same_bits(values(net.state_dict()), values(pt.vit(**START).state_dict()))
+    return found
+
+
+def on_a_mesh():
+    """Two by two: shards of the batch along the first axis, of the layers along the second."""
+    found = {}
+    mesh = init_device_mesh('cpu', (2, 2), mesh_dim_names=('data', 'tensor'))
+    theirs = [mesh.get_group(name) for name in ('data', 'tensor')]
+    for name, (data, tensor) in (('by hand', pt.mesh_groups(2, 2)), ('DeviceMesh', theirs)):
+        net = pt.tensor_parallel(pt.vit(**START), tensor)
+
+        def gradients(net, X, y, data=data):
+            mean = backward(net, *shard(X, y, data))
+            for p in net.parameters():
+                dist.all_reduce(p.grad, group=data)
+            return sum_of(mean, data)
+
+        losses = ten_steps(net, gradients)
+        found[name] = (losses, values(pt.full_state(net, tensor))), values(net.state_dict())
+    net = by_pytorch(pt.vit(**START), mesh['tensor'])
+    for part in (*net[1:-1], net):
+        fully_shard(part, mesh=mesh['data'])
+
+    def gradients(net, X, y):  # fully_shard takes the mean over the ranks
+        X, y, share = shard(X, y, theirs[0])
+        return sum_of(backward(net, X, y, 2 * share) / 2, theirs[0])
+
+    found['engines'] = (ten_steps(net, gradients), values(net.named_parameters())), None
+    return found
+
+
+def shard(X, y, group):
+    """This rank's examples, and their share in the batch."""
+    rank, size = dist.get_rank(group), dist.get_world_size(group)
+    X_rank, y_rank = X.tensor_split(size)[rank], y.tensor_split(size)[rank]
+    return X_rank, y_rank, len(X_rank) / len(X)
+
+
+def sum_of(x, group):
+    x = torch.tensor(x, dtype=torch.float64)
+    dist.all_reduce(x, group=group)
+    return x.item()
+
+
+def in_each_rank():
+    """Four ranks, which are also two groups of two; the first rank of each may find it all."""
+    found = {'layers': two_layers(), 'refusals': refusals(), 'mesh': on_a_mesh()}
+    for k, group in ((2, pt.mesh_groups(2, 2)[1]), (4, None)):
+        mesh = DeviceMesh.from_group(group or dist.group.WORLD, 'cpu')
+        net = by_pytorch(pt.vit(**START), mesh)
+        engine = ten_steps(net), values(net.named_parameters())
+        found[k] = {'by hand': by_hand(group), 'parallelize_module': engine}
+    return found
+
+
+@pytest.fixture(scope='module')
+def one():
+    return one_device()
+
+
+@pytest.fixture(scope='module')
+def ranks():
+    return pt.launch(in_each_rank, 4)
+
+
+def test_ranks_that_share_each_layer_equal_one_device(ranks, one):
+    for rank in ranks:
+        for k in (2, 4):
+            check(rank[k]['by hand'][0], one)
+            check(rank[k]['parallelize_module'], one)
+
+
+def test_what_all_ranks_have_is_the_same_bit_for_bit_and_the_rest_is_cut(ranks, one):
+    cut = {f'{n}.weight' for n in (*COLUMNS, *ROWS)} | {f'{n}.bias' for n in COLUMNS}
+    for k in (2, 4):
+        first = ranks[0][k]['by hand'][1]
+        for rank in ranks:
+            for name, value in rank[k]['by hand'][1].items():
+                is_cut = name.partition('.')[2] in cut
+                assert value.size * (k if is_cut else 1) == one[1][name].size, name
+                assert is_cut or np.array_equal(value, first[name]), name
+
+
+def test_two_allreduces_a_block_forward_and_two_back(ranks):
+    for rank in ranks:
+        for k in (2, 4):
+            assert rank[k]['by hand'][2] == (2 * START['depth'], 2 * START['depth'])
+
+
+def test_two_layers_on_their_own(ranks):
+    for rank in ranks:
+        assert max(rank['layers']) < 1e-12
+
+
+def test_data_by_tensor_equals_one_device(ranks, one):
+    for name in ('by hand', 'DeviceMesh', 'engines'):
+        found = [rank['mesh'][name] for rank in ranks]
+        for both, _ in found:
+            check(both, one)
+    for name in ('by hand', 'DeviceMesh'):
+        own = [rank['mesh'][name][1] for rank in ranks]
+        for a, b in ((0, 2), (1, 3)):  # the same part of the layers
+            assert same_bits(own[a], own[b])
+        assert apart(own[0], own[1]) > 1e-3 and same_bits(
+            *({n: v for n, v in state.items() if 'norm' in n} for state in own[:2])
+        )
+
+
+def test_what_cannot_be_cut_is_said_before_anything_is(ranks):
+    for words, which in (
+        (
+            'the number of heads must be a multiple of the number of ranks, 3, not 4: take 3 or 6',
+            'heads',
+        ),
+        ('no block with .attention and .mlp', 'no net'),
+        ('cut already', 'twice'),
+        ('a mesh of 2 x 3 takes 6 ranks, and there are 4: choose sizes whose product is 4', 'mesh'),
+        ('must be at least 1, not 0', 'size'),
+        ('in_features must be a multiple of the number of ranks, 4, not 7: take 4 or 8', 'layer'),
+        ('layer must be an nn.Linear, not ReLU()', 'kind'),
+    ):
+        assert words in ranks[0]['refusals'][which]
+    assert 'belongs to no group' in said(pt.tensor_parallel, pt.vit(**START))
