@@ -15,8 +15,14 @@ from .devices import try_gpu as try_gpu
 from .group import agree_on as agree_on
 from .group import launch as launch
 from .group import load_in_turn as load_in_turn
+from .group import mesh_groups as mesh_groups
 from .group import process_group as process_group
 from .group import this_device as this_device
+from .pipeline import gpipe as gpipe
+from .pipeline import gpipe_order as gpipe_order
+from .pipeline import one_f_one_b as one_f_one_b
+from .pipeline import one_f_one_b_order as one_f_one_b_order
+from .pipeline import stage_of as stage_of
 from .scratch import TensorIter as TensorIter
 from .scratch import allreduce as allreduce
 from .scratch import evaluate_accuracy as evaluate_accuracy
@@ -34,4 +40,10 @@ from .scratch import total_loss as total_loss
 from .scratch import train as train
 from .scratch import train_batch as train_batch
 from .scratch import train_epoch as train_epoch
+from .tensor import SumBackward as SumBackward
+from .tensor import SumForward as SumForward
+from .tensor import column_linear as column_linear
+from .tensor import full_state as full_state
+from .tensor import row_linear as row_linear
+from .tensor import tensor_parallel as tensor_parallel
 from .vit import vit as vit

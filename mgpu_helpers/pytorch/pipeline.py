@@ -1,0 +1,243 @@
+"""By layers: pipeline parallelism. Each rank has some layers, and micro-batches follow each other.
+
+A schedule is the order in which a stage does the forward and the backward pass of each micro-batch:
+``gpipe_order`` is that of Huang and others, *GPipe*, 2019; ``one_f_one_b_order`` that of Narayanan
+and others, *PipeDream*, 2019, with an end to every step, as in their *Megatron-LM*, 2021. Both give
+the same gradients, bit for bit; they differ in what a stage holds meanwhile.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from .. import checks
+from ..timeline.lanes import Span
+from .group import check_group, this_device
+from .scratch import loss
+
+Order = list[tuple[str, int]]  # of passes: 'forward' or 'backward', number of the micro-batch
+
+TO = {'forward': 1, 'backward': -1}  # so many ranks further is the one that needs a pass's result
+
+
+def stage_of(net: nn.Sequential, stage: int, num_stages: int) -> nn.Sequential:
+    """Cut a network into stages with about as many parameters each, and give one of them.
+
+    It shares its layers, and their names, with ``net``. Where parameters do not tell how long a
+    layer takes, cut by hand: ``net[a:b]``.
+    """
+    check_stages(net, stage, num_stages)
+    sizes = [sum(p.numel() for p in layer.parameters()) for layer in net]
+    middles = [end - size / 2 for end, size in zip(itertools.accumulate(sizes), sizes)]
+    home = [int(middle * num_stages / (sum(sizes) or 1)) for middle in middles]
+    check_homes(home, num_stages)
+    return net[home.index(stage) : home.index(stage) + home.count(stage)]  # type: ignore[return-value]
+
+
+def gpipe_order(num_micro_batches: int, stage: int, num_stages: int) -> Order:
+    """List what a stage does in GPipe's schedule: all forward passes, then all backward passes."""
+    return [(kind, i) for kind in ('forward', 'backward') for i in range(num_micro_batches)]
+
+
+def one_f_one_b_order(num_micro_batches: int, stage: int, num_stages: int) -> Order:
+    """List what a stage does in 1F1B: one forward pass, one backward pass, in turn.
+
+    First it does a forward pass more for each stage behind it: as many as must be under way.
+    """
+    ahead = num_stages - 1 - stage
+    order = [('forward', i) for i in range(ahead)]
+    for i in range(num_micro_batches):
+        if ahead + i < num_micro_batches:
+            order.append(('forward', ahead + i))
+        order.append(('backward', i))
+    return order
+
+
+class Done(NamedTuple):
+    """What a stage has done in one step."""
+
+    losses: torch.Tensor | None  # (n,), of all examples in their order; only on the last stage
+    held: int  # the most micro-batches whose activations were kept here at a time
+    spans: list[Span]  # when it computed what, on this machine's clock; the rest is waiting
+
+
+def gpipe(
+    layers: nn.Module,
+    X: torch.Tensor,
+    y: torch.Tensor,
+    num_micro_batches: int,
+    group: dist.ProcessGroup | None = None,
+) -> Done:
+    """Do forward and backward pass of one batch by GPipe's schedule; an optimizer steps after it.
+
+    Each rank of the group calls it with its own stage, rank 0 with the first, and with the same
+    batch, ``X`` (n, ...) and ``y`` (n,), cut into micro-batches as even as can be. To each
+    ``.grad`` that of the mean loss over the batch is added.
+    """
+    return run_stage(gpipe_order, layers, X, y, num_micro_batches, group)
+
+
+def one_f_one_b(
+    layers: nn.Module,
+    X: torch.Tensor,
+    y: torch.Tensor,
+    num_micro_batches: int,
+    group: dist.ProcessGroup | None = None,
+) -> Done:
+    """Do what ``gpipe`` does, with the same gradients, by the schedule 1F1B.
+
+    Of k stages, stage s keeps the activations of at most k - s micro-batches, instead of all.
+    """
+    return run_stage(one_f_one_b_order, layers, X, y, num_micro_batches, group)
+
+
+class Stage:
+    """The layers of one rank during one step, and what they keep for their backward passes."""
+
+    def __init__(
+        self,
+        layers: nn.Module,
+        X: torch.Tensor,
+        y: torch.Tensor,
+        num_micro_batches: int,
+        group: dist.ProcessGroup | None,
+    ) -> None:
+        self.layers, self.num_examples, self.group = layers, len(X), group
+        self.rank, self.last = dist.get_rank(group), dist.get_world_size(group) - 1
+        self.Xs, self.ys = (
+            a.detach().to(this_device()).tensor_split(num_micro_batches) for a in (X, y)
+        )
+        self.kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # inputs and outputs
+        self.losses: list[torch.Tensor] = []
+        self.sent: list[dist.Work] = []  # under way
+        self.like: Any = None  # shape and type of an example as it comes from the stage before
+
+    def forward(self, i: int, x: torch.Tensor | None) -> torch.Tensor | None:
+        """Compute micro-batch i; gives what the next stage needs, None on the last."""
+        x = self.Xs[i] if x is None else x.requires_grad_()
+        out = self.layers(x)
+        if self.rank == self.last:
+            self.losses.append(loss(out, self.ys[i]))
+            out = self.losses[-1].sum() / self.num_examples
+        self.kept[i] = x, out
+        return None if self.rank == self.last else out.detach()
+
+    def backward(self, i: int, grad: torch.Tensor | None) -> torch.Tensor | None:
+        """Go back through micro-batch i; gives what the stage before needs, None on the first."""
+        x, out = self.kept.pop(i)
+        out.backward(grad)
+        return x.grad
+
+
+def room_for(stage: Stage, kind: str, i: int) -> torch.Tensor | None:
+    """Make the tensor into which the input of a pass will come; None where none comes."""
+    if stage.rank == (0 if kind == 'forward' else stage.last):
+        return None
+    if kind == 'backward':
+        out = stage.kept[i][1]
+        return out.new_empty(out.shape)
+    if stage.like is None:
+        told: list[Any] = [None]
+        dist.recv_object_list(told, group=stage.group, group_src=stage.rank - 1)
+        stage.like = told[0]
+    shape, dtype = stage.like
+    return torch.empty(len(stage.Xs[i]), *shape, dtype=dtype, device=this_device())
+
+
+def trade(
+    stage: Stage, done: tuple[str, int], out: torch.Tensor | None, following: tuple[str, int] | None
+) -> torch.Tensor | None:
+    """Send what a pass gave, and receive what the following one needs; only the latter is awaited.
+
+    Both in one batch: two neighbours that first send, each to the other, and then receive may wait
+    for each other for ever.
+    """
+    ops = []
+    if out is not None:
+        if done == ('forward', 0):
+            told = [(out.shape[1:], out.dtype)]
+            dist.send_object_list(told, group=stage.group, group_dst=stage.rank + 1)
+        peer = stage.rank + TO[done[0]]
+        ops.append(dist.P2POp(dist.isend, out.contiguous(), group=stage.group, group_peer=peer))
+    message = room_for(stage, *following) if following else None
+    if message is not None:
+        peer = stage.rank - TO[following[0]]  # type: ignore[index]
+        ops.append(dist.P2POp(dist.irecv, message, group=stage.group, group_peer=peer))
+    works = dist.batch_isend_irecv(ops) if ops else []
+    if message is not None:
+        works.pop().wait()
+    stage.sent += works
+    return message
+
+
+def run_stage(
+    order_of: Callable[[int, int, int], Order],
+    layers: nn.Module,
+    X: torch.Tensor,
+    y: torch.Tensor,
+    num_micro_batches: int,
+    group: dist.ProcessGroup | None = None,
+) -> Done:
+    """Do a stage's part of one step, pass by pass, in the order that ``order_of`` gives."""
+    check_step(layers, X, y, num_micro_batches, group)
+    stage = Stage(layers, X, y, num_micro_batches, group)
+    order = order_of(num_micro_batches, stage.rank, stage.last + 1)
+    held, spans = 0, []
+    message = trade(stage, ('', 0), None, order[0])
+    for (kind, i), following in zip(order, [*order[1:], None]):
+        start = time.monotonic()
+        out = stage.forward(i, message) if kind == 'forward' else stage.backward(i, message)
+        spans.append(Span(f'stage {stage.rank}', kind, str(i), start, time.monotonic()))
+        held = max(held, len(stage.kept))
+        message = trade(stage, (kind, i), out, following)
+    for work in stage.sent:
+        work.wait()
+    losses = torch.cat(stage.losses).detach() if stage.losses else None
+    return Done(losses, held, spans)
+
+
+def check_stages(net: Any, stage: int, num_stages: int) -> None:
+    """Raise unless a network can be cut into so many stages, of which ``stage`` is one."""
+    if not isinstance(net, nn.Sequential):
+        raise TypeError(
+            f'net must be an nn.Sequential, cut layer by layer, not {checks.shown(net)}'
+        )
+    checks.positive_int('num_stages', num_stages)
+    checks.whole_number('stage', stage)
+    if stage >= num_stages:
+        raise ValueError(f'stage must be one of 0 to {num_stages - 1}, not {stage}: count from 0')
+
+
+def check_homes(home: list[int], num_stages: int) -> None:
+    """Raise if a stage would get no layer."""
+    if set(home) != set(range(num_stages)):
+        raise ValueError(
+            f'{len(home)} layers cannot be cut into {num_stages} stages with a similar number of '
+            'parameters: take fewer stages, or cut by hand, net[a:b]'
+        )
+
+
+def check_step(layers: object, X: Any, y: Any, m: int, group: dist.ProcessGroup | None) -> None:
+    """Raise unless this group can do a step with m micro-batches."""
+    check_group()
+    checks.function('layers', layers, 'of activations, such as stage_of(net, rank, num_stages)')
+    checks.same_length(X, y)
+    checks.positive_int('num_micro_batches', m)
+    stages = dist.get_world_size(group)
+    if m < stages:
+        raise ValueError(
+            f'{m} micro-batches are too few for {stages} stages, which would never all be at work: '
+            f'take at least {stages}'
+        )
+    if m > len(X):
+        raise ValueError(
+            f'a batch of {len(X)} examples cannot be cut into {m} micro-batches: take at most '
+            f'{len(X)}'
+        )

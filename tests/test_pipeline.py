@@ -1,0 +1,219 @@
+"""Pipeline parallelism: both schedules equal one device; what they hold; and how they end."""
+
+import os
+import signal
+
+import pytest
+
+torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
+
+import torch.distributed as dist  # noqa: E402
+from ten_steps import (  # noqa: E402
+    START,
+    batches,
+    check,
+    one_device,
+    said,
+    same_bits,
+    ten_steps,
+    values,
+)
+from torch.distributed import pipelining  # noqa: E402
+
+import mgpu_helpers as mgpu  # noqa: E402
+from mgpu_helpers.processes import ProcessFailed  # noqa: E402
+
+pt = mgpu.pytorch
+SCHEDULES = {'gpipe': pt.gpipe, 'one_f_one_b': pt.one_f_one_b}
+EVEN = 48, 480  # PyTorch's stages take micro-batches of one size
+MICRO = 6  # of 47 examples
+
+
+def from_last(losses, group=None):
+    """Give every stage the mean loss, which the last one knows."""
+    last = dist.get_world_size(group) - 1
+    mean = torch.zeros((), dtype=torch.float64) if losses is None else losses.mean()
+    dist.broadcast(mean, group=group, group_src=last)
+    return mean.item()
+
+
+def stage_here(group=None):
+    return pt.stage_of(pt.vit(**START), dist.get_rank(group), dist.get_world_size(group))
+
+
+def by_hand(step, group):
+    """Losses, this stage's part of the state, and the last step: held and order."""
+    done = []
+
+    def gradients(stage, X, y):
+        done[:] = [step(stage, X, y, MICRO, group)]
+        return from_last(done[0].losses, group)
+
+    stage = stage_here(group)
+    losses = ten_steps(stage, gradients)
+    spans = [(s.kind, int(s.name), s.start, s.end) for s in done[0].spans]
+    return (losses, values(stage.state_dict())), done[0].held, spans
+
+
+def by_pytorch(kind, group):
+    stage, rank, size = stage_here(group), dist.get_rank(group), dist.get_world_size(group)
+    part = pipelining.PipelineStage(stage, rank, size, torch.device('cpu'), group=group)
+    schedule = kind(part, MICRO, loss_fn=torch.nn.functional.cross_entropy)
+
+    def gradients(stage, X, y):
+        losses = []
+        schedule.step(*([X] if rank == 0 else []), target=y, losses=losses)
+        return from_last(torch.stack(losses).detach() if losses else None, group)
+
+    return ten_steps(stage, gradients, batches(*EVEN)), values(stage.state_dict())
+
+
+def with_tensor():
+    """Two by two: stages along the first axis, layers cut along the second."""
+    pipe, tensor = pt.mesh_groups(2, 2)
+    stage = pt.tensor_parallel(stage_here(pipe), tensor)
+
+    def gradients(stage, X, y):
+        return from_last(pt.one_f_one_b(stage, X, y, 3, pipe).losses, pipe)
+
+    return ten_steps(stage, gradients), values(pt.full_state(stage, tensor))
+
+
+def refusals():
+    stage, (X, y) = stage_here(), batches()[0]
+    net = pt.vit(**START)
+    return {
+        'few': said(pt.gpipe, stage, X, y, dist.get_world_size() - 1),
+        'many': said(pt.one_f_one_b, stage, X[:5], y[:5], 6),
+        'labels': said(pt.gpipe, stage, X, y[:-1], 6),
+        'none': said(pt.gpipe, None, X, y, 6),
+        'stages': said(pt.stage_of, net, 0, 7),
+        'stage': said(pt.stage_of, net, 2, 2),
+        'net': said(pt.stage_of, net[1], 0, 2),
+    }
+
+
+def in_each_rank():
+    """Four ranks: two pipelines of two stages beside each other, then one of four."""
+    found = {'with tensor': with_tensor(), 'refusals': refusals()}
+    for k, group in ((2, pt.mesh_groups(2, 2)[1]), (4, None)):
+        found[k] = {name: by_hand(step, group) for name, step in SCHEDULES.items()}
+        found[k]['GPipe'] = by_pytorch(pipelining.ScheduleGPipe, group)
+        found[k]['1F1B'] = by_pytorch(pipelining.Schedule1F1B, group)
+    return found
+
+
+@pytest.fixture(scope='module')
+def one():
+    return one_device()
+
+
+@pytest.fixture(scope='module')
+def found():
+    return pt.launch(in_each_rank, 4)
+
+
+@pytest.fixture(scope='module')
+def ranks(found):
+    """By number of stages, what each of them has found."""
+    return {2: [rank[2] for rank in found[:2]], 4: [rank[4] for rank in found]}
+
+
+def joined(runs):
+    """Put the stages' values into one state, after their losses, which all know."""
+    losses, states = zip(*runs, strict=True)
+    assert all(other == losses[0] for other in losses)
+    return losses[0], {name: value for state in states for name, value in state.items()}
+
+
+def test_stages_equal_one_device_by_both_schedules_with_the_same_bits(ranks, one):
+    for found in ranks.values():
+        by_gpipe, by_1f1b = (joined([rank[name][0] for rank in found]) for name in SCHEDULES)
+        check(by_gpipe, one)
+        assert by_1f1b[0] == by_gpipe[0] and same_bits(by_1f1b[1], by_gpipe[1])
+
+
+def test_pytorchs_pipelines_take_the_same_steps(ranks):
+    even = one_device(batches(*EVEN))
+    for found in ranks.values():
+        for name in ('GPipe', '1F1B'):
+            check(joined([rank[name] for rank in found]), even)
+
+
+def test_stages_of_cut_layers_equal_one_device(found, one):
+    found = [rank['with tensor'] for rank in found]
+    check(joined([found[0], found[2]]), one)
+    assert all(same_bits(found[i][1], found[i + 1][1]) for i in (0, 2))
+
+
+def test_what_a_stage_holds_and_in_which_order_it_works(ranks):
+    for k, found in ranks.items():
+        for stage, rank in enumerate(found):
+            assert rank['gpipe'][1] == MICRO and rank['one_f_one_b'][1] == k - stage
+            for name in SCHEDULES:
+                order = getattr(pt, f'{name}_order')(MICRO, stage, k)
+                spans = rank[name][2]
+                assert [span[:2] for span in spans] == order
+                assert sorted(order) == [
+                    (p, i) for p in ('backward', 'forward') for i in range(MICRO)
+                ]
+                times = [t for span in spans for t in span[2:]]
+                assert times == sorted(times)
+    last = pt.one_f_one_b_order(3, 3, 4)
+    assert [f'{kind[0]}{i}' for kind, i in last] == ['f0', 'b0', 'f1', 'b1', 'f2', 'b2']
+
+
+def test_no_pass_begins_before_what_it_needs_is_there(ranks):
+    """One clock for all processes of this machine."""
+    for found in ranks.values():
+        for name in SCHEDULES:
+            of_stage = [{span[:2]: span[2:] for span in rank[name][2]} for rank in found]
+            for here, further in zip(of_stage, of_stage[1:]):
+                for i in range(MICRO):
+                    assert here['forward', i][1] <= further['forward', i][0]
+                    assert further['backward', i][1] <= here['backward', i][0]
+
+
+def test_stages_have_about_as_many_parameters_each_and_the_names_of_the_whole():
+    net = pt.vit()
+    for k in (1, 2, 3, 4):
+        stages = [pt.stage_of(net, s, k) for s in range(k)]
+        assert [name for s in stages for name in s.state_dict()] == list(net.state_dict())
+    blocks = [sum(hasattr(layer, 'mlp') for layer in pt.stage_of(net, s, 4)) for s in range(4)]
+    assert blocks == [1, 1, 1, 1]
+
+
+def test_bad_input_is_a_sentence_before_anything_starts(found):
+    for words, which in (
+        ('3 micro-batches are too few for 4 stages, which would never all be at work', 'few'),
+        ('a batch of 5 examples cannot be cut into 6 micro-batches: take at most 5', 'many'),
+        ('X has 47 examples and y has 46 labels', 'labels'),
+        ('layers must be a function of activations', 'none'),
+        ('6 layers cannot be cut into 7 stages', 'stages'),
+        ('stage must be one of 0 to 1, not 2', 'stage'),
+        ('net must be an nn.Sequential', 'net'),
+    ):
+        for rank in found:
+            assert words in rank['refusals'][which]
+    assert 'belongs to no group' in said(pt.gpipe, pt.vit(**START), *batches()[0], 2)
+
+
+def dies():
+    """The second stage is killed in the middle of a step, as by the kernel, without a word."""
+    stage = stage_here()
+    if dist.get_rank() == 1:
+        seen = []
+
+        def hook(*_):
+            seen.append(1)
+            if len(seen) == 3:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        stage.register_forward_hook(hook)
+    pt.one_f_one_b(stage, *batches()[0], MICRO)
+
+
+def test_a_stage_that_dies_ends_the_run(started):
+    with pytest.raises(ProcessFailed, match=r'^rank 1 was killed by signal 9 \(SIGKILL\)'):
+        pt.launch(dies, 2)
+    assert not started()
