@@ -148,6 +148,12 @@ KINDS = {
     'bare DDP, 2 processes, our memory settings': one(
         'peer_ddp.train', needs=TORCH, share=0.5, settings=KEEP_MEMORY, quick=True
     ),
+    **{
+        f'pipeline, {m} micro-batches: time at work': one(
+            'chapter7.pipeline', options={'num_micro_batches': m}, data=False, needs=TORCH
+        )
+        for m in (2, 4, 8)
+    },
     'original in PyTorch, ten epochs, 1 device': one(
         'chapter5.ten_epochs', 1, needs=TORCH, once=True, extra=True, examples=60_000
     ),

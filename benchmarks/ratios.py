@@ -55,6 +55,16 @@ def lightness(processes):
     return 1 / processes[0]['peak_gb']
 
 
+def busy(processes):
+    """Share of the time in which the stages of a pipeline compute."""
+    return processes[0]['busy']
+
+
+def busy_at_best(processes):
+    """What the bubble leaves of it."""
+    return processes[0]['formula']
+
+
 def product(processes):
     """Billions of operations a second in the library's fastest matrix product, 2 stand-ins."""
     return max(rate for name, rate in processes[0]['2 at once'].items() if name != 'copy')

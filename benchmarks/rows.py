@@ -1,7 +1,7 @@
 """What stands in the table: which two kinds make a ratio, and what we want it to be."""
 
 from .chapter3 import COPY, NAIVE
-from .ratios import Row, Sum, lightness, product, soonness, work_on
+from .ratios import Row, Sum, busy, busy_at_best, lightness, product, soonness, work_on
 
 PEERS = 'Against what one would use instead'
 SCALING = 'One stand-in, two stand-ins'
@@ -9,6 +9,7 @@ SUMS = 'Summing gradients'
 CLUSTER = 'A cluster on this machine'
 WAITING = 'Sooner ready'
 MEMORY = 'Less memory'
+BUBBLE = 'Pipeline of two stages'
 LIMITS = 'Share of what this machine can do'
 
 
@@ -72,6 +73,12 @@ ROWS = [
     Row(CLUSTER, 'cluster, 2 workers', ('cluster, 2 workers, no waits',)),
     Row(CLUSTER, 'cluster, 2 workers, dist_async', ('cluster, 2 workers',)),
     Row(CLUSTER, 'cluster, 2 workers, 2-bit', ('cluster, 2 workers',)),
+    *[  # wanted: an idle share within 0.1 of the formula's
+        Row(BUBBLE, name, (name,), round(1 - 0.1 * (m + 1) / m, 2), '', busy, busy_at_best,
+            'm / (m + 1), the formula')
+        for m in (2, 4, 8)
+        for name in [f'pipeline, {m} micro-batches: time at work']
+    ],
     Row(WAITING, 'first step, from scratch', ('first step, original text',), good=soonness),
     Row(WAITING, 'first step, from scratch', ('first step, d2l',), None,
         "Until the first step has ended: d2l's time over chapter 1's", soonness),
