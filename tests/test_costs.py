@@ -10,7 +10,8 @@ from checkouts import ROOT, call
 
 from mgpu_helpers import scaling
 from mgpu_helpers.collectives import OURS, count
-from mgpu_helpers.scaling import ALGORITHMS, LINKS, Link, hierarchical, ring
+from mgpu_helpers.display import quantity
+from mgpu_helpers.scaling import ALGORITHMS, LINKS, Link, hierarchical, meeting_point, ring
 
 COUNTS = (1, 2, 3, 4, 5, 8, 12, 64, 1000)
 PCIE = LINKS['PCIe 3 x16']
@@ -56,7 +57,7 @@ def test_halving_and_doubling_has_few_steps_and_few_bytes():
         cost = {name: f(k, n, link) for name, f in ALGORITHMS.items()}
         assert cost['halving_doubling'] <= min(cost['tree'], cost['ring']) * (1 + 1e-12)
         # The butterfly is better for short arrays: half the messages. With two devices, always.
-        border = math.inf if k == 2 else i * link.latency * link.bandwidth / (i - 2 * (k - 1) / k)
+        border = math.inf if k == 2 else meeting_point(k, link)
         assert (cost['butterfly'] < cost['halving_doubling']) == (n < border)
 
 
@@ -122,12 +123,19 @@ def test_what_links_costs_and_levels_refuse():
         for f in ALGORITHMS.values():
             with pytest.raises(kind, match=message):
                 f(*arguments)
+    for devices in (2, 6):
+        with pytest.raises(
+            ValueError, match=f'devices must be 4, 8, .* power of two, not {devices}'
+        ):
+            meeting_point(devices, PCIE)
     one = [(4, PCIE)]
     for nbytes, levels, kind, message in (
-        (1e6, [], ValueError, 'levels is an empty list'),
         (1e6, [(4, PCIE), (0, PCIE)], ValueError, 'devices must be at least 1, not 0'),
         (0, one, ValueError, 'nbytes must be a number above 0'),
-        *((1e6, bad, TypeError, r'list of \(devices, link\)') for bad in (one[0], [4, 128], None)),
+        *(
+            (1e6, bad, TypeError, r'list of \(devices, link\)')
+            for bad in ([], one[0], [4, 128], None)
+        ),
     ):
         with pytest.raises(kind, match=message):
             hierarchical(nbytes, levels)
@@ -137,6 +145,9 @@ def test_picture_of_the_costs():
     figure = scaling.plot_costs(8, PCIE)
     (axes,) = figure.axes
     lines = {line.get_label(): line.get_data() for line in axes.lines}
+    meet, _ = lines.pop(f'they meet at {quantity(meeting_point(8, PCIE), "B")}')
+    costs = [ALGORITHMS[name](8, meet[0], PCIE) for name in ('butterfly', 'halving_doubling')]
+    assert costs[0] == pytest.approx(costs[1])
     assert set(lines) == set(ALGORITHMS) - {'sharded'}
     for name, (sizes, seconds) in lines.items():
         assert seconds[3] == ALGORITHMS[name](8, int(sizes[3]), PCIE)
@@ -152,7 +163,7 @@ def test_neither_a_framework_nor_widgets_are_needed():
 import sys; sys.modules['ipywidgets'] = None
 from mgpu_helpers import scaling
 assert all(getattr(scaling, name) is not None for name in scaling.__all__)
-scaling.simulate([('a', 8, 1, 1)], 1, 4, scaling.LINKS['NVLink 2'], messages=True)
+scaling.simulate(scaling.MODELS['LeNet'], 1, 4, scaling.MACHINES['p3.16xlarge'])
 print(len(scaling.picture().axes), [m for m in ('mxnet', 'torch') if m in sys.modules])
 scaling.explore()"""
     found = call(ROOT, sys.executable, '-c', code)

@@ -2,20 +2,26 @@
 
 import dataclasses
 import io
-import math
 
 import pytest
 
-from mgpu_helpers import scaling
+from mgpu_helpers.display import panels
 from mgpu_helpers.scaling import ALGORITHMS, LINKS, MACHINES, MODELS, Layer, Link, Machine, Model
 from mgpu_helpers.scaling.costs import ring
-from mgpu_helpers.scaling.curves import POWERS, hiding_batch, step, strong_scaling, weak_scaling
+from mgpu_helpers.scaling.curves import (
+    draw_scaling,
+    hiding_batch,
+    step,
+    strong_scaling,
+    weak_scaling,
+)
 from mgpu_helpers.scaling.machines import communication_seconds
 from mgpu_helpers.scaling.memory import memory_per_device
 
 RESNET, VGG = MODELS['ResNet-50'], MODELS['VGG-16']
 SERVERS = MACHINES['p3.16xlarge']
 OFFICE = MACHINES['V100 on 10 Gb Ethernet']
+POWERS = [2**i for i in range(11)]
 
 # By hand: one example takes 1 s forward and 2 s backward, and two devices need 5 s to sum.
 TOY = Model('toy', [Layer('all', parameters=100, flops=1000, activations=50)])
@@ -95,23 +101,24 @@ def test_what_happens_at_8_64_and_1024_devices():
     for found, speedups in ((strong, [8, 64, 278]), (weak, [8, 62, 875])):
         at = dict(zip(found.devices, found.speedup))
         assert [round(at[k]) for k in (8, 64, 1024)] == speedups
-    figure = strong.plot(weak)
-    left, right = figure.axes
+    figure, axes = panels(1, 2)
+    draw_scaling(*axes, strong, weak)
+    left, right = axes
     assert [tick.get_text() for tick in left.get_xticklabels()] == [f'{k:,}' for k in POWERS]
     assert [line.get_linestyle() for line in left.lines] == ['--', '-', '-']
     assert list(left.lines[1].get_ydata()) == strong.speedup
     assert list(right.lines[2].get_ydata()) == weak.efficiency
-    names = [text.get_text() for text in left.get_legend().get_texts()]
-    assert names == ['ideal', 'strong', 'weak']
     figure.savefig(io.BytesIO())
 
 
 def test_why_eight_can_be_slower_than_one():
     found = strong_scaling(MODELS['LeNet'], 256, [1, 2, 4, 8], OFFICE)
     assert found.seconds == sorted(found.seconds)  # worse with every device
-    assert found.speedup[-1] < 0.5
+    assert found.speedup[-1] < 0.6
     alone, *_, eight = found.steps
-    assert alone.seconds < 1e-3 and eight.communication > alone.seconds  # there is the reason
+    # Half a millisecond to start kernels, whatever the batch: no million images a second.
+    assert alone.overhead == 5e-4 < alone.seconds < 1e-3
+    assert eight.communication > alone.seconds  # there is the reason
     # None of the three causes may be missing: small model, small batch, slow link.
     for model, batch, machine in (
         (RESNET, 256, OFFICE),
@@ -121,19 +128,7 @@ def test_why_eight_can_be_slower_than_one():
         assert strong_scaling(model, batch, [8], machine).speedup[0] > 1
     rows = found.table().rows
     assert [row[:2] for row in rows] == [['1', '256'], ['2', '128'], ['4', '64'], ['8', '32']]
-    assert rows[0][2:5] == ['367 µs', '0 s', '0 s'] and rows[0][-2:] == ['1.0', '100%']
-
-
-def test_the_picture_shows_the_hiding_batch():
-    figure = scaling.plot_hiding(RESNET, 64, SERVERS, batches=[16, 32, 64])
-    left, right = figure.axes
-    batches, efficiency = right.lines[0].get_data()
-    assert list(batches) == [16, 32, 38, 64]
-    assert [share < 0.999 for share in efficiency] == [True, True, False, False]
-    assert any(list(line.get_xdata()) == [38, 38] for line in left.lines)
-    assert any('38' in text.get_text() for text in right.texts)
-    figure.savefig(io.BytesIO())
-    scaling.plot_hiding(TOY, 1, BOARD).savefig(io.BytesIO())  # nothing to hide
+    assert rows[0][2:5] == ['867 µs', '0 s', '0 s'] and rows[0][-2:] == ['1.0', '100%']
 
 
 def test_memory_by_hand_as_table_and_picture():
@@ -148,9 +143,6 @@ def test_memory_by_hand_as_table_and_picture():
     small, large = (memory_per_device(RESNET, batch, 1).total for batch in (96, 256))
     assert small < SERVERS.memory < large
     found = [memory_per_device(RESNET, 512 // k, 1, f'{k} devices') for k in (1, 8, 64)]
-    table = found[0].table(*found[1:])
-    assert [row[0] for row in table.rows] == ['1 devices', '8 devices', '64 devices']
-    assert table.rows[0][1:4] == ['102 MB'] * 3
     figure = found[0].plot(*found[1:], limit=16e9)
     figure.savefig(io.BytesIO())
     (axes,) = figure.axes
@@ -183,7 +175,6 @@ def test_what_a_machine_and_a_step_refuse():
         with pytest.raises(kind, match=message):
             step(**{'model': RESNET, 'batch': 64, 'devices': 8, 'machine': SERVERS} | changed)
     for call, message in (
-        (lambda: scaling.sustained_flops(RESNET, math.nan), 'examples_per_second must be a number'),
         (lambda: memory_per_device(RESNET, 0), 'batch must be at least 1, not 0'),
         (lambda: memory_per_device(RESNET, 64, -1), 'optimizer_state must be at least 0, not -1'),
         (lambda: communication_seconds(12, 1e8, SERVERS, 'hierarchical'), '12 devices do not fill'),
@@ -209,5 +200,3 @@ def test_what_scaling_refuses():
                 scale(RESNET, batch, counts, SERVERS)
     with pytest.raises(ValueError, match='a batch of 64 cannot be shared by 1,024 devices'):
         strong_scaling(RESNET, 64, [1, 1024], SERVERS)
-    with pytest.raises(ValueError, match='batches is empty'):
-        scaling.plot_hiding(RESNET, 64, SERVERS, batches=[])

@@ -20,7 +20,9 @@ KEPT_IN = {
     + [f'scaling/{name}' for name in ('costs', 'curves')],
     '04': [f'cluster/{name}' for name in ('training', 'checkpoint')],
     '05': [f'pytorch/{name}' for name in ('scratch', 'devices', 'ddp')],
+    '08': [f'scaling/{name}' for name in ('costs', 'parallel')],
 }
+COURSE = 8  # chapters
 
 
 @pytest.fixture(params=CHAPTERS, ids=lambda path: path.name)
@@ -74,7 +76,7 @@ def names_of(node):
 
 
 def test_chapters_are_found():
-    assert [path.name[:2] for path in CHAPTERS][: len(KEPT_IN)] == list(KEPT_IN)
+    assert {path.name[:2] for path in CHAPTERS} >= set(KEPT_IN)
 
 
 @pytest.mark.parametrize('chapter', KEPT_IN)
@@ -162,7 +164,7 @@ def test_a_chapter_says_where_in_the_course_it_is(path):
     assert cells_of(path)[0].cell_type == 'markdown'
     lines = markdown_cells(path)[0].splitlines()
     assert re.fullmatch(r'# \S.*', lines[0])
-    where = f'*Chapter {int(path.name[:2])} of {len(CHAPTERS)}. It takes about '
+    where = f'*Chapter {int(path.name[:2])} of {COURSE}. It takes about '
     assert lines[2].startswith(where) and lines[2].endswith('*'), lines[2]
     opening = '\n'.join(lines[3:])
     assert '?' in opening and '**' in opening, 'its question, and its answer in bold'

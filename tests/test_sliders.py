@@ -19,7 +19,7 @@ def pixels(png):
 
 def chosen_points(figure):
     """Where the large dot lies in the two curves."""
-    return [axes.lines[2].get_xydata()[0].tolist() for axes in figure.axes[:2]]
+    return [axes.lines[3].get_xydata()[0].tolist() for axes in figure.axes[:2]]
 
 
 def test_dot_lies_at_the_closed_form():
@@ -30,6 +30,14 @@ def test_dot_lies_at_the_closed_form():
     (devices, speedup), (_, efficiency) = chosen_points(figure)
     assert devices == 512
     assert (speedup, efficiency) == pytest.approx((512 * one / many, one / many))
+
+
+def test_strong_scaling_shares_the_batch_of_the_chosen_devices():
+    figure = picture(devices=64, batch=32)
+    for (devices, value), axes in zip(chosen_points(figure), figure.axes):
+        weak, strong = (dict(axes.lines[i].get_xydata()) for i in (1, 2))
+        assert strong[devices] == pytest.approx(value) == weak[devices]
+        assert strong[2048] < weak[2048] and 4096 in weak and 4096 not in strong
 
 
 def test_bars_are_the_parts_of_the_step():

@@ -13,7 +13,7 @@ marked='not slow'
 [ -z "${SLOW:-}" ] || marked=slow
 nbval="--nbval --nbval-sanitize-with tests/sanitize.cfg --nbval-cell-timeout ${CELL_TIMEOUT:-900}"
 # These measure speed-ups, so they have the machine to themselves; the others run beside the tests.
-alone='notebooks/0[1235]-*.ipynb'
+alone='notebooks/0[12358]-*.ipynb'
 beside='notebooks/04-*.ipynb'
 # Lists of words, and patterns that the shell completes: splitting is wanted.
 # shellcheck disable=SC2086

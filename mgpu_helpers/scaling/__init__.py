@@ -1,4 +1,4 @@
-"""Chapter 3: what an allreduce costs, on machines that are not there; imports no framework.
+"""Chapter 8: what training would cost, on machines that are not there; imports no framework.
 
 ``links`` has the published speeds of links, ``costs`` a formula for each algorithm, ``models`` the
 sizes of networks, ``machines`` what devices compute and how they are joined, ``curves`` a training

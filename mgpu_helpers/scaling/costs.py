@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .inputs import check_levels, check_message
+from .inputs import check_levels, check_message, check_power_of_two
 
 if TYPE_CHECKING:
     from .links import Link
@@ -77,6 +77,17 @@ def halving_doubling(devices: int, nbytes: float, link: Link) -> float:
     extra = 0 if devices == 2**rounds else 2
     halves = [nbytes / 2**i for i in range(1, rounds + 1)]
     return 2 * sum(map(link.seconds, halves)) + extra * link.seconds(nbytes)
+
+
+def meeting_point(devices: int, link: Link) -> float:
+    """Give the bytes at which ``butterfly`` and ``halving_doubling`` cost the same.
+
+    For a power of two above 2; below, the butterfly's fewer messages count more.
+    """
+    check_message(devices, 1, link)
+    check_power_of_two(devices)
+    rounds = math.log2(devices)
+    return rounds * link.latency * link.bandwidth / (rounds - 2 * (devices - 1) / devices)
 
 
 def hierarchical(nbytes: float, levels: Sequence[tuple[int, Link]]) -> float:

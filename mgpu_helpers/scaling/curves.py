@@ -13,19 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import checks
-from ..display import GREY, ORANGE, Table, panels, percent, quantity
-from .drawings import STYLES, in_powers_of_two, in_shares, in_units
+from ..display import GREY, Table, percent, quantity
+from .drawings import STYLES, in_powers_of_two, in_shares
 from .inputs import check_counts, check_model
 from .machines import communication_seconds
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from .machines import Machine
     from .models import Model
-
-POWERS = tuple(2**i for i in range(11))  # 1, 2, 4, ... 1,024
 
 
 @dataclass(frozen=True)
@@ -59,11 +56,6 @@ def step(
 
     ``overlap`` lets gradients travel during the backward pass; they are sent in ``buckets``
     allreduces.
-
-    >>> from mgpu_helpers.scaling import MACHINES, MODELS
-    >>> found = step(MODELS['ResNet-50'], 96, 64, MACHINES['p3.16xlarge'])
-    >>> f'{found.backward * 1000:.0f} ms backward, {found.communication * 1000:.0f} ms allreduce'
-    '167 ms backward, 65 ms allreduce'
     """
     check_model(model)
     checks.positive_int('batch', batch)
@@ -85,45 +77,6 @@ def hiding_batch(model: Model, devices: int, machine: Machine, algorithm: str = 
     communication = communication_seconds(devices, model.nbytes, machine, algorithm)
     backward_of_one = 2 * model.flops / machine.flops
     return max(1, math.ceil(communication / backward_of_one))
-
-
-def plot_hiding(
-    model: Model,
-    devices: int,
-    machine: Machine,
-    algorithm: str = 'ring',
-    batches: Sequence[int] = POWERS,
-) -> Figure:
-    """Draw backward pass, allreduce and efficiency over the batch on each device.
-
-    The line where the backward pass becomes the longer one is ``hiding_batch``.
-    """
-    check_counts('batches', batches)
-    corner = hiding_batch(model, devices, machine, algorithm)
-    batches = sorted({*batches, corner})
-    steps = [step(model, b, devices, machine, algorithm) for b in batches]
-    alone = [step(model, b, 1, machine) for b in batches]
-    backward = [one.backward for one in steps]
-    allreduce = [one.communication for one in steps]
-    figure, (left, right) = panels(1, 2, height=3.4)
-    left.plot(batches, backward, label='backward pass', **STYLES[0])
-    left.plot(batches, allreduce, label='allreduce', **STYLES[1])
-    exposed = [b < c for b, c in zip(backward, allreduce)]
-    look: dict[str, Any] = {'color': ORANGE, 'alpha': 0.2, 'label': 'not hidden'}
-    left.fill_between(batches, backward, allreduce, where=exposed, interpolate=True, **look)
-    left.set(yscale='log', title='time')
-    in_units(left.yaxis, 's')
-    right.plot(batches, [a.seconds / s.seconds for a, s in zip(alone, steps)], **STYLES[2])
-    in_shares(right, 'efficiency')
-    for axes in (left, right):
-        in_powers_of_two(axes, 'x', batches)
-        axes.set_xlabel('batch on each device')
-        axes.axvline(corner, linestyle='--', color=GREY)
-    # Below the curve on the right of the line, above it on the left: where there is room.
-    side, height = ('left', 0.04) if 8 * corner <= max(batches) else ('right', 0.92)
-    right.annotate(f' hidden from {corner:,} on ', (corner, height), horizontalalignment=side)
-    left.legend(fontsize='small')
-    return figure
 
 
 @dataclass(frozen=True)
@@ -178,13 +131,6 @@ class Scaling:
         ]
         headers = 'devices,batch on each,step,allreduce,not hidden,examples/sec,speed-up,efficiency'
         return Table(rows, headers.split(','))
-
-    def plot(self, *others: Scaling) -> Figure:
-        """Draw speed-up and efficiency over the devices, this one's and others'."""
-        figure, axes = panels(1, 2, height=3.4)
-        draw_scaling(*axes, self, *others)
-        axes[0].legend(fontsize='small')
-        return figure
 
 
 def draw_scaling(left: Axes, right: Axes, *scalings: Scaling) -> None:

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..display import BLUE, GREEN, ORANGE, PINK, RED, SKY, panels, percent, quantity
-from .costs import ALGORITHMS
+from ..display import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, panels, percent, quantity
+from .costs import ALGORITHMS, meeting_point
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +50,8 @@ def in_shares(axes: Axes, title: str) -> None:
 def plot_costs(devices: int, link: Link) -> Figure:
     """Draw what an allreduce costs with each algorithm, for 1 kB to 1 GB.
 
-    ``sharded`` is left out: its curve is that of ``ring``.
+    A line marks where butterfly and halving-doubling meet, if they do. ``sharded`` is left out: its
+    curve is that of ``ring``.
     """
     sizes = [int(10 ** (i / 2)) for i in range(6, 19)]
     names = [name for name in ALGORITHMS if name != 'sharded']
@@ -58,6 +59,9 @@ def plot_costs(devices: int, link: Link) -> Figure:
     figure, axes = panels(height=3.6)
     for style, (name, cost) in zip(STYLES, costs.items()):
         axes.plot(sizes, cost, label=name, **style)
+    if devices > 2 and not devices & (devices - 1):
+        meet = meeting_point(devices, link)
+        axes.axvline(meet, color=GREY, ls='--', label=f'they meet at {quantity(meet, "B")}')
     axes.set(xscale='log', yscale='log', xlabel='gradient', ylabel='time')
     axes.set_title(f'{devices:,} devices, {link.name}')
     in_units(axes.xaxis, 'B')

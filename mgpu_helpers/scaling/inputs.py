@@ -16,17 +16,21 @@ def check_message(devices: object, nbytes: object, link: object) -> None:
         raise TypeError(f"link must be a Link, such as LINKS['PCIe 3 x16'], not {shown(link)}")
 
 
+def check_power_of_two(devices: int) -> None:
+    """Raise unless two algorithms' costs meet for so many devices; see ``costs``."""
+    if devices < 4 or devices & (devices - 1):
+        raise ValueError(f'devices must be 4, 8, 16 or another power of two, not {devices}')
+
+
 def check_levels(value: object) -> None:
     """Raise unless ``value`` lists (devices, link), one for each level of a machine."""
-    if not isinstance(value, (list, tuple)) or not all(
+    if not (isinstance(value, (list, tuple)) and value) or not all(
         isinstance(level, (list, tuple)) and len(level) == 2 for level in value
     ):
         raise TypeError(
             'levels must be a list of (devices, link), innermost first, such as '
             f"[(4, LINKS['PCIe 3 x16']), (128, LINKS['25 Gb RoCE'])], not {shown(value)}"
         )
-    if not value:
-        raise ValueError('levels is an empty list: give at least one (devices, link)')
 
 
 def check_counts(name: str, values: object) -> None:

@@ -39,8 +39,8 @@ class Link:
 # for PCIe 3 x16 and with 20 GB/s for one NVLink of 25 (src/graph/topo.h).
 # Latencies are typical values; other software on the same hardware has others. NCCL Simple: what
 # its model charges a step of a ring between two GPUs with its protocol Simple (hwLat in
-# src/graph/tuning.cc). Its LL, for short arrays, takes 0.5, 1 and 2.7 microseconds by NVLink, PCIe
-# and network, at a third of the bandwidth or less.
+# src/graph/tuning.cc). LL is its protocol for short arrays: fewer microseconds, fewer bytes a
+# second (llMaxBws in the same file; the last one is for two servers of A100).
 LINKS = Library(
     'link',
     (
@@ -54,6 +54,12 @@ LINKS = Library(
         Link('25 Gb RoCE', 14e-6, 25e9 / 8, 'IEEE 802.3by; NCCL Simple'),
         Link('100 Gb InfiniBand', 14e-6, 100e9 / 8, 'IBTA: EDR, 4 lanes; NCCL Simple'),
         Link('400 Gb InfiniBand', 14e-6, 400e9 / 8, 'IBTA: NDR, 4 lanes; NCCL Simple'),
+        Link('4 x 100 Gb EFA', 14e-6, 400e9 / 8, 'AWS: p4d.24xlarge; NCCL Simple'),
+        Link('8 x 200 Gb IB', 14e-6, 1600e9 / 8, 'NVIDIA: DGX A100; NCCL Simple'),
+        Link('8 x 400 Gb IB', 14e-6, 3200e9 / 8, 'NVIDIA: DGX H100; NCCL Simple'),
+        Link('NVLink 3, LL', 0.6e-6, 87.7e9, 'NCCL LL'),
+        Link('NVLink 4, LL', 0.6e-6, 141e9, 'NCCL LL'),
+        Link('4 x 100 Gb EFA, LL', 2.7e-6, 22.5e9, 'NCCL LL'),
     ),
 )
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from .. import checks
 from .costs import ALGORITHMS, hierarchical
-from .inputs import Library, check_machine, check_message, check_model
+from .inputs import Library, check_machine, check_message
 from .links import LINKS, Link
 from .models import MODELS
-
-if TYPE_CHECKING:
-    from .models import Model
 
 # In them all devices of a server talk to other servers at once.
 CROWDED = ('butterfly', 'sharded', 'halving_doubling')
@@ -21,16 +17,10 @@ CROWDED = ('butterfly', 'sharded', 'halving_doubling')
 
 @dataclass(frozen=True)
 class Machine:
-    """What the devices of a machine can do, and how they are connected.
-
-    >>> machine = Machine('four servers', 9e12, LINKS['NVLink 2'], 16e9,
-    ...                   devices_per_server=8, network=LINKS['25 Gb RoCE'])
-    >>> [(n, link.name) for n, link in machine.levels(32)]
-    [(8, 'NVLink 2'), (4, '25 Gb RoCE')]
-    """
+    """What the devices of a machine can do, and how they are connected."""
 
     name: str
-    flops: float  # a second, kept up in training; it is sold with more: see ``sustained_flops``
+    flops: float  # a second, kept up in training; it is sold with more
     link: Link  # between the devices of a server
     memory: float | None = None  # bytes of one device
     overhead: float = 0.0  # seconds a step, whatever the batch: starting kernels, Python
@@ -69,16 +59,6 @@ class Machine:
         return self.network if self.network and several else self.link
 
 
-def sustained_flops(model: Model, examples_per_second: float) -> float:
-    """Work out how many operations a second a device keeps up that trains ``model`` so fast.
-
-    Three forward passes' worth for each example.
-    """
-    check_model(model)
-    checks.positive_number('examples_per_second', examples_per_second)
-    return 3 * model.flops * examples_per_second
-
-
 def communication_seconds(
     devices: int, nbytes: float, machine: Machine, algorithm: str = 'ring', buckets: int = 1
 ) -> float:
@@ -108,15 +88,24 @@ def communication_seconds(
     return buckets * seconds
 
 
+# What a Llama keeps up of what is sold for bfloat16: 57 % of 312e12 on A100 (torchtitan,
+# docs/performance.md, 2024), 33 to 39 % of 989e12 on H100 (its benchmarks of December 2024).
+_A100, _H100 = 0.57 * 312e12, 0.36 * 989e12
 # NVIDIA measured 384 images a second: ResNet-50, float32, batch 96, MXNet on one V100 of a DGX-1
 # (DeepLearningExamples, MxNet/Classification/RN50v1.5). Other networks reach other speeds.
-_V100 = sustained_flops(MODELS['ResNet-50'], 384)
+_V100 = 3 * MODELS['ResNet-50'].flops * 384  # a backward pass is two forward ones
 MACHINES = Library(
     'machine',
     (
         # AWS: 8 V100, NVLink 2, 25 Gb/s a server
         Machine('p3.16xlarge', _V100, LINKS['NVLink 2'], 16e9, 0.0, 8, LINKS['25 Gb RoCE']),
-        # one V100 in each computer
-        Machine('V100 on 10 Gb Ethernet', _V100, LINKS['10 Gb Ethernet'], 16e9),
+        # AWS: 8 A100, NVLink 3, 400 Gb/s a server
+        Machine('p4d.24xlarge', _A100, LINKS['NVLink 3'], 40e9, 0.0, 8, LINKS['4 x 100 Gb EFA']),
+        # NVIDIA: 8 H100, NVLink 4, a 400 Gb port for each
+        Machine('DGX H100', _H100, LINKS['NVLink 4'], 80e9, 0, 8, LINKS['8 x 400 Gb IB']),
+        # One V100 in each computer. A step of a small network starts about 50 kernels; we take
+        # each to cost 10 µs in Python and driver (NVIDIA measured 3.8 for bare ones, 9.6 where
+        # each was waited for: Getting Started with CUDA Graphs, 2019).
+        Machine('V100 on 10 Gb Ethernet', _V100, LINKS['10 Gb Ethernet'], 16e9, 50 * 10e-6),
     ),
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .. import checks
-from ..display import BLUE, GREEN, GREY, ORANGE, PINK, Table, panels, quantity
+from ..display import BLUE, GREEN, GREY, ORANGE, PINK, panels
 from .drawings import in_units
 from .inputs import check_model
 from .models import FLOAT32
@@ -34,14 +34,6 @@ class Memory:
         """Bytes of all four."""
         return self.parameters + self.gradients + self.optimizer_state + self.activations
 
-    def table(self, *others: Memory) -> Table:
-        """Lay the parts out, one row for this and each of the others."""
-        rows = [
-            [one.label, *(quantity(getattr(one, part), 'B') for part in (*PARTS, 'total'))]
-            for one in (self, *others)
-        ]
-        return Table(rows, ['training', *(part.replace('_', ' ') for part in PARTS), 'together'])
-
     def plot(self, *others: Memory, limit: float | None = None) -> Figure:
         """Draw the parts as bars, this one's and others', and a line at ``limit`` bytes."""
         rows = range(1 + len(others))
@@ -63,22 +55,30 @@ class Memory:
 
 
 def memory_per_device(
-    model: Model, batch: int, optimizer_state: int = 0, label: str | None = None
+    model: Model,
+    batch: int,
+    optimizer_state: int = 0,
+    label: str | None = None,
+    stage: int = 0,
+    devices: int = 1,
 ) -> Memory:
-    """Count the bytes that one device needs to train in float32; devices share only the batch.
+    """Count the bytes that one device needs to train, with ``batch`` examples on it.
 
-    ``optimizer_state`` is how many values the optimizer keeps for each parameter: 0 for plain SGD,
-    1 with momentum, 2 for Adam. Counted are each layer's output and its normalization's, once,
-    since the backward pass needs them. Left out, so that real frameworks need more: inputs, outputs
-    of pooling and additions, work space of convolutions, buckets, what framework and driver keep.
+    ``optimizer_state`` is how many float32 the optimizer keeps for each parameter: none for SGD, 1
+    with momentum, 2 for Adam, 3 where it keeps the parameters too. ZeRO's ``stage`` 1 shares them
+    among ``devices``, 2 the gradients as well, 3 the parameters. Of activations each layer's output
+    and its norm's count, once; real frameworks need more: inputs, workspaces, buckets.
     """
     check_model(model)
     checks.positive_int('batch', batch)
+    checks.positive_int('devices', devices)
     checks.whole_number('optimizer_state', optimizer_state)
+    checks.one_of('stage', str(stage), ('0', '1', '2', '3'))
+    state, gradients, parameters = (devices if stage >= first else 1 for first in (1, 2, 3))
     return Memory(
         label or f'{model.name}, {batch:,} per device',
-        model.nbytes,
-        model.nbytes,
-        optimizer_state * model.nbytes,
-        FLOAT32 * batch * model.activations,
+        model.nbytes / parameters,
+        model.nbytes / gradients,
+        FLOAT32 * optimizer_state * model.parameters / state,
+        model.value_bytes * batch * model.activations,
     )

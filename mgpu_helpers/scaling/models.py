@@ -40,6 +40,7 @@ class Model:
 
     name: str
     layers: Sequence[Layer]
+    value_bytes: int = FLOAT32  # of a parameter, a gradient, an activation
 
     def __post_init__(self) -> None:
         object.__setattr__(self, 'layers', tuple(self.layers))  # frozen, and so hashable
@@ -59,8 +60,8 @@ class Model:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the gradient, 4 per parameter."""
-        return FLOAT32 * self.parameters
+        """Bytes of the gradient, which are those of the parameters."""
+        return self.value_bytes * self.parameters
 
     @property
     def flops(self) -> float:
@@ -185,6 +186,21 @@ def _inception_v3() -> Iterator[Layer]:
     yield dense('fc', 2048, 1000)
 
 
+def _llama(blocks: int, width: int, hidden: int, keys: int, tokens: int = 8192) -> Iterator[Layer]:
+    """Llama 3.1 (Meta 2024); an example is a text of so many tokens, and sees what came before.
+
+    A block keeps 17 values for each token and each of its ``width`` channels (Korthikanti and
+    others 2022, without the matrix of attention).
+    """
+    words = 128_256
+    yield Layer('embedding', words * width, 0, tokens * width)
+    block = 2 * width**2 + 2 * width * keys + 3 * width * hidden
+    for i in range(1, blocks + 1):
+        flops = 2 * tokens * (block + tokens * width)
+        yield Layer(f'block{i}', block + 2 * width, flops, 17 * tokens * width)
+    yield Layer('head', (words + 1) * width, 2 * tokens * words * width, tokens * words)
+
+
 MODELS = Library(
     'model',
     (
@@ -195,5 +211,9 @@ MODELS = Library(
         Model('ResNet-101', tuple(_resnet(3, 4, 23, 3))),
         Model('Inception V3', tuple(_inception_v3())),  # Szegedy et al. 2015, no auxiliary, 299x299
         Model('VGG-16', tuple(_vgg16())),  # Simonyan and Zisserman 2014, 224x224
+        # in bfloat16
+        Model('Llama 3.1 8B', tuple(_llama(32, 4096, 14336, 1024)), 2),
+        Model('Llama 3.1 70B', tuple(_llama(80, 8192, 28672, 1024)), 2),
+        Model('Llama 3.1 405B', tuple(_llama(126, 16384, 53248, 1024)), 2),
     ),
 )

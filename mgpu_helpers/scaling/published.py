@@ -1,4 +1,4 @@
-"""What others calculated and measured, beside what our formulas say: the error is part of it.
+"""What others measured, beside what our formulas say: the error is part of it.
 
 No figure here was fitted to a result. Speeds of links are those of ``LINKS``, speeds of GPUs were
 measured on one GPU, and the formulas are those of ``costs`` and ``curves``.
@@ -7,21 +7,20 @@ measured on one GPU, and the formulas are those of ``costs`` and ``curves``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from .. import checks
 from ..collectives.filling import fill_buckets
-from ..display import Table, percent, quantity
+from ..display import NONE, Table, percent, quantity
 from .curves import step
 from .links import LINKS
-from .machines import MACHINES, Machine, sustained_flops
+from .machines import MACHINES, Machine, communication_seconds
 from .models import FLOAT32, MODELS
 
 if TYPE_CHECKING:
     from .models import Model
 
-NVIDIA = 'NVIDIA, MxNet/RN50v1.5'  # github.com/NVIDIA/DeepLearningExamples
 HOROVOD = 'Horovod, docs/benchmarks'
 # github.com/horovod/horovod/pull/44, 17 October 2017, took out a table for 4 servers and put in
 # a chart for 32.
@@ -65,7 +64,7 @@ class Comparison:
 
 
 def published_scaling() -> list[Comparison]:
-    """Compare shares of linear scaling: Horovod on up to 512 GPUs, MXNet on eight; rings both.
+    """Compare shares of linear scaling: Horovod's rings on up to 512 GPUs.
 
     Left out: GPUs that are now faster, now slower, so that all wait for the slowest; the first
     message, which waits for its gradients, and the last, behind which no backward pass is left;
@@ -79,10 +78,7 @@ def published_scaling() -> list[Comparison]:
         shares = _shares(model, 64, devices, horovod_machine(name), buckets)
         inputs = f'{quantity(model.nbytes, "B")} in {buckets}, {rate} images/s'
         found.append(Comparison(f'{name}, {devices} GPUs', inputs, share, *shares, source))
-    model, machine = MODELS['ResNet-50'], MACHINES['p3.16xlarge']  # the same eight V100, NVLink 2
-    inputs = f'{quantity(model.nbytes, "B")} in 1, 384 images/s'
-    shares = _shares(model, 96, 8, machine, 1)
-    return [*found, Comparison('ResNet-50, 8 GPUs', inputs, 7.82 / 8, *shares, NVIDIA)]
+    return found
 
 
 def horovod_machine(name: str) -> Machine:
@@ -96,7 +92,7 @@ def horovod_machine(name: str) -> Machine:
     checks.one_of('name', name, tuple(IMAGES_PER_SECOND))
     return Machine(
         f'4 Pascal GPUs a server, {name}',
-        sustained_flops(MODELS[name], IMAGES_PER_SECOND[name]),
+        3 * MODELS[name].flops * IMAGES_PER_SECOND[name],
         LINKS['PCIe 3 x16'],
         devices_per_server=4,
         network=LINKS['25 Gb RoCE'],
@@ -129,3 +125,65 @@ def published_table(comparisons: Sequence[Comparison]) -> Table:
     ]
     ours = ['ours, nothing hidden', 'ours, all hidden', 'its error']
     return Table(rows, ['what', 'from', 'published', *ours, 'source'])
+
+
+# What NCCL's model charges a ring before its first step, with Simple and LL: its kernel's start on
+# all devices (baseLat in src/graph/tuning.cc).
+STARTS = {'': 8.4e-6, ', LL': 6.6e-6}
+SMALLEST = 32 * 1024  # bytes; each next array is twice as long
+_H200 = (3.2, 6.26, 12.4, 24.63, 48.3, 72.45, 91.48, 139.97, 182.03, 242.45, 298.44, 369.82)
+_H200 += (411.21, 442.27, 455.82, 464.0, 468.31, 473.1, 475.16, 480.7)  # GB/s, bus bandwidth
+_A100 = (43.83, 46.8, 51.76, 61.38, 80.4, 101.9, 101.4, 101.5, 133.5, 276.6, 424.0, 684.6)
+_A100 += (1327.6, 2420.6, 4218.4, 8203.9, 16240, 32136, 64074, 127997)  # microseconds
+_P4D = (260.1, 273.9, 294.2, 304.9, 409.7, 483.5, 660.3, 817, 1228, 1895.5, 3106.8, 5567.2)
+_P4D += (9388.6, 16865, 32206, 61556)  # microseconds
+# What all_reduce_perf of nccl-tests measured, out of place: (devices, machine, seconds). 8 H200:
+# github.com/stas00/ml-engineering, network/benchmarks, 2026, NCCL 2.30.7. 8 A100: the same,
+# network, 2023. 2 x 8 A100: github.com/aws-samples/aws-efa-eks, two p4d.24xlarge, NCCL 2.8.3.
+NCCL_MEASURED = {
+    '8 H200': (
+        8,
+        'DGX H100',
+        [1.75 * SMALLEST * 2**i / rate / 1e9 for i, rate in enumerate(_H200)],
+    ),
+    '8 A100': (8, 'p4d.24xlarge', [1e-6 * time for time in _A100]),
+    '2 x 8 A100': (16, 'p4d.24xlarge', [1e-6 * time for time in _P4D]),
+}
+
+
+def nccl_seconds(devices: int, nbytes: float, machine: Machine) -> float:
+    """Predict a ring of NCCL, with the faster of its protocols Simple and LL, its start included.
+
+    A link of which we know no LL is taken as it is.
+    """
+
+    def ring(protocol: str) -> float:
+        link, network = (one and LINKS.get(one.name + protocol, one) for one in joints)
+        spoken = replace(machine, link=link, network=network)  # type: ignore[arg-type]
+        return STARTS[protocol] + communication_seconds(devices, nbytes, spoken)
+
+    joints = machine.link, machine.network
+    return min(map(ring, STARTS))
+
+
+def nccl_errors() -> dict[str, list[float]]:
+    """Give predicted / measured - 1 for each array of each run of ``NCCL_MEASURED``."""
+    return {
+        name: [
+            nccl_seconds(devices, SMALLEST * 2**i, MACHINES[machine]) / seconds - 1
+            for i, seconds in enumerate(measured)
+        ]
+        for name, (devices, machine, measured) in NCCL_MEASURED.items()
+    }
+
+
+def nccl_table() -> Table:
+    """Lay out every array of ``NCCL_MEASURED``: what was measured, and the prediction's error."""
+    errors, rows = nccl_errors(), []
+    for i in range(len(_H200)):
+        row = [quantity(SMALLEST * 2**i, 'B')]
+        for name, (_, _, measured) in NCCL_MEASURED.items():
+            some = i < len(measured)
+            row += [quantity(measured[i], 's'), f'{errors[name][i]:+.0%}'] if some else [NONE, NONE]
+        rows.append(row)
+    return Table(rows, ['array', *(head for name in NCCL_MEASURED for head in (name, 'error'))])

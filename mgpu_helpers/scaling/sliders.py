@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .. import checks
 from ..display import INK, LOOK, ORANGE, RED, WHITE, percent, quantity, show_figures
 from ..timeline.lanes import KINDS
-from .curves import draw_scaling, step, weak_scaling
+from .curves import draw_scaling, step, strong_scaling, weak_scaling
 from .drawings import in_units
 from .links import Link
 from .machines import MACHINES, Machine
@@ -50,8 +50,8 @@ def picture(
 ) -> Figure:
     """Draw how well up to 4,096 devices work together, and where the time of a step goes.
 
-    Above: throughput over that of one device, and that per device, with the ``batch`` per device
-    kept. Below: one step of the chosen machine. ``bandwidth`` is in bytes a second, ``latency`` in
+    Above: weak scaling, which keeps the ``batch`` per device, and strong scaling, which keeps that
+    of all ``devices`` together. Below: one step. ``bandwidth`` is in bytes a second, ``latency`` in
     seconds. The model computes 320 operations for each parameter and example, as ResNet-50 does;
     ``flops`` is what a device keeps up in a second, by default a V100's.
     """
@@ -64,7 +64,11 @@ def picture(
     options: dict[str, Any] = {'algorithm': algorithm, 'overlap': overlap}
     counts = sorted({2**i for i in range(MOST.bit_length())} | {devices})
     chosen = step(model, batch, devices, machine, **options)
-    return _draw(weak_scaling(model, batch, counts, machine, **options), chosen)
+    weak = weak_scaling(model, batch, counts, machine, f'{batch:,} on each', **options)
+    whole = batch * devices
+    fewer = [k for k in counts if k <= whole]  # nobody is left without an example
+    strong = strong_scaling(model, whole, fewer, machine, f'{whole:,} in all', **options)
+    return _draw(weak, strong, chosen)
 
 
 def explore(**start: Any) -> Explorer:
@@ -158,7 +162,7 @@ def _png(figure: Figure) -> bytes:
     return file.getvalue()
 
 
-def _draw(curve: Scaling, chosen: Step) -> Figure:
+def _draw(weak: Scaling, strong: Scaling, chosen: Step) -> Figure:
     from matplotlib.figure import Figure
 
     show_figures()
@@ -173,13 +177,14 @@ def _draw(curve: Scaling, chosen: Step) -> Figure:
         axes.set_axisbelow(True)
         axes.spines[['top', 'right']].set_visible(False)
     left, right = panels['speedup'], panels['efficiency']
-    draw_scaling(left, right, curve)
-    here = curve.devices.index(chosen.devices)
-    for axes, values in ((left, curve.speedup), (right, curve.efficiency)):
+    draw_scaling(left, right, weak, strong)
+    left.legend(fontsize='small', frameon=False)
+    here = weak.devices.index(chosen.devices)
+    for axes, values in ((left, weak.speedup), (right, weak.efficiency)):
         axes.plot([chosen.devices], [values[here]], 'o', color=RED, ms=9, clip_on=False, zorder=5)
-    left.set_ylim(min(0.6, 0.7 * min(curve.speedup)), 1.6 * MOST)
-    left.set_title(f'speed-up over one device: {curve.speedup[here]:,.3g}', size='medium')
-    title = f'efficiency, speed-up per device: {percent(curve.efficiency[here])}'
+    left.set_ylim(min(0.6, 0.7 * min(weak.speedup)), 1.6 * MOST)
+    left.set_title(f'speed-up over one device: {weak.speedup[here]:,.3g}', size='medium')
+    title = f'efficiency, speed-up per device: {percent(weak.efficiency[here])}'
     right.set_title(title, size='medium')
     _draw_step(panels['step'], chosen)
     return figure
