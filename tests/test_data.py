@@ -9,7 +9,7 @@ from importlib import metadata
 import numpy as np
 import pytest
 from examining import needs_mxnet
-from serving import finish, real_files, start
+from serving import finish, put, real_files, start
 
 import mgpu_helpers as mgpu
 from mgpu_helpers import data
@@ -133,6 +133,22 @@ def test_digits_are_announced_once_and_always_the_same(home, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         assert data.dataset('mnist').source == 'digits'
+
+
+def test_children_map_what_is_decoded_here(home, mnist_files, tmp_path, monkeypatch, request):
+    code = (
+        'from mgpu_helpers import data; from test_data import sha256\n'
+        'found = data.dataset("mnist")\n'
+        'print(found.source, sha256(found), found.train_images.flags.writeable)'
+    )
+    folder, ours = put(home, 'mnist', mnist_files), data.dataset('mnist')
+    for name, value in data.environment_for_children(str(tmp_path)).items():
+        monkeypatch.setenv(name, value)
+    for file in folder.iterdir():
+        file.unlink()  # a child that looked for the files would find none
+    assert finish(start('-c', code)) == (f'files {sha256(ours)} False\n', '')
+    request.getfixturevalue('full_disk')  # then each decodes its own
+    assert data.environment_for_children(str(tmp_path)) == {}
 
 
 def test_the_warning_names_the_readers_line_and_as_an_error_no_silence_follows(home):

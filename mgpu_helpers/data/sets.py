@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import threading
@@ -18,7 +19,10 @@ from .digits import digits
 from .fetch import Unavailable, read, warn
 
 NUM_TRAIN = 60_000
-STOOD_IN = 'MGPU_DIGITS_STAND_IN_FOR'  # folders; set for child processes only
+ARRAYS = 'train_images', 'train_labels', 'test_images', 'test_labels'
+# For child processes only: folders for whose sets the digits stand in; a folder of decoded arrays,
+# and the folders whose sets these are.
+STOOD_IN, DECODED = 'MGPU_DIGITS_STAND_IN_FOR', 'MGPU_DECODED'
 
 
 class OfflineDataWarning(UserWarning):
@@ -50,32 +54,51 @@ def dataset(name: str) -> Dataset:
     so and no second try is made.
     """
     checks.one_of('name', name, tuple(FILES))
-    folder, files = folder_of(name), None
+    folder = folder_of(name)
     with _lock:
         if (name, folder) not in _kept:
-            if str(folder) not in os.environ.get(STOOD_IN, '').split(os.pathsep):
+            real = str(folder) not in os.environ.get(STOOD_IN, '').split(os.pathsep)
+            arrays: Sequence[np.ndarray] = _mapped(folder)
+            if real and not arrays:
                 try:
                     files = read(name)
+                    arrays = [_decode(files[filename]) for filename in FILES[name]]
                 except Unavailable as trouble:
                     # Before the set is kept: where warnings are errors, no later call is silent.
                     warn(_offline_notice(name, trouble.reasons), OfflineDataWarning)
-            if files is None:
-                found = Dataset(name, *digits(), DIGIT_NAMES, 'digits')
-            else:
-                X, y, X_test, y_test = (_decode(files[filename]) for filename in FILES[name])
-                found = Dataset(name, X, y, X_test, y_test, LABEL_NAMES[name], 'files')
-            _kept[name, folder] = found
+                    real = False
+            names, source = (LABEL_NAMES[name], 'files') if real else (DIGIT_NAMES, 'digits')
+            X, y, X_test, y_test = arrays or digits()
+            _kept[name, folder] = Dataset(name, X, y, X_test, y_test, names, source)
         return _kept[name, folder]
 
 
-def environment_for_children() -> dict[str, str]:
+def environment_for_children(shared: str | None = None) -> dict[str, str]:
     """Give the environment variables by which a process started from here finds the same data.
 
     Where the digits stand in here and a warning has said so, a child takes them at once: it does
-    not look for the files once more, and does not warn once more.
+    not look for the files once more, and does not warn once more. In a folder ``shared``, children
+    find the decoded arrays: they map them, so that all have them in memory once.
     """
-    folders = [str(folder) for (_, folder), kept in _kept.items() if kept.source == 'digits']
-    return {STOOD_IN: os.pathsep.join(folders)} if folders else {}
+    found = {str(folder): kept for (_, folder), kept in _kept.items()}
+    stood_in = [folder for folder, kept in found.items() if kept.source == 'digits']
+    environment = {STOOD_IN: os.pathsep.join(stood_in)} if stood_in else {}
+    if shared and found:
+        with contextlib.suppress(OSError):  # no room: each child decodes its own
+            for i, kept in enumerate(found.values()):
+                for part in ARRAYS:
+                    np.save(Path(shared, f'{i}-{part}.npy'), getattr(kept, part))
+            environment[DECODED] = os.pathsep.join([shared, *found])
+    return environment
+
+
+def _mapped(folder: Path) -> list[np.ndarray]:
+    """Map the arrays of the set of a folder, if the starter of this process has decoded it."""
+    shared, *folders = os.environ.get(DECODED, '').split(os.pathsep)
+    if str(folder) not in folders:
+        return []
+    i = folders.index(str(folder))
+    return [np.load(Path(shared, f'{i}-{part}.npy'), mmap_mode='r') for part in ARRAYS]
 
 
 def _offline_notice(name: str, reasons: Sequence[str]) -> str:

@@ -182,7 +182,7 @@ def launch(
             'LOCAL_WORLD_SIZE': str(num_gpus),
             'MGPU_STORE': os.path.join(folder, 'store'),
         }
-        shared |= environment_for_children() | _loopback()
+        shared |= environment_for_children(folder) | _loopback()
         ranks = [str(rank) for rank in range(num_gpus)]
         try:
             return run_workers(
