@@ -61,6 +61,21 @@ def test_halving_and_doubling_has_few_steps_and_few_bytes():
         assert (cost['butterfly'] < cost['halving_doubling']) == (n < border)
 
 
+def test_sixteen_devices_by_hand():
+    """An exercise: 100 MB, 10 GB/s, 10 µs; and where the ring overtakes the butterfly."""
+    wire = Link('wire', 10e-6, 10e9)
+    for name, milliseconds in (
+        ('naive', 300.3),
+        ('tree', 80.08),
+        ('butterfly', 40.04),
+        ('ring', 19.05),
+        ('halving_doubling', 18.83),
+    ):
+        assert ALGORITHMS[name](16, 100e6, wire) == pytest.approx(milliseconds / 1e3)
+    costs = [[ALGORITHMS[f](16, n, wire) for f in ('ring', 'butterfly')] for n in (1.2e6, 1.25e6)]
+    assert costs[0][0] > costs[0][1] and costs[1][0] < costs[1][1]
+
+
 def test_no_algorithm_beats_the_bounds_and_the_ring_reaches_that_on_bytes():
     # To know all k arrays takes log2(k) rounds, and 2(k-1)/k of an array through each link
     # (Patarasuk and Yuan 2009).

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import itertools
 
 import pytest
 
@@ -61,6 +62,19 @@ def test_the_hiding_batch_is_where_the_curve_reaches_all():
     assert hiding_batch(RESNET, 64, fast) == pytest.approx(2 * 38, abs=1)
     wide = dataclasses.replace(SERVERS, network=LINKS['400 Gb InfiniBand'])
     assert hiding_batch(RESNET, 64, wide) < hiding_batch(RESNET, 64, SERVERS)
+
+
+def test_the_rule_to_remember():
+    """b > C/W in bfloat16, 2 C/W in float32, over the uses of each parameter in an example."""
+    C, W = 989e12, 400e9
+    cluster = Machine('cluster', C, Link('no latency', 1e-15, W))
+    for value_bytes, uses in itertools.product((2, 4), (1, 160)):
+        dense = Model('dense', [Layer('all', 10**9, uses * 2 * 10**9)], value_bytes)
+        batch = hiding_batch(dense, 10**5, cluster)
+        assert batch == pytest.approx(value_bytes / 2 * C / W / uses, abs=1)
+    # An exercise: VGG-16, 10**13 operations a second, 100 Gb between servers of 8.
+    shared = Machine('m', 1e13, Link('quick', 1e-9, 1e15), None, 0, 8, Link('100 Gb', 1e-9, 12.5e9))
+    assert hiding_batch(VGG, 8 * 10**4, shared, 'hierarchical') == 15
 
 
 def test_inside_a_server_and_through_the_network():

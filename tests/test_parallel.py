@@ -7,29 +7,47 @@ import math
 
 import pytest
 
-from mgpu_helpers.scaling import LINKS, MODELS, Link, memory_per_device
+from mgpu_helpers.collectives import all_gather, count, reduce_scatter
+from mgpu_helpers.scaling import LINKS, MODELS, Layer, Link, Model, memory_per_device
 from mgpu_helpers.scaling.costs import ring, sharded
 from mgpu_helpers.scaling.parallel import bubble, parameter_servers, tensor_parallel, zero
 
 WIRE = Link('wire', latency=1.0, bandwidth=10.0)
 
 
-def played(stages, micro_batches):
-    """Play a pipeline, each stage one second forward and one backward; give the idle share."""
-    end = {}
-    for kind, m, s in itertools.product('fb', range(micro_batches), range(stages)):
-        order = s if kind == 'f' else stages - 1 - s  # backward goes the other way
-        before = [end.get((kind, m, order - 1 if kind == 'f' else order + 1), 0.0)]
-        before += [end[kind, m - 1, order]] if m else []
-        before += [end['f', micro_batches - 1, order]] if kind == 'b' else []
-        end[kind, m, order] = max(before) + 1
-    return 1 - 2 * micro_batches / max(end.values())
+def played(schedule, stages, micro_batches):
+    """Play a pipeline whose stages take a second forward and one backward each.
+
+    Gives the idle share, and of how many micro-batches the first stage keeps activations at most.
+    """
+    m, waiting, end, clock = range(micro_batches), [], {}, [0] * stages
+    for s in range(stages):
+        ahead = micro_batches if schedule == 'GPipe' else min(micro_batches, stages - s)
+        turns = [('f', i) for i in m[:ahead]]
+        for i in m:
+            turns += [('b', i), *([('f', ahead + i)] if ahead + i < micro_batches else [])]
+        waiting.append(turns)
+    kept = [list(itertools.accumulate(1 if kind == 'f' else -1 for kind, _ in w)) for w in waiting]
+    while any(waiting):
+        for s, turns in enumerate(waiting):
+            if turns:
+                kind, i = turns[0]
+                needs = [(kind, i, s - 1 if kind == 'f' else s + 1)]
+                needs = [one for one in needs if 0 <= one[2] < stages]
+                if all(one in end for one in needs):
+                    clock[s] = end[kind, i, s] = max([clock[s], *(end[one] for one in needs)]) + 1
+                    turns.pop(0)
+    return 1 - 2 * micro_batches / max(clock), max(kept[0])
 
 
-def test_a_pipeline_waits_as_long_as_its_bubble():
+def test_a_pipeline_waits_as_long_as_its_bubble_and_keeps_what_it_says():
     for stages, micro_batches in itertools.product((1, 2, 4, 8), (1, 2, 8, 32)):
-        assert bubble(stages, micro_batches) == pytest.approx(played(stages, micro_batches))
-    assert bubble(8, 8) == 7 / 15 and bubble(8, 56) == 1 / 9
+        for schedule in ('GPipe', '1F1B'):
+            share, kept = played(schedule, stages, micro_batches)
+            assert share == pytest.approx(bubble(stages, micro_batches))
+            assert kept == (min(stages, micro_batches) if schedule == '1F1B' else micro_batches)
+    assert bubble(8, 8) == 7 / 15
+    assert bubble(16, 135) <= 0.1 < bubble(16, 134)  # an exercise
 
 
 def test_parameter_servers_by_hand():
@@ -44,6 +62,14 @@ def test_parameter_servers_by_hand():
 def test_shards_and_cut_layers_by_hand():
     whole = ring(8, 160, WIRE)
     assert [zero(stage, 8, 160, WIRE) / whole for stage in range(4)] == [1, 1, 1, 1.5]
+
+    def fully_sharded(data):  # parameters gathered forward and backward, gradients scattered
+        reduce_scatter(data)
+        all_gather(data)
+        all_gather(data)
+
+    counted = count(fully_sharded, 8, 840)
+    assert counted.seconds(WIRE) == pytest.approx(zero(3, 8, 4 * 840, WIRE))
     assert tensor_parallel(2, 3, 20, WIRE) == 12 * ring(2, 20, WIRE) == 12 * 2 * (1 + 1)
     for call, message in (
         (lambda: zero(4, 8, 160, WIRE), "stage must be one of 0, 1, 2, 3, not '4'"),
@@ -64,7 +90,13 @@ def test_memory_of_zero_as_its_authors_publish_it():
     for stage, gigabytes in ((0, 120), (1, 31.4), (2, 16.6), (3, 1.88)):
         kept = memory_per_device(model, 1, 3, stage=stage, devices=64)
         assert (kept.total - kept.activations) * scale == pytest.approx(gigabytes * 1e9, rel=0.01)
-        assert kept.activations == memory_per_device(model, 1).activations  # no stage shares these
+        # No stage shares these.
+        assert kept.activations == memory_per_device(model, 1).activations
+
+    # An exercise: a billion parameters in float32, Adam, eight devices.
+    plain = Model('plain', [Layer('all', 10**9, 1.0)])
+    kept = [memory_per_device(plain, 1, 2, stage=stage, devices=8).total for stage in range(4)]
+    assert kept == [16e9, 9e9, 5.5e9, 2e9]
 
 
 def test_llamas_have_the_published_sizes():

@@ -211,8 +211,7 @@ MODELS = Library(
         Model('ResNet-101', tuple(_resnet(3, 4, 23, 3))),
         Model('Inception V3', tuple(_inception_v3())),  # Szegedy et al. 2015, no auxiliary, 299x299
         Model('VGG-16', tuple(_vgg16())),  # Simonyan and Zisserman 2014, 224x224
-        # in bfloat16
-        Model('Llama 3.1 8B', tuple(_llama(32, 4096, 14336, 1024)), 2),
+        Model('Llama 3.1 8B', tuple(_llama(32, 4096, 14336, 1024)), 2),  # in bfloat16
         Model('Llama 3.1 70B', tuple(_llama(80, 8192, 28672, 1024)), 2),
         Model('Llama 3.1 405B', tuple(_llama(126, 16384, 53248, 1024)), 2),
     ),

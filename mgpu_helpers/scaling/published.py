@@ -66,10 +66,9 @@ class Comparison:
 def published_scaling() -> list[Comparison]:
     """Compare shares of linear scaling: Horovod's rings on up to 512 GPUs.
 
-    Left out: GPUs that are now faster, now slower, so that all wait for the slowest; the first
-    message, which waits for its gradients, and the last, behind which no backward pass is left;
-    line rates that no program reaches; kernels of the allreduce, which take the GPU from the
-    backward pass.
+    Left out: GPUs that are now faster, now slower; the first message, which waits for its
+    gradients, and the last, behind which no backward pass is left; line rates that no program
+    reaches; kernels of the allreduce, which take the GPU from the backward pass.
     """
     found = []
     for (devices, name), (share, source) in HOROVOD_MEASURED.items():
@@ -139,15 +138,11 @@ _P4D = (260.1, 273.9, 294.2, 304.9, 409.7, 483.5, 660.3, 817, 1228, 1895.5, 3106
 _P4D += (9388.6, 16865, 32206, 61556)  # microseconds
 # What all_reduce_perf of nccl-tests measured, out of place: (devices, machine, seconds). 8 H200:
 # github.com/stas00/ml-engineering, network/benchmarks, 2026, NCCL 2.30.7. 8 A100: the same,
-# network, 2023. 2 x 8 A100: github.com/aws-samples/aws-efa-eks, two p4d.24xlarge, NCCL 2.8.3.
+# network. 2 x 8 A100: github.com/aws-samples/aws-efa-eks, two p4d.24xlarge, NCCL 2.8.3.
 NCCL_MEASURED = {
-    '8 H200': (
-        8,
-        'DGX H100',
-        [1.75 * SMALLEST * 2**i / rate / 1e9 for i, rate in enumerate(_H200)],
-    ),
-    '8 A100': (8, 'p4d.24xlarge', [1e-6 * time for time in _A100]),
-    '2 x 8 A100': (16, 'p4d.24xlarge', [1e-6 * time for time in _P4D]),
+    '8 H200': (8, 'DGX H100', [1.75e-9 * SMALLEST * 2**i / x for i, x in enumerate(_H200)]),
+    '8 A100': (8, 'p4d.24xlarge', [1e-6 * x for x in _A100]),
+    '2 x 8 A100': (16, 'p4d.24xlarge', [1e-6 * x for x in _P4D]),
 }
 
 

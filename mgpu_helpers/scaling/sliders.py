@@ -203,9 +203,7 @@ def _draw_step(axes: Axes, chosen: Step) -> None:
     )
     for y, start, long, name, look in bars:
         axes.barh(y, long, left=start, height=0.75, **look)
-        room = long / seconds / 0.0115  # in letters
-        texts = (f'{name}, {quantity(long, "s")}', name, '')
-        text = next(text for text in texts if len(text) <= room)
+        text = f'{name}, {quantity(long, "s")}' if long > 0.25 * seconds else ''  # where it fits
         ink = WHITE if name == 'backward' else INK
         axes.text(start + long / 2, y, text, color=ink, ha='center', va='center')
     axes.set_yticks([1, 0], ['compute', 'allreduce'])
