@@ -12,6 +12,7 @@ from .devices import place as place
 from .devices import synchronize as synchronize
 from .devices import try_all_gpus as try_all_gpus
 from .devices import try_gpu as try_gpu
+from .fsdp import OwnFSDP as OwnFSDP
 from .group import agree_on as agree_on
 from .group import launch as launch
 from .group import load_in_turn as load_in_turn
@@ -40,10 +41,16 @@ from .scratch import total_loss as total_loss
 from .scratch import train as train
 from .scratch import train_batch as train_batch
 from .scratch import train_epoch as train_epoch
+from .sharding import ShardedOptimizer as ShardedOptimizer
+from .sharding import own_share as own_share
+from .sharding import shard_gradients as shard_gradients
+from .sharding import shard_parameters as shard_parameters
+from .sharding import zero_step as zero_step
 from .tensor import SumBackward as SumBackward
 from .tensor import SumForward as SumForward
 from .tensor import column_linear as column_linear
 from .tensor import full_state as full_state
 from .tensor import row_linear as row_linear
 from .tensor import tensor_parallel as tensor_parallel
+from .traffic import Traffic as Traffic
 from .vit import vit as vit

@@ -1,0 +1,65 @@
+"""How many bytes a rank sends: counted at PyTorch's dispatcher, whoever calls the collective."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import torch
+from torch.distributed import ProcessGroup
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+# What a rank sends of n bytes that it gives to a collective of k ranks: by a ring, which chapter 3
+# counts; what all get from one goes from rank to rank, so the last sends nothing: on average, this.
+SENDS = {
+    'allreduce': lambda n, k: 2 * (k - 1) * n // k,
+    'reduce_scatter': lambda n, k: (k - 1) * n // k,
+    'allgather': lambda n, k: (k - 1) * n,
+    'broadcast': lambda n, k: (k - 1) * n // k,
+    'send': lambda n, k: n,
+}
+
+
+class Traffic(TorchDispatchMode):
+    """Count in ``sent`` the bytes that this rank sends in a ``with`` block, by kind of collective.
+
+    Forward and backward, by our code or by PyTorch's own engines; ``total`` is their sum. Groups
+    within the world count with their own size. ``calls`` counts the messages' number likewise.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent: Counter[str] = Counter()
+        self.calls: Counter[str] = Counter()
+
+    @property
+    def total(self) -> int:
+        """Bytes of all kinds."""
+        return sum(self.sent.values())
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        # Of a DTensor, what it is made of comes by once more, as plain tensors.
+        if any(hasattr(kind, '__tensor_flatten__') for kind in types):
+            return NotImplemented
+        room, _, name = function.name().partition('::')
+        kind = next(
+            (k for k in SENDS if name.replace('all_', 'all').startswith((k, f'_{k}'))), None
+        )
+        if kind and room in ('c10d', '_c10d_functional'):
+            # c10d has what comes out first, where that is another tensor than what goes in.
+            given = args[room == 'c10d' and kind in ('allgather', 'reduce_scatter')]
+            n = sum(t.nbytes for t in tree_leaves(given))
+            self.sent[kind] += SENDS[kind](n, _group_of(args).size())
+            self.calls[kind] += 1
+        return function(*args, **kwargs or {})
+
+
+def _group_of(args: Any) -> ProcessGroup:
+    """Find the group among the arguments: an object in c10d's, the last name in the functional."""
+    for arg in args:
+        if isinstance(arg, torch.ScriptObject):
+            return ProcessGroup.unbox(arg)
+    return torch._C._distributed_c10d._resolve_process_group(args[-1])

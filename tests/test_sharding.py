@@ -1,0 +1,322 @@
+"""Chapter 7's sharding: the training of one device, in float64, for networks of every kind."""
+
+import os
+import re
+import signal
+import time
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
+
+import torch.distributed as dist  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+import mgpu_helpers as mgpu  # noqa: E402
+from mgpu_helpers.processes import ProcessFailed  # noqa: E402
+
+pt = mgpu.pytorch
+pytestmark = pytest.mark.usefixtures('started')  # nothing is left behind
+
+
+class Layer(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.inside = nn.Sequential(nn.Linear(width, 7), nn.Tanh(), nn.Linear(7, width))
+
+    def forward(self, x, scale):
+        return {'out': x + scale * self.inside(x)}
+
+
+class Odd(nn.Module):
+    """Tied, frozen, unused, computed twice or once more, tiny: all that a network may have."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(11, 5)
+        self.scale = nn.Parameter(torch.ones(()))
+        self.layers = nn.ModuleList([Layer(5) for _ in range(3)])
+        self.twice, self.unused = nn.Linear(5, 5), nn.Linear(3, 2)
+        self.list = nn.ParameterList([torch.ones(2)])
+        self.head = nn.Linear(5, 11, bias=False)
+        self.head.weight = self.embed.weight
+        self.layers[0].requires_grad_(False)
+        self.layers[1].inside[0].requires_grad_(False)
+
+    def forward(self, tokens, broken=False):
+        x = self.embed(tokens) * self.scale
+        for layer in self.layers[:2]:
+            x = layer(x, scale=self.list[0][1])['out']
+        x = checkpoint(self.layers[2], x, self.list[0][0], use_reentrant=False)['out']
+        if broken:
+            raise KeyError('broken')
+        return {'scores': self.head(self.twice(torch.tanh(self.twice(x))))}
+
+
+def odd(dtype=torch.float64, seed=0):
+    torch.manual_seed(seed)
+    return Odd().to(dtype)
+
+
+def batches(steps=10):
+    torch.manual_seed(1)
+    return torch.randint(11, (steps, 7, 4))
+
+
+def gradients(net, tokens, whole=False):
+    """Backward of the mean over the batch, on this rank's rows of it, in two parts."""
+    k, rank = (1, 0) if whole else (dist.get_world_size(), dist.get_rank())
+    total = 0
+    for part in tokens.chunk(2):
+        rows = torch.tensor_split(part, k)[rank]
+        scores = net(rows)['scores']
+        l = nn.functional.cross_entropy(scores.flatten(0, 1), rows.flatten(), reduction='sum')
+        (l * k / tokens.numel()).backward()
+        total += l.item()
+    return total
+
+
+def groups(net):
+    """Weights decay, others do not, as is usual; by name, since shards are flat."""
+    named = [(name, p) for name, p in net.named_parameters() if 'twice' not in name]
+    return [
+        {'params': [p for name, p in named if 'weight' in name], 'weight_decay': 0.1},
+        {'params': [p for name, p in named if 'weight' not in name], 'lr': 0.02},
+    ]
+
+
+def train(net, optimizer, whole=False):
+    """Ten steps, the learning rate on a schedule, a group more after the third."""
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 4, 0.5)
+    for step, tokens in enumerate(batches()):
+        if step == 3:
+            late = [p for name, p in net.named_parameters() if 'twice' in name]
+            optimizer.add_param_group({'params': late, 'lr': 0.03})
+        gradients(net, tokens, whole)
+        optimizer.step()
+        schedule.step()
+        for p in net.parameters():
+            p.grad = None
+
+
+def values(params):
+    return torch.cat([p.detach().reshape(-1) for p in params]).numpy()
+
+
+def optimizers_in_each_rank():
+    found, plain_state, kept_state = {}, {}, {}
+    for make, options in (
+        (torch.optim.AdamW, {'lr': 0.01}),
+        (torch.optim.SGD, {'lr': 0.05, 'momentum': 0.9, 'nesterov': True}),
+    ):
+        one, ours = odd(), odd(seed=dist.get_rank())  # rank 0's values count
+        ours.twice.load_state_dict(one.twice.state_dict())  # not known from the beginning
+        plain = make(groups(one), **options)
+        optimizer = pt.ShardedOptimizer(groups(ours), make, **options)
+        train(one, plain, whole=True)
+        train(ours, optimizer)
+        found[make.__name__] = values(one.parameters()), values(ours.parameters())
+        for numbers, how in ((plain_state, plain), (kept_state, optimizer)):
+            state = [(name, t) for s in how.state.values() for name, t in s.items()]
+            numbers[make.__name__] = sum(t.numel() for name, t in state if name != 'step')
+    # What is saved is what one device would save, and goes on in either.
+    saved = optimizer.state_dict()
+    assert saved['param_groups'] == plain.state_dict()['param_groups']
+    again = odd()
+    again.load_state_dict(one.state_dict())
+    late = {'params': list(again.twice.parameters())}
+    other = torch.optim.SGD([*groups(again), late], **options)
+    other.load_state_dict(saved)
+    optimizer.load_state_dict(plain.state_dict())
+    for net, how, whole in ((one, plain, True), (ours, optimizer, False), (again, other, True)):
+        gradients(net, batches()[0], whole)
+        how.step()
+    found['resumed'] = values(one.parameters()), values(ours.parameters())
+    found['on one device'] = values(one.parameters()), values(again.parameters())
+    return found, (plain_state, kept_state)
+
+
+def fsdp_in_each_rank():
+    found, rank = {}, dist.get_rank()
+    one, net = odd(), pt.OwnFSDP(odd(seed=rank))
+    held = sum(p.numel() for p in net.parameters())
+    plain, optimizer = (torch.optim.AdamW(groups(n), lr=0.01) for n in (one, net))
+    train(one, plain, whole=True)
+    with pytest.raises(KeyError):  # leaves nothing gathered behind
+        net(batches()[0], broken=True)
+    train(net, optimizer)
+    with net.full_parameters() as whole:
+        assert list(whole) == [name for name, _ in one.named_parameters()]
+        found['AdamW'] = values(one.parameters()), values(whole.values())
+        saved = {name: value.clone() for name, value in net.module.state_dict().items()}
+    with torch.no_grad():
+        found['scores'] = tuple(n(batches()[1])['scores'].flatten().numpy() for n in (one, net))
+    with net.full_parameters() as whole:
+        net.module.load_state_dict({name: value + 1 for name, value in saved.items()})
+    with net.full_parameters() as whole:
+        found['written'] = values(one.parameters()) + 1, values(whole.values())
+    total = sum(p.numel() for p in one.parameters())
+    return found, held, total, sorted({p.dim() for p in net.parameters()})
+
+
+def lower_precision_in_each_rank():
+    """Float32 masters: tiny steps add up, which in bfloat16 alone would be rounded away."""
+    moved = {}
+    for dtype in (None, torch.bfloat16, torch.float16):
+        net = pt.OwnFSDP(odd(torch.float32), compute_dtype=dtype)
+        optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
+        with net.full_parameters() as whole:
+            start = values(whole.values())
+        for tokens in batches():
+            gradients(net, tokens)
+            optimizer.step()
+            net.zero_grad()
+        with net.full_parameters() as whole:
+            moved[str(dtype)] = values(whole.values()) - start
+        assert {p.dtype for p in net.parameters()} == {torch.float32}
+        assert net(batches()[0])['scores'].dtype == torch.float32
+    return moved
+
+
+def in_a_sentence_in_each_rank():
+    net, said = nn.Linear(2, 2), []
+    sharded = pt.OwnFSDP(nn.Linear(2, 2))
+
+    class Strange(nn.Linear):
+        def forward(self, x):
+            return {1, 2}
+
+    for call in (
+        lambda: pt.ShardedOptimizer(net.parameters(), torch.optim.LBFGS),
+        lambda: pt.ShardedOptimizer(net.parameters(), 'adam'),
+        lambda: pt.ShardedOptimizer(net.parameters(), torch.optim.SGD, lr=-1),
+        lambda: pt.ShardedOptimizer([], torch.optim.SGD),
+        lambda: pt.OwnFSDP(3),
+        lambda: pt.OwnFSDP(nn.ReLU()),
+        lambda: pt.OwnFSDP(net, 'bfloat16'),
+        lambda: pt.OwnFSDP(sharded),
+        lambda: sharded.to(torch.float64),
+        lambda: pt.OwnFSDP(Strange(2, 2))(torch.ones(1, 2)),
+    ):
+        try:
+            said.append(f'nothing, and gave {call()}')
+        except (TypeError, ValueError, RuntimeError) as error:
+            said.append(f'{type(error).__name__}: {error}')
+    return said
+
+
+def traffic_in_each_rank():
+    k, n = dist.get_world_size(), 24
+    x = torch.ones(n, dtype=torch.float64)
+    share = torch.empty(n // k, dtype=torch.float64)
+    with pt.Traffic() as traffic:
+        dist.all_reduce(x)
+        dist.reduce_scatter_single(share, x)
+        dist.all_gather_single(x, share)
+        dist.broadcast(x, 0)
+        y = torch.ones(3, requires_grad=True)
+        y.register_hook(dist.all_reduce)  # in a backward pass, too
+        (2 * y).sum().backward()
+    return dict(traffic.sent), dict(traffic.calls), traffic.total
+
+
+def in_each_rank():
+    calls = (
+        optimizers_in_each_rank,
+        fsdp_in_each_rank,
+        lower_precision_in_each_rank,
+        in_a_sentence_in_each_rank,
+        traffic_in_each_rank,
+    )
+    return [call() for call in calls]
+
+
+@pytest.fixture(scope='module', params=[1, 3])
+def ranks(request):
+    """What all processes of a group found: a lonely one, and a number that divides nothing."""
+    return list(zip(*pt.launch(in_each_rank, request.param)))
+
+
+def check(ranks):
+    """Compare with one device, and the ranks with each other, bit for bit."""
+    for found in ranks:
+        for what, (exact, ours) in found.items():
+            assert np.linalg.norm(ours - exact) <= 1e-12 * np.linalg.norm(exact), what
+            assert (ours == ranks[0][what][1]).all(), what
+
+
+def test_a_sharded_optimizer_is_the_optimizer(ranks):
+    check([found for found, _ in ranks[0]])
+    for make in ('AdamW', 'SGD'):  # the state: each number once
+        assert sum(kept[make] for _, (_, kept) in ranks[0]) == ranks[0][0][1][0][make]
+
+
+def test_own_fsdp_trains_as_one_device_does(ranks):
+    check([found for found, *_ in ranks[1]])
+    _, _, total, _ = ranks[1][0]
+    # Nothing twice, and no rank more than its part and a value of padding for each unit.
+    assert sum(held for _, held, *_ in ranks[1]) == total
+    assert max(held for _, held, *_ in ranks[1]) <= total / len(ranks[1]) + 12
+    assert all(dims == [1] for *_, dims in ranks[1])
+
+
+def test_layers_compute_in_lower_precision_and_parameters_keep_theirs(ranks):
+    for moved in ranks[2]:
+        exact = moved['None']
+        for name in ('torch.bfloat16', 'torch.float16'):
+            assert 0 < np.linalg.norm(moved[name] - exact) < 0.05 * np.linalg.norm(exact), name
+
+
+def test_what_cannot_be_sharded_is_told(ranks):
+    expected = (
+        'TypeError: optimizer_class must be .*AdamW, not .*LBFGS',
+        "TypeError: optimizer_class must be .*, not 'adam'",
+        'ValueError: Invalid learning rate: -1',
+        'ValueError: optimizer got an empty parameter list',
+        'TypeError: module must be the network itself, not 3',
+        r'ValueError: ReLU\(\) has no parameters',
+        "ValueError: compute_dtype must be None, torch.bfloat16.* not 'bfloat16'",
+        'TypeError: module must be the network itself',
+        r'RuntimeError: .* before OwnFSDP\(module\)',
+        'TypeError: Strange gave back {1, 2}; return tensors',
+    )
+    for words, said in zip(expected, ranks[3][0], strict=True):
+        assert re.match(words, said), said
+    for call in (
+        lambda: pt.OwnFSDP(nn.Linear(1, 1)),
+        lambda: pt.ShardedOptimizer([], torch.optim.SGD),
+    ):
+        with pytest.raises(RuntimeError, match='belongs to no group'):
+            call()
+
+
+def killed_in_the_third_step():
+    net = pt.OwnFSDP(odd())
+    for step, tokens in enumerate(batches()):
+        if step == 2 and dist.get_rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        gradients(net, tokens)
+
+
+def test_a_rank_that_dies_ends_the_run():
+    start = time.monotonic()
+    with pytest.raises(ProcessFailed, match='rank 1 was killed by signal 9'):
+        pt.launch(killed_in_the_third_step, 2)
+    assert time.monotonic() - start < 100
+
+
+def test_traffic_counts_what_a_rank_sends(ranks):
+    k = len(ranks[4])
+    n = 192 * (k - 1) // k  # of 24 numbers
+    small = 2 * 12 * (k - 1) // k  # of 3 in single precision
+    for sent, calls, total in ranks[4]:
+        expected = {
+            'allreduce': 2 * n + small,
+            'reduce_scatter': n,
+            'allgather': n,
+            'broadcast': 192,
+        }
+        assert sent == expected and total == sum(expected.values())
+        assert calls == {'allreduce': 2, 'reduce_scatter': 1, 'allgather': 1, 'broadcast': 1}
