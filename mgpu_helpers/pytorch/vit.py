@@ -18,6 +18,7 @@ class Patches(nn.Module):
         self.place = nn.Parameter(0.02 * torch.randn(16, width))
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Give a vector for each patch."""
         return self.embed(F.unfold(X, 7, stride=7).mT) + self.place
 
 
@@ -30,6 +31,7 @@ class Attention(nn.Module):
         self.q, self.k, self.v, self.out = (nn.Linear(width, width) for _ in range(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Mix the values of all patches, for each as its query and their keys say."""
         # However many heads these layers give, here or on one rank of several: (n, heads, t, d).
         q, k, v = (
             f(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
@@ -51,6 +53,7 @@ class Block(nn.Module):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Give the stream with both added."""
         x = x + self.attention(self.norm1(x))
         return x + self.mlp(self.norm2(x))
 
@@ -63,6 +66,7 @@ class Scores(nn.Module):
         self.norm, self.linear = nn.LayerNorm(width), nn.Linear(width, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Give the scores."""
         return self.linear(self.norm(x).mean(1))
 
 
