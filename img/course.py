@@ -1,4 +1,4 @@
-"""Draw the course in one picture: data parallelism, the five chapters, the places it runs."""
+"""Draw the course in one picture: data parallelism, the eight chapters, the places it runs."""
 
 from draw import (
     DATA_EDGE,
@@ -21,9 +21,10 @@ figure = Figure(
     'The course in one picture',
     'Above: a batch is split over four devices; each sends its shard through its own replica of '
     'the network and gets a gradient; the gradients are summed, and every device makes the same '
-    'update. Middle: the five chapters: 1 by hand, 2 with Gluon, 3 what makes it fast, 4 more '
-    'than one machine, 5 in PyTorch. Below: where it runs: on a laptop with stand-in devices, on '
-    'a server with several GPUs, and in PyTorch.',
+    'update. Middle: the eight chapters: 1 by hand, 2 with Gluon, 3 why it is not faster, 4 '
+    'several machines, 5 in PyTorch, 6 your own training, 7 too large for one device, 8 what '
+    'it would cost. Below: where it runs: 1 to 4 on a laptop with stand-in devices and on a server '
+    'with several GPUs, 5 to 7 in PyTorch, 8 on paper.',
 )
 
 # --- the idea: split, compute, sum
@@ -63,11 +64,14 @@ figure.label(
 
 # --- the chapters, over the places where they run
 STOPS = (
-    (83, 'by hand,', 'from scratch'),
-    (200, 'the same', 'with Gluon'),
-    (318, 'what makes', 'it fast'),
-    (435, 'more than', 'one machine'),
-    (622, 'the same', 'in PyTorch'),
+    (67, 'by hand,', 'in MXNet'),
+    (155, 'with', 'Gluon'),
+    (243, 'why not', 'faster?'),
+    (331, 'several', 'machines'),
+    (430, 'the same', 'in PyTorch'),
+    (516, 'your own', 'training'),
+    (602, 'too large', 'for one'),
+    (692, 'what would', 'it cost?'),
 )
 LINE_Y, PLACES_Y, PLACES_H = 290, 404, 98
 figure.line((STOPS[0][0], LINE_Y), (STOPS[-1][0], LINE_Y), color=DATA_EDGE, width=4)
@@ -76,18 +80,23 @@ for n, (x, *name) in enumerate(STOPS, 1):
     figure.label(x, LINE_Y, str(n), size=LARGE, fill=WHITE, bold=True)
     for i, line in enumerate(name):
         figure.label(x, LINE_Y + 34 + 19 * i, line)
-for left, right, name in ((24, 494, 'chapters 1 to 4 run here'), (508, 736, 'chapter 5 runs here')):
+for left, right, name in (
+    (24, 374, 'chapters 1 to 4 run here'),
+    (388, 638, 'chapters 5 to 7 run here'),
+    (652, 736, 'chapter 8'),
+):
     y = PLACES_Y - 8
     figure.line((left, y), (left, y - 10), (right, y - 10), (right, y), color=DATA_EDGE)
     figure.label((left + right) / 2, y - 22, name, size=SMALL, fill=MUTED)
 PLACES = (
-    ('Laptop', 'stand-in devices', 'cpu(0), cpu(1), …'),
-    ('Multi-GPU server', 'one device per GPU', 'gpu(0), gpu(1), …'),
-    ('PyTorch', 'on a laptop,', 'and on the newest GPUs'),
+    (24, 168, 'Laptop', 'stand-in devices', 'cpu(0), cpu(1), …'),
+    (206, 168, 'Multi-GPU server', 'one device per GPU', 'gpu(0), gpu(1), …'),
+    (388, 250, 'PyTorch', 'on a laptop,', 'and on the newest GPUs'),
+    (652, 84, 'Paper', 'on any', 'machine'),
 )
-for x, (name, what, which) in zip((24, 266, 508), PLACES, strict=True):
-    figure.rect(x, PLACES_Y, 228, PLACES_H, WHITE, DATA_EDGE, r=9)
-    figure.label(x + 114, PLACES_Y + 24, name, size=15, bold=True)
-    figure.label(x + 114, PLACES_Y + 50, what, size=SMALL)
-    figure.label(x + 114, PLACES_Y + 74, which, size=SMALL, mono='(' in which)
+for x, wide, name, what, which in PLACES:
+    figure.rect(x, PLACES_Y, wide, PLACES_H, WHITE, DATA_EDGE, r=9)
+    figure.label(x + wide / 2, PLACES_Y + 24, name, size=15, bold=True)
+    figure.label(x + wide / 2, PLACES_Y + 50, what, size=SMALL)
+    figure.label(x + wide / 2, PLACES_Y + 74, which, size=SMALL, mono='(' in which)
 figure.save(__file__)
