@@ -1,0 +1,270 @@
+"""Say what the course does on this machine, for those who cannot try it there.
+
+``make report`` calls this: doctor, every chapter through nbval, the quick benchmark. What has been
+found until then stands in ``build/report.md``, for a reader, and ``build/report.json``, for
+programs, after every step: whatever kills this leaves what it had. No name, path or address of
+this machine or its user is in them. The exit status is 1 if something failed, 130 after Ctrl-C.
+"""
+
+import contextlib
+import datetime
+import getpass
+import json
+import os
+import platform
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+import click
+import nbformat
+from run_notebooks import ChapterError, find_chapters, frameworks, write
+from tabulate import tabulate
+
+ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENT = dict(os.environ)  # as it was before our package sets what MXNet reads
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.result import Result, machine, versions  # noqa: E402
+from benchmarks.rows import figures  # noqa: E402
+from mgpu_helpers.processes import Group, ProcessFailed, python_with  # noqa: E402
+
+FOLDER = click.Path(path_type=Path)
+PASSED, FAILED, RUNNING, WAITING = 'passed', 'failed', 'stopped', 'not reached'
+LIMITS = {'doctor': 600, 'chapter': 7200, 'bench': 3600}  # seconds; ten times the longest seen
+COLOURS = re.compile(r'\x1b\[[0-9;]*m')
+CELL = re.compile(r'::Cell (\d+) (PASSED|FAILED)')
+# What begins and ends the account of a failure in what pytest prints.
+BEGIN, END = re.compile(r'^=+ (?:FAILURES|ERRORS) =+$'), re.compile(r'^=+ .* =+$')
+LONGEST = 6000  # letters of it that are kept: its end says most
+PRIVATE = (
+    (re.compile(r'\b[a-z][a-z+]*://[^\s\'")>]+'), '<address>'),
+    (re.compile(r'[\w.+-]+@[\w-]+\.[\w.-]+'), '<address>'),
+    (re.compile(r'\b(?!127\.0\.0\.1\b|0\.0\.0\.0\b)\d{1,3}(?:\.\d{1,3}){3}\b'), '<address>'),
+    (
+        re.compile(r'\b(?:[\da-f]{1,4}:){3,7}[\da-f]{0,4}\b|\bfe80:[\da-f:]+', re.IGNORECASE),
+        '<address>',
+    ),
+    (re.compile(r'(?<![\w.>])~?/(?:[\w.+@~-]+/)+(?=[\w.+@~-]*)'), '.../'),
+    (re.compile(r'\b[A-Za-z]:\\(?:[^\\\s"\']+\\)+'), '.../'),
+)
+
+
+def names():
+    """What stands for this machine and its user, each with what takes its place."""
+    host, home = platform.node(), os.path.expanduser('~')
+    found = {str(ROOT): 'COURSE', sys.prefix: 'PYTHON', os.path.realpath(home): 'HOME'}
+    found |= {home: 'HOME', host: '<host>', host.split('.')[0]: '<host>'}
+    with contextlib.suppress(Exception):
+        found[getpass.getuser()] = '<user>'
+    return {name: word for name, word in found.items() if len(name) > 2 and name != 'root'}
+
+
+def scrub(value):
+    """The same text, list or table without names, paths and addresses."""
+    if isinstance(value, dict):
+        return {key: scrub(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [scrub(each) for each in value]
+    if not isinstance(value, str):
+        return value
+    value = COLOURS.sub('', value)
+    for name, word in sorted(names().items(), key=lambda item: -len(item[0])):
+        value = re.sub(rf'(?<!\w){re.escape(name)}(?!\w)', word, value)
+    for pattern, word in PRIVATE:
+        value = pattern.sub(word, value)
+    return value
+
+
+class Report:
+    """What has been found; ``save`` leaves it in two files."""
+
+    def __init__(self, folder, chapters):
+        self.folder, self.began = folder, time.monotonic()
+        self.found = {
+            'date': datetime.date.today().isoformat(),
+            'finished': False,
+            'seconds': 0,
+            'machine': machine(),
+            'versions': versions(),
+            'doctor': [],
+            'chapters': [
+                {'chapter': path.stem, 'verdict': WAITING, 'seconds': 0, 'cells': 0, 'of': 0}
+                for path in chapters
+            ],
+            'bench': {'verdict': WAITING, 'seconds': 0, 'ratios': []},
+        }
+
+    def save(self):
+        self.found['seconds'] = round(time.monotonic() - self.began)
+        found = scrub(self.found)
+        write(self.folder / 'report.json', json.dumps(found, indent=1, ensure_ascii=False) + '\n')
+        write(self.folder / 'report.md', markdown(found))
+
+
+def markdown(found):
+    """The same for a reader."""
+    whole = '' if found['finished'] else ' It was stopped before its end, and has what it had.'
+    parts = [f'# The course on this machine\n\n{found["date"]}, {found["seconds"]} s.{whole}']
+    about = {**found['machine'], **found['versions']}
+    parts.append('\n'.join(f'* {name}: {value}' for name, value in about.items()))
+    rows = [
+        [row['chapter'], row['verdict'], f'{row["cells"]} of {row["of"]}', row['seconds']]
+        for row in found['chapters']
+    ]
+    heads = ['chapter', 'verdict', 'cells passed', 'seconds']
+    parts += ['## Chapters', tabulate(rows, heads, 'github')]
+    for row in found['chapters']:
+        if row.get('failure'):
+            parts += [f'### {row["chapter"]}', f'````\n{row["failure"]}\n````']
+    parts.append('## Speed')
+    bench = found['bench']
+    rows = [[row['what'], row['over'], row['median'], row['range']] for row in bench['ratios']]
+    parts.append(f'A quick look, {bench["verdict"]}, {bench["seconds"]} s.')
+    parts.append(tabulate(rows, ['what', 'over', 'ratio', 'range'], 'github') if rows else '')
+    if 'failure' in bench:
+        parts.append(f'````\n{bench["failure"]}\n````')
+    rows = [[row['name'], row['verdict'], row['found']] for row in found['doctor']]
+    parts += ['## Doctor', tabulate(rows, ['check', 'verdict', 'found'], 'github')]
+    return '\n\n'.join(filter(None, parts)) + '\n'
+
+
+def run(name, command, limit, on_line=lambda line: None):
+    """Run a command to its end; give its lines, and why it failed, or nothing."""
+    lines = []
+
+    def note(_, line):
+        lines.append(line)
+        on_line(line)
+
+    try:
+        with Group() as group:
+            group.start(name, command)
+            group.wait(note, timeout=limit)
+    except (ProcessFailed, TimeoutError) as error:
+        return lines, str(error)
+    return lines, ''
+
+
+def examine(report):
+    """What doctor says."""
+    command = [sys.executable, '-W', 'ignore', '-m', 'mgpu_helpers', 'doctor', '--json']
+    lines, why = run('doctor', command, LIMITS['doctor'])
+    text = '\n'.join(lines)
+    try:
+        said = json.loads(text[text.index('{') :])
+    except ValueError:
+        report.found['doctor'] = [{'name': 'doctor', 'verdict': FAILED, 'found': why or text}]
+        return
+    here = {
+        name: value for name, value in said['versions'].items() if name not in ('python', 'system')
+    }
+    report.found['versions'] |= here
+    report.found['doctor'] = [
+        {key: row[key] for key in ('name', 'verdict', 'found')} for row in said['checks']
+    ]
+
+
+def check(report, row, path, timeout):
+    """One chapter through nbval, up to its first failing cell."""
+    nb = nbformat.read(path, as_version=4)
+    row['of'] = sum(cell.cell_type == 'code' and bool(cell.source) for cell in nb.cells)
+    missing = [name for name in frameworks(nb) if not python_with(name)]
+    if missing:
+        row['verdict'] = f'left out: no {missing[0]}'
+        return
+    row['verdict'], began, saved = RUNNING, time.monotonic(), 0.0
+    command = [sys.executable, '-m', 'pytest', '-v', '-x', '--color=no', '-p', 'no:cacheprovider']
+    command += ['--nbval', '--nbval-sanitize-with', str(ROOT / 'tests' / 'sanitize.cfg')]
+    command += ['--nbval-cell-timeout', str(timeout), '--rootdir', str(ROOT), str(path)]
+
+    def follow(line):
+        nonlocal saved
+        cell = CELL.search(line)
+        if not cell:
+            return
+        row['cells'] += cell[2] == 'PASSED'
+        row['seconds'] = round(time.monotonic() - began)
+        if sys.stdout.isatty():
+            click.echo(f'\r{row["chapter"]}  {row["cells"]} of {row["of"]} cells', nl=False)
+        if time.monotonic() - saved > 1:
+            report.save()
+            saved = time.monotonic()
+
+    lines, why = run(path.stem, command, LIMITS['chapter'], follow)
+    row['seconds'] = round(time.monotonic() - began)
+    row['verdict'] = FAILED if why else PASSED
+    if why:
+        lines = [COLOURS.sub('', line) for line in lines]
+        begin = next((i for i, line in enumerate(lines) if BEGIN.match(line)), None)
+        if begin is not None:
+            end = next((i for i in range(begin + 1, len(lines)) if END.match(lines[i])), None)
+            why = '\n'.join(lines[begin + 1 : end])
+        row['failure'] = why[-LONGEST:]
+
+
+def measure(report):
+    """The quick benchmark's ratios."""
+    bench, folder, began = report.found['bench'], report.folder / 'bench', time.monotonic()
+    bench['verdict'] = RUNNING
+    report.save()
+    for old in folder.glob('*.json'):
+        old.unlink()
+    command = [sys.executable, '-m', 'benchmarks', '--quick', '--out', str(folder)]
+    lines, why = run('bench', command, LIMITS['bench'])
+    bench['seconds'] = round(time.monotonic() - began)
+    bench['verdict'] = FAILED if why else PASSED
+    if why:
+        bench['failure'] = '\n'.join(lines)[-LONGEST:] or why
+    for path in folder.glob('*.json'):
+        bench['ratios'] = [
+            {'what': f.what, 'over': f.over, 'median': round(f.median, 2), 'range': f.range}
+            for f in figures(Result.load(path).measured)
+        ]
+
+
+@click.command(help=__doc__.split('\n')[0])
+@click.option('--chapter', metavar='N', help='Which: 1, or 1,3 (default: all there are).')
+@click.option('--no-bench', is_flag=True, help='Without a look at the speed.')
+@click.option('--timeout', default=900, show_default=True, help='Seconds one cell may take.')
+@click.option('--notebooks', type=FOLDER, default=ROOT / 'notebooks', metavar='DIR')
+@click.option('--out', type=FOLDER, default=ROOT / 'build', metavar='DIR')
+def main(chapter, no_bench, timeout, notebooks, out):
+    os.environ.clear()
+    os.environ.update(ENVIRONMENT)
+    os.chdir(ROOT)
+    try:
+        chapters = find_chapters(notebooks, chapter)
+    except ChapterError as error:
+        click.echo(f'report: {error}', err=True)
+        sys.exit(2)
+    out.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    report = Report(out, chapters)
+    report.save()
+    status = 1
+    try:
+        examine(report)
+        report.save()
+        for row, path in zip(report.found['chapters'], chapters):
+            check(report, row, path, timeout)
+            report.save()
+            click.echo(f'\r{row["chapter"]}  {row["verdict"]} in {row["seconds"]} s')
+        if not no_bench:
+            measure(report)
+        report.found['finished'] = True
+        verdicts = [row['verdict'] for row in (*report.found['chapters'], report.found['bench'])]
+        status = int(FAILED in verdicts)
+    except KeyboardInterrupt:
+        status = 130
+    finally:
+        report.save()
+        files = ' and '.join(click.format_filename(out / f'report.{e}') for e in ('md', 'json'))
+        click.echo(f'report: {files}, to attach to an issue')
+    sys.exit(status)
+
+
+if __name__ == '__main__':
+    main()
