@@ -1,10 +1,9 @@
 # The course in a container, for a server with NVIDIA GPUs or without. No CUDA toolkit: the driver comes
 # from the host (NVIDIA's container toolkit), the other libraries with the packages.
 #
-#   docker build -t mgpu .                                               MXNet for GPUs, chapters 1 to 4
-#   docker build -t mgpu-torch --build-arg GPU=0 --build-arg TORCH=1 .   chapter 5 on GPUs, the others on CPUs
-#   docker build -t mgpu-cpu --build-arg GPU=0 .                         CPUs; with TORCH=1 and MGPU_DRIVER=
-#                                                                        (empty) also PyTorch, without CUDA
+#   docker build -t mgpu .                                  MXNet and PyTorch for GPUs, 12 GB
+#   docker build -t mgpu-torch --build-arg TORCH=only .     PyTorch for GPUs alone, without chapters 1 to 4
+#   docker build -t mgpu-cpu --build-arg GPU=0 .            both for CPUs
 #   docker run --rm --init --gpus all --shm-size=1g -p 127.0.0.1:8888:8888 -v mgpu-data:/student/.mxnet mgpu
 #
 # The last prints an address with a token, for a browser on the same machine; README.md says how from
@@ -26,15 +25,16 @@ WORKDIR /student/course
 
 FROM base
 ARG GPU=1
-ARG TORCH=0
+ARG TORCH=1
 # No driver is here while the image is made; tools/setup.sh says what that means.
 ARG MGPU_DRIVER=later
 # Only what setup reads, so that an edited chapter does not install gigabytes again: MXNet's settings and
 # checks are all of the package that it loads, and README.md is needed by name only.
 COPY --chown=student:student pyproject.toml LICENSE ./
 COPY --chown=student:student locks/*.txt locks/
-COPY --chown=student:student tools/suggest_packages.py tools/env.sh tools/setup.sh tools/uv-requirements.txt \
-    tools/uv-settings.sh tools/wanted.sh tools/
+COPY --chown=student:student tools/*.sh tools/suggest_packages.py tools/uv-requirements.txt tools/
+COPY --chown=student:student tools/kernels tools/kernels/
+COPY --chown=student:student tools/lab tools/lab/
 COPY --chown=student:student mgpu_helpers/__init__.py mgpu_helpers/__init__.pyi mgpu_helpers/runtime.py mgpu_helpers/
 COPY --chown=student:student mgpu_helpers/devices/driver.py mgpu_helpers/devices/
 COPY --chown=student:student mgpu_helpers/processes mgpu_helpers/processes/

@@ -2,12 +2,12 @@
 # Recipes start with tools/env.sh, which says where the data and the home folder are.
 SHELL := /bin/sh
 .NOTPARALLEL:
-.PHONY: help setup lab test run bench doctor data figures lock clean
+.PHONY: help setup lab test run bench doctor report data figures lock clean
 
 PYTHON := . tools/env.sh && exec .venv/bin/python
 # $(call with,LAB_ARGS): Python, and at the end of its line the words that LAB_ARGS holds.
 with = $(PYTHON) -I -S tools/words.py $(1) --
-# Without MXNet only chapter 5 runs. Looked up when it is used, which is after `setup`.
+# Without MXNet the PyTorch chapters are left. Looked up when it is used, which is after `setup`.
 ONLY = $(filter only,$(shell cat .uv/torch 2>/dev/null))
 FIRST = notebooks/$(if $(ONLY),05-multiple-gpus-pytorch,01-multiple-gpus-scratch).ipynb
 # JupyterLab refuses to run as root unless told; in a container root is often all there is.
@@ -17,20 +17,20 @@ CELL_TIMEOUT := 900
 # What is given on the command line reaches the tools by the environment, quotes, dollars and all:
 # make test PYTEST_ARGS="-k 'ring or tree'"
 GIVEN := GPU TORCH UPGRADE SLOW CHANGED CHAPTER TESTS CELL_TIMEOUT \
-    PYTEST_ARGS LAB_ARGS RUN_ARGS BENCH_ARGS DOCTOR_ARGS DATA_ARGS
+    PYTEST_ARGS LAB_ARGS RUN_ARGS BENCH_ARGS DOCTOR_ARGS DATA_ARGS REPORT_ARGS
 $(foreach name,$(GIVEN),$(eval override $(name) := $$(value $(name))))
 export $(GIVEN)
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
 
-setup: ## make the environment in .venv (GPU=1: for NVIDIA GPUs; TORCH=1: PyTorch too; 0: without)
+setup: ## make the environment in .venv (GPU=1: for NVIDIA GPUs; GPU=0: for CPUs; TORCH=0: no PyTorch)
 	@sh tools/setup.sh
 
 # The server's root is this folder, not notebooks/: the chapters show figures from img/.
 lab: setup ## open JupyterLab at the first chapter (LAB_ARGS=--no-browser and the like)
 	@$(call with,LAB_ARGS) -m jupyterlab $(ROOT_OK) --ServerApp.root_dir=. --FileContentsManager.preferred_dir=notebooks \
-	    --LabApp.default_url=/lab/tree/$(FIRST) \
+	    --LabApp.default_url=/lab/tree/$(FIRST) --LabApp.workspaces_dir=.uv/workspaces \
 	    --MappingKernelManager.transport_encryption=auto
 
 test: setup ## run the tests, and the notebooks through nbval (TESTS=FILE; SLOW=1; CHANGED=1; PYTEST_ARGS)
@@ -49,6 +49,9 @@ doctor: ## what can this machine do, and which command mends what is wrong? (DOC
 	    { echo 'doctor: .venv is not finished, or broken. What to do: rm -rf .venv && make setup' >&2; exit 1; }
 	@$(call with,DOCTOR_ARGS) -m mgpu_helpers doctor
 
+report: setup ## doctor, every chapter through nbval, a quick bench: build/report.md and .json, for an issue (REPORT_ARGS)
+	@$(call with,REPORT_ARGS) tools/report.py --timeout "$$CELL_TIMEOUT" $(if $(CHAPTER),--chapter "$$CHAPTER")
+
 data: setup ## fetch and verify the data sets ahead of a class (DATA_ARGS='--from DIR': from a stick)
 	@$(call with,DATA_ARGS) -m mgpu_helpers data
 
@@ -59,5 +62,5 @@ lock: ## resolve pyproject.toml into the locks (UPGRADE=1: newest versions)
 	@sh tools/lock.sh
 
 clean: ## remove what was made here: environment, build/, caches (not the data)
-	rm -rf .venv .uv build dist .pytest_cache .ruff_cache
+	rm -rf .venv .venv-torch .uv build dist .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,11 +3,11 @@
 import pathlib
 import sys
 import time
-from importlib.util import find_spec
 
 import click
 
 from mgpu_helpers.data import dataset
+from mgpu_helpers.processes import python_with
 
 from . import picture, report
 from .kinds import KINDS, names_with, usual
@@ -33,7 +33,7 @@ def choose(words, quick):
     else:
         chosen = usual(quick)
     wanted = {module for name in chosen for module in KINDS[name].needs}
-    absent = sorted(module for module in wanted if find_spec(module) is None)
+    absent = sorted(module for module in wanted if not python_with(module))
     left = [name for name in chosen if not set(KINDS[name].needs) & set(absent)]
     if absent:
         click.echo(f'left out: what needs {" and ".join(absent)}, not installed here', err=True)

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 from tqdm import tqdm
 
-from mgpu_helpers.processes import Group, ProcessFailed
+from mgpu_helpers.processes import Group, ProcessFailed, python_with
 
 from .child import ARRAYS, READY, RESULT
 from .kinds import KINDS, OUR_SETTINGS
@@ -118,7 +118,8 @@ def run(name, num_examples, tick=lambda: None):
                 'examples': examples,
                 'options': one.options,
             }
-            command = [sys.executable, '-m', 'benchmarks.run', json.dumps(wanted)]
+            python = python_with('torch') if 'torch' in kind.needs else sys.executable
+            command = [python, '-m', 'benchmarks.run', json.dumps(wanted)]
             label = f'{name}, process {i}' if i else name
             group.start(label, command, kind.settings, given=b'')
         group.wait(on_line, timeout=TIMEOUT, check=check)

@@ -28,12 +28,17 @@ def test_gpus_and_who_can_use_them(stub_driver, monkeypatch):
     about = 'NVIDIA A100, 40 GiB, compute capability 8.0'
     check(found['GPU 0'], 'warning', about, 'its build for GPUs is not', fix='make setup GPU=1')
     check(found['GPU 1'], 'warning', 'NVIDIA H200, 141 GiB, compute capability 9.0',
-          'has machine code for 5.0 to 8.9 only', 'chapter 5 (PyTorch) can use it',
-          fix='make setup TORCH=1')  # fmt: skip
+          'has machine code for 5.0 to 8.9 only', 'chapters 5 to 7 (PyTorch) can use it',
+          fix='make setup GPU=1 TORCH=1')  # fmt: skip
     check(found['GPU 2'], 'warning', 'it is too old', fix='')
     found = look(for_cpus, {'cuda': '13.0', 'gpus': 2, 'capabilities': [[7, 5], [9, 0]]})
     check(found['GPU 0'], 'ok', 'PyTorch uses it; MXNet here is the build for CPUs')
-    check(found['GPU 1'], 'ok', 'PyTorch (chapter 5) uses it', 'chapters 1 to 4 run on stand-ins')
+    check(
+        found['GPU 1'],
+        'ok',
+        'PyTorch (chapters 5 to 7) uses it',
+        'chapters 1 to 4 run on stand-ins',
+    )
     found = look({'cuda': True}, {'cuda': None, 'gpus': 0})
     check(found['GPU 0'], 'ok', 'MXNet has code for it')
     check(found['GPU 1'], 'warning', 'but the PyTorch that is installed does not')

@@ -25,6 +25,7 @@ TOGETHER = {
     ('base', 'cu112'): ['cu112'],
     ('base', 'cpu', 'torch'): ['cpu', 'torch'],
     ('base', 'cpu', 'torch-cpu'): ['cpu', 'torch'],
+    ('base', 'cu112', 'torch-cpu'): ['cu112', 'torch'],
     ('base', 'torch'): ['torch'],
     ('base', 'torch-cpu'): ['torch'],
 }

@@ -47,14 +47,18 @@ def test_setup_runs_with_what_the_image_copies_before_it(tmp_path, offline):
         *sources, folder = [word for word in rest.split() if not word.startswith('--')]
         (tmp_path / folder).mkdir(exist_ok=True, parents=True)
         for source in sources if sources != ['.'] else ():
-            pattern = f'{source}/*.py*' if (ROOT / source).is_dir() else source
-            found = glob.glob(pattern, root_dir=ROOT)
+            found = glob.glob(source, root_dir=ROOT)
             assert found and not any(map(ignored, found)), source
+            if found == [source] and (ROOT / source).is_dir():
+                hidden = shutil.ignore_patterns('__pycache__')
+                shutil.copytree(ROOT / source, tmp_path / folder, dirs_exist_ok=True, ignore=hidden)
+                continue
             for name in found:
                 shutil.copy(ROOT / name, tmp_path / folder)
     (tmp_path / 'README.md').touch()
-    found, _ = choose(tmp_path, **offline, GPU=1, MGPU_DRIVER='later')
+    found, _ = choose(tmp_path, **offline, GPU=1, TORCH=1, MGPU_DRIVER='later')
     assert found == 'locks/base.txt locks/cu112.txt'
+    assert (tmp_path / '.uv/build').read_text() == 'pypi\n'  # .venv-torch would be next
     # And what setup loads at its end.
     code = 'import mgpu_helpers; print(mgpu_helpers.__file__)'
     done = call(tmp_path, sys.executable, '-c', code, PYTHONPATH=tmp_path)
@@ -162,5 +166,14 @@ def test_every_check_runs_on_every_push_and_nobody_elses_code_on_the_gpu_machine
     # No event that carries a pull request from a fork may reach a self-hosted machine.
     assert set(described['on']) == {'workflow_dispatch', 'schedule', 'push'}
     assert described['on']['push'] == {'branches': ['main']}
-    for path in (ROOT / 'notebooks').glob('*.ipynb'):
-        assert f'notebooks/{path.name}' in commands
+    assert 'make report' in commands  # every chapter there is
+
+
+def test_the_form_for_a_report_names_files_that_make_report_leaves():
+    form = yaml.safe_load((ROOT / '.github/ISSUE_TEMPLATE/report.yml').read_text())
+    text = (ROOT / 'tools/report.py').read_text()
+    assert {'name', 'description', 'body'} <= set(form)
+    asked = [part for part in form['body'] if part['type'] != 'markdown']
+    assert len({part['id'] for part in asked}) == len(asked) >= 3
+    for name in ('report.md', 'report.json'):
+        assert f'build/{name}' in str(form) and f"'{name}'" in text

@@ -36,7 +36,14 @@ def test_what_is_given_to_make_reaches_the_programs_whatever_it_is(tmp_path):
     """The programs here are others: each says with which words it was called."""
     shutil.copytree(ROOT / 'tools', tmp_path / 'tools')
     (tmp_path / '.venv').symlink_to(sys.prefix)
-    for name in ('tools/run_notebooks', 'benchmarks', 'jupyterlab', 'mgpu_helpers', 'pytest'):
+    for name in (
+        'tools/run_notebooks',
+        'tools/report',
+        'benchmarks',
+        'jupyterlab',
+        'mgpu_helpers',
+        'pytest',
+    ):
         (tmp_path / f'{name}.py').write_text('import sys; print(sys.argv[1:])')
     (tmp_path / 'tools/setup.sh').write_text('printf "%s;" "$GPU"')
 
@@ -47,7 +54,7 @@ def test_what_is_given_to_make_reaches_the_programs_whatever_it_is(tmp_path):
         return done.stderr or ast.literal_eval(done.stdout.removeprefix('a $b;'))
 
     words = [*WORDS, f'{tmp_path}/b']
-    for target in ('lab', 'run', 'bench', 'doctor', 'data'):
+    for target in ('lab', 'run', 'report', 'bench', 'doctor', 'data'):
         name = f'{target.upper()}_ARGS'
         assert make(target, f'{name}={VALUE}')[-14:] == words
         assert f"{name} is it's, which cannot be read" in make(target, f"{name}=it's", status=2)

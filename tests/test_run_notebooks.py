@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 
 import nbformat
 import psutil
@@ -89,12 +88,14 @@ def test_chapters_are_picked_by_their_numbers_and_unknown_ones_refused(course):
 
 def test_a_chapter_without_its_framework_is_left_out_unless_asked_for(course, monkeypatch):
     course.write('05-five', 'if False:\n    from torch.nn import Linear')
-    without = lambda name, *a: find_spec(name, *a) if name != 'torch' else None  # noqa: E731
-    monkeypatch.setattr('importlib.util.find_spec', without)
+    without = lambda name: None if name == 'torch' else sys.executable  # noqa: E731
+    monkeypatch.setattr(run_notebooks, 'python_with', without)
     assert '05-five  left out: no torch is installed here' in course.run().stdout
     assert course.built() == []
-    course.run('--chapter', '5')
+    course.run('--chapter', '5', '--store')
     assert course.built() == ['05-five.html', '05-five.ipynb']
+    nb = nbformat.read(course.notebooks / '05-five.ipynb', as_version=4)
+    assert nb.metadata.kernelspec.name == 'mgpu-torch'  # PyTorch's, on every machine
 
 
 def test_failing_cell_stops_the_run_and_is_named(course):

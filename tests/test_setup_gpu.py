@@ -2,24 +2,32 @@
 
 import ctypes.util
 import json
+import os
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import suggest_packages
-from checkouts import call, choose, folder_of_tools, python, refused, setup
+from checkouts import call, choose, environment, folder_of_tools, python, refused, setup
 
 A100, H100 = ('A100', 80, (8, 0)), ('H100', 80, (9, 0))
 K80, M60, P100 = ('K80', 12, (3, 7)), ('M60', 8, (5, 0)), ('P100', 16, (6, 0))
 T4, L4, B200 = ('T4', 16, (7, 5)), ('L4', 24, (8, 9)), ('B200', 192, (10, 0))
 CPU, CU112 = 'locks/base.txt locks/cpu.txt', 'locks/base.txt locks/cu112.txt'
-BOTH = f'{CPU} locks/torch.txt'
+BOTH, CPUS, PYPI = (
+    f'{CPU} locks/torch.txt',
+    f'{CPU} locks/torch-cpu.txt',
+    'locks/base.txt locks/torch.txt',
+)
 
 
 def remembered(folder):
-    return [(folder / '.uv' / name).read_text().strip() for name in ('kind', 'torch')]
+    return [(folder / '.uv' / name).read_text().strip() for name in ('kind', 'torch', 'build')]
 
 
 def test_a_wrong_value_is_named(checkout):
@@ -42,31 +50,21 @@ def test_gpu_packages_without_a_driver_are_not_fetched(checkout, offline):
 
 
 @pytest.mark.parametrize(
-    'before, given',
-    [('', {'GPU': 1, 'TORCH': 1}), ('torch=only', {'GPU': 1}), ('kind=cu112', {'TORCH': 1})],
-)
-def test_mxnet_for_gpus_and_pytorch_are_not_mixed(checkout, stub_driver, before, given):
-    if before:
-        (checkout / '.uv').mkdir()
-        name, what = before.split('=')
-        (checkout / '.uv' / name).write_text(f'{what}\n')
-    files = {path: path.stat().st_mtime_ns for path in checkout.rglob('*')}
-    done = setup(checkout, LD_LIBRARY_PATH=stub_driver([A100]), **given)
-    refused(done, 'GPU=1 and TORCH=', 'GPU=1 TORCH=0', 'GPU=0 TORCH=1', 'libnccl.so.2', 'clone')
-    assert ('since last time' in done.stderr) == bool(before)
-    assert {path: path.stat().st_mtime_ns for path in checkout.rglob('*')} == files
-
-
-@pytest.mark.parametrize(
     'gpus, cuda, for_mxnet, for_pytorch, why',
     [
-        ([], (13, 0), 'none', 'cpu', ''),
+        ([], (13, 0), 'none', 'none', ''),
         ([A100] * 8, (13, 0), 'cu112', 'pypi', '8 x A100 (compute capability 8.0): MXNet can'),
         ([M60], (11, 2), 'cu112', 'cpu', 'compute capability 5.0, and it needs 7.5'),
         ([L4], (12, 4), 'cu112', 'cpu', 'knows CUDA 12.4, and it needs CUDA 13'),
         ([P100, T4], (13, 1), 'cu112', 'pypi', 'P100 (compute capability 6.0), T4 (compute'),
-        ([H100, A100], (13, 0), 'cu112', 'pypi', '(compute capability 9.0): counted as absent'),
-        ([H100], (13, 0), 'torch', 'pypi', 'PyTorch comes too'),
+        (
+            [H100, A100],
+            (13, 0),
+            'cu112',
+            'pypi',
+            '(compute capability 9.0): counted as absent by MXNet',
+        ),
+        ([H100], (13, 0), 'torch', 'pypi', "PyTorch's can use these GPUs"),
         ([B200, K80], (13, 0), 'torch', 'pypi', '5.0 to 8.9 only'),
         ([K80], (11, 4), 'old', 'cpu', '5.0 to 8.9 only'),
         ([A100], (10, 2), 'update', 'cpu', 'knows CUDA 10.2 only'),
@@ -80,28 +78,36 @@ def test_what_is_suggested_is_what_the_gpus_can_run(gpus, cuda, for_mxnet, for_p
 
 
 @pytest.mark.parametrize(
-    'gpus, cuda, given, chosen, words',
+    'gpus, cuda, given, chosen, kept, words',
     [
-        ([A100, H100], 13000, {}, CU112, ['make setup GPU=0', 'counted as absent']),
-        ([H100], 13000, {}, BOTH, ['make setup TORCH=0', 'PyTorch comes too']),
-        ([K80], 13000, {}, CPU, ['5.0 to 8.9 only', 'MXNet for CPUs is installed']),
-        ([A100], 12040, {'TORCH': 1}, f'{CPU} locks/torch-cpu.txt',
-         ['PyTorch will not use a GPU here', 'knows CUDA 12.4']),
+        # Two environments: what is fetched first is the one with MXNet.
+        ([A100, H100], 13000, {}, CU112, 'cu112 1 pypi', ['GPU=0', 'counted as absent']),
+        ([A100], 13000, {'TORCH': 0}, CU112, 'cu112 0 pypi', ['A100', 'GPU=0']),
+        ([A100], 13000, {'TORCH': 'only'}, PYPI, 'cu112 only pypi', ['A100']),
+        ([A100], 13000, {'GPU': 0}, CPUS, 'cpu 1 cpu', []),
+        # One, where PyTorch brings nothing of NVIDIA's.
+        ([A100], 12040, {}, f'{CU112} locks/torch-cpu.txt', 'cu112 1 cpu', ['knows CUDA 12.4']),
+        ([H100], 13000, {}, BOTH, 'cpu 1 pypi', ["PyTorch's can use these GPUs"]),
+        ([H100], 13000, {'TORCH': 0}, CPU, 'cpu 0 pypi', []),
+        ([K80], 13000, {}, CPUS, 'cpu 1 cpu', ['5.0 to 8.9 only', 'MXNet for CPUs is installed']),
         # An image is made before there is a driver; one with MXNet: tests/test_machine_files.py.
-        (None, 0, {'GPU': 0, 'TORCH': 1, 'MGPU_DRIVER': 'later'}, BOTH, []),
+        (None, 0, {'GPU': 1, 'TORCH': 'only', 'MGPU_DRIVER': 'later'}, PYPI, 'cu112 only pypi', []),
     ],
 )  # fmt: skip
 def test_first_setup_chooses_by_itself_and_stays_with_it(
-    checkout, offline, stub_driver, gpus, cuda, given, chosen, words
+    checkout, offline, stub_driver, gpus, cuda, given, chosen, kept, words
 ):
     driver = gpus and stub_driver(gpus, cuda)
     found, said = choose(checkout, **offline, LD_LIBRARY_PATH=driver, **given)
-    kept = ['cu112' if chosen == CU112 else 'cpu', '1' if 'torch' in chosen else '0']
-    assert (found, remembered(checkout)) == (chosen, kept)
+    assert (found, remembered(checkout)) == (chosen, kept.split())
     assert all(word in said for word in words)
-    if gpus == [H100]:  # and with a driver that says something else, on another day
-        found, _ = choose(checkout, **offline, LD_LIBRARY_PATH=stub_driver([A100]))
-        assert (found, remembered(checkout)) == (chosen, kept)
+    if gpus == [H100]:  # and with a driver that says something else, on another day, or is away
+        for others in ([A100], []):
+            found, _ = choose(checkout, **offline, LD_LIBRARY_PATH=stub_driver(others))
+            assert (found, remembered(checkout)) == (chosen, kept.split())
+    if gpus == [A100] and given == {'GPU': 0}:  # until it is asked for
+        found, _ = choose(checkout, **offline, LD_LIBRARY_PATH=driver, GPU=1)
+        assert (found, remembered(checkout)) == (CU112, ['cu112', '1', 'pypi'])
 
 
 def test_the_driver_is_asked_also_where_the_only_python_is_the_one_that_setup_fetches(
@@ -116,7 +122,7 @@ def test_the_driver_is_asked_also_where_the_only_python_is_the_one_that_setup_fe
     fetched.symlink_to(Path(sys.base_prefix) / 'bin/python3.11')
     here = offline | {'PATH': tools, 'UV_PYTHON_INSTALL_DIR': tmp_path / 'pythons'}
     found, said = choose(checkout, **here, LD_LIBRARY_PATH=stub_driver([A100]))
-    assert (found, remembered(checkout)) == (CU112, ['cu112', '0'])
+    assert (found, remembered(checkout)) == (CU112, ['cu112', '1', 'pypi'])
     assert 'make setup GPU=0' in said
 
 
@@ -129,8 +135,73 @@ def test_gpu_1_is_refused_or_means_pytorch_if_all_are_too_new(checkout, offline,
     assert not (checkout / '.uv').exists()
     choose(checkout, **offline, GPU=0, TORCH=0)  # remembered, and it does not stand against it
     found, said = choose(checkout, **offline, LD_LIBRARY_PATH=driver, GPU=1)
-    assert (found, remembered(checkout)) == (BOTH, ['cpu', '1'])
-    assert '2 x H100 (compute capability 9.0)' in said and 'PyTorch comes too' in said
+    assert (found, remembered(checkout)) == (BOTH, ['cpu', '1', 'pypi'])
+    assert '2 x H100 (compute capability 9.0)' in said
+
+
+@pytest.fixture
+def two(checkout, with_uv, stub_driver):
+    """Two environments, as where there are two A100, but of the builds for CPUs, which are here."""
+    locks = checkout / 'locks'
+    shutil.copy(locks / 'cpu.txt', locks / 'cu112.txt')
+    shutil.copy(locks / 'torch-cpu.txt', locks / 'torch.txt')
+    given = {'PATH': with_uv, 'LD_LIBRARY_PATH': stub_driver([A100, A100]), 'UV_OFFLINE': 1}
+    done = setup(checkout, **given)
+    if 'could not be' in done.stderr:
+        pytest.skip(
+            "not every wheel is in uv's cache or in a folder, and the network is not used here"
+        )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return checkout, given, done.stdout
+
+
+def test_mxnet_and_pytorch_for_gpus_have_an_environment_and_a_kernel_each(two):
+    folder, given, said = two
+    ready = (
+        'setup: ready (MXNet for NVIDIA GPUs in .venv, '
+        'MXNet for CPUs and PyTorch with CUDA in .venv-torch)\n'
+    )
+    assert said.endswith(ready) and setup(folder, **given).stdout == ready
+
+    # Each notebook's kernel is the right Python, for `make run` and for nbval.
+    (folder / 'notebooks').mkdir(exist_ok=True)
+    kernels = {'01-one': ('mxnet', '.venv'), '05-five': ('torch', '.venv-torch')}
+    for name, (framework, _) in kernels.items():
+        source = f'import sys\nimport {framework}\nprint(sys.prefix)'
+        cell = {'cell_type': 'code', 'metadata': {}, 'source': source, 'outputs': [], 'id': name}
+        page = {'cells': [cell | {'execution_count': None}], 'metadata': {}}
+        page |= {'nbformat': 4, 'nbformat_minor': 5}
+        (folder / f'notebooks/{name}.ipynb').write_text(json.dumps(page))
+    done = call(folder, 'make', 'run', 'RUN_ARGS=--store', **given)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for name, (_, where) in kernels.items():
+        (cell,) = json.loads((folder / f'notebooks/{name}.ipynb').read_text())['cells']
+        assert cell['outputs'][0]['text'] == [f'{folder}/{where}\n']
+    done = call(folder, 'make', 'test', 'TESTS=notebooks/0*.ipynb', **given)
+    assert '2 passed' in done.stdout, done.stdout + done.stderr
+
+    words = 'doctor --json --only kernel --only torch'.split()
+    done = call(folder, '.venv/bin/python', '-m', 'mgpu_helpers', *words, JUPYTER_PREFER_ENV_PATH=1)
+    found = {row['name']: row for row in json.loads(done.stdout)['checks']}
+    assert [row['verdict'] for row in found.values()] == ['ok'] * 3, found
+    assert f'{folder}/.venv-torch/bin/python' in found['PyTorch kernel']['found']
+    code = 'from mgpu_helpers.processes import python_with as p; '
+    code += 'print(p("torch"), p("mxnet"), sep="\\n")'
+    both = [str(folder / where / 'bin/python') for where in ('.venv-torch', '.venv')]
+    assert python(folder, code).stdout.splitlines() == both
+
+    # Back to one, killed in the middle: the next setup mends it, and what is left over goes.
+    stamp = folder / '.venv/made-by-setup'
+    command, env = ['sh', 'tools/setup.sh'], environment(**given, GPU=0)
+    with subprocess.Popen(command, cwd=folder, env=env, stdout=-1, process_group=0) as killed:
+        while stamp.exists() and killed.poll() is None:
+            time.sleep(0.01)
+        os.killpg(killed.pid, signal.SIGKILL)
+    assert not stamp.exists()
+    done = setup(folder, **given)
+    assert done.stdout.endswith('setup: ready (MXNet for CPUs and PyTorch in .venv)\n'), done.stderr
+    assert not (folder / '.venv-torch').exists() and setup(folder, **given).stdout.count('\n') == 1
+    assert python(folder, 'import mgpu_helpers, mxnet, torch').returncode == 0
 
 
 STEP = """

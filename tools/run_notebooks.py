@@ -1,7 +1,8 @@
 """Execute the course's notebooks without a browser.
 
 ``make run`` calls this: every chapter whose framework is installed (or ``--chapter 1``, whatever is
-installed) is executed from top to bottom in ``notebooks/``, with a line per cell, and left in
+installed) is executed from top to bottom in ``notebooks/``, in the kernel that its framework has,
+with a line per cell, and left in
 ``build/`` as a notebook and as one HTML file that holds its figures. A cell that fails stops its
 chapter and the run; what was done until then is left as ``build/<chapter>.failed.ipynb`` and
 ``.html``. With ``--store`` the executed notebook also replaces the one in ``notebooks/``, in a form
@@ -9,9 +10,9 @@ that differs from run to run only where results do.
 """
 
 import asyncio
-import importlib.util
 import os
 import re
+import runpy
 import signal
 import sys
 import time
@@ -28,15 +29,18 @@ from traitlets.config import Config
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = click.Path(path_type=Path)
 PATIENCE = 10  # seconds; a cell inside a long MXNet operator sees an interrupt only after it
-# What a stored notebook says about its kernel: nothing that another machine would say otherwise.
-KERNEL = {
-    'kernelspec': {'display_name': 'Python 3', 'language': 'python', 'name': 'python3'},
-    'language_info': dict(
-        file_extension='.py', mimetype='text/x-python', name='python', pygments_lexer='ipython3'
-    ),
-}
+# The kernels' names, as tools/setup.sh registers them on every machine: where PyTorch has an
+# environment of its own, its kernel starts the Python there. Chapters without PyTorch take the name
+# that every Jupyter has.
+KERNELS = {'torch': ('mgpu-torch', 'PyTorch'), None: ('python3', 'Python 3')}
+# What a stored notebook says about its language: nothing that another machine would say otherwise.
+LANGUAGE = dict(
+    file_extension='.py', mimetype='text/x-python', name='python', pygments_lexer='ipython3'
+)
 # An import of what not every environment has.
 FRAMEWORK = re.compile(r'^\s*(?:import|from) (mxnet|torch)\b', re.MULTILINE)
+# Not imported: our package's settings are not to reach the notebooks' kernels through us.
+python_with = runpy.run_path(str(ROOT / 'mgpu_helpers/processes/pythons.py'))['python_with']
 
 
 class ChapterError(Exception):
@@ -61,11 +65,16 @@ def find_chapters(folder, wanted=None):
     return [path for number, path in chapters.items() if number in asked]
 
 
-def framework_missing(path):
-    """``'mxnet'`` or ``'torch'``, where the chapter imports it and it is not installed; or None."""
-    cells = nbformat.read(path, as_version=4).cells
-    code = '\n'.join(cell.source for cell in cells if cell.cell_type == 'code')
-    return next((n for n in FRAMEWORK.findall(code) if importlib.util.find_spec(n) is None), None)
+def frameworks(nb):
+    """Which of MXNet and PyTorch a chapter imports: ``'mxnet'`` and ``'torch'``, in its order."""
+    code = '\n'.join(cell.source for cell in nb.cells if cell.cell_type == 'code')
+    return list(dict.fromkeys(FRAMEWORK.findall(code)))
+
+
+def kernel_of(nb):
+    """What a chapter's file says about its kernel: PyTorch's where it imports PyTorch."""
+    name, title = KERNELS['torch' if 'torch' in frameworks(nb) else None]
+    return {'display_name': title, 'language': 'python', 'name': name}
 
 
 def label(cell):
@@ -92,7 +101,7 @@ class Run:
         self.bar = tqdm(total=len(self.code), unit='cell', leave=False, disable=None, desc=name)
         self.client = NotebookClient(
             nb,
-            kernel_name='python3',
+            kernel_name=kernel_of(nb)['name'],
             timeout=timeout,
             resources={'metadata': {'path': str(folder)}},
             coalesce_streams=True,
@@ -193,7 +202,8 @@ def normalise(nb):
         kept = {key: cell.metadata[key] for key in ('tags', 'jupyter') if cell.metadata.get(key)}
         cell.metadata = nbformat.from_dict(kept)
     kept = {key: nb.metadata[key] for key in ('title', 'authors') if key in nb.metadata}
-    nb.metadata = nbformat.from_dict(kept | KERNEL)
+    kept |= {'kernelspec': kernel_of(nb), 'language_info': LANGUAGE}
+    nb.metadata = nbformat.from_dict(kept)
 
 
 def tidied(path):
@@ -251,8 +261,13 @@ def main(chapter, store, tidy, timeout, notebooks, build):
         for path in chapters:
             if tidy:
                 write(path, tidied(path))
-            elif not chapter and (missing := framework_missing(path)):
-                print(f'{path.stem}  left out: no {missing} is installed here (make setup TORCH=1)')
+                continue
+            wanted = frameworks(nbformat.read(path, as_version=4))
+            missing = [name for name in wanted if not python_with(name)]
+            if missing and not chapter:
+                print(
+                    f'{path.stem}  left out: no {missing[0]} is installed here (make setup TORCH=1)'
+                )
             else:
                 run_chapter(path, build, timeout, store)
     except ChapterError as error:

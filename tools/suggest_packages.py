@@ -1,14 +1,13 @@
 """What setup.sh asks NVIDIA's driver before it chooses packages: which of them suit these GPUs?
 
-``suggest_packages.py mxnet`` prints a word (none, cu112, torch, update or old) and, on the next
-lines, the sentences that say why; ``suggest_packages.py pytorch`` prints cpu or pypi, and why. It
-runs before any package is installed: any Python from 3.9 on will do.
+Prints two words, for MXNet (none, cu112, torch, update or old) and for PyTorch (none, cpu or pypi),
+and on the next lines the sentences that say why. It runs before any package is installed: any
+Python from 3.9 on will do.
 """
 
 import collections
 import pathlib
 import runpy
-import sys
 
 ROOT = pathlib.Path(__file__).parent.parent
 DRIVER = runpy.run_path(str(ROOT / 'mgpu_helpers' / 'devices' / 'driver.py'))
@@ -30,13 +29,13 @@ def mxnet(gpus, cuda):
             'and MXNet for GPUs needs CUDA 11 (driver 450 or newer).',
         ]
     if usable:
-        left_out = f'{listed(others)}: counted as absent, because {no_code}.'
+        left_out = f'{listed(others)}: counted as absent by MXNet, because {no_code}.'
         return ['cu112', f'{listed(usable)}: MXNet can use it.'] + [left_out] * bool(others)
     if max(gpu.capability for gpu in gpus) >= TOO_NEW:
         return [
             'torch',
             f'{listed(gpus)}: {no_code}.',
-            'So chapters 1 to 4 run on CPU cores, and PyTorch comes too: chapter 5 uses such GPUs.',
+            "So MXNet's chapters run on CPU cores, and PyTorch's can use these GPUs.",
         ]
     return ['old', f'{listed(gpus)}: {no_code}.']
 
@@ -45,16 +44,16 @@ def pytorch(gpus, cuda):
     """PyPI's build, 2.7 GB, or the one without CUDA, 190 MB?"""
     best = max((gpu.capability for gpu in gpus), default=None)
     if best is None:
-        return ['cpu']
+        return ['none']
     if best < PYTORCH:
         best, needed = ('.'.join(map(str, capability)) for capability in (best, PYTORCH))
         why = f'the best GPU is of compute capability {best}, and it needs {needed}'
     elif cuda < (13, 0):
         knows = f"NVIDIA's driver knows CUDA {version(cuda)}"
-        why = f'{knows}, and it needs CUDA 13 (driver 580 or newer; then: make setup TORCH=1)'
+        why = f'{knows}, and it needs CUDA 13 (driver 580 or newer; then: make setup GPU=1)'
     else:
         return ['pypi']
-    return ['cpu', f'PyTorch will not use a GPU here: {why}']
+    return ['cpu', f'PyTorch will not use a GPU here: {why}.']
 
 
 def listed(gpus):
@@ -69,11 +68,12 @@ def version(cuda):
     return '.'.join(map(str, cuda))
 
 
-def main(question):
+def main():
     gpus = DRIVER['driver_gpus']()
     cuda = DRIVER['ask_driver']()[0] if gpus else (0, 0)
-    print(*{'mxnet': mxnet, 'pytorch': pytorch}[question](gpus, cuda), sep='\n')
+    (for_mxnet, *why), (for_pytorch, *more) = mxnet(gpus, cuda), pytorch(gpus, cuda)
+    print(f'{for_mxnet} {for_pytorch}', *why, *more, sep='\n')
 
 
 if __name__ == '__main__':
-    main(sys.argv[1])
+    main()

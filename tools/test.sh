@@ -12,34 +12,41 @@ cd -- "$(dirname -- "$0")/.."
 marked='not slow'
 [ -z "${SLOW:-}" ] || marked=slow
 nbval="--nbval --nbval-sanitize-with tests/sanitize.cfg --nbval-cell-timeout ${CELL_TIMEOUT:-900}"
-# These measure speed-ups, so they have the machine to themselves; the others run beside the tests.
-alone='notebooks/0[12358]-*.ipynb'
-beside='notebooks/04-*.ipynb'
 # Lists of words, and patterns that the shell completes: splitting is wanted.
 # shellcheck disable=SC2086
 pytest() { .venv/bin/python -I -S tools/words.py PYTEST_ARGS TESTS -- -m pytest -m "$marked" $nbval "$@"; }
+# Where PyTorch has an environment of its own, its tests run there. (A notebook's kernel is in the right one.)
+# shellcheck disable=SC2086
+pytorch() {
+    files=$(grep -lrs --include='test_*.py' "importorskip('torch'" ${TESTS:-tests})
+    [ -x .venv-torch/bin/python ] && [ -n "$files" ] || return 5 # pytest's word for: no test
+    .venv-torch/bin/python -I -S tools/words.py PYTEST_ARGS -- -m pytest -m "$marked" $files
+}
+# Run one after the other; 5: the words of PYTEST_ARGS chose nothing there. With -x the first failure ends it.
+status=5
+then_run() {
+    case "$status, ${PYTEST_ARGS:-} " in
+        0,* | 5,*) ;;
+        *' -x '*) return ;;
+    esac
+    "$@"
+    more=$?
+    if [ "$status" = 5 ] || { [ "$status" = 0 ] && [ "$more" != 5 ]; }; then
+        status=$more
+    fi
+}
 
 if [ -n "${TESTS:-}" ]; then
-    pytest
-    exit
+    then_run pytest
+    then_run pytorch
+    exit "$status"
 fi
 
 # Most tests wait for processes that start, so two at a time are quicker even on two cores; three are
 # not (725 s both). A file's tests stay together: some share what is slow to make. No notebook is
-# marked slow.
-# shellcheck disable=SC2086
-pytest -n 2 --dist loadfile --no-loadscope-reorder tests $beside
-status=$?
-# 5: the words of PYTEST_ARGS chose nothing in this half. With -x the first failure ends it all.
-case "$status, ${PYTEST_ARGS:-} " in
-    0,* | 5,*) ;;
-    *' -x '*) exit "$status" ;;
-esac
-[ "$marked" != slow ] || exit "$status"
-# shellcheck disable=SC2086
-pytest $alone
-more=$?
-if [ "$status" = 5 ] || { [ "$status" = 0 ] && [ "$more" != 5 ]; }; then
-    status=$more
-fi
+# marked slow. Chapter 4 runs beside the tests; the others measure speed-ups, so each has the machine to itself.
+then_run pytest -n 2 --dist loadfile --no-loadscope-reorder tests notebooks/04-*.ipynb
+then_run pytorch
+# shellcheck disable=SC2046
+[ "$marked" = slow ] || then_run pytest $(ls notebooks/0*.ipynb | grep -v /04-)
 exit "$status"

@@ -8,17 +8,23 @@ import sys
 import time
 from collections.abc import Iterable
 
-from ..processes import Group, ProcessFailed
-from .probes import JUPYTER, MARK, MODULES, TRAININGS, Facts
+from ..processes import Group, ProcessFailed, python_with
+from .probes import JUPYTER, KERNELS, MARK, MODULES, TRAININGS, Facts
 
 # Seconds for a step. The slowest, the training, took 14 s on two cores at a load of 6.6.
 LIMIT = 60.0
+BY_PYTORCH = ('torch', 'train torch')
 # What one process takes, so that what several load is loaded once, and MXNet and PyTorch, whose
 # libraries could get in each other's way, apart. A training waits there until it is asked for.
 TOGETHER = (
     ('numpy', 'mxnet', 'd2l', *MODULES, 'cores', 'train mxnet'),
-    ('torch', *JUPYTER, 'kernel', 'driver', 'train torch'),
+    ('torch', *JUPYTER, *KERNELS, 'driver', 'train torch'),
 )
+
+
+def _python_of(step: str) -> str:
+    """The Python that takes a step: where PyTorch has an environment of its own, that one."""
+    return (step in BY_PYTORCH and python_with('torch')) or sys.executable
 
 
 class Questions:
@@ -43,19 +49,23 @@ class Questions:
         """Start the processes that take these steps, without waiting for them."""
         waiting = set(steps) - set(self._asked)
         for together in TOGETHER:
-            with contextlib.suppress(OSError):  # no more processes: whoever asks will be told
-                self._start(*(step for step in together if step in waiting))
+            by_python: dict[str, list[str]] = {}
+            for step in together:
+                if step in waiting:
+                    by_python.setdefault(_python_of(step), []).append(step)
+            for some in by_python.values():
+                with contextlib.suppress(OSError):  # no more processes: whoever asks will be told
+                    self._start(*some)
 
     def _start(self, *steps: str) -> None:
         if not steps:
             return
-        # The same search path as here: what is broken here shall be broken there.
-        code = (
-            f'import sys; sys.path[:] = {sys.path!r}; '
-            f'from mgpu_helpers.doctor import probes; probes.main(*{steps})'
-        )
+        python, code = _python_of(steps[0]), ''
+        if python == sys.executable:  # what is broken here shall be broken there
+            code = f'import sys; sys.path[:] = {sys.path!r}; '
+        code += f'from mgpu_helpers.doctor import probes; probes.main(*{steps})'
         group = Group()
-        group.start(', '.join(steps), [sys.executable, '-W', 'ignore', '-c', code], given=b'')
+        group.start(', '.join(steps), [python, '-W', 'ignore', '-c', code], given=b'')
         self._asked.update(dict.fromkeys(steps, (group, steps)))
 
     def __call__(self, step: str) -> Facts:

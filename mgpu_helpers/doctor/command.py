@@ -13,7 +13,7 @@ import click
 
 from . import conditions, hardware, software
 from .asking import Questions
-from .probes import JUPYTER, MODULES, last_line
+from .probes import JUPYTER, KERNELS, MODULES, last_line
 from .report import FAILED, Report, Row
 
 # By the word that chooses each, in the order of the table: a function that yields rows, and the
@@ -25,7 +25,7 @@ CHECKS: dict[str, tuple[Callable[[Questions], Iterator[Row]], tuple[str, ...]]] 
     'torch': (software.torch, ('torch', 'train torch')),
     'packages': (software.packages, MODULES),
     'jupyter': (software.jupyter, JUPYTER),
-    'kernel': (software.kernel, ('kernel',)),
+    'kernel': (software.kernel, tuple(KERNELS)),
     'driver': (hardware.driver, ('driver',)),
     'gpus': (hardware.gpus, ('driver',)),
     'cuda': (hardware.cuda, ()),

@@ -115,19 +115,19 @@ def _gpu(gpu: GPU, mxnet: Facts, torch: Facts) -> tuple[str, str, str]:
         if fixes.gpu_build():
             return WARNING, f'{about}: MXNet has code for it, but does not load', ''
         found = f'{about}: MXNet could use it, but its build for GPUs is not installed'
-        return WARNING, found, fixes.setup('GPU=1 TORCH=0' if 'cuda' in torch else 'GPU=1')
+        return WARNING, found, fixes.setup('GPU=1')
     why = (
         'MXNet 1.9.1, its last release, has machine code for {}.{} to 8.9 only, so chapters 1 to 4 '
         'run on stand-ins'
     ).format(*CAPABILITIES[0])
     if by_torch:
-        return OK, f'{about}: PyTorch (chapter 5) uses it. {why}', ''
+        return OK, f'{about}: PyTorch (chapters 5 to 7) uses it. {why}', ''
     if gpu.capability < CAPABILITIES[0]:
-        return WARNING, f'{about}: it is too old. {why}, and chapter 5, too', ''
-    found = f'{about}: {why}; chapter 5 (PyTorch) can use it'
+        return WARNING, f'{about}: it is too old. {why}, and chapters 5 to 7, too', ''
+    found = f'{about}: {why}; chapters 5 to 7 (PyTorch) can use it'
     if 'cuda' in torch:
         found += ', but the PyTorch that is installed does not'
-    return WARNING, found, fixes.setup('GPU=0 TORCH=1' if fixes.gpu_build() else 'TORCH=1')
+    return WARNING, found, fixes.setup('GPU=1 TORCH=1')
 
 
 def cuda(ask: Questions) -> Iterator[Row]:

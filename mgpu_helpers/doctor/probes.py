@@ -23,6 +23,8 @@ Facts = dict[str, Any]  # what can be written as JSON
 
 MODULES = ('cloudpickle', 'joblib', 'matplotlib.pyplot', 'requests', 'sklearn', 'tqdm')
 JUPYTER = ('ipykernel', 'jupyterlab', 'nbval')
+# The steps that ask what a kernel starts, and the names by which the notebooks know them.
+KERNELS = {'kernel': 'python3', 'kernel of PyTorch': 'mgpu-torch'}
 # What libmxnet.so of mxnet-cu112 1.9.1, the last one, is linked with, as `readelf -d` lists it
 # (without the driver's libcuda.so.1), and libcublasLt and libcusparse, which libcublas and
 # libcusolver need; each with its wheel, nvidia-...-cu11.
@@ -147,11 +149,11 @@ def _cores() -> Facts:
     return {'usable': usable_cores()}
 
 
-def _kernel() -> Facts:
-    """The kernel that a notebook of the course asks for, and the Python that it starts."""
+def _kernel(name: str) -> Facts:
+    """A kernel that notebooks of the course ask for, and the Python that it starts."""
     from jupyter_client.kernelspec import KernelSpecManager
 
-    spec = KernelSpecManager().get_kernel_spec('python3')
+    spec = KernelSpecManager().get_kernel_spec(name)
     try:
         asked = subprocess.run(
             [spec.argv[0], '-c', 'import sys; print(sys.prefix)'],
@@ -178,7 +180,7 @@ STEPS: dict[str, Callable[[], Facts]] = {
     'driver': _driver,
     'libraries': _libraries,
     'cores': _cores,
-    'kernel': _kernel,
+    **{step: functools.partial(_kernel, name) for step, name in KERNELS.items()},
     **{name: functools.partial(_import, name) for name in (*MODULES, *JUPYTER)},
     **{step: functools.partial(_train, step.removeprefix('train ')) for step in TRAININGS},
 }

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..processes import python_with
 from ..runtime import NUMPY_LIMIT, installed_builds
 from . import fixes
 from .asking import Questions
-from .probes import JUPYTER, MODULES, Facts
+from .probes import JUPYTER, KERNELS, MODULES, Facts
 from .report import FAILED, NOT_NEEDED, OK, WARNING, Row
 
 MXNET_PYTHON = (3, 11)  # the newest with a wheel of MXNet 1.9.1, and the oldest of the course
-NEWEST_PYTHON = (3, 13)  # with which the PyTorch chapter was tried
+NEWEST_PYTHON = (3, 13)  # with which the PyTorch chapters were tried
 DRIVER = 'libcuda.so.1'
 # What the dynamic loader says of a library that it cannot load.
 UNLOADABLE = re.compile(r'\b(lib[^\s:/]+\.so[.\d]*): (?:cannot open|file too short|invalid ELF)')
@@ -28,12 +30,12 @@ def python(ask: Questions) -> Iterator[Row]:
     found = f'{platform.python_version()} in {sys.prefix}, {platform.system()} {platform.machine()}'
     verdict, fix = OK, ''
     if not MXNET_PYTHON <= version <= NEWEST_PYTHON:
-        found += '. The course needs 3.11, or 3.11 to 3.13 for chapter 5 alone.'
+        found += '. The course needs 3.11, or 3.11 to 3.13 for chapters 5 to 7 alone.'
         verdict, fix = FAILED, fixes.setup()
     elif not fixes.mxnet_system():
-        found += ': for chapter 5; MXNet has no build here that we tested'
+        found += ': for chapters 5 to 7; MXNet has no build here that we tested'
     elif version > MXNET_PYTHON:
-        found += ': for chapter 5; MXNet ends at Python 3.11'
+        found += ': for chapters 5 to 7; MXNet ends at Python 3.11'
         verdict, fix = WARNING, fixes.setup()
     yield Row('Python', verdict, found, fix)
 
@@ -89,17 +91,16 @@ def _no_mxnet(ask: Questions) -> Row:
         return Row('MXNet', NOT_NEEDED, f'{chapters}, and it has no build for this system')
     if 'error' not in ask('torch'):
         fix = fixes.setup('TORCH=1', anew=fixes.finished().get('torch') == '1')
-        return Row('MXNet', WARNING, f'{chapters}, chapter 5 does not', fix)
+        return Row('MXNet', WARNING, f'{chapters}, 5 to 7 do not', fix)
     return Row('MXNet', FAILED, chapters, fixes.setup(anew=bool(fixes.finished())))
 
 
 def torch(ask: Questions) -> Iterator[Row]:
-    """Look at PyTorch, which chapter 5 needs."""
+    """Look at PyTorch, which chapters 5 to 7 need."""
     facts = ask('torch')
     if facts.get('missing') == 'torch':
-        choice = 'GPU=0 TORCH=1' if fixes.gpu_build() else 'TORCH=1'
-        fix = fixes.setup(choice, anew=fixes.finished().get('torch') in ('1', 'only'))
-        found = 'not installed; chapter 5 needs it, the others do not'
+        fix = fixes.setup('TORCH=1', anew=fixes.finished().get('torch') in ('1', 'only'))
+        found = 'not installed; chapters 5 to 7 need it, the others do not'
         yield Row('PyTorch', NOT_NEEDED, found, fix)
     elif 'error' in facts:
         yield Row('PyTorch', FAILED, f'it does not load: {_error(facts)}', _fix(facts))
@@ -133,30 +134,36 @@ def _all_load(name: str, answers: dict[str, Facts], good: str) -> Row:
 
 
 def kernel(ask: Questions) -> Iterator[Row]:
-    """Look at the Python that the kernel of the notebooks starts."""
-    name, facts = 'Jupyter kernel', ask('kernel')
+    """Look at the Pythons that the kernels of the notebooks start."""
+    yield _kernel(ask, 'kernel', 'Jupyter kernel', 'Python 3', sys.executable)
+    if python := python_with('torch'):
+        yield _kernel(ask, 'kernel of PyTorch', 'PyTorch kernel', 'PyTorch', python)
+
+
+def _kernel(ask: Questions, step: str, title: str, what: str, python: str) -> Row:
+    facts, name = ask(step), KERNELS[step]
+    prefix, where, here = Path(sys.prefix), '--sys-prefix', python == sys.executable
+    if not here:  # PyTorch's, in the environment beside this one
+        prefix, where = Path(python).parent.parent, f'--prefix {shlex.quote(sys.prefix)}'
     register = (
-        f'{fixes.python()} -m ipykernel install --sys-prefix --name python3 '
-        "--display-name 'Python 3 (multi-GPU course)'"
+        f'{fixes.python() if here else shlex.quote(python)} -m ipykernel install {where} '
+        f"--name {name} --display-name '{what} (multi-GPU course)'"
     )
     if 'error' in facts:
-        found = f"none is registered as 'python3': {facts['error']}"
-        yield Row(name, FAILED, found, register)
-        return
+        return Row(title, FAILED, f"none is registered as '{name}': {facts['error']}", register)
     found = f"'{facts['name']}' in {facts['folder']} starts {facts['program']}"
     if facts['prefix'] is None:
         found += ', which is not there, or is no Python that runs'
-    elif Path(facts['prefix']).resolve() != Path(sys.prefix).resolve():
-        found += f': the Python of {facts["prefix"]}, and not this one'
+    elif Path(facts['prefix']).resolve() != prefix.resolve():
+        found += f': the Python of {facts["prefix"]}, and not {"this one" if here else prefix}'
     else:
-        yield Row(name, OK, found)
-        return
+        return Row(title, OK, found)
     inside = Path(facts['folder']).is_relative_to(sys.prefix)
     if os.environ.get('JUPYTER_PATH') and not inside:
         register = 'unset JUPYTER_PATH'
     elif not inside:  # one in the user's home stands before ours
         register = f'export JUPYTER_PREFER_ENV_PATH=1\n{register}'
-    yield Row(name, FAILED, found, register)
+    return Row(title, FAILED, found, register)
 
 
 def _error(facts: Facts) -> str:

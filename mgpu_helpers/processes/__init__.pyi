@@ -4,5 +4,14 @@ from .group import SETTLE as SETTLE
 from .group import Group as Group
 from .group import Member as Member
 from .group import ProcessFailed as ProcessFailed
+from .pythons import python_with as python_with
 
-__all__ = ['SETTLE', 'Group', 'Member', 'ProcessFailed', 'run_workers', 'start_workers']
+__all__ = [
+    'SETTLE',
+    'Group',
+    'Member',
+    'ProcessFailed',
+    'python_with',
+    'run_workers',
+    'start_workers',
+]

@@ -1,0 +1,20 @@
+"""Which Python has a framework, where one environment cannot hold both."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import sys
+from pathlib import Path
+
+
+def python_with(framework: str) -> str | None:
+    """Give the Python that has ``'mxnet'`` or ``'torch'``: this one, the one beside it, or None.
+
+    MXNet and PyTorch for GPUs bring NVIDIA's libraries in other versions under the same names, so
+    ``make setup`` puts PyTorch into ``.venv-torch`` there, beside ``.venv``.
+    """
+    # Not importlib.util's, which would ask runtime.py, too, whether MXNet can work here.
+    if importlib.machinery.PathFinder.find_spec(framework) is not None:
+        return sys.executable
+    beside = Path(sys.prefix).with_name('.venv-torch') / 'bin' / 'python'
+    return str(beside) if framework == 'torch' and beside.exists() else None
