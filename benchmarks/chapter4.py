@@ -36,10 +36,53 @@ def without_waits(batch_size, num_examples):
     return seconds
 
 
+def compressing(net, store):
+    """Make a trainer that sends gradients in 2 bits a number; see ``cluster/README.md``."""
+    from mxnet import gluon
+
+    class PushPullTrainer(gluon.Trainer):
+        def _allreduce_grads(self):
+            for i, param in enumerate(self._params):
+                self._kvstore.push(i, param.list_grad(), priority=-i)
+                self._kvstore.pull(i, param.list_data(), priority=-i)
+
+    return PushPullTrainer(
+        net.collect_params(),
+        'sgd',
+        {'learning_rate': 0.3},
+        kvstore=store,
+        update_on_kvstore=True,
+        compression_params=TWO_BIT,
+    )
+
+
+def two_epochs(kind, batch_size, num_examples, compressed):
+    """Train in a worker; give seconds, those of computing and of waiting, and bytes of the second.
+
+    The first one warms up.
+    """
+    import time
+
+    import numpy as np
+
+    import mgpu_helpers as mgpu
+
+    store, devices, net, trainer = mgpu.cluster.connect(kind, 1, lr=0.3, seed=0)
+    if compressed:
+        trainer = compressing(net, store)
+    batches, _ = mgpu.load_data_fashion_mnist(batch_size, num_examples, seed=0)
+    for _ in range(2):
+        before, start = mgpu.cluster.socket_bytes(), time.perf_counter()
+        split = mgpu.cluster.train_epoch(batches, net, devices, trainer, store)
+        seconds = time.perf_counter() - start
+        traffic = np.subtract(mgpu.cluster.socket_bytes(), before)
+    return seconds, *split, *map(int, traffic)
+
+
 def train(num_workers, batch_size, num_examples, kind='dist_sync', compressed=False, waits=True):
     """Train in a new cluster with one server; give what was measured in the second of two epochs.
 
-    The first one warms up. Shares and bytes are means over the workers.
+    Shares and bytes are means over the workers.
     """
     from mgpu_helpers import cluster
 
@@ -48,22 +91,15 @@ def train(num_workers, batch_size, num_examples, kind='dist_sync', compressed=Fa
         if not waits:
             found = started.run(without_waits, batch_size, num_examples, show=False)
             return {'seconds': max(seconds[1] for seconds in found)}
-        histories = started.run(
-            cluster.train,
-            kind,
-            batch_size=batch_size,
-            num_epochs=2,
-            num_examples=num_examples,
-            compression=TWO_BIT if compressed else None,
-            show=False,
-        )
+        found = started.run(two_epochs, kind, batch_size, num_examples, compressed, show=False)
     model = 4 * VALUES * -(-num_examples // batch_size)  # bytes, as often as there are steps
+    seconds, computing, waiting, sent, received = zip(*found)
     return {
-        'seconds': max(run.seconds[1] for run in histories),
-        'computing': statistics.mean(run.computing[1] / run.seconds[1] for run in histories),
-        'waiting': statistics.mean(run.waiting[1] / run.seconds[1] for run in histories),
-        'sent': statistics.mean(run.sent[1] / model for run in histories),
-        'received': statistics.mean(run.received[1] / model for run in histories),
+        'seconds': max(seconds),
+        'computing': statistics.mean(c / s for c, s in zip(computing, seconds)),
+        'waiting': statistics.mean(w / s for w, s in zip(waiting, seconds)),
+        'sent': statistics.mean(sent) / model,
+        'received': statistics.mean(received) / model,
     }
 
 

@@ -8,7 +8,6 @@ Chapter 4's training as a script: copy it, and put your own network and data in 
 import argparse
 import hashlib
 import sys
-import time
 
 import mgpu_helpers as mgpu
 from mgpu_helpers import cluster
@@ -57,19 +56,16 @@ def main():
     except ValueError as error:  # in every worker: they have not all the same checkpoint
         sys.exit(f'error: {error}')
     for epoch in range(done + 1, options.epochs + 1):
-        start = time.perf_counter()
-        _, computing, waiting = cluster.train_epoch(train_iter, net, devices, trainer, store)
-        seconds = time.perf_counter() - start
+        computing, waiting = cluster.train_epoch(train_iter, net, devices, trainer, store)
         test_acc = evaluate_accuracy_gpus(net, test_iter)  # in every worker, so that nobody waits
         if store.rank == 0:
-            print(
-                f'epoch {epoch}: {seconds:.1f} sec, of which rank 0 computed {computing:.1f} sec '
-                f'and waited {waiting:.1f} sec, test acc: {test_acc:.4f}'
-            )
             if options.checkpoints:
-                cluster.save_checkpoint(
-                    options.checkpoints, epoch, cluster.parameters(net), **settings
-                )
+                params = cluster.parameters(net)
+                cluster.save_checkpoint(options.checkpoints, epoch, params, **settings)
+            print(
+                f'epoch {epoch}: {computing + waiting:.1f} sec, of which rank 0 computed '
+                f'{computing:.1f} sec and waited {waiting:.1f} sec, test acc: {test_acc:.4f}'
+            )
     digest = hashlib.sha256()
     for values in cluster.parameters(net).values():
         digest.update(values.tobytes())

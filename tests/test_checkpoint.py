@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import io
 import json
 import os
 import random
@@ -17,7 +18,7 @@ import pytest
 
 from mgpu_helpers.cluster import (
     BrokenCheckpoint,
-    files,
+    checkpoint,
     latest_checkpoint,
     load_checkpoint,
     save_checkpoint,
@@ -88,6 +89,12 @@ def test_the_newest_is_found_by_number_and_saving_again_replaces(tmp_path):
     assert latest_checkpoint(tmp_path).info == {'lr': 0.1}
 
 
+def npz(*arrays):
+    file = io.BytesIO()
+    np.savez(file, *arrays)
+    return file.getvalue()
+
+
 def test_whatever_is_lost_changed_or_moved_the_file_is_refused(tmp_path):
     path = save_checkpoint(tmp_path, 3, {'W': np.arange(3, dtype='float32')}, lr=0.2)
     content = path.read_bytes()
@@ -109,20 +116,21 @@ def test_whatever_is_lost_changed_or_moved_the_file_is_refused(tmp_path):
     refused(content.replace(b'"lr": 0.2', b'"lr": 0.3'), 'SHA-256')
     for nonsense in (b'', b'\n', body, b'[' * 10_000, b'{}', b'7\n', b'\xff\n', b'null\n'):
         refused(nonsense, 'its first line is not that of a checkpoint')
-    newer = content.replace(b'"version": 1', b'"version": 2')
-    refused(newer, 'version 2 of the format, and this program reads version 1')
-    refused(content.replace(b'"size"', b'"length"'), 'names, length, sha256 instead of')
+    refused(content.replace(b'"version": 1', b'"version": 2'), 'SHA-256')
+    refused(content.replace(b'"size"', b'"length"'), 'its first line is not that of a checkpoint')
     # Whoever forges a file can give it the right SHA-256. No pickle is ever loaded.
-    two, pickled = files.npz({'x': np.zeros(3), 'y': np.ones(3)}), np.array([print], dtype=object)
+    two, pickled = npz(np.zeros(3), np.ones(3)), npz(np.array([print], dtype=object))
     for epoch, info, names, body, words in (
-        (-5, {}, ['x', 'y'], two, 'its epoch cannot be -5'),
-        (3, [], ['x', 'y'], two, r'its info cannot be \[\]'),
-        (3, {}, ['x', 'x'], two, 'its names cannot be'),
+        (-5, {}, ['x', 'y'], two, 'no checkpoint has epoch -5'),
+        (True, {}, ['x', 'y'], two, 'no checkpoint has epoch True'),
+        (3, [], ['x', 'y'], two, 'no checkpoint has epoch 3, list as info'),
+        (3, {}, 'xy', two, "and the names 'xy'"),
+        (3, {}, ['x', 'x'], two, 'it has 1 names for 2 arrays'),
         (3, {}, ['x'], two, 'it has 1 names for 2 arrays'),
-        (3, {}, ['x'], files.npz({'x': pickled}), 'its arrays cannot be read.*allow_pickle=False'),
+        (3, {}, ['x'], pickled, 'its arrays cannot be read.*allow_pickle=False'),
         (3, {}, ['x'], b'PK\x03\x04 no zip', 'its arrays cannot be read'),
     ):
-        refused(files.first_line(epoch, info, names, body) + b'\n' + bytes(body), words)
+        refused(checkpoint.first_line(epoch, info, names, body) + b'\n' + body, words)
 
 
 def test_broken_ones_are_passed_over_with_a_warning_each(tmp_path):
@@ -254,7 +262,7 @@ def test_a_file_in_place_of_the_folder_and_a_folder_in_place_of_the_file(tmp_pat
     with pytest.raises(NotADirectoryError):
         latest_checkpoint(tmp_path / 'file')
     assert sorted(os.listdir(tmp_path)) == ['epoch-0000.ckpt', 'file']
-    files.sync_folder('/proc')  # a file system that says that it cannot
+    checkpoint._sync_folder('/proc')  # a file system that says that it cannot
 
 
 BAD = [
@@ -262,13 +270,13 @@ BAD = [
     ({'arrays': [np.zeros(3)]}, 'arrays must be a dict.*enumerate'),
     ({'arrays': {0: np.zeros(3)}}, 'names in arrays must be texts, not 0'),
     ({'arrays': {'W': [0.0]}}, r"arrays\['W'\] must be a NumPy array.*numpy.asarray"),
-    ({'arrays': {'W': 0.5}}, r"'W'\].*not 0.5.*pass it in info"),
+    ({'arrays': {'W': 0.5}}, r"'W'\].*not 0.5.*plain number or text as name=value"),
     ({'arrays': {'W': np.ma.zeros(3)}}, r"'W'\].*MaskedArray"),
     ({'arrays': {'W': np.array([None])}}, r"'W'\].*not object.*pickle.*astype"),
-    ({'lr': np.float32(0.2)}, 'lr=.*JSON.*float32.*float.*arrays belong into arrays'),
+    ({'lr': np.float32(0.2)}, 'lr=.*JSON.*float.*arrays belong into arrays'),
     ({'lr': [1.0, float('nan')]}, r'lr=\[1.0, nan\] cannot be kept as JSON.*finite'),
-    ({'lr': (1, 2)}, r'lr=\(1, 2\).*come back as something else.*lists'),
-    ({'lr': {1: 2}}, 'lr=.*come back as something else.*text as keys'),
+    ({'lr': (1, 2)}, r'lr=\(1, 2\).*come back the same.*lists'),
+    ({'lr': {1: 2}}, 'lr=.*come back the same.*text as keys'),
 ]
 
 

@@ -168,6 +168,7 @@ NO_CLUSTERS = [
     ({'servers': 0}, 'the number of servers must be at least 1, not 0'),
     ({'workers': 2.5}, 'the number of workers must be an integer.*2.5'),
     ({'workers': 2, 'servers': 3}, '3 servers for 2 workers: .*at most 2'),
+    ({'workers': 5000}, '5001 workers and servers are too many for 1 machine'),
     ({'connect_timeout': None}, 'connect_timeout must be a number above 0, not None'),
 ]
 NO_RUNS = [
@@ -189,8 +190,6 @@ def test_what_cannot_be_starts_nothing(popened):
             cluster.run(function, **options)
         with pytest.raises(RuntimeError, match='no run to kill anything in'):
             cluster.kill('worker 0')  # nor does it believe to be in a run
-    with pytest.raises(ValueError, match='5001 workers and servers are too many for 1 machine'):
-        LocalCluster(5000).run(print)
     assert popened == []
 
 
@@ -254,16 +253,7 @@ def test_a_store_that_there_is_not_is_refused(monkeypatch):
     with pytest.raises(RuntimeError, match='this process is no worker of one: call.*LocalCluster'):
         check_kind('dist_sync')
     monkeypatch.setenv('DMLC_ROLE', 'worker')
-    check_kind('dist_sync', {'type': '2bit', 'threshold': 0.5})
-    for kind, compression, words in (
-        ('dist_sync', '2bit', 'compression must be a dict such as'),
-        ('dist_sync', {'type': '1bit', 'threshold': 0.5}, "compression's type must be one of 2bit"),
-        ('dist_sync', {'type': '2bit', 'threshold': 0}, "compression's threshold must be"),
-        ('local', {'type': '2bit', 'threshold': 0.5}, "whose kind begins with 'dist_'"),
-        ('lokal', None, 'kind must be one of local, device'),
-    ):
-        with pytest.raises((TypeError, ValueError), match=words):
-            check_kind(kind, compression)
+    check_kind('dist_sync')
     from mgpu_helpers.gluon import lenet, mx
 
     net = lenet()

@@ -37,19 +37,12 @@ def epochs(text):
     return [float(acc) for acc in re.findall(r'epoch \d+: .*test acc: ([\d.]+)', text)]
 
 
-@pytest.mark.parametrize(
-    'option, value, words',
-    [
-        ('--lr', 0, '--lr must be a number above 0, not 0'),
-        ('--epochs', 0, '--epochs must be at least 1, not 0'),
-        ('--kind', 'local', "invalid choice: 'local'"),
-    ],
-)
-def test_bad_arguments_end_a_run_at_once(option, value, words):
-    script = 'python', 'cluster/train.py', option, value
+def test_bad_arguments_end_a_run_at_once():
+    script = 'python', 'cluster/train.py', '--kind', 'dist_async', '--lr', 0
     with Launcher('launch', '-n', 2, '--', *script) as launcher:
         status, out, err = launcher.end()
-    assert status == 2 and 'Error: worker ' in err and words in out
+    assert status == 2 and 'Error: worker ' in err
+    assert '--lr must be a number above 0, not 0' in out
 
 
 def test_the_hostfile_works_as_it_stands():

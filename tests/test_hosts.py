@@ -127,7 +127,7 @@ def test_workers_go_round_the_hosts_that_have_a_slot():
     hosts = ['10.0.0.1', '10.0.0.2', '10.0.0.3']
 
     def placed(workers, slots):
-        roles = plan(workers, 1, hosts, lambda host, n: range(n), slots)
+        roles = plan(workers, 1, hosts, slots)
         of_workers = [r.host for r in roles if r.kind == 'worker']
         assert of_workers == sorted(of_workers, reverse=True)  # as MXNet gives ranks
         return [of_workers.count(host) for host in hosts]
@@ -168,16 +168,14 @@ def running(hostfile, ssh, port):
         yield launcher
 
 
-def test_what_is_secret_reaches_the_training_and_no_arguments(running, tmp_path):
+# With a real ssh and several machines there are more, in test_machines.py.
+def test_no_secret_is_in_arguments_and_whoever_is_killed_behind_ssh_is_named(
+    running, port, tmp_path
+):
     running.line_with('at work')
     check_secrets(running)
     noted = (tmp_path / 'programs' / 'ssh.log').read_text()
     assert noted.count('\n') == 5 and 'a-password' not in noted  # one question, four roles
-
-
-# With a real ssh and several machines there are more, in test_machines.py.
-def test_whoever_is_killed_behind_ssh_is_named(running, port):
-    running.line_with('at work')
     told = [p for p in running.living() if p.environ().get('PORT') == str(port + 2)]
     (victim,) = (p for p in told if '-S' not in p.cmdline())  # not the guard of the command
     victim.kill()

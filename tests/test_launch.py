@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from launching import ADDING, ENDLESS, ROOT, SECONDS, Launcher, refused
 
 from mgpu_helpers.cluster import launching
-from mgpu_helpers.cluster.terminal import Ended, show, signals_end
+from mgpu_helpers.cluster.commands import Ended, show, signals_end
 
 PAIR = ('-n', 2, '-s', 1)
 
@@ -121,16 +121,14 @@ def test_a_worker_that_fails_is_named_though_its_store_would_wait():
     assert 'Its last lines:\n' in err and 'had enough' in err
 
 
-@pytest.mark.parametrize('place, role, number', [(0, 'scheduler', 15), (1, 'server 0', 11)])
-def test_whoever_is_killed_is_named_and_the_rest_ends(place, role, number, port):
-    """While all work, when neither ps-lite nor the others would notice; all: test_kills."""
-    number = signal.Signals(number)
+def test_whoever_is_killed_is_named_and_the_rest_ends(port):
+    """While all work, when nobody else would notice. Chapter 4 and test_kills have other roles."""
     with Launcher('launch', *PAIR, '--port', port, '--', *python(ENDLESS)) as launcher:
         launcher.line_with('at work')
-        launcher.role(port + place).send_signal(number)
+        launcher.role(port + 1).send_signal(signal.SIGSEGV)
         status, out, err = launcher.end(SECONDS)
-    assert err.startswith(f'Error: {role} was killed by signal {number} ({number.name})'), err
-    assert status == 128 + number and 'Traceback' not in err, err
+    assert err.startswith('Error: server 0 was killed by signal 11 (SIGSEGV)'), err
+    assert status == 128 + 11 and 'Traceback' not in err, err
 
 
 @pytest.mark.parametrize('number, at_work', [(signal.SIGKILL, True), (signal.SIGTERM, False)])

@@ -18,7 +18,7 @@ KEPT_IN = {
     '02': ['gluon'],
     '03': [f'collectives/{name}' for name in 'algorithms bucket filling kvstore syncing'.split()]
     + [f'scaling/{name}' for name in ('costs', 'curves')],
-    '04': [f'cluster/{name}' for name in ('training', 'checkpoint')],
+    '04': ['cluster/training'],
     '05': [f'pytorch/{name}' for name in ('scratch', 'devices', 'ddp')],
     '08': [f'scaling/{name}' for name in ('costs', 'parallel')],
 }

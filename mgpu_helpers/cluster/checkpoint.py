@@ -1,11 +1,21 @@
 """Checkpoints: what a run needs in order to resume, in files that are whole or not there at all.
 
-Knows NumPy only; never imports MXNet.
+A file's first line is JSON: ``format``, ``version``, ``epoch``, ``info``, ``names`` (of the arrays,
+in order), ``size`` (of the rest, in bytes) and ``sha256``: that of the line without it and of the
+rest, since a damaged learning rate is as bad as a damaged weight. The rest is what ``numpy.savez``
+writes. The names stand in the line because not every text can be a name in a zip file.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import hashlib
+import io
+import json
 import os
+import re
+import secrets
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,8 +23,17 @@ from typing import Any
 
 import numpy as np
 
-from . import files
-from .files import BrokenCheckpoint
+from .. import checks
+
+
+class BrokenCheckpoint(ValueError):
+    """A file is not, or not entirely, what ``save_checkpoint`` once wrote."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        super().__init__(
+            f'{path} is broken: {what}. Resume from an older checkpoint, as latest_checkpoint '
+            'does, or fetch this file anew from where it was copied.'
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,18 +57,60 @@ def save_checkpoint(
     never half of one. 11 MB, as ResNet-18 has, were saved in 21 ms and loaded in 17 (one core of a
     virtual machine whose disk answers at once: without both ``fsync`` the time is the same).
     """
-    files.check(epoch, arrays, info)
-    path = Path(folder) / f'epoch-{epoch:04d}.ckpt'
-    body = files.npz(arrays)
-    with files.replacing(path) as temporary:
+    _check(epoch, arrays, info)
+    path, body = Path(folder) / f'epoch-{epoch:04d}.ckpt', io.BytesIO()
+    np.savez(body, *arrays.values())
+    content = body.getvalue()
+    _replace(path, first_line(int(epoch), info, list(arrays), content) + b'\n', content)
+    return path
+
+
+def first_line(epoch: int, info: dict[str, Any], names: list[str], body: bytes) -> bytes:
+    """Write a checkpoint's first line, without its end, for arrays in ``body``."""
+    head = {'format': 'mgpu-checkpoint', 'version': 1, 'epoch': epoch, 'info': info}
+    head |= {'names': names, 'size': len(body)}
+    digest = hashlib.sha256(json.dumps(head).encode())
+    digest.update(body)
+    return json.dumps(head | {'sha256': digest.hexdigest()}).encode()
+
+
+def _replace(path: Path, *parts: bytes) -> None:
+    """Write a file aside, wait until the disk has it, and rename; make its folder if need be."""
+    # The name is new each time: two processes that save the same epoch never write into one file.
+    temporary = path.with_name(f'{path.name}.{secrets.token_hex(4)}.tmp')
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.glob(f'{path.name}.*.tmp'):  # of killed processes
+            left.unlink(missing_ok=True)
         with open(temporary, 'xb') as file:
-            file.write(files.first_line(int(epoch), info, list(arrays), body) + b'\n')
-            file.write(body)
+            file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())  # all bytes are on the disk before the name is
         os.replace(temporary, path)  # one step: a reader finds the old file or the new one
-        files.sync_folder(path.parent)  # and now the name is on the disk, too
-    return path
+        _sync_folder(path.parent)
+    except OSError as error:
+        advice = 'make room, or choose a folder that you can write'
+        if isinstance(error, FileNotFoundError) and path.parent.is_dir():
+            advice = 'let only one process save into a folder, such as the worker of rank 0'
+        if isinstance(error, IsADirectoryError):
+            advice = 'move the folder of that name away'
+        words = f'{error.strerror or error}, so it was not saved; {advice}. Older checkpoints are '
+        raise OSError(error.errno, words + 'untouched', str(path)) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk, not only the bytes of its files."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system, such as some networks', that cannot
+            raise
+    finally:
+        os.close(number)
 
 
 def load_checkpoint(path: str | Path) -> Checkpoint:
@@ -57,14 +118,33 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
 
     Its arrays can be written to; its epoch is the one in the file, whatever the file's name is.
     """
-    line, _, body = files.read(path).partition(b'\n')
-    head = files.read_head(path, line)
-    _, _, epoch, info, names, size, sha256 = head.values()
-    if len(body) != size:
-        raise files.broken(path, f'{size} bytes should follow its first line, {len(body)} do')
-    if files.first_line(epoch, info, names, body) != line:
-        raise files.broken(path, 'its content does not have the SHA-256 in its first line')
-    return Checkpoint(epoch, files.from_npz(path, names, body), info, Path(path), sha256)
+    path = Path(path)
+    if os.path.lexists(path) and not path.is_file():  # a pipe would keep us waiting for ever
+        raise BrokenCheckpoint(path, 'it is no regular file')
+    line, _, body = path.read_bytes().partition(b'\n')
+    try:
+        head = json.loads(line)
+        epoch, info, names, size = (head[key] for key in ('epoch', 'info', 'names', 'size'))
+        whole = first_line(epoch, info, names, body) == line
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise BrokenCheckpoint(path, 'its first line is not that of a checkpoint') from error
+    if size != len(body):
+        what = f'{checks.shown(size)} bytes should follow its first line, {len(body)} do'
+        raise BrokenCheckpoint(path, what)
+    if not whole:
+        raise BrokenCheckpoint(path, 'its content does not have the SHA-256 in its first line')
+    # A SHA-256 says that nothing has changed, not who wrote it.
+    texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    if type(epoch) is not int or epoch < 0 or not isinstance(info, dict) or not texts:
+        what = f'no checkpoint has epoch {checks.shown(epoch)}, {type(info).__name__} as info, and '
+        raise BrokenCheckpoint(path, f'{what}the names {checks.shown(names)}')
+    try:
+        found = list(np.load(io.BytesIO(body), allow_pickle=False).values())
+    except Exception as error:  # NumPy has a kind of its own for each way not to be an .npz file
+        raise BrokenCheckpoint(path, f'its arrays cannot be read ({error})') from error
+    if not len(found) == len(names) == len(set(names)):
+        raise BrokenCheckpoint(path, f'it has {len(set(names))} names for {len(found)} arrays')
+    return Checkpoint(epoch, dict(zip(names, found)), info, path, head['sha256'])
 
 
 def latest_checkpoint(folder: str | Path) -> Checkpoint | None:
@@ -72,9 +152,46 @@ def latest_checkpoint(folder: str | Path) -> Checkpoint | None:
 
     For each newer one that is broken and was passed over there is a ``UserWarning``.
     """
-    for path in files.saved(folder):
+    names = os.listdir(folder) if os.path.lexists(folder) else []
+    found = [match for match in map(re.compile(r'epoch-([0-9]+)\.ckpt').fullmatch, names) if match]
+    for match in sorted(found, key=lambda m: (-int(m[1]), m[0])):
         try:
-            return load_checkpoint(path)
+            return load_checkpoint(Path(folder, match[0]))
         except BrokenCheckpoint as error:
             warnings.warn(f'a checkpoint was passed over: {error}', stacklevel=2)
     return None
+
+
+def _check(epoch: int, arrays: dict[str, np.ndarray], info: dict[str, Any]) -> None:
+    """Raise unless these can be saved and come back the same."""
+    checks.whole_number('epoch', epoch)
+    if not isinstance(arrays, dict):
+        raise TypeError(
+            f'arrays must be a dict, name: NumPy array, not {checks.shown(arrays)}; for a list, '
+            '{str(i): a for i, a in enumerate(arrays)}'
+        )
+    for name, array in arrays.items():
+        if not isinstance(name, str):
+            raise TypeError(f'the names in arrays must be texts, not {checks.shown(name)}')
+        # Exactly: a masked array, for one, would lose its mask.
+        if type(array) is not np.ndarray:
+            raise TypeError(
+                f'arrays[{name!r}] must be a NumPy array, not {checks.shown(array)}: convert it '
+                'with asnumpy() or numpy.asarray, or pass a plain number or text as name=value'
+            )
+        if array.dtype.hasobject or array.dtype.isbuiltin == 2:  # 2: a type from outside NumPy
+            raise TypeError(
+                f'arrays[{name!r}] must hold numbers of a type of NumPy, not {array.dtype}: others '
+                'would need pickle, which can run any code when it is loaded; convert with astype'
+            )
+    for name, value in info.items():
+        try:
+            wrong = json.loads(json.dumps(value, allow_nan=False)) != value
+        except (TypeError, ValueError, RecursionError):
+            wrong = True
+        if wrong:
+            raise TypeError(
+                f'{name}={checks.shown(value)} cannot be kept as JSON and come back the same: use '
+                'finite numbers such as int(x) and float(x), text, True, False, None, lists, and '
+                'dicts with text as keys; arrays belong into arrays'
+            )

@@ -1,4 +1,4 @@
-"""``launch`` and ``join`` on the command line: options in, words and an exit status out."""
+"""``launch`` and ``join`` on the command line: options in, lines, words and an exit status out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -15,39 +15,63 @@ import click
 from ..processes import ProcessFailed
 from . import joining, launching
 from .probe import sentence
-from .terminal import Ended, show, signals_end
 
 F = TypeVar('F', bound=Callable[..., Any])
 
 BAD_USAGE, TOO_LATE = 2, 124  # the second is what the program `timeout` says
 # Everything after the first word that is no option belongs to the command; `--` may stand before.
 SETTINGS = {'allow_interspersed_args': False, 'help_option_names': ['-h', '--help']}
+COLOURS = {'scheduler': 'yellow', 'server': 'magenta', 'worker': 'cyan'}
 
 
-def status_of(error: ProcessFailed | TimeoutError | Ended) -> int:
-    """Give the exit status that tells a shell how it ended.
+class Ended(BaseException):
+    """A signal, ``number``, asked us to end; no ``except Exception`` on the way may keep it."""
 
-    That is 128 + n for signal n, 124 for a time limit, otherwise that of the process that failed.
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.number = number
 
-    >>> status_of(ProcessFailed('worker 0', -9, 'was killed')), status_of(TimeoutError())
-    (137, 124)
+
+@contextlib.contextmanager
+def signals_end() -> Iterator[None]:
+    """Within this block, SIGINT, SIGTERM and SIGHUP raise ``Ended``, so that all is cleaned up.
+
+    A signal that is ignored remains so: ``nohup`` means it.
     """
-    if isinstance(error, TimeoutError):
-        return TOO_LATE
-    if isinstance(error, ProcessFailed):
-        return error.status if error.status > 0 else 128 - error.status
-    return 128 + error.number
+
+    def end(number: int, frame: object) -> NoReturn:
+        raise Ended(number)
+
+    numbers = [getattr(signal, name, 0) for name in ('SIGINT', 'SIGTERM', 'SIGHUP')]
+    before = {n: h for n in numbers if n and (h := signal.getsignal(n)) is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
-def _say(text: str) -> None:
+def show(name: str, text: str) -> None:
+    """Print a line of a process after its name, in a colour where there is a terminal.
+
+    Of a bar that was drawn over and over in one line, only the last one remains.
+    """
+    colour = None if 'NO_COLOR' not in os.environ else False
+    label = click.style(f'[{name}]', fg=COLOURS.get(name.split()[0]))
+    click.echo(f'{label} {text.rpartition(chr(13))[2]}', color=colour)
+
+
+def _leave(text: str, status: int) -> NoReturn:
     with contextlib.suppress(OSError):  # the terminal may be what has gone
         click.echo(text, err=True)
+    sys.exit(status)
 
 
 def _refuse(error: Exception) -> NoReturn:
     """End before anything was started: one sentence."""
-    _say(f'Error: {sentence(error)}')
-    sys.exit(BAD_USAGE)
+    _leave(f'Error: {sentence(error)}', BAD_USAGE)
 
 
 def _options(function: F) -> F:
@@ -97,28 +121,23 @@ def launch(command: tuple[str, ...], workers: int, servers: int, **options: Any)
                 _refuse(error)
             was_up = launching.run(cluster, show)
     except ProcessFailed as error:
-        status = status_of(error)
         meant = ''
         if error.status > 128:  # from a shell, as behind ssh
             with contextlib.suppress(ValueError):
                 meant = f' (128 + {error.status - 128}: {signal.Signals(error.status - 128).name})'
         what, _, details = str(error).partition('\n')
-        _say(f'Error: {what}{cluster.place(error.name)}{meant}; all were stopped.\n{details}')
-        sys.exit(status)
+        text = f'Error: {what}{cluster.place(error.name)}{meant}; all were stopped.\n{details}'
+        _leave(text, error.status if error.status > 0 else 128 - error.status)
     except TimeoutError as error:
-        _say(f'Error: {error}')
-        sys.exit(status_of(error))
+        _leave(f'Error: {error}', TOO_LATE)
     except RuntimeError as error:  # somebody registered who should not
-        _say(f'Error: {error}')
-        sys.exit(1)
+        _leave(f'Error: {error}', 1)
     except Ended as error:
-        _say(f'Stopped by {error}: nothing is left running.')
-        sys.exit(status_of(error))
+        _leave(f'Stopped by {error}: nothing is left running.', 128 + error.number)
     if not was_up:
-        _say(
-            'Warning: the workers ended well, but no store that connects them was ever up: each '
-            "worked alone. Does the command call mx.kv.create with a kind that begins with 'dist_'?"
-        )
+        words = 'the workers ended well, but no store that connects them was ever up: each worked '
+        words += "alone. Does the command call mx.kv.create with a kind that begins with 'dist_'?"
+        click.echo(f'Warning: {words}', err=True)
 
 
 @click.command(context_settings=SETTINGS)

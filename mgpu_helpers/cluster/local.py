@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import pathlib
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from .. import checks
 from ..data import environment_for_children
-from ..display import Line, Table
+from ..display import Table
 from ..processes import SETTLE, Group, start_workers
-from .gpus import NO_GPU, share_gpus
-from .roles import NODE, check_numbers, environment, plan
+from .roles import LOOPBACK, NO_GPU, NODE, environment, free_ports, plan, share_gpus, with_ports
 from .watch import Watch
 
 if TYPE_CHECKING:
@@ -36,9 +36,8 @@ class LocalCluster:
     """
 
     def __init__(self, workers: int = 2, servers: int = 1, connect_timeout: float = 60) -> None:
-        check_numbers(workers, servers)
         checks.positive_number('connect_timeout', connect_timeout)
-        self.workers, self.servers, self.connect_timeout = workers, servers, connect_timeout
+        self._roles, self._limit = plan(workers, servers), connect_timeout
         self._group: Group | None = None
         self._lines: dict[str, list[str]] = {}
 
@@ -48,9 +47,6 @@ class LocalCluster:
     def __exit__(self, *error: object) -> None:
         if self._group:
             self._group.stop()
-
-    def __repr__(self) -> str:
-        return f'LocalCluster(workers={self.workers}, servers={self.servers})'
 
     def run(
         self,
@@ -78,16 +74,15 @@ class LocalCluster:
                 checks.positive_number(name, seconds)
         if self._group:
             raise RuntimeError('this cluster is in a run; wait for it, or make another cluster')
-        roles = plan(self.workers, self.servers)
+        roles = with_ports(self._roles, {LOOPBACK: free_ports(LOOPBACK, len(self._roles))})
         self._lines = {role.name: [] for role in roles}
-        watch, line = Watch(roles, self.connect_timeout), Line()
+        watch = Watch(roles, self._limit)
 
         def read(name: str, text: str) -> bool:
             if watch.line(name, text):
                 return True
             self._lines[name].append(text)
             if show:
-                line.show('')
                 print(f'[{name}] {text}')
             if on_line:
                 on_line(name, text)
@@ -97,53 +92,19 @@ class LocalCluster:
             watch.check()
             sentence = watch.left_alone(group.at_work, 'run(..., timeout=60) would end all')
             if sentence:
-                line.show('')
                 print(f'[cluster] {sentence}')
-            up_since = watch.up_since
-            if timeout and up_since is not None and time.monotonic() > up_since + timeout:
+            if timeout and watch.up_since and time.monotonic() > watch.up_since + timeout:
                 late = ', '.join(group.at_work)
                 raise TimeoutError(f'{late} still at work after {timeout} seconds: stopped')
-
-        def see(name: str, kind: str, value: Any) -> None:
-            if name == 'worker 0':  # the others are as far, and two bars in one line are none
-                line.show(f'{name}: {value}' if value else '')
 
         with Group() as group:
             try:
                 self._group = group
-                workers = self._start(group, roles, function, args, kwargs)
-                group.wait(read, see, settle=settle, check=check)
+                workers = _start(group, roles, ((function, args, kwargs), {}))
+                group.wait(read, settle=settle, check=check)
             finally:
-                line.show('')
                 self._group = None
         return [worker.result for worker in workers]
-
-    def _start(
-        self,
-        group: Group,
-        roles: Sequence[Role],
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> list[Member]:
-        """Start all roles; the workers are given back."""
-        workers = [role for role in roles if role.kind == 'worker']
-        # That CPU cores stand in is for the notebook to say, and not for every worker once more.
-        shared = environment_for_children() | {'MGPU_SAID': 'stand-ins crowded'}
-        envs = [
-            shared | environment(role, roles) | share_gpus(role.index, self.workers)
-            for role in workers
-        ]
-        call: Call = ((function, args, kwargs), {})
-        names = [role.name for role in workers]
-        # Workers first: a function that cannot be sent is found out before anything has started.
-        members = start_workers(group, _in_worker, [call] * len(workers), names, envs)
-        search = os.pathsep.join([PACKAGE, *filter(None, [os.environ.get('PYTHONPATH')])])
-        for role in roles:
-            if role.kind != 'worker':
-                env = environment(role, roles) | NO_GPU | {'PYTHONPATH': search}
-                group.start(role.name, [sys.executable, *NODE], env, service=True)
-        return members
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Send a signal, by default one that no process can refuse, to a process of the run.
@@ -157,12 +118,26 @@ class LocalCluster:
     @property
     def output(self) -> Table:
         """What each process of the last run printed, side by side."""
-        longest = max(map(len, self._lines.values()), default=0)
-        rows = [
-            [lines[i] if i < len(lines) else '' for lines in self._lines.values()]
-            for i in range(longest)
-        ]
-        return Table(rows, list(self._lines))
+        return Table(itertools.zip_longest(*self._lines.values(), fillvalue=''), list(self._lines))
+
+
+def _start(group: Group, roles: list[Role], call: Call) -> list[Member]:
+    """Start all roles; the workers are given back."""
+    workers = [role for role in roles if role.kind == 'worker']
+    # That CPU cores stand in is for the notebook to say, and not for every worker once more.
+    shared = environment_for_children() | {'MGPU_SAID': 'stand-ins crowded'}
+    envs = [
+        shared | environment(role, roles) | share_gpus(role.index, len(workers)) for role in workers
+    ]
+    names = [role.name for role in workers]
+    # Workers first: a function that cannot be sent is found out before anything has started.
+    members = start_workers(group, _in_worker, [call] * len(workers), names, envs)
+    search = os.pathsep.join([PACKAGE, *filter(None, [os.environ.get('PYTHONPATH')])])
+    for role in roles:
+        if role.kind != 'worker':
+            env = environment(role, roles) | NO_GPU | {'PYTHONPATH': search}
+            group.start(role.name, [sys.executable, *NODE], env, service=True)
+    return members
 
 
 def _in_worker(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

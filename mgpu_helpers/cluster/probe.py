@@ -13,26 +13,19 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .gpus import share_gpus
-from .roles import check_port, free_ports
+from .roles import check_port, free_ports, share_gpus
 
 MARK = 'mgpu-probe: '  # a login shell may print something, too
 
 
 def find_program(
     program: str, advice: str = 'write it as in a shell, such as: python train.py'
-) -> str:
-    """Find the program of a command, as a shell would: on the ``PATH``, or by its path.
-
-    >>> find_program('sh').endswith('/sh')
-    True
-    """
-    found = shutil.which(program)
-    if found is None:
+) -> None:
+    """Find the program of a command, as a shell would: on the ``PATH``, or by its path."""
+    if shutil.which(program) is None:
         if os.path.isfile(program):
             advice = f'the file is there but cannot be executed; perhaps: python {program}'
         raise FileNotFoundError(f'there is no program {program!r} here: {advice}')
-    return found
 
 
 def look(
@@ -65,11 +58,7 @@ def look(
 
 
 def sentence(error: Exception) -> str:
-    """Put an error into words, without its number.
-
-    >>> sentence(OSError(98, 'that port is taken')), sentence(ValueError('no'))
-    ('that port is taken', 'no')
-    """
+    """Put an error into words, without its number."""
     text = getattr(error, 'strerror', None) or str(error)
     name = getattr(error, 'filename', None)
     return f'{name}: {text}' if name else text

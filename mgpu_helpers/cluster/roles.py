@@ -1,4 +1,4 @@
-"""Who is who in a cluster: the scheduler, the servers, the workers, and how each is told."""
+"""Who is who in a cluster, how each is told, and which GPUs it sees."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import errno
 import os
 import random
 import socket
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from .. import checks
+from ..devices.driver import driver_gpus
 
 LOOPBACK = '127.0.0.1'
 LAST_PORT = 65535
@@ -20,6 +20,7 @@ LAST_PORT = 65535
 OWN_PORTS = range(12000, 32768)
 MOST_ROLES = 256  # of a machine; one takes 0.13 to 0.42 GiB. 5,000 started for minutes, in silence
 NODE = ('-m', 'mgpu_helpers.cluster.node')  # what Python runs as the scheduler or a server
+NO_GPU = {'CUDA_VISIBLE_DEVICES': ''}  # the scheduler and the servers would only take memory there
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Role:
     kind: str  # 'scheduler', 'server' or 'worker'
     index: int  # its number among those of its kind; a worker's is its rank
     host: str  # IP address at which the others reach it
-    port: int  # TCP port at which they do
+    port: int = 0  # TCP port at which they do
 
     @property
     def name(self) -> str:
@@ -49,11 +50,8 @@ def check_numbers(workers: int, servers: int) -> None:
         )
 
 
-def check_kind(kind: str, compression: dict[str, Any] | None = None) -> None:
-    """Raise unless this is a kind of store that can be opened here, and compress like this.
-
-    ``compression`` is such as ``{'type': '2bit', 'threshold': 0.005}``.
-    """
+def check_kind(kind: str) -> None:
+    """Raise unless this is a kind of store, and one that can be opened here."""
     checks.store('kind', kind)
     if kind.startswith('dist_') and os.environ.get('DMLC_ROLE') != 'worker':
         raise RuntimeError(
@@ -61,70 +59,48 @@ def check_kind(kind: str, compression: dict[str, Any] | None = None) -> None:
             "with LocalCluster(...).run, start the script with 'python -m mgpu_helpers launch', or "
             "take the kind 'local'"
         )
-    if compression is None:
-        return
-    if not isinstance(compression, dict) or set(compression) != {'type', 'threshold'}:
-        raise TypeError(
-            "compression must be a dict such as {'type': '2bit', 'threshold': 0.005}, not "
-            f'{checks.shown(compression)}'
-        )
-    checks.one_of("compression's type", compression['type'], ('2bit',))
-    checks.positive_number("compression's threshold", compression['threshold'])
-    if not kind.startswith('dist_'):
-        raise ValueError(f"compression is for stores whose kind begins with 'dist_', not {kind!r}")
 
 
 def plan(
     workers: int,
     servers: int,
-    hosts: Iterable[str] = (LOOPBACK,),
-    ports: Callable[[str, int], Iterable[int]] | None = None,
+    hosts: Sequence[str] = (LOOPBACK,),
     slots: Sequence[int | None] | None = None,
 ) -> list[Role]:
-    """Place the roles of a cluster: the scheduler first, then servers, then workers.
+    """Place the roles of a cluster, without ports yet: scheduler first, then servers, then workers.
 
     Roles go round the ``hosts``, IP addresses; those with all their ``slots`` taken (None: any
-    number) get no more workers. ``ports(host, count)`` gives ports, ascending; unless given, free
-    ones of this machine. MXNet's scheduler gives ranks by address: IP addresses as text,
+    number) get no more workers. MXNet's scheduler gives ranks by address: IP addresses as text,
     descending, then ports, ascending; no variable changes that (``DMLC_RANK`` is ignored). So
     workers are numbered as the scheduler will: worker i has rank i.
     """
     check_numbers(workers, servers)
-    hosts = list(hosts)
     if workers + servers > MOST_ROLES * len(hosts):
         raise ValueError(
             f'{workers + servers} workers and servers are too many for {len(hosts)} '
             f'machine{"s" * (len(hosts) > 1)}: each is a process that loads MXNet; take at most '
             f'{MOST_ROLES} on each'
         )
-    places = [('scheduler', hosts[0])]
-    places += [('server', hosts[i % len(hosts)]) for i in range(servers)]
-    of_workers = _turns(workers, hosts, slots or [None] * len(hosts))
-    places += [('worker', host) for host in sorted(of_workers, reverse=True)]
-    ports = ports or free_ports
-    here = [host for _, host in places]
-    free = {host: iter(ports(host, here.count(host))) for host in dict.fromkeys(here)}
-    counts = dict.fromkeys(('scheduler', 'server', 'worker'), 0)
-    roles = []
-    for kind, host in places:
-        roles.append(Role(kind, counts[kind], host, next(free[host])))
-        counts[kind] += 1
-    return roles
-
-
-def _turns(workers: int, hosts: Sequence[str], slots: Sequence[int | None]) -> list[str]:
-    """Let workers go round the hosts that have a slot left."""
-    room = sum(n for n in slots if n is not None)
-    if None not in slots and room < workers:
-        listed = ', '.join(f'{host} takes {n}' for host, n in zip(hosts, slots))
+    room = dict(zip(hosts, slots or [None] * len(hosts)))
+    if None not in room.values() and (most := sum(filter(None, room.values()))) < workers:
+        listed = ', '.join(f'{host} takes {n}' for host, n in room.items())
         raise ValueError(
             f'{workers} workers are more than the hosts take ({listed}): name more hosts or slots, '
-            f'or take at most {room} workers'
+            f'or take at most {most} workers'
         )
-    chosen: list[str] = []
-    while len(chosen) < workers:
-        chosen += [h for h, n in zip(hosts, slots) if n is None or chosen.count(h) < n]
-    return chosen[:workers]
+    of_workers: list[str] = []
+    while len(of_workers) < workers:
+        of_workers += [h for h, n in room.items() if n is None or of_workers.count(h) < n]
+    roles = [Role('scheduler', 0, hosts[0])]
+    roles += [Role('server', i, hosts[i % len(hosts)]) for i in range(servers)]
+    by_rank = sorted(of_workers[:workers], reverse=True)
+    return roles + [Role('worker', i, host) for i, host in enumerate(by_rank)]
+
+
+def with_ports(roles: Iterable[Role], ports: Mapping[str, Iterable[int]]) -> list[Role]:
+    """Give each role the next one of its host's ports, which are ascending."""
+    free = {host: iter(there) for host, there in ports.items()}
+    return [replace(role, port=next(free[role.host])) for role in roles]
 
 
 def free_ports(host: str, count: int) -> list[int]:
@@ -159,12 +135,7 @@ def check_port(host: str, port: int) -> None:
 
 
 def check_first_port(port: int, others: int) -> None:
-    """Raise unless a port and the ``others`` that follow it exist.
-
-    >>> check_first_port(65534, 3)  # doctest: +ELLIPSIS
-    Traceback (most recent call last):
-    ValueError: port 65534 and the 3 after it go beyond 65535, the last that there is: take at ...
-    """
+    """Raise unless a port and the ``others`` that follow it exist."""
     checks.positive_int('port', port)
     if port + others > LAST_PORT:
         raise ValueError(
@@ -191,3 +162,17 @@ def environment(role: Role, roles: Sequence[Role]) -> dict[str, str]:
     if role.kind == 'scheduler':
         told['PS_VERBOSE'] = '2'  # it says who has registered; launch and LocalCluster read it
     return told
+
+
+def share_gpus(index: int, workers: int) -> dict[str, str]:
+    """Give a worker its part of this machine's GPUs, by ``CUDA_VISIBLE_DEVICES``; {} without GPUs.
+
+    If there are fewer GPUs than workers here, nobody gets one, so that all compute alike.
+    """
+    count = len(driver_gpus())
+    if not count:
+        return {}
+    given = os.environ.get('CUDA_VISIBLE_DEVICES')
+    names = given.split(',')[:count] if given else [str(i) for i in range(count)]
+    part = names[count * index // workers : count * (index + 1) // workers]
+    return {'CUDA_VISIBLE_DEVICES': ','.join(part if count >= workers else [])}

@@ -56,9 +56,6 @@ def command_on(
 
     It is to be started with a standard input that begins with ``sent_first`` and stays open: when
     that closes, the command there and all that it started are killed.
-
-    >>> command_on('b', ['hostname'], ssh='ssh -p 2222')[:4]
-    ['ssh', '-p', '2222', '-T']
     """
     # In csh a quoted text ends with its line, and the leash has several.
     leash = f'exec(bytes.fromhex("{LEASH.encode().hex()}"))'

@@ -1,8 +1,4 @@
-"""How many bytes this process has sent and received over TCP, as the kernel counted them.
-
-Nothing has to be built into the program that is measured, nor into the libraries that it uses: the
-kernel keeps these counters for every connection anyway.
-"""
+"""How many bytes this process has sent and received over TCP, as Linux counts them anyway."""
 
 from __future__ import annotations
 
@@ -13,29 +9,22 @@ import socket
 import stat
 import struct
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # Places in Linux's `struct tcp_info` (include/uapi/linux/tcp.h), which only ever grows at its end.
 # Not `tcpi_bytes_acked`: it is late by the time of an acknowledgement, and counts the opening and
 # the closing of a connection as a byte each (measured: 1,001 for 1,000 on the side that connects).
-RECEIVED, SENT, SENT_AGAIN = 128, 200, 208
-NEEDED = 216
+RECEIVED, SENT, SENT_AGAIN, NEEDED = 128, 200, 208, 216
 # States in which the other end has closed its direction, which `tcpi_bytes_received` counts as a
 # byte: CLOSE_WAIT, LAST_ACK, CLOSING.
 OTHER_END_CLOSED = (8, 9, 11)
 
 
-@dataclass(frozen=True)
-class Traffic:
-    """Bytes sent and received; one minus an earlier one is what came in between."""
+class Traffic(NamedTuple):
+    """Bytes sent and received."""
 
     sent: int
     received: int
-
-    def __sub__(self, earlier: Traffic) -> Traffic:
-        if not isinstance(earlier, Traffic):
-            return NotImplemented
-        return Traffic(self.sent - earlier.sent, self.received - earlier.received)
 
 
 def socket_bytes() -> Traffic:
@@ -53,19 +42,18 @@ def socket_bytes() -> Traffic:
         )
     found = {}  # by the number of the socket: several descriptors can have the same one
     for descriptor in os.listdir('/proc/self/fd'):
-        found.update(_ask(int(descriptor)))
-    return Traffic(sum(t.sent for t in found.values()), sum(t.received for t in found.values()))
+        try:
+            found.update(_ask(int(descriptor)))
+        except OSError as error:
+            # Closed since it was listed; or what the kinds of sockets say that are not TCP's.
+            if error.errno not in (errno.EBADF, errno.EOPNOTSUPP, errno.ENOPROTOOPT):
+                raise
+    return Traffic(*map(sum, zip((0, 0), *found.values())))
 
 
 def _ask(descriptor: int) -> dict[int, Traffic]:
-    """Give ``{number of the socket: its Traffic}``, and ``{}`` where there is none that counts."""
-    try:
-        copy = os.dup(descriptor)  # so that nobody can close it, and open another, while we ask
-    except OSError as error:
-        if error.errno != errno.EBADF:
-            raise
-        return {}  # closed since it was listed
-    view = None
+    """Give ``{number of the socket: its Traffic}``, and ``{}`` for what is no socket."""
+    copy = os.dup(descriptor)  # so that nobody can close it, and open another, while we ask
     try:
         status = os.fstat(copy)
         if not stat.S_ISSOCK(status.st_mode):
@@ -73,16 +61,13 @@ def _ask(descriptor: int) -> dict[int, Traffic]:
         # SOCK_NONBLOCK is no setting here. Without it, where there is socket.setdefaulttimeout,
         # Python would turn the process's own socket, not only this view of it, non-blocking.
         view = socket.socket(type=socket.SOCK_STREAM | socket.SOCK_NONBLOCK, fileno=copy)
-        answer = view.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        return {status.st_ino: _counts(answer)}
-    except OSError as error:
-        # What the kinds of sockets say that are not TCP's.
-        if error.errno not in (errno.EOPNOTSUPP, errno.ENOPROTOOPT):
-            raise
-        return {}
-    finally:
-        if view is not None:
+        try:
+            return {
+                status.st_ino: _counts(view.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256))
+            }
+        finally:
             view.detach()  # else it would close the copy, too
+    finally:
         os.close(copy)
 
 

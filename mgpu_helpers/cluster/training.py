@@ -9,11 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import checks
 from ..devices import choose_devices
-from ..display import progress
 from ..gluon import (
     evaluate_accuracy_gpus,
     forward_backward,
@@ -27,12 +26,11 @@ from ..gluon import (
 )
 from ..scratch import load_data_fashion_mnist, loss
 from .checkpoint import save_checkpoint
-from .records import WorkerHistory
 from .resuming import parameters, resume
 from .roles import check_kind
-from .traffic import socket_bytes
 
 if TYPE_CHECKING:
+    import numpy as np
     from mxnet import Context
     from mxnet.gluon import Block, Trainer
     from mxnet.kvstore import KVStore
@@ -72,57 +70,34 @@ def compute_gradients(
     return forward_backward(net, data, label, lambda scores, y: loss(scores, y) / len(X))
 
 
-class PushPullTrainer(gluon.Trainer):
-    """A trainer that pushes and pulls one after the other, and so can compress.
-
-    ``Trainer`` in MXNet 1.9.1 asks its store for both in one call, and a distributed store refuses
-    that with compression: "Compression not supported with PushPull".
-    """
-
-    def _allreduce_grads(self) -> None:
-        for i, param in enumerate(self._params):
-            self._kvstore.push(i, param.list_grad(), priority=-i)
-            self._kvstore.pull(i, param.list_data(), priority=-i)
-
-
-def make_trainer(
-    net: Block, lr: float, store: KVStore, compression: dict[str, Any] | None = None
-) -> Trainer:
+def make_trainer(net: Block, lr: float, store: KVStore) -> Trainer:
     """Make a trainer, plain SGD, whose updates happen at the servers of a store.
 
     Call its ``step(1)``: the losses of ``compute_gradients`` are divided by the size of the batch
-    already, and a server does not learn of another size later. ``compression`` is such as
-    ``{'type': '2bit', 'threshold': 0.005}``.
+    already, and a server does not learn of another size later.
     """
     checks.positive_number('lr', lr)
-    check_kind(getattr(store, 'type', store), compression)  # a trainer takes a name, too
+    check_kind(getattr(store, 'type', store))  # a trainer takes a name, too
     params = [p for p in net.collect_params().values() if p.grad_req != 'null']
-    make = PushPullTrainer if compression else gluon.Trainer
-    return make(
-        params,
-        'sgd',
-        {'learning_rate': lr},
-        kvstore=store,
-        update_on_kvstore=True,
-        compression_params=compression,
-    )
+    settings = {'learning_rate': lr}
+    return gluon.Trainer(params, 'sgd', settings, kvstore=store, update_on_kvstore=True)
 
 
 def connect(
-    kind: str, num_gpus: int, lr: float, seed: int, compression: dict[str, Any] | None = None
+    kind: str, num_gpus: int, lr: float, seed: int
 ) -> tuple[KVStore, list[Context], Block, Trainer]:
     """Become a worker: open the store, and make the network and its trainer.
 
     Gives the store, this worker's devices, LeNet with all its shapes settled, the same in every
     worker, and the trainer. With the kind ``'local'`` no cluster is needed.
     """
-    check_kind(kind, compression)
+    check_kind(kind)
     checks.whole_number('seed', seed)  # None would be another order in every worker
     devices, store, net = choose_devices(num_gpus), mx.kv.create(kind), lenet()
     prepare(net, devices, seed)
     for device in devices:
         net(nd.zeros((1, 1, 28, 28), ctx=device))
-    return store, devices, net, make_trainer(net, lr, store, compression)
+    return store, devices, net, make_trainer(net, lr, store)
 
 
 def train_epoch(
@@ -131,25 +106,23 @@ def train_epoch(
     devices: Sequence[Context],
     trainer: Trainer,
     store: KVStore,
-) -> tuple[float, float, float]:
-    """Train on this worker's shard of every joint batch, and measure what it waits for.
+) -> tuple[float, float]:
+    """Train on this worker's shard of every joint batch; give seconds of computing and of waiting.
 
-    Gives the mean loss of this worker's examples, taken while the parameters moved (not a number if
-    it had none), and the seconds of computing and of waiting; see ``WorkerHistory``. ``batches``
-    yields joint batches ``(X, y)``, the same ones in every worker.
+    Waiting is what lies between a worker's own gradients and the new parameters: push, the other
+    workers, the servers, pull. ``batches`` yields joint batches ``(X, y)``, the same ones in every
+    worker.
     """
-    total, seen, computing, waiting = 0, 0, 0, 0
+    computing, waiting = 0.0, 0.0
     for X, y in batches:
         start = time.perf_counter()
-        losses = compute_gradients(X, y, net, devices, store.rank, store.num_workers)
+        compute_gradients(X, y, net, devices, store.rank, store.num_workers)
         nd.waitall()
         computed = time.perf_counter()
         trainer.step(1, ignore_stale_grad=True)
         nd.waitall()
         computing, waiting = computing + computed - start, waiting + time.perf_counter() - computed
-        total += sum(l.sum().asscalar() for l in losses) * len(X)
-        seen += sum(len(l) for l in losses)
-    return total / seen if seen else float('nan'), computing, waiting
+    return computing, waiting
 
 
 def train(
@@ -160,10 +133,9 @@ def train(
     num_epochs: int = 3,
     num_examples: int | None = None,
     seed: int = 0,
-    compression: dict[str, Any] | None = None,
     checkpoints: str | Path | None = None,
-) -> WorkerHistory:
-    """Train chapter 2's LeNet on Fashion-MNIST, in one worker; give what this worker measured.
+) -> dict[str, np.ndarray]:
+    """Train chapter 2's LeNet on Fashion-MNIST, in one worker; give the parameters.
 
     Every worker calls this with the same arguments: a ``batch_size`` over all devices of all
     workers, ``num_gpus`` devices of each worker, ``num_epochs`` with those of a run that is resumed
@@ -172,20 +144,14 @@ def train(
     """
     checks.positive_int('num_epochs', num_epochs)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed)
-    store, devices, net, trainer = connect(kind, num_gpus, lr, seed, compression)
-    settings = dict(
-        batch_size=batch_size, num_examples=num_examples, lr=lr, seed=seed, compression=compression
-    )
+    store, devices, net, trainer = connect(kind, num_gpus, lr, seed)
+    settings = dict(batch_size=batch_size, num_examples=num_examples, lr=lr, seed=seed)
     done = resume(net, train_iter, store, checkpoints, **settings)
-    run = WorkerHistory(f'worker {store.rank} of {store.num_workers}', train_iter.num_examples)
     for epoch in range(done + 1, num_epochs + 1):
-        start, before = time.perf_counter(), socket_bytes()
-        with progress(train_iter, f'epoch {epoch}/{num_epochs}') as batches:
-            train_loss, *split = train_epoch(batches, net, devices, trainer, store)
-        seconds, traffic = time.perf_counter() - start, socket_bytes() - before
-        run.add(seconds, train_loss, evaluate_accuracy_gpus(net, test_iter), *split, traffic)  # type: ignore[call-arg, arg-type]
+        computing, waiting = train_epoch(train_iter, net, devices, trainer, store)
+        test_acc = evaluate_accuracy_gpus(net, test_iter)
         if store.rank == 0:
-            print(f'epoch {epoch}, time: {seconds:.1f} sec, test acc: {run.test_acc[-1]:.4f}')
             if checkpoints:
                 save_checkpoint(checkpoints, epoch, parameters(net), **settings)
-    return run
+            print(f'epoch {epoch}, time: {computing + waiting:.1f} sec, test acc: {test_acc:.4f}')
+    return parameters(net)

@@ -33,9 +33,9 @@ class Watch:
     """
 
     def __init__(self, roles: Sequence[Role], limit: float) -> None:
-        self._names = {(r.kind, r.host, r.port): r.name for r in roles if r.kind != 'scheduler'}
-        self._places: set[tuple[str, str, int]] = set()
-        self._strangers: list[tuple[str, str, int]] = []
+        self._missing = {(r.kind, r.host, r.port): r.name for r in roles if r.kind != 'scheduler'}
+        self._places = set(self._missing)
+        self._stranger: tuple[str, str, int] | None = None
         self._workers = [role.name for role in roles if role.kind == 'worker']
         self._waiting: set[str] = set()  # those at a barrier
         self._state: tuple[set[str], list[str]] = set(), self._workers
@@ -45,11 +45,6 @@ class Watch:
         self._reports = False
         self.up_since: float | None = None
 
-    @property
-    def up(self) -> bool:
-        """Whether the store is up."""
-        return self.up_since is not None
-
     def line(self, name: str, text: str) -> bool:
         """Take note of a line; tell whether it is a report of the scheduler, not for the user."""
         if name != 'scheduler' or not (self._reports or REPORT.search(text)):
@@ -57,15 +52,14 @@ class Watch:
         self._reports = True
         for kind, host, port in ADDED.findall(text):
             place = kind, host, int(port)
-            if place in self._names:
-                self._places.add(place)
-            elif kind != 'scheduler' and place not in self._strangers:
-                self._strangers.append(place)
+            self._missing.pop(place, None)
+            if kind != 'scheduler' and place not in self._places:
+                self._stranger = place
         for number in ARRIVES.findall(text):
             self._waiting.add(f'worker {(int(number) - 9) // 2}')
         for number in GOES_ON.findall(text):
             self._waiting.discard(f'worker {(int(number) - 9) // 2}')
-        if not self.up and ALL_THERE.search(text):
+        if self.up_since is None and ALL_THERE.search(text):
             self.up_since = time.monotonic()
         # What ends the scheduler is of interest, such as a port that is taken.
         return not TROUBLE.search(text)
@@ -75,17 +69,16 @@ class Watch:
 
         A node whose port is taken takes any other, and then ranks are not what they should be.
         """
-        if self._strangers:
-            kind, host, port = self._strangers[0]
+        if self._stranger:
+            kind, host, port = self._stranger
             raise RuntimeError(
                 f'a {kind} has registered from port {port} at {host}, and none should: another '
                 f'program took its own port a moment ago, so that ranks would be mixed up, and all '
                 'were stopped. Run again'
             )
-        if not self.up and time.monotonic() > self._deadline:
-            missing = [name for place, name in self._names.items() if place not in self._places]
-            who = ', '.join(missing) or 'nobody, but the store'
-            have = 'has' if len(missing) == 1 else 'have'
+        if self.up_since is None and time.monotonic() > self._deadline:
+            who = ', '.join(self._missing.values()) or 'nobody, but the store'
+            have = 'has' if len(self._missing) == 1 else 'have'
             raise TimeoutError(
                 f'the store was not up after {self._limit:g} seconds: {who} {have} not registered '
                 'with the scheduler, and all were stopped. Does it call mx.kv.create with a kind '
