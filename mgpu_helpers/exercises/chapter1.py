@@ -1,0 +1,267 @@
+"""The exercises of chapter 1: shards, sums, updates, and replicas that must stay equal."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import mxnet as mx
+import numpy as np
+from mxnet import nd
+
+from .. import scratch
+from ..collectives import count
+from .checking import Hint, expect
+
+if TYPE_CHECKING:
+    from mxnet.ndarray import NDArray
+
+    Arrays = list[NDArray]
+    Devices = list[mx.Context]
+    Numbers = dict[str, Any] | None
+
+ARRAY_BYTES = 516_272  # LeNet's 129,068 gradients of 4 bytes
+
+
+def on_devices(rng: random.Random, k: int, shape: tuple[int, ...] = (3, 4)) -> Arrays:
+    """Draw one array per device, of whole numbers: their sums are exact in any order."""
+    draw = np.random.default_rng(rng.randrange(2**32))
+    values = draw.integers(1, 100, (k, *shape)).astype('float64')
+    return [nd.array(v, ctx=mx.cpu(i), dtype='float64') for i, v in enumerate(values)]
+
+
+def exercise_1(rng: random.Random, _: Numbers, shard_sizes: Callable[[int, int], Any]) -> None:
+    for n, k in ((6, 2), (7, 2), (256, 3), (11, 4), *((rng.randint(20, 99), 7),)):
+        sizes = list(shard_sizes(n, k))
+        case = f'{n} examples on {k} devices gave {sizes}'
+        expect(len(sizes) == k, f'{case}: give one length for each of the {k} devices')
+        expect(
+            sum(sizes) == n,
+            f'{case}, together {sum(sizes)}: each example belongs to just one shard',
+        )
+        expect(
+            max(sizes) - min(sizes) <= 1,
+            f'{case}: the others wait for the longest shard, so lengths differ by one at most',
+        )
+        expect(
+            sizes == sorted(sizes, reverse=True),
+            f'{case}: we let the first n mod k devices take one more',
+        )
+
+
+def exercise_2(rng: random.Random, _: Numbers, my_split: Callable[[NDArray, Devices], Any]) -> None:
+    for n, k in ((4, 2), (7, 3)):
+        (X,), devices = on_devices(rng, 1, (n, 2)), [mx.cpu(i) for i in range(k)]
+        shards, whole = list(my_split(X, devices)), X.asnumpy()
+        expect(len(shards) == k, f'{len(shards)} shards for {k} devices: one for each')
+        lengths = [len(s) for s in shards]
+        joined = np.concatenate([s.asnumpy() for s in shards])
+        expect(
+            len(joined) >= n,
+            f'{n} examples became shards of {lengths}: what of the last n mod k?',
+        )
+        expect(
+            len(joined) == n,
+            f'{n} examples became shards of {lengths}: each example belongs to just one shard',
+        )
+        expect(
+            np.array_equal(joined, whole),
+            'put together again, the shards are another order of the batch: labels are split by '
+            'themselves, so each shard is one slice, X[a:b], in order',
+        )
+        places = [s.context for s in shards]
+        expect(
+            places == devices,
+            f'the shards are on {places}, not on {devices}: as_in_context copies where it must',
+        )
+        expect(
+            lengths == [len(s) for s in scratch.split_and_load(X, devices, False)],
+            f'{n} examples on {k} devices became shards of {lengths}: the first take one more',
+        )
+
+
+def expect_sums(allreduce: Callable[[Arrays], None], arrays: Arrays) -> None:
+    """Raise a hint unless a function leaves the sum in each of these very arrays."""
+    k, data, total = len(arrays), list(arrays), sum(x.asnumpy() for x in arrays)
+    before = [x.asnumpy() for x in arrays]
+    allreduce(data)
+    after = [x.asnumpy() for x in arrays]
+    where = [i for i, x in enumerate(after) if np.array_equal(x, total)]
+    if len(where) == k:
+        return
+    if any(x is not y for x, y in zip(data, arrays)):
+        raise Hint(
+            'the list holds other arrays now, and the devices still have their old ones: '
+            "'data[i] = ...' changes the list; 'data[i][:] = ...' and copyto(data[i]) write into "
+            'the array'
+        )
+    if all(np.array_equal(x, y) for x, y in zip(after, before)):
+        raise Hint('no array has changed: the sum is to be written into those of the list')
+    if any(np.array_equal(x, total / k) for x in after):
+        raise Hint(f'with {k} devices some hold the mean: leave the sum; the update divides')
+    if where:
+        raise Hint(
+            f'of {k} devices only {where} hold the sum: it has to go back to all the others'
+        )
+    raise Hint(
+        f'with {k} devices of shape {arrays[0].shape} none holds the sum: was an array added '
+        'that held a sum already, or has one been forgotten? Print them for two devices'
+    )
+
+
+def exercise_3(rng: random.Random, _: Numbers, my_allreduce: Callable[[Arrays], None]) -> None:
+    for k in (2, 3, 4):
+        expect_sums(my_allreduce, on_devices(rng, k))
+
+
+def exercise_4(
+    rng: random.Random, _: Numbers, my_update: Callable[[Arrays, float, int], None]
+) -> None:
+    (value,), lr, n = on_devices(rng, 1), 0.5, 8
+    params = scratch.get_params([value, value * 2], mx.cpu())
+    for p in params:
+        p.grad[:] = p * 16  # so that p - lr / n * grad is 0, exactly
+    given = list(params)
+    my_update(given, lr, n)
+    expect(
+        all(p is q for p, q in zip(params, given)),
+        'the list holds other arrays now, without gradients: change each in place, p -= …',
+    )
+    left = [p.asnumpy() / v.asnumpy() for p, v in zip(params, (value, value * 2))]
+    first = float(left[0].flat[0])
+    expect(
+        np.allclose(left, first),
+        'the parameters were not all changed alike: each takes a step by its own gradient',
+    )
+    expect(
+        first != 1.0,
+        'no parameter has changed: write into each, p -= …; p = p - … is another array',
+    )
+    expect(
+        first != 1 - lr * 16,
+        f'each step was {n} times too long: the gradient is a sum over {n} examples',
+    )
+    expect(first != 2.0, 'they went uphill: the loss falls against the gradient')
+    expect(first == 0.0, 'a parameter p with gradient g is to become p - lr / n * g')
+
+
+def exercise_5(
+    rng: random.Random, _: Numbers, whole_mean: Callable[[Sequence[float], Sequence[int]], float]
+) -> None:
+    for sizes in ((4, 4), (2, 1), (3, 2, 2), (26, 25)):
+        shards = [[rng.randrange(64) for _ in range(n)] for n in sizes]
+        means = [sum(s) / len(s) for s in shards]
+        right, found = sum(map(sum, shards)) / sum(sizes), float(whole_mean(means, sizes))
+        if abs(found - right) < 1e-12 * max(1, abs(right)):
+            continue
+        case = f'means {[round(m, 4) for m in means]} of {list(sizes)} examples gave {found:.4f}'
+        if abs(found - sum(means) / len(means)) < 1e-12 * max(1, abs(found)):
+            raise Hint(
+                f'{case}: this is the mean of the means, where an example in a short shard counts '
+                'for more than one in a long shard'
+            )
+        raise Hint(f'{case}, not {right:.4f}: mean times length is what a shard adds to the sum')
+
+
+def draw_6(rng: random.Random) -> dict[str, Any]:
+    return {'devices': rng.choice((3, 5, 6, 7, 9)), 'gigabytes_per_second': rng.choice((8, 12, 20))}
+
+
+def exercise_6(
+    _: random.Random, numbers: Numbers, megabytes: float, messages: int, milliseconds: float
+) -> None:
+    assert numbers
+    k, speed = numbers['devices'], numbers['gigabytes_per_second']
+    sent = 2 * (k - 1) * ARRAY_BYTES
+    near = partial(np.isclose, rtol=0.02)
+    expect(
+        not near(megabytes, sent / 2e6),
+        f'{megabytes} MB is one way: {k - 1} copies go in, and as many come back',
+    )
+    expect(
+        not near(megabytes, 2 * k * ARRAY_BYTES / 1e6),
+        f'{megabytes} MB: device 0 sends nothing to itself, so k - 1 devices count',
+    )
+    expect(
+        near(megabytes, sent / 1e6),
+        f'{megabytes} MB: 129,068 values of 4 bytes, times the number of copies',
+    )
+    expect(
+        messages == 2 * (k - 1) * 8,
+        f'{messages} messages: each of the 8 arrays travels by itself, in and out',
+    )
+    expect(
+        near(milliseconds, sent / speed / 1e6),
+        f'{milliseconds} ms: {sent / 1e6:.2f} MB over {speed} GB/s; a GB is 1,000 MB, a second '
+        '1,000 ms',
+    )
+
+
+exercise_6.draw = draw_6  # type: ignore[attr-defined]
+
+
+def exercise_7(rng: random.Random, _: Numbers, by_slices: Callable[[Arrays], None]) -> None:
+    for k, shape in ((2, (4,)), (2, (3, 4)), (3, (5, 5)), (4, (3,))):
+        try:
+            expect_sums(by_slices, on_devices(rng, k, shape))
+        except Hint as hint:
+            size = int(np.prod(shape))
+            left = '' if size % k == 0 else f' ({size} values on {k} devices: mind the remainder)'
+            raise Hint(f'{hint}{left}') from None
+    k, size = 4, 400
+    busiest = max(count(by_slices, k, size).additions.values())
+    expect(
+        busiest <= (k - 1) * size // k,
+        f'the sums are right, but one of {k} devices adds {busiest} numbers of {size}: each is to '
+        f'add its own slice only, {(k - 1) * size // k}',
+    )
+
+
+def exercise_8(
+    rng: random.Random, _: Numbers, largest_difference: Callable[[list[Arrays]], float]
+) -> None:
+    for parameter, device, change in ((0, 1, 2.0), (1, 2, 4.0), (1, 1, -8.0), (0, 0, 16.0)):
+        (values,) = on_devices(rng, 1)
+        replicas = [scratch.get_params([values, values + 1], mx.cpu(i)) for i in range(3)]
+        expect(
+            float(largest_difference(replicas)) == 0,
+            'replicas that are equal bit for bit differ by 0',
+        )
+        replicas[device][parameter][2, 3] += change
+        found = float(largest_difference(replicas))
+        case = f'one value of parameter {parameter} on device {device} was changed by {change:g}'
+        expect(
+            found == abs(change),
+            f'{case}, and {found:g} was found: look at each parameter of each replica, at all of '
+            'its values, and at the size of a difference, whatever its sign',
+        )
+
+
+def exercise_9(
+    rng: random.Random, _: Numbers, count_right: Callable[[NDArray, NDArray, list[Arrays]], int]
+) -> None:
+    for n, k in ((6, 2), (7, 2), (8, 3)):
+        devices = [mx.cpu(i) for i in range(k)]
+        params = scratch.init_params(0.1, rng.randrange(99), 'float64')
+        # Of each replica the last bias prefers another class: so each has to see its own shard.
+        replicas = [scratch.get_params(params, d) for d in devices]
+        for i, replica in enumerate(replicas):
+            replica[-1][i] += 1000
+        X = nd.ones((n, 1, 28, 28), dtype='float64')
+        shards = scratch.split_batch(X, nd.arange(n, dtype='float64'), devices)[0]
+        y = nd.array(np.repeat(np.arange(k), [len(s) for s in shards]), dtype='float64')
+        y[0] = 9  # so one is wrong
+        found = count_right(X, y, replicas)
+        case = f'{n} images on {k} devices, {n - 1} of them right, gave {found}'
+        expect(found != n, f'{case}: compare with the labels')
+        expect(
+            0 <= float(found) and (found > 1 or n < 3),
+            f'{case}: give the number, not the share; the last batch may be shorter than others',
+        )
+        expect(
+            int(found) == n - 1,
+            f'{case}: each replica sees its own shard, X and y cut in the same places, and every '
+            'image counts once, also where k does not divide n',
+        )

@@ -1,0 +1,173 @@
+"""What students get wrong in the exercises of chapter 1, and a part of the hint that each gets.
+
+Also the teacher's list: each entry is the exercise, the misconception, the answer, the hint.
+"""
+
+from mxnet import nd
+
+import mgpu_helpers as mgpu
+from mgpu_helpers.exercises import given
+
+
+def rebinding(data):
+    for i in range(1, len(data)):
+        data[0] = data[0] + data[i].copyto(data[0].context)
+    for i in range(1, len(data)):
+        data[i] = data[0].copyto(data[i].context)
+
+
+def a_mean(data):
+    mgpu.allreduce(data)
+    for x in data:
+        x /= len(data)
+
+
+def never_back(data):
+    for x in data[1:]:
+        data[0] += x.copyto(data[0].context)
+
+
+def one_after_the_other(data):
+    sums = [sum(x.copyto(y.context) for x in data) for y in data]
+    for i, y in enumerate(data):
+        y += sums[i] - y + i  # each adds to what others have changed already
+
+
+def into_names(data):
+    total = sum(x.copyto(data[0].context) for x in data)
+    for x in data:
+        x = total.copyto(x.context)  # noqa: PLW2901
+
+
+def without_mean(params, lr, n):
+    for p in params:
+        p -= lr * p.grad
+
+
+def other_arrays(params, lr, n):
+    for p in params:
+        p = p - lr / n * p.grad  # noqa: PLW2901
+
+
+def other_entries(params, lr, n):
+    params[:] = [p - lr / n * p.grad for p in params]
+
+
+def uphill(params, lr, n):
+    for p in params:
+        p += lr / n * p.grad
+
+
+def by_the_first_gradient(params, lr, n):
+    for p in params:
+        p -= lr / n * params[0].grad
+
+
+def whole_slices_only(data):
+    k, size = len(data), data[0].size // len(data)
+    for c in range(k if size else 0):
+        parts = [x.reshape(-1)[c * size : (c + 1) * size] for x in data]
+        for i in range(k):
+            if i != c:
+                parts[c][:] += parts[i].copyto(parts[c].context)
+        for i in range(k):
+            if i != c:
+                parts[c].copyto(parts[i])
+
+
+def sum_of_differences(replicas):
+    pairs = [(p, q) for replica in replicas for p, q in zip(replica, replicas[0])]
+    return max(float((p.asnumpy() - q.asnumpy()).max()) for p, q in pairs)
+
+
+def first_parameter(replicas):
+    first = replicas[0][0].asnumpy()
+    return max(float(abs(r[0].asnumpy() - first).max()) for r in replicas)
+
+
+def first_two_replicas(replicas):
+    pairs = zip(*replicas[:2])
+    return max(float(abs(p.asnumpy() - q.asnumpy()).max()) for p, q in pairs)
+
+
+def right(X, y, replicas):
+    shards = zip(*mgpu.split_batch(X, y, [r[0].context for r in replicas]), replicas)
+    found = [(mgpu.lenet(X_d, p).argmax(axis=1) == y_d).sum() for X_d, y_d, p in shards]
+    return int(sum(r.asscalar() for r in found))
+
+
+def without_the_rest(X, y, replicas):
+    n = len(X) // len(replicas) * len(replicas)
+    return right(X[:n], y[:n], replicas)
+
+
+ADA = given('1.6', 'Ada')
+COPIES, SPEED = 2 * (ADA['devices'] - 1), ADA['gigabytes_per_second']
+MB = 0.516272
+
+WRONG = [
+    ('1.1', 'the remainder is dropped', lambda n, k: [n // k] * k, 'together 6'),
+    ('1.1', 'every length is rounded up', lambda n, k: [-(-n // k)] * k, 'together 8'),
+    (
+        '1.1',
+        'the last device takes the whole remainder',
+        lambda n, k: [n // k] * (k - 1) + [n - n // k * (k - 1)],
+        'take one more',
+    ),
+    ('1.1', 'k is the length of a shard', lambda n, k: [k] * (n // k), 'one length for each'),
+    (
+        '1.2',
+        'every k-th example (shard by modulo)',
+        lambda X, ds: [
+            nd.array(X.asnumpy()[i :: len(ds)], ctx=d, dtype='float64') for i, d in enumerate(ds)
+        ],
+        'another order',
+    ),
+    (
+        '1.2',
+        'the remainder is dropped',
+        lambda X, ds: [
+            X[i * (len(X) // len(ds)) : (i + 1) * (len(X) // len(ds))].as_in_context(d)
+            for i, d in enumerate(ds)
+        ],
+        'of the last n mod k',
+    ),
+    (
+        '1.2',
+        'nothing is copied',
+        lambda X, ds: [s.as_in_context(X.context) for s in mgpu.split_and_load(X, ds, False)],
+        'as_in_context',
+    ),
+    ('1.2', 'the whole batch for each', lambda X, ds: [X.copyto(d) for d in ds], 'just one shard'),
+    ('1.3', 'the entries of the list are rebound', rebinding, 'changes the list'),
+    ('1.3', 'the mean instead of the sum', a_mean, 'hold the mean'),
+    ('1.3', 'the sum never comes back', never_back, 'has to go back'),
+    ('1.3', 'added to what has changed', one_after_the_other, 'has to go back'),
+    ('1.3', 'a name is assigned, not an array', into_names, 'no array has changed'),
+    ('1.4', 'the gradient taken for a mean', without_mean, '8 times too long'),
+    ('1.4', 'a name is assigned, not an array', other_arrays, 'no parameter has changed'),
+    ('1.4', 'new arrays, which have no gradients', other_entries, 'holds other arrays now'),
+    ('1.4', 'up instead of down', uphill, 'uphill'),
+    ('1.4', 'one gradient for all', by_the_first_gradient, 'by its own gradient'),
+    ('1.5', 'mean of means', lambda means, sizes: sum(means) / len(means), 'mean of the means'),
+    ('1.5', 'means are added', lambda means, sizes: sum(means), 'adds to the sum'),
+    ('1.6', 'one way only', (COPIES * MB / 2, COPIES * 8, 1), 'is one way'),
+    ('1.6', 'device 0 sends to itself', ((COPIES + 2) * MB, COPIES * 8, 1), 'to itself'),
+    ('1.6', 'one message for all arrays', (COPIES * MB, COPIES, 1), 'each of the 8 arrays'),
+    ('1.6', 'seconds for milliseconds', (COPIES * MB, COPIES * 8, MB / SPEED / 1e3), '1,000 MB'),
+    ('1.6', 'values taken for bytes', (COPIES * MB / 4, COPIES * 8, 1), 'values of 4 bytes'),
+    ('1.7', 'the remainder is not summed', whole_slices_only, 'mind the remainder'),
+    ('1.7', 'device 0 adds everything', mgpu.allreduce, 'its own slice only'),
+    ('1.8', 'without the absolute value', sum_of_differences, 'whatever its sign'),
+    ('1.8', 'the first parameter only', first_parameter, 'parameter 1 on device 2'),
+    ('1.8', 'the first two replicas only', first_two_replicas, 'each replica'),
+    (
+        '1.9',
+        'one replica sees the whole batch',
+        lambda X, y, rs: int((mgpu.lenet(X, rs[0]).argmax(axis=1) == y).sum().asscalar()),
+        'sees its own shard',
+    ),
+    ('1.9', 'the share', lambda X, y, rs: right(X, y, rs) / len(X), 'not the share'),
+    ('1.9', 'the remainder is dropped', without_the_rest, 'k does not divide'),
+    ('1.9', 'counted without labels', lambda X, y, rs: len(X), 'compare with the labels'),
+]

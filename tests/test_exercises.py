@@ -1,0 +1,84 @@
+"""Exercises: solutions are right, blanks are told as such, and known mistakes get their hint."""
+
+import importlib
+import re
+from collections import Counter
+
+import nbformat
+import pytest
+import student
+
+from mgpu_helpers.exercises import check, checking, given
+
+CHAPTERS = [str(int(path.name[:2])) for path in student.SOURCES]
+
+
+def code_of(text):
+    return [c.source for c in nbformat.reads(text, as_version=4).cells if c.cell_type == 'code']
+
+
+def run(cells):
+    """Run cells as a notebook does, and give what the last line of each with a check is worth."""
+    space, verdicts = {}, []
+    for cell in cells:
+        if cell.startswith('check('):
+            verdicts.append(eval(cell, space))
+        else:
+            exec(cell, space)
+    return verdicts
+
+
+def module_of(chapter):
+    return importlib.import_module(f'mgpu_helpers.exercises.chapter{chapter}')
+
+
+@pytest.mark.parametrize('path', student.SOURCES, ids=lambda path: path.name)
+def test_solutions_are_right_and_blanks_are_told_in_a_sentence(path):
+    """Solutions with other seeds than in the notebook, which nbval runs."""
+    source = path.read_text(encoding='utf8')
+    cells = [re.sub(r'^(check\(.*)\)$', r'\1, seed=5)', cell) for cell in code_of(source)]
+    solved = run(cells)
+    assert all(verdict.right for verdict in solved), solved
+    chapter = int(path.name[:2])
+    numbers = [f'{chapter}.{n}' for n in checking.exercises_of(module_of(chapter))]
+    assert [verdict.number for verdict in solved] == numbers
+    for verdict in run(code_of(student.student_version(path))):
+        assert not verdict.right and 'still blank' in verdict.sentence
+
+
+@pytest.mark.parametrize('path', student.SOURCES, ids=lambda path: path.name)
+def test_the_students_version_is_what_the_sources_give(path):
+    kept = (path.parent / 'student' / path.name).read_text(encoding='utf8')
+    assert kept == student.student_version(path), 'make student writes it anew'
+    assert 'SOLUTION' not in kept and "'right'" not in kept
+
+
+@pytest.mark.parametrize('chapter', CHAPTERS)
+def test_each_known_mistake_gets_its_hint(chapter):
+    wrong = importlib.import_module(f'misconceptions.chapter{chapter}').WRONG
+    for number, what, answers, hint in wrong:
+        answers = answers if isinstance(answers, tuple) else (answers,)
+        verdict = check(number, *answers, name='Ada')
+        assert not verdict.right and hint in verdict.sentence, (what, verdict)
+        assert verdict.sentence.count('\n') == 0 and len(verdict.sentence) < 400
+    counted = Counter(number.split('.')[1] for number, *_ in wrong)
+    assert set(counted) == set(checking.exercises_of(module_of(chapter)))
+    assert min(counted.values()) >= 2
+
+
+def test_what_is_raised_in_an_answer_is_told_and_what_cannot_be_checked_refused():
+    told = check('1.1', lambda n, k: [n / 0])
+    assert repr(told) == '1.1: not yet: it raised ZeroDivisionError: division by zero'
+    assert not told.right and 'still blank' in check('1.6', 1.0, ..., None).sentence
+    for number, answers, words in (
+        ('1.99', [1], "there is no exercise '1.99' to check; there are 1.1"),
+        ('77.1', [1], "no exercises of chapter '77'"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            check(number, *answers)
+    with pytest.raises(TypeError, match='takes megabytes, messages, milliseconds, not 1 answers'):
+        check('1.6', 5)
+    with pytest.raises(ValueError, match='no numbers of its own'):
+        given('1.1', 'Ada')
+    assert given('1.6', 'Ada ') == given('1.6', 'ada')
+    assert len({str(given('1.6', f'student {i}')) for i in range(40)}) > 5

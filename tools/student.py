@@ -1,0 +1,48 @@
+"""Write the students' version of the exercises: blanks for solutions, and no outputs.
+
+``make student`` calls it. ``exercises/student/`` is kept, and a test holds it equal to what this
+makes of ``exercises/``.
+"""
+
+import ast
+import re
+import textwrap
+from pathlib import Path
+
+import nbformat
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = sorted((ROOT / 'exercises').glob('[0-9]*.ipynb'))
+SOLUTION = re.compile(r'^( *)### BEGIN SOLUTION\n(.*?)^ *### END SOLUTION\n?', re.M | re.S)
+
+
+def blank(found):
+    """Give what stands in a solution's place: in a function, an end; else ``name = ...``."""
+    indent, solution = found.groups()
+    if indent:
+        return f'{indent}raise NotImplementedError  # your lines instead of this one\n'
+    targets = [t for node in ast.parse(textwrap.dedent(solution)).body for t in node.targets]
+    return ''.join(f'{target.id} = ...  # your answer\n' for target in targets)
+
+
+def student_version(path):
+    """Give the text of the notebook that students get for one source."""
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == 'code':
+            cell.outputs, cell.execution_count = [], None
+        if 'solution' in cell.metadata.get('tags', []):
+            cell.source = SOLUTION.sub(blank, cell.source).rstrip()
+            cell.metadata.pop('tags')
+    return nbformat.writes(notebook, indent=1, ensure_ascii=False) + '\n'
+
+
+def main():
+    for path in SOURCES:
+        target = path.parent / 'student' / path.name
+        target.write_text(student_version(path), encoding='utf8')
+        print(target.relative_to(ROOT))
+
+
+if __name__ == '__main__':
+    main()
