@@ -13,14 +13,13 @@ from mxnet import nd
 
 from .. import scratch
 from ..collectives import count
-from .checking import Hint, expect
+from .checking import Hint, Numbers, expect
 
 if TYPE_CHECKING:
     from mxnet.ndarray import NDArray
 
     Arrays = list[NDArray]
     Devices = list[mx.Context]
-    Numbers = dict[str, Any] | None
 
 ARRAY_BYTES = 516_272  # LeNet's 129,068 gradients of 4 bytes
 
@@ -102,9 +101,7 @@ def expect_sums(allreduce: Callable[[Arrays], None], arrays: Arrays) -> None:
     if any(np.array_equal(x, total / k) for x in after):
         raise Hint(f'with {k} devices some hold the mean: leave the sum; the update divides')
     if where:
-        raise Hint(
-            f'of {k} devices only {where} hold the sum: it has to go back to all the others'
-        )
+        raise Hint(f'of {k} devices only {where} hold the sum: it has to go back to all the others')
     raise Hint(
         f'with {k} devices of shape {arrays[0].shape} none holds the sum: was an array added '
         'that held a sum already, or has one been forgotten? Print them for two devices'

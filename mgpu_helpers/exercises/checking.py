@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
+Numbers = dict[str, Any] | None  # a student's own, of an exercise on paper
+
 
 class Hint(Exception):
     """What is not right yet, and where to look."""
@@ -52,7 +54,7 @@ def check(number: str, *answers: Any, name: str = '', seed: int = 0) -> Verdict:
     except Hint as hint:
         return Verdict(number, False, f'not yet: {hint}')
     except NotImplementedError:
-        return Verdict(number, False, f"{' or '.join(wanted)} is still blank")
+        return Verdict(number, False, f'{" or ".join(wanted)} is still blank')
     except Exception as error:  # whatever a student's function raises
         what = ' '.join(str(error).split())[:200]
         return Verdict(number, False, f'not yet: it raised {type(error).__name__}: {what}')
@@ -67,7 +69,7 @@ def given(number: str, name: str) -> dict[str, Any]:
     return drawn
 
 
-def numbers_of(number: str, name: str) -> dict[str, Any] | None:
+def numbers_of(number: str, name: str) -> Numbers:
     draw: Callable[..., dict[str, Any]] | None = getattr(find(number), 'draw', None)
     return draw and draw(random.Random(f'{number} {name.strip().lower()}'))
 

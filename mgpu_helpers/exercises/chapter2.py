@@ -1,0 +1,238 @@
+"""The exercises of chapter 2: what the trainer does, clipping, running statistics, evaluation."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon, nd
+from mxnet.gluon import nn
+
+from .chapter1 import on_devices
+from .checking import Hint, Numbers, expect
+
+if TYPE_CHECKING:
+    from mxnet.gluon import Block
+    from mxnet.ndarray import NDArray
+
+    from .chapter1 import Arrays
+
+DEVICES = [mx.cpu(0), mx.cpu(1)]
+
+
+def small_net(rng: random.Random, devices: Sequence[mx.Context] = DEVICES) -> Block:
+    """Make a network of two layers, initialized on devices, its replicas equal."""
+    net = nn.HybridSequential()
+    net.add(nn.Dense(5, in_units=4, activation='relu'), nn.BatchNorm(in_channels=5))
+    net.add(nn.Dense(3, in_units=5))
+    net.initialize(ctx=list(devices))
+    for param in net.collect_params('.*weight').values():
+        param.set_data(on_devices(rng, 1, param.shape)[0].astype('float32') / 100)
+    return net
+
+
+def exercise_1(rng: random.Random, _: Numbers, my_forward_backward: Callable[..., Any]) -> None:
+    net, loss = nn.Dense(3, in_units=4), gluon.loss.L2Loss()
+    net.initialize(ctx=DEVICES)
+    (X,), (y,) = on_devices(rng, 1, (5, 4)), on_devices(rng, 1, (5, 3))
+    data, label = (gluon.utils.split_and_load(a.astype('float32'), DEVICES, even_split=False)
+                   for a in (X, y))  # fmt: skip
+    losses = my_forward_backward(net, data, label, loss)
+    found = [g.asnumpy() for g in net.weight.list_grad()]
+    wanted = []
+    for X_d, y_d in zip(data, label):
+        with autograd.record():
+            l = loss(net(X_d), y_d)
+        l.backward()
+        wanted.append(net.weight.grad(X_d.context).asnumpy())
+    for d, (g, w) in enumerate(zip(found, wanted)):
+        size = len(data[d])
+        expect(
+            g.any(), f'device {d} has no gradient: each shard has a loss, and each its backward()'
+        )
+        expect(
+            not np.allclose(g, w / size, rtol=1e-4),
+            f'device {d} has the gradient of the mean over its {size} examples; the trainer '
+            'divides by the whole batch, so each device keeps the sum: no mean()',
+        )
+        expect(np.allclose(g, w, rtol=1e-4), f'device {d} has not the gradient of its own shard')
+    expect(
+        isinstance(losses, list) and [getattr(l, 'shape', 0) for l in losses] == [(3,), (2,)],
+        'the gradients are right; give back a list with the losses of each shard, too',
+    )
+
+
+def exercise_2(rng: random.Random, _: Numbers, gradient_bytes: Callable[[Block], int]) -> None:
+    net = small_net(rng)  # 4 × 5 + 5 + 5 + 5 + 5 × 3 + 3 values, and 10 running statistics
+    found = gradient_bytes(net)
+    expect(found != 53, f'{found} are the values; a float32 has 4 bytes')
+    expect(
+        found != 63 * 4,
+        f'{found} bytes: running statistics have no gradient, their grad_req is "null"',
+    )
+    expect(found != 2 * 53 * 4, f"{found} bytes are those of both devices together; give one's")
+    expect(found == 53 * 4, f'a network with 53 trained values gave {found} bytes, not {53 * 4}')
+    net[0].collect_params().setattr('grad_req', 'null')
+    found = gradient_bytes(net)
+    expect(
+        found == 28 * 4,
+        f'with its first layer frozen, 28 values are trained, and it gave {found} bytes: what is '
+        'frozen has grad_req "null"',
+    )
+
+
+def exercise_3(rng: random.Random, _: Numbers, average: Callable[[Arrays], None]) -> None:
+    for k in (2, 3):
+        stats = on_devices(rng, k, (4,))
+        data, mean = list(stats), sum(s.asnumpy() for s in stats) / k
+        average(data)
+        after = [s.asnumpy() for s in stats]
+        expect(
+            all(a is b for a, b in zip(data, stats)),
+            'the list holds other arrays now, and the network still has its old ones: write into '
+            'them',
+        )
+        close = [np.allclose(a, mean, rtol=1e-12) for a in after]
+        expect(
+            not np.allclose(after[0], mean * k, rtol=1e-12),
+            f'{k} devices hold the sum: divide it by {k}, in place',
+        )
+        expect(
+            all(close) or not any(close),
+            f'of {k} devices only {[i for i, c in enumerate(close) if c]} have the mean',
+        )
+        expect(all(close), f'{k} devices do not hold the mean of what they had')
+
+
+def exercise_4(
+    rng: random.Random, _: Numbers, clip: Callable[[list[Arrays], int, float], None]
+) -> None:
+    n = 10
+    for k, limit, clipped in ((1, 1.0, True), (2, 1.0, True), (2, 100.0, False)):
+        # Sums over n examples of two parameters, alike on all devices: their norm is 50.
+        values = [np.full(16, 10.0) * 0.75, np.full(25, 8.0)]
+        grads = [[nd.array(v, ctx=mx.cpu(c), dtype='float64') for v in values] for c in range(k)]
+        clip(grads, n, limit)
+        norms = [float(np.sqrt(sum((g.asnumpy() ** 2).sum() for g in gs))) for gs in grads]
+        each = [float(np.linalg.norm(g.asnumpy())) for g in grads[0]]
+        right = limit * n if clipped else 50.0
+        case = f'{k} devices, gradients of norm 50 summed over {n} examples, limit {limit:g}'
+        expect(
+            clipped or np.allclose(norms, 50.0),
+            f'{case}: their mean has norm 5, below the limit, and they became {norms[0]:.3g}: '
+            'leave them as they are',
+        )
+        expect(
+            not np.allclose(each, limit * n) or np.allclose(norms, right),
+            f'{case}: each array was clipped by itself, which turns the direction of the step: one '
+            'norm for all arrays together',
+        )
+        expect(
+            not np.allclose(norms, limit) or limit == right,
+            f'{case}: the sum has norm {norms[0]:.3g} now, so the mean only a tenth of the limit: '
+            'the limit is for the mean',
+        )
+        expect(
+            not (k > 1 and np.allclose(norms, right / np.sqrt(k))),
+            f'{case}: too short by √{k}: the replicas hold the same gradient, so the norm is that '
+            'of one device',
+        )
+        expect(
+            np.allclose(norms, norms[0]),
+            f'{case}: the norms are {[round(x, 2) for x in norms]} now: all replicas alike, or '
+            'they drift apart',
+        )
+        expect(np.allclose(norms, right), f'{case}: {norms[0]:.3g} afterwards, not {right:g}')
+
+
+def draw_5(rng: random.Random) -> dict[str, Any]:
+    return {
+        'arrays': rng.choice((6, 12, 40)),
+        'megabytes': rng.choice((0.4, 2.0, 6.0)),
+        'compute_ms': rng.choice((0.5, 2.0, 3.0)),
+    }
+
+
+def exercise_5(
+    _: random.Random, numbers: Numbers, exchange_ms: float, speed_up: float, one_message: float
+) -> None:
+    assert numbers
+    start, travel = numbers['arrays'] * 0.02, numbers['megabytes'] / 10
+    compute = numbers['compute_ms']
+    expect(
+        not np.isclose(exchange_ms, travel + 0.02, rtol=0.01) or numbers['arrays'] == 1,
+        f'{exchange_ms} ms: each of the {numbers["arrays"]} arrays takes 20 µs to start',
+    )
+    expect(
+        np.isclose(exchange_ms, start + travel, rtol=0.01),
+        f'{exchange_ms} ms: 20 µs for each array, and all bytes at 10 GB/s (10,000 bytes a µs)',
+    )
+    expect(
+        not np.isclose(speed_up, compute / (compute + start + travel), rtol=0.01),
+        f'a speed-up of {speed_up}: two devices handle twice as many images in that time',
+    )
+    expect(
+        np.isclose(speed_up, 2 * compute / (compute + start + travel), rtol=0.01),
+        f'a speed-up of {speed_up}: two devices finish two batches in the time of computing and of '
+        'the exchange, one device one batch in that of computing',
+    )
+    expect(
+        np.isclose(one_message, 2 * compute / (compute + 0.02 + travel), rtol=0.01),
+        f'a speed-up of {one_message} with one message: the same bytes, but 20 µs only once',
+    )
+
+
+exercise_5.draw = draw_5  # type: ignore[attr-defined]
+
+
+def exercise_6(rng: random.Random, _: Numbers, whole_variance: Callable[..., float]) -> None:
+    for sizes in ((2, 2), (4, 4, 4), (5, 2), (1, 6)):
+        shards = [np.array([rng.randrange(50) for _ in range(n)], dtype=float) for n in sizes]
+        means, variances = ([float(f(s)) for s in shards] for f in (np.mean, np.var))
+        right, found = float(np.var(np.concatenate(shards))), float(
+            whole_variance(means, variances, sizes)
+        )  # fmt: skip
+        if np.isclose(found, right):
+            continue
+        case = f'shards of {list(sizes)} examples: {found:.4f}, not {right:.4f}'
+        if np.isclose(found, np.average(variances, weights=sizes)):
+            raise Hint(f'{case}: this is the mean of the variances; the means differ, too')
+        even = np.mean(variances) + np.var(means)
+        if np.isclose(found, even):
+            raise Hint(f'{case}: right for shards of one length only; a longer one counts for more')
+        if np.isclose(found, np.sum(variances)) or np.isclose(found, np.mean(variances)):
+            raise Hint(f'{case}: what is missing is how far the means are from each other')
+        raise Hint(f'{case}: variance is the mean of the squares minus the square of the mean')
+
+
+def exercise_7(
+    rng: random.Random,
+    _: Numbers,
+    accuracy: Callable[[list[tuple[NDArray, NDArray, int]]], float],
+) -> None:
+    right, batches = 0, []
+    for pad in (0, 0, 3):
+        labels = np.array([rng.randrange(4) for _ in range(8)])
+        guesses = labels.copy()
+        guesses[rng.sample(range(5), 2)] += 1  # two of those that count are wrong
+        right += 8 - pad - 2
+        scores = np.eye(5)[guesses]
+        batches.append((nd.array(scores), nd.array(labels), pad))
+    found, seen = float(accuracy(batches)), 21
+    case = f'two whole batches of 8, a last one with 3 of 8 padded: {found:.4f}'
+    expect(
+        not np.isclose(found, (right + 3) / 24),
+        f'{case}: the examples that fill up the last batch were counted twice',
+    )
+    expect(
+        not np.isclose(found, np.mean([6 / 8, 6 / 8, 3 / 5])),
+        f'{case}: a mean of batches, where an example of the short one counts for more',
+    )
+    expect(
+        not np.isclose(found, (right + 3) / seen) and not np.isclose(found, right / 24),
+        f'{case}: leave the padding out of both, those that are right and those that are counted',
+    )
+    expect(np.isclose(found, right / seen, rtol=1e-5), f'{case}, not {right / seen:.4f}')

@@ -1,0 +1,167 @@
+"""What students get wrong in the exercises of chapter 2, and a part of the hint that each gets."""
+
+import numpy as np
+from mxnet import autograd
+
+from mgpu_helpers.exercises import given
+
+
+def backward_of(losses_of):
+    def forward_backward(net, data, label, loss):
+        with autograd.record():
+            losses = [losses_of(loss(net(X), y)) for X, y in zip(data, label)]
+        for l in losses:
+            l.backward()
+        return losses
+
+    return forward_backward
+
+
+def first_shard_only(net, data, label, loss):
+    with autograd.record():
+        losses = [loss(net(X), y) for X, y in zip(data, label)]
+    losses[0].backward()
+    return losses
+
+
+def without_losses(net, data, label, loss):
+    backward_of(lambda l: l)(net, data, label, loss)
+
+
+def trained(net):
+    return [p for p in net.collect_params().values() if p.grad_req != 'null']
+
+
+def size(params):
+    return sum(int(np.prod(p.shape)) for p in params)
+
+
+def trained_by_name(net):
+    named = net.collect_params('.*(weight|bias|gamma|beta)').values()
+    return 4 * size(named)
+
+
+def summed(stats):
+    total = sum(s.copyto(stats[0].context) for s in stats)
+    for s in stats:
+        total.copyto(s)
+
+
+def first_only(stats):
+    stats[0][:] = sum(s.copyto(stats[0].context) for s in stats) / len(stats)
+
+
+def rebound(stats):
+    total = sum(s.copyto(stats[0].context) for s in stats) / len(stats)
+    stats[:] = [total.copyto(s.context) for s in stats]
+
+
+def unchanged(stats):
+    return sum(s.copyto(stats[0].context) for s in stats) / len(stats)
+
+
+def norm_of(arrays):
+    return float(np.sqrt(sum((a.asnumpy() ** 2).sum() for a in arrays)))
+
+
+def scaled(arrays, limit, norm=None):
+    norm = norm_of(arrays) if norm is None else norm
+    for a in arrays:
+        a *= min(1, limit / norm)
+
+
+def each_array(grads, n, limit):
+    for g in sum(grads, []):
+        scaled([g], n * limit)
+
+
+def limit_of_the_sum(grads, n, limit):
+    for gs in grads:
+        scaled(gs, limit)
+
+
+def always(grads, n, limit):
+    for gs in grads:
+        norm = norm_of(gs)
+        for g in gs:
+            g *= n * limit / norm
+
+
+def norm_of_all_devices(grads, n, limit):
+    norm = norm_of(sum(grads, []))
+    for gs in grads:
+        scaled(gs, n * limit, norm)
+
+
+def first_device(grads, n, limit):
+    scaled(grads[0], n * limit)
+
+
+def counted(batches, hits, seen):
+    both = [(s.argmax(axis=1) == y, pad) for s, y, pad in batches]
+    return sum(hits(r, p) for r, p in both) / sum(seen(r, p) for r, p in both)
+
+
+def all_of(r, pad):
+    return r.sum().asscalar()
+
+
+def true_ones(r, pad):
+    return r[: len(r) - pad].sum().asscalar()
+
+
+ADA = given('2.5', 'Ada')
+START, TRAVEL, COMPUTE = ADA['arrays'] * 0.02, ADA['megabytes'] / 10, ADA['compute_ms']
+GAIN = 2 * COMPUTE / (COMPUTE + START + TRAVEL)
+
+WRONG = [
+    ('2.1', 'the mean over the shard', backward_of(lambda l: l.mean()), 'no mean()'),
+    ('2.1', 'one backward for all', first_shard_only, 'device 1 has no gradient'),
+    ('2.1', 'nothing is given back', without_losses, 'give back a list'),
+    ('2.1', 'the loss is squared', backward_of(lambda l: l * l), 'gradient of its own shard'),
+    ('2.2', 'values for bytes', lambda net: size(trained(net)), 'a float32 has 4 bytes'),
+    ('2.2', 'all parameters', lambda net: 4 * size(net.collect_params().values()), 'running stat'),
+    ('2.2', 'both devices', lambda net: 8 * size(trained(net)), 'both devices together'),
+    ('2.2', 'by name, frozen or not', trained_by_name, 'first layer frozen'),
+    ('2.3', 'the sum', summed, 'hold the sum'),
+    ('2.3', 'the first device only', first_only, 'only [0] have the mean'),
+    ('2.3', 'the list is rebound', rebound, 'holds other arrays'),
+    ('2.3', 'given back, not written', unchanged, 'do not hold the mean'),
+    ('2.4', 'each array by itself', each_array, 'turns the direction'),
+    ('2.4', 'the limit for the sum', limit_of_the_sum, 'only a tenth of the limit'),
+    ('2.4', 'scaled up, too', always, 'below the limit'),
+    ('2.4', 'the norm over all devices', norm_of_all_devices, 'too short by'),
+    ('2.4', 'the first device only', first_device, 'all replicas alike'),
+    ('2.5', 'one start for all arrays', (0.02 + TRAVEL, GAIN, 1), 'takes 20 µs to start'),
+    ('2.5', 'without the travel', (START, GAIN, 1), 'all bytes at 10 GB/s'),
+    ('2.5', 'one device as good as two', (START + TRAVEL, GAIN / 2, 1), 'twice as many images'),
+    ('2.5', 'twice, exchange or not', (START + TRAVEL, 2, 2), 'in that of computing'),
+    ('2.5', 'one message as many', (START + TRAVEL, GAIN, GAIN), 'only once'),
+    ('2.6', 'mean of the variances', lambda m, v, s: np.mean(v), 'the means differ, too'),
+    ('2.6', 'sum of the variances', lambda m, v, s: sum(v), 'from each other'),
+    ('2.6', 'shards taken as even', lambda m, v, s: np.mean(v) + np.var(m), 'counts for more'),
+    (
+        '2.7',
+        'the padding is counted',
+        lambda b: counted(b, all_of, lambda r, p: 8),
+        'counted twice',
+    ),
+    (
+        '2.7',
+        'mean of batches',
+        lambda b: np.mean([counted([x], true_ones, lambda r, p: 8 - p) for x in b]),
+        'a mean of batches',
+    ),
+    (
+        '2.7',
+        'left out of one of the two',
+        lambda b: counted(b, true_ones, lambda r, p: 8),
+        'out of both',
+    ),
+    (
+        '2.7',
+        'of the last batch',
+        lambda b: counted(b[2:], true_ones, lambda r, p: 8 - p),
+        'not 0.7',
+    ),
+]
