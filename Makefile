@@ -2,7 +2,7 @@
 # Recipes start with tools/env.sh, which says where the data and the home folder are.
 SHELL := /bin/sh
 .NOTPARALLEL:
-.PHONY: help setup lab test run bench doctor report data figures lock clean
+.PHONY: help setup lab test run bench doctor report data figures student lock clean
 
 PYTHON := . tools/env.sh && exec .venv/bin/python
 # $(call with,LAB_ARGS): Python, and at the end of its line the words that LAB_ARGS holds.
@@ -57,6 +57,9 @@ data: setup ## fetch and verify the data sets ahead of a class (DATA_ARGS='--fro
 
 figures: setup ## draw img/*.svg anew
 	@$(PYTHON) img/all.py
+
+student: setup ## write the students' version of the exercises: blanks for solutions
+	@$(PYTHON) tools/student.py
 
 lock: ## resolve pyproject.toml into the locks (UPGRADE=1: newest versions)
 	@sh tools/lock.sh

@@ -32,6 +32,7 @@ def on_devices(rng: random.Random, k: int, shape: tuple[int, ...] = (3, 4)) -> A
 
 
 def exercise_1(rng: random.Random, _: Numbers, shard_sizes: Callable[[int, int], Any]) -> None:
+    """Lengths of the shards of n examples on k devices."""
     for n, k in ((6, 2), (7, 2), (256, 3), (11, 4), *((rng.randint(20, 99), 7),)):
         sizes = list(shard_sizes(n, k))
         case = f'{n} examples on {k} devices gave {sizes}'
@@ -51,6 +52,7 @@ def exercise_1(rng: random.Random, _: Numbers, shard_sizes: Callable[[int, int],
 
 
 def exercise_2(rng: random.Random, _: Numbers, my_split: Callable[[NDArray, Devices], Any]) -> None:
+    """Shards of a batch, in order, each on its device."""
     for n, k in ((4, 2), (7, 3)):
         (X,), devices = on_devices(rng, 1, (n, 2)), [mx.cpu(i) for i in range(k)]
         shards, whole = list(my_split(X, devices)), X.asnumpy()
@@ -109,6 +111,7 @@ def expect_sums(allreduce: Callable[[Arrays], None], arrays: Arrays) -> None:
 
 
 def exercise_3(rng: random.Random, _: Numbers, my_allreduce: Callable[[Arrays], None]) -> None:
+    """The sum in each array, in place."""
     for k in (2, 3, 4):
         expect_sums(my_allreduce, on_devices(rng, k))
 
@@ -116,6 +119,7 @@ def exercise_3(rng: random.Random, _: Numbers, my_allreduce: Callable[[Arrays], 
 def exercise_4(
     rng: random.Random, _: Numbers, my_update: Callable[[Arrays, float, int], None]
 ) -> None:
+    """One step by the mean gradient, in place."""
     (value,), lr, n = on_devices(rng, 1), 0.5, 8
     params = scratch.get_params([value, value * 2], mx.cpu())
     for p in params:
@@ -147,6 +151,7 @@ def exercise_4(
 def exercise_5(
     rng: random.Random, _: Numbers, whole_mean: Callable[[Sequence[float], Sequence[int]], float]
 ) -> None:
+    """The batch's mean, from means of uneven shards."""
     for sizes in ((4, 4), (2, 1), (3, 2, 2), (26, 25)):
         shards = [[rng.randrange(64) for _ in range(n)] for n in sizes]
         means = [sum(s) / len(s) for s in shards]
@@ -163,12 +168,14 @@ def exercise_5(
 
 
 def draw_6(rng: random.Random) -> dict[str, Any]:
+    """Draw the numbers of a student."""
     return {'devices': rng.choice((3, 5, 6, 7, 9)), 'gigabytes_per_second': rng.choice((8, 12, 20))}
 
 
 def exercise_6(
     _: random.Random, numbers: Numbers, megabytes: float, messages: int, milliseconds: float
 ) -> None:
+    """Bytes, messages and time of chapter 1's allreduce, on paper."""
     assert numbers
     k, speed = numbers['devices'], numbers['gigabytes_per_second']
     sent = 2 * (k - 1) * ARRAY_BYTES
@@ -200,6 +207,7 @@ exercise_6.draw = draw_6  # type: ignore[attr-defined]
 
 
 def exercise_7(rng: random.Random, _: Numbers, by_slices: Callable[[Arrays], None]) -> None:
+    """An allreduce in which each device adds one slice."""
     for k, shape in ((2, (4,)), (2, (3, 4)), (3, (5, 5)), (4, (3,))):
         try:
             expect_sums(by_slices, on_devices(rng, k, shape))
@@ -219,6 +227,7 @@ def exercise_7(rng: random.Random, _: Numbers, by_slices: Callable[[Arrays], Non
 def exercise_8(
     rng: random.Random, _: Numbers, largest_difference: Callable[[list[Arrays]], float]
 ) -> None:
+    """How far replicas have drifted apart."""
     for parameter, device, change in ((0, 1, 2.0), (1, 2, 4.0), (1, 1, -8.0), (0, 0, 16.0)):
         (values,) = on_devices(rng, 1)
         replicas = [scratch.get_params([values, values + 1], mx.cpu(i)) for i in range(3)]
@@ -239,6 +248,7 @@ def exercise_8(
 def exercise_9(
     rng: random.Random, _: Numbers, count_right: Callable[[NDArray, NDArray, list[Arrays]], int]
 ) -> None:
+    """Right answers of a batch, counted by all replicas."""
     for n, k in ((6, 2), (7, 2), (8, 3)):
         devices = [mx.cpu(i) for i in range(k)]
         params = scratch.init_params(0.1, rng.randrange(99), 'float64')

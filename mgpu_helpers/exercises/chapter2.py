@@ -35,6 +35,7 @@ def small_net(rng: random.Random, devices: Sequence[mx.Context] = DEVICES) -> Bl
 
 
 def exercise_1(rng: random.Random, _: Numbers, my_forward_backward: Callable[..., Any]) -> None:
+    """Forward and backward on every device."""
     net, loss = nn.Dense(3, in_units=4), gluon.loss.L2Loss()
     net.initialize(ctx=DEVICES)
     (X,), (y,) = on_devices(rng, 1, (5, 4)), on_devices(rng, 1, (5, 3))
@@ -66,6 +67,7 @@ def exercise_1(rng: random.Random, _: Numbers, my_forward_backward: Callable[...
 
 
 def exercise_2(rng: random.Random, _: Numbers, gradient_bytes: Callable[[Block], int]) -> None:
+    """Bytes of gradients that a step exchanges."""
     net = small_net(rng)  # 4 × 5 + 5 + 5 + 5 + 5 × 3 + 3 values, and 10 running statistics
     found = gradient_bytes(net)
     expect(found != 53, f'{found} are the values; a float32 has 4 bytes')
@@ -85,6 +87,7 @@ def exercise_2(rng: random.Random, _: Numbers, gradient_bytes: Callable[[Block],
 
 
 def exercise_3(rng: random.Random, _: Numbers, average: Callable[[Arrays], None]) -> None:
+    """The mean of running statistics, in place."""
     for k in (2, 3):
         stats = on_devices(rng, k, (4,))
         data, mean = list(stats), sum(s.asnumpy() for s in stats) / k
@@ -110,6 +113,7 @@ def exercise_3(rng: random.Random, _: Numbers, average: Callable[[Arrays], None]
 def exercise_4(
     rng: random.Random, _: Numbers, clip: Callable[[list[Arrays], int, float], None]
 ) -> None:
+    """Clipping by the norm of the whole mean gradient."""
     n = 10
     for k, limit, clipped in ((1, 1.0, True), (2, 1.0, True), (2, 100.0, False)):
         # Sums over n examples of two parameters, alike on all devices: their norm is 50.
@@ -149,6 +153,7 @@ def exercise_4(
 
 
 def draw_5(rng: random.Random) -> dict[str, Any]:
+    """Draw the numbers of a student."""
     return {
         'arrays': rng.choice((6, 12, 40)),
         'megabytes': rng.choice((0.4, 2.0, 6.0)),
@@ -159,6 +164,7 @@ def draw_5(rng: random.Random) -> dict[str, Any]:
 def exercise_5(
     _: random.Random, numbers: Numbers, exchange_ms: float, speed_up: float, one_message: float
 ) -> None:
+    """The gain from a second device, on paper."""
     assert numbers
     start, travel = numbers['arrays'] * 0.02, numbers['megabytes'] / 10
     compute = numbers['compute_ms']
@@ -189,6 +195,7 @@ exercise_5.draw = draw_5  # type: ignore[attr-defined]
 
 
 def exercise_6(rng: random.Random, _: Numbers, whole_variance: Callable[..., float]) -> None:
+    """The batch's variance, from those of uneven shards."""
     for sizes in ((2, 2), (4, 4, 4), (5, 2), (1, 6)):
         shards = [np.array([rng.randrange(50) for _ in range(n)], dtype=float) for n in sizes]
         means, variances = ([float(f(s)) for s in shards] for f in (np.mean, np.var))
@@ -213,6 +220,7 @@ def exercise_7(
     _: Numbers,
     accuracy: Callable[[list[tuple[NDArray, NDArray, int]]], float],
 ) -> None:
+    """The share of right answers, padding left out."""
     right, batches = 0, []
     for pad in (0, 0, 3):
         labels = np.array([rng.randrange(4) for _ in range(8)])

@@ -70,6 +70,7 @@ def given(number: str, name: str) -> dict[str, Any]:
 
 
 def numbers_of(number: str, name: str) -> Numbers:
+    """Draw them, or None where an exercise has none."""
     draw: Callable[..., dict[str, Any]] | None = getattr(find(number), 'draw', None)
     return draw and draw(random.Random(f'{number} {name.strip().lower()}'))
 
@@ -91,5 +92,6 @@ def find(number: str) -> Callable[..., None]:
 
 
 def exercises_of(module: ModuleType) -> dict[str, Callable[..., None]]:
+    """Give a chapter's checks by the last part of their numbers."""
     names = [name for name in vars(module) if name.startswith('exercise_')]
     return {name.removeprefix('exercise_'): getattr(module, name) for name in names}
