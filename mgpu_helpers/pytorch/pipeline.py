@@ -111,13 +111,12 @@ class Stage:
     ) -> None:
         self.layers, self.num_examples, self.group = layers, len(X), group
         self.rank, self.last = dist.get_rank(group), dist.get_world_size(group) - 1
-        self.Xs, self.ys = (
-            a.detach().to(this_device()).tensor_split(num_micro_batches) for a in (X, y)
-        )
-        self.kept: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}  # inputs and outputs
-        self.losses: list[torch.Tensor] = []
-        self.sent: list[dist.Work] = []  # under way
-        self.like: Any = None  # shape and type of an example as it comes from the stage before
+        X, y = (a.detach().to(this_device()) for a in (X, y))
+        self.Xs, self.ys = X.tensor_split(num_micro_batches), y.tensor_split(num_micro_batches)
+        # Input and output of each micro-batch that is under way; the losses of those that are done.
+        self.kept, self.losses = {}, []  # type: ignore[var-annotated]
+        # Messages that were sent; shape and type of an example as the stage before sends it.
+        self.sent, self.like = [], None  # type: ignore[var-annotated]
 
     def forward(self, i: int, x: torch.Tensor | None) -> torch.Tensor | None:
         """Compute micro-batch i; gives what the next stage needs, None on the last."""
@@ -147,8 +146,9 @@ def room_for(stage: Stage, kind: str, i: int) -> torch.Tensor | None:
         told: list[Any] = [None]
         dist.recv_object_list(told, group=stage.group, group_src=stage.rank - 1)
         stage.like = told[0]
-    shape, dtype = stage.like
-    return torch.empty(len(stage.Xs[i]), *shape, dtype=dtype, device=this_device())
+    shape, dtype = stage.like  # type: ignore[misc]
+    room = len(stage.Xs[i]), *shape  # type: ignore[has-type]
+    return torch.empty(room, dtype=dtype, device=this_device())  # type: ignore[has-type]
 
 
 def trade(

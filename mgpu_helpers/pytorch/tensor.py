@@ -86,7 +86,7 @@ def column_linear(layer: nn.Linear, group: dist.ProcessGroup | None = None) -> n
 class RowLinear(nn.Linear):
     """What ``row_linear`` gives back."""
 
-    group: dist.ProcessGroup | None = None
+    group = None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Sum what the ranks' parts of ``x`` contribute, then add the bias, once."""
@@ -102,7 +102,7 @@ def row_linear(layer: nn.Linear, group: dist.ProcessGroup | None = None) -> RowL
     check_layer(layer, 'in_features', group)
     long = layer.in_features // dist.get_world_size(group)
     part = RowLinear(long, layer.out_features, device='meta')
-    part.weight, part.bias, part.group = part_of(layer.weight, 1, group), layer.bias, group
+    part.weight, part.bias, part.group = part_of(layer.weight, 1, group), layer.bias, group  # type: ignore[assignment]
     return part
 
 
