@@ -1,4 +1,4 @@
-"""Buckets, ``sync_with`` and accumulated gradients: the same training, in fewer messages."""
+"""Buckets and ``sync_with``: the same training, in fewer messages."""
 
 import mxnet as mx
 import numpy as np
@@ -7,9 +7,9 @@ from mxnet import autograd, nd
 
 import mgpu_helpers as mgpu
 from mgpu_helpers.collectives import ALGORITHMS, allreduce_ring, allreduce_tree
-from mgpu_helpers.collectives.bucket import Bucket, hold_gradients
+from mgpu_helpers.collectives.bucket import Bucket, copy_all
 from mgpu_helpers.collectives.filling import fill_buckets
-from mgpu_helpers.collectives.syncing import accumulate_batch, adding_gradients, sync_with
+from mgpu_helpers.collectives.syncing import sync_with
 
 SHAPES = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
 
@@ -32,16 +32,16 @@ def test_a_bucket_gives_back_what_was_put_in():
         (arrays,) = gradients(1, dtype)
         bucket = Bucket(arrays)
         assert bucket.flat.shape == (129_068,) and bucket.flat.dtype == np.dtype(dtype).type
-        bucket.pack(arrays)
+        copy_all(arrays, bucket.parts)
         laid = np.concatenate([x.asnumpy().ravel() for x in arrays])
         np.testing.assert_array_equal(bucket.flat.asnumpy(), laid)
         bucket.flat *= 2
         doubled = [2 * x for x in arrays]
-        bucket.unpack(arrays)
+        copy_all(bucket.parts, arrays)
         assert_equal(arrays, doubled)
 
 
-def test_what_no_bucket_can_hold_and_what_does_not_fit_is_refused():
+def test_what_no_bucket_can_hold_is_refused():
     two, there = nd.ones(2), nd.ones(2, ctx=mx.cpu(1))
     for arrays, error, words in (
         ([], ValueError, 'at least one array'),
@@ -50,19 +50,6 @@ def test_what_no_bucket_can_hold_and_what_does_not_fit_is_refused():
     ):
         with pytest.raises(error, match=words):
             Bucket(arrays)
-    column = nd.ones((3, 1))
-    bucket = Bucket([two, column])
-    bucket.pack([two, column])
-    for arrays, error, words in (
-        ([np.zeros(2), np.zeros((3, 1))], TypeError, "a list of MXNet's nd arrays"),
-        ([2 * two], ValueError, r'shapes \[\(2,\), \(3, 1\)\], not \[\(2,\)\]'),
-        ([2 * two, column.astype('float64')], TypeError, 'float32, and .* float64'),
-        ([2 * two, column.as_in_context(mx.cpu(1))], ValueError, r'on cpu\(0\), .* on cpu\(1\)'),
-    ):
-        for move in (bucket.pack, bucket.unpack):
-            with pytest.raises(error, match=words):
-                move(arrays)
-    assert bucket.flat.asnumpy().tolist() == [1] * 5
 
 
 def test_buckets_are_filled_from_the_last_layer():
@@ -153,58 +140,10 @@ def test_gradients_that_live_in_a_bucket_need_no_packing(batches):
     (devices, wanted), (_, replicas) = start(2), start(2)
     buckets = [Bucket(params) for params in replicas]
     for params, bucket in zip(replicas, buckets, strict=True):
-        hold_gradients(params, bucket)
+        autograd.mark_variables(params, bucket.parts)
     of_buckets = [b.flat for b in buckets]
     for X, y in batches[:2]:
         mgpu.train_batch(X, y, wanted, devices, 0.1, sync=sync_with(allreduce_tree))
         mgpu.train_batch(X, y, replicas, devices, 0.1, sync=lambda _: allreduce_tree(of_buckets))
     for found, expected in zip(replicas, wanted, strict=True):
         assert_equal(found, expected)
-
-
-def test_accumulated_gradients_are_those_of_the_joint_batch(batches):
-    X, y = (nd.concat(*arrays, dim=0) for arrays in zip(*batches, strict=True))
-    devices, joint = start(2)
-    mgpu.train_batch(X, y, joint, devices, 0.1)
-    calls = []
-
-    def counted(grads):
-        calls.append(len(grads))
-        mgpu.sync_gradients(grads)
-
-    devices, replicas = start(2)
-    X, y = batches[3]
-    parts = [*batches[:3], (X[:1], y[:1]), (X[1:], y[1:])]
-    losses = accumulate_batch(parts, replicas, devices, 0.1, sync=counted)
-    assert calls == [2]  # one allreduce, though one of the batches had too few examples to split
-    assert sum(len(l) for l in losses) == 240
-    for replica in replicas:
-        for p, wanted in zip(replica, joint[0], strict=True):
-            np.testing.assert_allclose(p.asnumpy(), wanted.asnumpy(), rtol=1e-10, atol=1e-14)
-
-
-def test_what_accumulating_refuses_or_could_not_end_changes_nothing(batches):
-    devices, replicas = start(2)
-    before = [p.copy() for p in replicas[0]]
-
-    def fails(grads):
-        raise RuntimeError('the network is down')
-
-    X, y = batches[0]
-    for parts, options, error, words in (
-        ([], {}, ValueError, 'no batch to train on'),
-        ([(X, y), (X, y[:5])], {}, ValueError, '60 examples and y has 5'),
-        ([(X, y)], {'lr': 0}, ValueError, 'lr must be a number above 0'),
-        (batches[:2], {'sync': fails}, RuntimeError, 'the network is down'),
-    ):
-        with pytest.raises(error, match=words):
-            accumulate_batch(parts, replicas, devices, **{'lr': 0.1} | options)
-    assert_equal(replicas[0], before)
-    w = nd.ones(1)
-    with adding_gradients([[w]]):
-        pass
-    for _ in range(2):  # a backward pass replaces gradients again
-        with autograd.record():
-            y = 2 * w
-        y.backward()
-    assert w.grad.asscalar() == 2

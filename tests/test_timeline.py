@@ -15,7 +15,7 @@ from mxnet import autograd, nd
 from mxnet.base import MXNetError
 
 import mgpu_helpers as mgpu
-from mgpu_helpers.timeline import one_batch, phase, record
+from mgpu_helpers.timeline import phase, record
 from mgpu_helpers.timeline.lanes import KINDS
 
 DEVICES = [mx.cpu(0), mx.cpu(1)]
@@ -182,7 +182,9 @@ def test_more_devices_than_cores_and_than_images():
     """MXNet's profiler counts devices only up to the cores, and takes the next for other things."""
     k = min(os.cpu_count(), 4) + 2
     devices = [mx.cpu(i) for i in range(k)]
-    timeline = one_batch(num_gpus=k, batch_size=k - 1, tries=1, devices=devices)
+    replicas = [mgpu.get_params(mgpu.init_params(seed=0), device) for device in devices]
+    with record(devices=devices) as timeline:
+        mgpu.train_batch(X[: k - 1], Y[: k - 1], replicas, devices, lr=0.1)
     assert timeline.lanes == [str(device) for device in devices]
     found = counts(timeline)
     for i, lane in enumerate(timeline.lanes):
@@ -233,9 +235,6 @@ def test_arguments_are_checked():
     assert record_of(lambda: nd.ones(3)).lanes == ['cpu(0)']
     with pytest.raises(ValueError, match='kind must be one of compute, forward'):
         phase('sync')
-    for options in ({'num_gpus': 0}, {'batch_size': '8'}, {'tries': 0}):
-        with pytest.raises((TypeError, ValueError), match=next(iter(options))):
-            one_batch(**options)
 
 
 # --- in a process of its own: MXNet has one profiler, and its first dump ends it -----------------
@@ -298,7 +297,10 @@ def test_what_the_profiler_cannot_count_does_not_end_the_process(tmp_path):
                 allreduce_kvstore(arrays)
         except ValueError as error:
             print('cannot be recorded' in str(error))
-        timeline = mgpu.timeline.one_batch(num_gpus=2, batch_size=8, tries=1)
+        replicas = [mgpu.get_params(mgpu.init_params(seed=0), mx.cpu(i)) for i in (0, 1)]
+        X, y = nd.ones((8, 1, 28, 28)), nd.zeros(8)
+        with mgpu.timeline.record() as timeline:
+            mgpu.train_batch(X, y, replicas, [mx.cpu(0), mx.cpu(1)], 0.1)
         timeline.save_trace('step.json')
         print({s.kind for s in timeline.spans if s.name == 'several operators'})
         print({s.kind for s in timeline.spans if s.name == 'Convolution'})

@@ -29,7 +29,6 @@ from .replicas import trainable as trainable
 from .values import any_examples as any_examples
 from .values import divisible as divisible
 from .values import epoch as epoch
-from .values import finite_number as finite_number
 from .values import function as function
 from .values import last_batch as last_batch
 from .values import not_negative as not_negative

@@ -59,12 +59,6 @@ def not_negative(name: str, value: object) -> None:
         raise ValueError(f'{name} must be a number of at least 0, not {shown(value)}')
 
 
-def finite_number(name: str, value: object) -> None:
-    """Raise unless ``value`` is a finite real number."""
-    if not math.isfinite(_real(name, value, 'a number')):
-        raise ValueError(f'{name} must be a finite number, not {shown(value)}')
-
-
 def _real(name: str, value: Any, what: str) -> float:
     """Give a real number as the float that arithmetic will make of it: infinite, if too large."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):

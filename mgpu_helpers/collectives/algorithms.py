@@ -1,14 +1,11 @@
 """Ways to sum arrays over devices, in place: chapter 3's answer to "make allreduce cheaper".
 
-Every function marked ``#@save`` in ``notebooks/03-faster-allreduce.ipynb`` stands here, and a test
-holds the two equal. Each takes one array per device, of any shape and length, and leaves the same
-sum, bit for bit, on all of them.
+Each takes one array per device, of any shape and length, all alike, and leaves the same sum, bit
+for bit, on all of them. They need no framework: ``counting`` has arrays for them, too.
 
 They say first who sends what to whom, and only then who adds: MXNet's engine makes an operator wait
 for all that were pushed before it and touch the same *array*, also where they touch other parts of
 it. Sent and added message by message, a ring's step would be a chain around the ring.
-
-They need no framework: what ``counting`` has serves them as well as MXNet's arrays.
 """
 
 from __future__ import annotations
@@ -25,8 +22,7 @@ if TYPE_CHECKING:
 def allreduce_naive(data: Sequence[NDArray]) -> None:
     """Sum on the first device and copy the sum to the others, in place: as chapter 1 does it.
 
-    ``data`` has one array per device, all of one shape and type, here and below. For k devices
-    2 (k - 1) messages of the whole array, all of them through the first one's link.
+    For k devices 2 (k - 1) messages of the whole array, all of them through the first one's port.
     """
     checks.one_per_device(data)
     first, *others = data
@@ -105,9 +101,8 @@ def send(messages: Iterable[tuple[NDArray | None, NDArray | None]], add: bool) -
 def allreduce_sharded(data: Sequence[NDArray]) -> None:
     """Let each device sum a slice of its own and send it to all the others, in place.
 
-    2 (k - 1) messages a device, but each only a k-th of the array: all links carry the same. Every
-    device sends to every other, so each pair needs a link or a switch. *Dive into Deep Learning*'s
-    answer to its own exercise in its chapter on parameter servers.
+    2 (k - 1) messages a device, but each only a k-th of the array: all ports carry the same. Each
+    pair of devices needs a link, or a switch. *Dive into Deep Learning*'s answer to its exercise.
     """
     checks.one_per_device(data)
     k = len(data)
@@ -121,9 +116,8 @@ def reduce_scatter(data: Sequence[NDArray]) -> list[NDArray | None]:
     """Sum around a ring, in place, and give slice i of the sum on device i, a view of its array.
 
     k - 1 steps; in each, every device sends a k-th of its array to the next one, which adds it.
-    Outside of its slice a device is left with partial sums. The first half of ``allreduce_ring``;
-    optimizers that keep a part of their state on each device (ZeRO, FSDP) stop here, update their
-    slice, and gather the parameters.
+    Outside of its slice a device is left with partial sums. Optimizers that keep a part of their
+    state on each device (ZeRO, FSDP) stop here, update their slice, and gather the parameters.
     """
     checks.one_per_device(data)
     k = len(data)
@@ -138,7 +132,6 @@ def all_gather(data: Sequence[NDArray]) -> None:
     """Pass slices around a ring, in place: slice i of device i arrives on all devices.
 
     k - 1 steps; in each, every device sends a k-th of its array to the next one, which keeps it.
-    The second half of ``allreduce_ring``.
     """
     checks.one_per_device(data)
     k = len(data)
@@ -152,9 +145,9 @@ def allreduce_ring(data: Sequence[NDArray]) -> None:
     """Sum around a ring, in place: ``reduce_scatter``, then ``all_gather``.
 
     2 (k - 1) steps with a k-th of the array each: a device sends less than two arrays, however many
-    devices there are, and only ever to its neighbour. What NCCL, Horovod and PyTorch use for large
-    arrays; no algorithm can send fewer bytes over a device's link (Patarasuk and Yuan, "Bandwidth
-    optimal all-reduce algorithms for clusters of workstations", 2009).
+    devices there are, and only ever to its neighbour. No algorithm whose devices add can send fewer
+    bytes through the busiest port (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
+    clusters of workstations", 2009).
     """
     reduce_scatter(data)
     all_gather(data)

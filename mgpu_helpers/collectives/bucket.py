@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from mxnet import autograd, nd
+from mxnet import nd
 
 from . import checks
 
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 class Bucket:
     """One long array with room for many small ones: fill it, sum it over the devices, empty it.
 
-    It is made for arrays of any shapes, of one type, on one device, which are not copied yet.
-    ``flat`` is one-dimensional; ``parts`` are views of it, one for each array, in its shape.
-    Horovod calls it tensor fusion, PyTorch's DistributedDataParallel a bucket. Copying costs less
-    than it saves where a message's latency is more than the time that its bytes take.
+    Made for arrays of any shapes, of one type, on one device, which are not copied yet: ``flat`` is
+    one-dimensional, and ``parts`` are views of it in the arrays' shapes. Horovod calls it tensor
+    fusion. It pays where a message's latency is more than the time that its bytes take to copy.
     """
 
     def __init__(self, arrays: Sequence[NDArray]) -> None:
@@ -28,26 +27,6 @@ class Bucket:
         cuts = np.cumsum([0] + [x.size for x in arrays]).tolist()
         self.flat = nd.empty(cuts[-1], ctx=arrays[0].context, dtype=arrays[0].dtype)
         self.parts = [self.flat[a:b].reshape(x.shape) for a, b, x in zip(cuts, cuts[1:], arrays)]
-
-    def pack(self, arrays: Sequence[NDArray]) -> None:
-        """Copy the arrays in, end to end: of the shapes that the bucket was made for."""
-        checks.same_layout(arrays, self.parts)
-        copy_all(arrays, self.parts)
-
-    def unpack(self, arrays: Sequence[NDArray]) -> None:
-        """Copy what the bucket holds back into the arrays."""
-        checks.same_layout(arrays, self.parts)
-        copy_all(self.parts, arrays)
-
-
-def hold_gradients(params: Sequence[NDArray], bucket: Bucket) -> None:
-    """Let backward passes write the gradients of parameters into a bucket: nothing to pack.
-
-    MXNet's own ``mark_variables`` looks at nothing: with ``bucket.flat`` for the gradients, or too
-    few of them, it reads memory that is not theirs, and the process ends.
-    """
-    checks.holding(params, bucket)
-    autograd.mark_variables(list(params), bucket.parts)
 
 
 def copy_all(sources: Sequence[NDArray], targets: Sequence[NDArray]) -> None:

@@ -1,8 +1,7 @@
 """Chapter 3: what ran when, on which device - recorded with MXNet's own profiler.
 
 ``record`` turns a block of code into ``Lanes`` (see ``lanes``): their picture, their table, their
-trace. ``one_batch`` records chapter 1's training step. A span's kind is the phase of training that
-its operator belongs to:
+trace. A span's kind is the phase of training that its operator belongs to:
 
 - ``forward``: what runs under ``autograd.record()``;
 - ``backward``: the backward pass, its operators called like those that they differentiate;
@@ -14,13 +13,6 @@ its operator belongs to:
 ``phase`` says it for code of your own. Copies are called by where they go to. Operators are handed
 out one by one, so recorded steps take a little longer than others; where the environment sets
 ``MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN`` to more than 1, some appear together as "several operators".
-
->>> import mgpu_helpers as mgpu
->>> from mxnet import nd
->>> with mgpu.timeline.record() as timeline:
-...     product = nd.dot(nd.ones((300, 300)), nd.ones((300, 300)))
->>> sorted({span.name for span in timeline.spans})
-['_ones', 'dot']
 """
 
 import lazy_loader

@@ -8,8 +8,8 @@ of one long JSON array, which is cut out and closed.
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
-import re
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -25,11 +25,10 @@ if TYPE_CHECKING:
 
     Record = dict[str, Any]  # an event as the profiler writes it
 
+LINK = 'WaitForLink'  # what a slow link calls its waiting, which it notes itself
 # The engine's own book-keeping, and what some operators set up when they are used first.
-NOISE = ('DeleteVariable', 'WaitForVar', 'ResourceParallelRandomSetSeed')
+NOISE = ('DeleteVariable', 'WaitForVar', 'ResourceParallelRandomSetSeed', LINK)
 MARKER = '_eye'  # an operator that says which thread works for which device
-# The profiler's number of a device -> its name; written once in a process.
-_places: dict[int, str] = {}
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,7 @@ def wall_clock() -> float:
 
 
 def lane_of(device_type: str, device_id: int | str) -> str:
-    """Name the lane on which a device's work is done, by MXNet's name and number of the device.
-
-    >>> lane_of('gpu', 1), lane_of('cpu_pinned', 0)  # pinned memory is filled by the first CPU
-    ('gpu(1)', 'cpu(0)')
-    """
+    """Name the lane on which a device's work is done; pinned memory is filled by the first CPU."""
     return f'{device_type}({device_id})' if device_type in ('cpu', 'gpu') else 'cpu(0)'
 
 
@@ -79,7 +74,6 @@ class Profiler:
                 "mxnet.profiler.set_state('stop'), then record. What it had recorded so far is in "
                 f'{_keep(records)}'
             )
-        _learn_places(before)
 
     def start(self) -> None:
         """Begin, when all devices are done with what they had to do before."""
@@ -107,19 +101,26 @@ class Profiler:
         # The profiler numbers devices up to the machine's cores; what comes after is taken for
         # other things. Threads are not mixed up.
         threads = {e['tid']: str(device) for e, device in zip(markers, devices)}
-        ran = [(threads.get(e['tid']) or _place(e['pid']), e) for e in found if e['ts'] < end]
-        return [Event(lane, e['name'], e['ts'] / 1e6, e['end'] / 1e6) for lane, e in ran]
+        lanes = _places()
+        return [
+            Event(
+                threads.get(e['tid']) or lanes.get(e['pid'], 'cpu(0)'),
+                *(e['name'], e['ts'] / 1e6, e['end'] / 1e6),
+            )
+            for e in found
+            if e['ts'] < end
+        ]
 
 
 def unknown(device_type: str, number: int) -> bool:
     """Tell whether MXNet's profiler has no room for this device: cores, GPUs, and two more."""
-    return device_type == 'cpu' and number >= len(_places or _guessed_places())
+    return device_type == 'cpu' and number >= len(_places())
 
 
 def check_known(device_type: str, number: int) -> None:
     """Raise unless MXNet's profiler knows this device; an unknown one ends the process."""
     if unknown(device_type, number):
-        room = len(_places or _guessed_places())
+        room = len(_places())
         raise ValueError(
             f"cpu({number}) cannot be recorded: MXNet's profiler would end this process. On this "
             f'machine it knows cpu(0) to cpu({room - 1}); use at most {room} devices while '
@@ -168,30 +169,13 @@ def _keep(records: list[Record]) -> str:
     return name
 
 
-def _learn_places(path: Path) -> None:
-    """Read which number means which device: the first thing that the profiler ever writes."""
-    if _places:
-        return
-    path.unlink(missing_ok=True)
-    profiler.set_state('run')
-    profiler.set_state('stop')
-    records = [e for e in _dump(path) if e['ph'] == 'M' and e['pid'] < 2**32]
-    _places.update({e['pid']: e['args']['name'] for e in records})
-    if not _places:  # somebody else's file has it
-        _places.update(_guessed_places())
-
-
-def _guessed_places() -> dict[int, str]:
-    """Number the devices as the profiler does."""
+@functools.cache
+def _places() -> dict[int, str]:
+    """Name the lanes of devices as the profiler numbers them; pinned and shared memory are last."""
     cores = ctypes.CDLL(None).get_nprocs()  # what C++ calls the hardware's concurrency
-    names = [f'cpu/{i}' for i in range(cores)] + [f'gpu/{i}' for i in range(mx.context.num_gpus())]
-    return dict(enumerate([*names, 'cpu pinned/', 'cpu shared/']))
-
-
-def _place(number: int) -> str:
-    """Name the lane of the device with this number."""
-    found = re.fullmatch(r'(cpu|gpu)/(\d+)', _places.get(number, ''))
-    return lane_of(*found.groups()) if found else 'cpu(0)'
+    numbers = {'cpu': cores, 'gpu': mx.context.num_gpus()}
+    names = [lane_of(kind, i) for kind, n in numbers.items() for i in range(n)]
+    return dict(enumerate([*names, 'cpu(0)', 'cpu(0)']))
 
 
 def _pairs(records: Iterable[Record]) -> Iterator[Record]:

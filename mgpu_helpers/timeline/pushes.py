@@ -22,6 +22,7 @@ from mxnet.base import _LIB, check_call, py_str
 
 from .. import scratch
 from .events import check_known, lane_of, unknown, wall_clock
+from .lanes import Span
 
 if TYPE_CHECKING:
     Device = tuple[str, int]  # such as ('cpu', 0)
@@ -53,18 +54,12 @@ class Step:
 
 
 class Listener:
-    """Notes what is pushed, step by step, and for which phase.
-
-    >>> listener = Listener()
-    >>> with listener.listening(), autograd.record():
-    ...     _ = nd.dot(nd.ones((2, 2)), nd.ones((2, 2)))
-    >>> [(push.name, push.kind) for push in listener.steps[0].pushes]
-    [('_ones', 'forward'), ('_ones', 'forward'), ('dot', 'forward')]
-    """
+    """Notes what is pushed, step by step, and for which phase."""
 
     def __init__(self) -> None:
         self.steps = [Step(wall_clock())]
         self.devices: set[Context] = set()
+        self.noted: list[Span] = []  # what others saw (see ``note``)
         self._phases: list[str] = []
         self._updated = False
         self._held: list[Any] = []  # handles of arrays that must not be freed yet
@@ -90,13 +85,13 @@ class Listener:
             for ending in ('', 'Ex'):
                 yield _LIB, f'MXKVStore{name}{ending}', self._before(self._note_kvstore)
         yield gluon.HybridBlock, '_call_cached_op', self._before(self._note_graph)
-        yield gluon.Trainer, '_allreduce_grads', self._within('allreduce')
-        yield gluon.Trainer, '_update', self._within('update')
-        yield scratch, 'sgd', self._within('update')
-        yield scratch, 'split_and_load', self._within('copy')
+        yield gluon.Trainer, '_allreduce_grads', self.phase('allreduce')
+        yield gluon.Trainer, '_update', self.phase('update')
+        yield scratch, 'sgd', self.phase('update')
+        yield scratch, 'split_and_load', self.phase('copy')
         chapter_2 = sys.modules.get('mgpu_helpers.gluon')  # if it is in use; no need to load it
         if chapter_2:
-            yield chapter_2, 'split_and_load', self._within('copy')
+            yield chapter_2, 'split_and_load', self.phase('copy')
 
     def _hold_back(self, free: Function) -> Function:
         """Make a wrapper that frees arrays later where the profiler does not know the device.
@@ -118,32 +113,12 @@ class Listener:
             check_call(_LIB.MXNDArrayFree(self._held.pop()))
 
     def _before(self, note: Function) -> Wrapper:
-        """Make a wrapper that calls ``note`` with the arguments first."""
-
-        def wrapper(original: Function) -> Function:
-            def wrapped(*args: Any) -> Any:
-                note(*args)
-                return original(*args)
-
-            return wrapped
-
-        return wrapper
-
-    def _within(self, kind: str) -> Wrapper:
-        """Make a wrapper that calls a function inside a phase."""
-
-        def wrapper(original: Function) -> Function:
-            def wrapped(*args: Any, **kwargs: Any) -> Any:
-                with self.phase(kind):
-                    return original(*args, **kwargs)
-
-            return wrapped
-
-        return wrapper
+        """Make a wrapper that calls ``note``, which gives nothing, with the arguments first."""
+        return lambda original: lambda *args: note(*args) or original(*args)
 
     @contextlib.contextmanager
     def phase(self, kind: str) -> Iterator[None]:
-        """Note what is pushed in this block as ``kind``."""
+        """Note what is pushed in this block, or in the function that it decorates, as ``kind``."""
         self._phases.append(kind)
         try:
             yield

@@ -1,29 +1,22 @@
-"""``record`` a block of code, name its phases with ``phase``; ``one_batch`` is an example."""
+"""``record`` a block of code, and name its phases with ``phase``."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mxnet as mx
-import numpy as np
 from mxnet import nd
 from mxnet.base import MXNetError
 
 from .. import checks
 from ..devices import choose_devices
-from ..scratch import get_params, init_params, sync_gradients, train_batch
 from .events import Profiler, check_known
-from .lanes import KINDS, Lanes
+from .lanes import KINDS, Lanes, Span
 from .phases import spans
 from .pushes import Listener
-
-if TYPE_CHECKING:
-    from ..scratch import Sync
 
 _listener: Listener | None = None  # of the recording that is on
 
@@ -68,24 +61,13 @@ def record(title: str = '', devices: Sequence[mx.Context] | None = None) -> Iter
                 events = profiler.stop([*(devices or ()), *listener.devices])
             finally:
                 listener.free_held()
-            lanes.add(spans(events, listener.steps), map(str, devices or ()))
+            lanes.add([*spans(events, listener.steps), *listener.noted], map(str, devices or ()))
 
 
 def phase(kind: str) -> contextlib._GeneratorContextManager[None]:
     """Say for which phase of training a block of code, or a function, is: for ``record``.
 
     A context manager, and a decorator; it does nothing while nothing is recorded.
-
-    >>> @phase('update')
-    ... def my_sgd(params, lr):
-    ...     for p in params:
-    ...         p -= lr * p.grad
-    >>> w = nd.ones(1000)
-    >>> w.attach_grad()
-    >>> with record() as timeline:
-    ...     my_sgd([w], lr=0.1)
-    >>> timeline.kinds()
-    ['update']
     """
     checks.one_of('kind', kind, KINDS)
     return _phase(kind)
@@ -97,32 +79,7 @@ def _phase(kind: str) -> Iterator[None]:
         yield
 
 
-def one_batch(
-    num_gpus: int = 2,
-    batch_size: int = 256,
-    title: str = '',
-    sync: Sync = sync_gradients,
-    tries: int = 5,
-    devices: Sequence[mx.Context] | None = None,
-) -> Lanes:
-    """Record chapter 1's training step on random images, the fastest of ``tries``, after a warm-up.
-
-    A step that something else on the machine held up says nothing about the devices. ``sync`` says
-    how gradients are summed; see ``mgpu.train_batch``. ``devices`` is your own choice of
-    ``num_gpus`` devices, such as stand-ins where there are GPUs.
-    """
-    devices = choose_devices(num_gpus, devices)
-    checks.positive_int('batch_size', batch_size)
-    checks.positive_int('tries', tries)
-    rng = np.random.default_rng(0)
-    X, y = nd.array(rng.random((batch_size, 1, 28, 28))), nd.array(rng.integers(0, 10, batch_size))
-    replicas = [get_params(init_params(seed=0), device) for device in devices]
-    step = functools.partial(train_batch, X, y, replicas, devices, lr=0.1, sync=sync)
-    for _ in range(3):
-        step()
-    timelines = []
-    for _ in range(tries):
-        with record(title, devices) as timeline:
-            step()
-        timelines.append(timeline)
-    return min(timelines, key=lambda timeline: timeline.seconds)
+def note(span: Span) -> None:
+    """Put what MXNet's profiler cannot see into the recording that is on, if one is."""
+    if _listener:
+        _listener.noted.append(span)

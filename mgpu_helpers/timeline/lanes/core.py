@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import checks
 from ...display import Table, percent
-from .picture import Panel, draw
+from .picture import draw
 from .spans import KINDS, Span, ends
 from .trace import chrome_trace
 
@@ -30,7 +30,7 @@ class Lanes:
 
     Spans may come in any order, and those of one lane may overlap: they are drawn one below the
     other. ``lanes`` names lanes to show even if they did nothing; as an attribute it has all of
-    them, sorted, ``cpu(2)`` before ``cpu(10)``. The attribute ``spans`` is sorted by their start.
+    them, sorted, ``cpu(2)`` before ``cpu(10)``.
     """
 
     def __init__(
@@ -43,12 +43,8 @@ class Lanes:
 
     def add(self, spans: Iterable[Span], lanes: Iterable[str] = ()) -> None:
         """Take in more of what happened, and more lanes."""
-        spans = list(spans)
-        strange = [s for s in spans if not isinstance(s, Span)]
-        if strange:
-            raise TypeError(f'lanes are made of Spans, not of {checks.shown(strange[0])}')
         self.spans = sorted([*self.spans, *spans], key=lambda s: (s.start, s.end))
-        self.lanes = sorted({*self.lanes, *lanes, *(s.lane for s in spans)}, key=_natural)
+        self.lanes = sorted({*self.lanes, *lanes, *(s.lane for s in self.spans)}, key=_natural)
 
     def __repr__(self) -> str:
         if not self.spans:
@@ -73,7 +69,8 @@ class Lanes:
         seconds = self.seconds
         return _length(_shared(self._work(lane) for lane in self.lanes)) / seconds
 
-    def _by_lane(self) -> dict[str, list[Span]]:
+    def by_lane(self) -> dict[str, list[Span]]:
+        """Give the spans of each lane, in order."""
         return {lane: [s for s in self.spans if s.lane == lane] for lane in self.lanes}
 
     def _work(self, lane: str, kind: str | None = None) -> Intervals:
@@ -109,21 +106,19 @@ class Lanes:
         return Table(cells, ['lane', 'busy', 'idle', *kinds])
 
     def operators(self, n: int = 10) -> Table:
-        """List the n names that took most of the time, over all lanes.
-
-        For each its kind, how often it was called, the milliseconds of these calls together, and
-        the share of them in the time of all operators.
-        """
+        """List the n names that took most of the time of all operators, over all lanes."""
         checks.positive_int('n', n)
         ends(self.spans, self.title)
-        calls: collections.Counter[tuple[str, str]] = collections.Counter()
-        total: collections.Counter[tuple[str, str]] = collections.Counter()  # seconds
+        took = collections.defaultdict(list)
         for s in self.spans:
-            calls[s.name, s.kind] += 1
-            total[s.name, s.kind] += s.seconds  # type: ignore[assignment]  # typed for integers
+            took[s.name, s.kind].append(s.seconds)
+        most, total = (
+            sorted(took, key=lambda key: -sum(took[key]))[:n],
+            sum(map(sum, took.values())),
+        )
         rows = [
-            (*key, calls[key], f'{1e3 * t:.2f}', percent(t / total.total()))
-            for key, t in total.most_common(n)
+            (*key, len(took[key]), f'{1e3 * sum(took[key]):.2f}', percent(sum(took[key]) / total))
+            for key in most
         ]
         return Table(rows, ['operator', 'kind', 'calls', 'total ms', 'share'])
 
@@ -131,24 +126,20 @@ class Lanes:
         """Draw who did what when: a row per lane, a bar per span, empty where a lane is idle.
 
         Others, to compare with, each get a panel below, on the same time axis; each panel starts
-        with its own first span, at 0 ms. As a cell's last value the figure shows itself;
-        ``.savefig('run.png')`` keeps it.
+        with its own first span, at 0 ms.
         """
         for other in others:
             if not isinstance(other, Lanes):
                 raise TypeError(f'plot compares with other Lanes, not with {checks.shown(other)}')
-        return draw([Panel(t.title, t._by_lane(), t.overlap) for t in (self, *others)])
+        return draw([self, *others])
 
     def save_picture(self, path: str | Path) -> None:
         """Write the picture of ``plot`` into a file, as ``.png``, ``.svg`` or ``.pdf``."""
         self.plot().savefig(path, dpi=150)
 
     def save_trace(self, path: str | Path) -> None:
-        """Write a trace that Chrome's viewer (``chrome://tracing``) and Perfetto's can open.
-
-        For example ``'step.json'``; drag it into https://ui.perfetto.dev.
-        """
-        trace = chrome_trace(self.title, self._by_lane())
+        """Write a trace, such as ``'step.json'``, for Chrome and https://ui.perfetto.dev."""
+        trace = chrome_trace(self.title, self.by_lane())
         Path(path).write_text(json.dumps(trace), encoding='utf-8')
 
 

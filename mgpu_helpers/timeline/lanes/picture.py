@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ...display import EDGE, INK, LOOK, WHITE, panels, percent, quantity
 from .spans import KINDS, MOVING, Span, ends, rows
@@ -18,24 +17,12 @@ _LETTER = 0.056  # width of a letter of a bar's name, inches
 _WIDTH = 8  # of a picture, inches
 
 
-class Panel(NamedTuple):
-    """What one panel shows."""
-
-    title: str
-    lanes: Mapping[str, Sequence[Span]]  # from top to bottom
-    overlap: float  # share of the time in which at least two lanes work, 0 to 1
-
-    def ends(self) -> tuple[float, float]:
-        """Tell when its first span starts and its last one ends, in seconds."""
-        return ends(itertools.chain(*self.lanes.values()), self.title)
-
-
-def draw(shown: Sequence[Panel]) -> Figure:
-    """Draw panels one above the other, on one time axis, which starts with each one's first span.
+def draw(shown: Sequence[Any]) -> Figure:
+    """Draw Lanes one above the other, on one time axis, which begins with each one's first span.
 
     What would be narrower than a hundredth of an inch is drawn that wide.
     """
-    longest = max(end - start for start, end in (panel.ends() for panel in shown))
+    longest = max(panel.seconds for panel in shown)
     from matplotlib.patches import Patch
 
     heights = [0.75 * len(panel.lanes) + 0.3 for panel in shown]
@@ -50,7 +37,7 @@ def draw(shown: Sequence[Panel]) -> Figure:
     for axes, panel in zip(grid[:, 0], shown, strict=True):
         _draw_panel(axes, panel, longest)
     grid[-1, 0].set_xlabel('time, ms')
-    kinds = {s.kind for panel in shown for spans in panel.lanes.values() for s in spans}
+    kinds = {s.kind for panel in shown for s in panel.spans}
     marks = [Patch(color=color, label=kind) for kind, color in KINDS.items() if kind in kinds]
     marks.append(Patch(facecolor=WHITE, edgecolor=EDGE, label='idle'))
     figure.legend(
@@ -64,11 +51,11 @@ def draw(shown: Sequence[Panel]) -> Figure:
     return figure
 
 
-def _draw_panel(axes: Axes, panel: Panel, longest: float) -> None:
-    """Draw what a panel shows; its time axis is ``longest`` seconds long."""
-    first, last = panel.ends()
+def _draw_panel(axes: Axes, panel: Any, longest: float) -> None:
+    """Draw what ``Lanes`` show; the time axis is ``longest`` seconds long."""
+    first, last = ends(panel.spans)
     inch = longest / (_WIDTH - 0.4 - 0.085 * max(map(len, panel.lanes)))  # in seconds, along x
-    for y, spans in enumerate(panel.lanes.values()):
+    for y, spans in enumerate(panel.by_lane().values()):
         axes.broken_barh([(0, 1e3 * (last - first))], (y - 0.4, 0.8), fc=WHITE, ec=EDGE, lw=0.8)
         dealt = rows(spans)
         height = 0.8 / max(len(dealt), 1)
@@ -77,7 +64,7 @@ def _draw_panel(axes: Axes, panel: Panel, longest: float) -> None:
     axes.grid(False)
     axes.set_xlim(-2 * longest, 1005 * longest)
     axes.set_ylim(len(panel.lanes) - 0.45, -0.55)  # the first lane on top
-    axes.set_yticks(range(len(panel.lanes)), list(panel.lanes))
+    axes.set_yticks(range(len(panel.lanes)), panel.lanes)
     axes.tick_params(axis='y', length=0)
     axes.tick_params(axis='x', labelbottom=True)
     axes.spines[['top', 'left', 'right']].set_visible(False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ... import checks
 from ...display import BLUE, DEEP, GREEN, ORANGE, PINK, SKY
 
 # Work is blue: `forward` and `backward` where the two are known apart, else `compute`.
@@ -29,19 +28,6 @@ class Span:
     name: str  # what was done, such as 'Convolution'
     start: float  # seconds, from any moment that all spans beside it share
     end: float
-
-    def __post_init__(self) -> None:
-        for what in ('lane', 'name'):
-            if not isinstance(getattr(self, what), str):
-                raise TypeError(f'{what} must be a text, not {checks.shown(getattr(self, what))}')
-        checks.one_of('kind', self.kind, KINDS)
-        for what in ('start', 'end'):
-            checks.finite_number(what, getattr(self, what))
-        if self.end < self.start:
-            raise ValueError(
-                f'{self.name} on {self.lane} ends at {self.end} s, before it starts at '
-                f'{self.start} s: swap the two'
-            )
 
     @property
     def seconds(self) -> float:

@@ -16,33 +16,17 @@ def chrome_trace(title: str, lanes: Mapping[str, Sequence[Span]]) -> dict[str, A
     microseconds from the first start.
     """
     start, _ = ends(itertools.chain(*lanes.values()), title)
-    return {
-        'traceEvents': list(_events(lanes, start)),
-        'displayTimeUnit': 'ms',
-        'otherData': {'title': title},
-    }
+    events = list(_events(lanes, start))
+    return {'traceEvents': events, 'displayTimeUnit': 'ms', 'otherData': {'title': title}}
 
 
 def _events(lanes: Mapping[str, Sequence[Span]], start: float) -> Iterator[dict[str, Any]]:
-    """Yield the events of a trace: names of processes and threads, then the spans."""
+    """Yield the names of processes, then the spans; those of one thread must not overlap."""
     for pid, (lane, spans) in enumerate(lanes.items(), 1):
-        yield _name(pid, 0, 'process_name', name=lane)
-        yield _name(pid, 0, 'process_sort_index', sort_index=pid)
+        for what, value in (('name', lane), ('sort_index', pid)):
+            yield {'ph': 'M', 'name': f'process_{what}', 'pid': pid, 'args': {what: value}}
         for tid, row in enumerate(rows(spans), 1):
-            # Events of one thread must not overlap, unless one lies within the other.
-            yield _name(pid, tid, 'thread_name', name='operators')
             for s in row:
-                yield {
-                    'ph': 'X',
-                    'name': s.name,
-                    'cat': s.kind,
-                    'pid': pid,
-                    'tid': tid,
-                    'ts': round(1e6 * (s.start - start), 3),
-                    'dur': round(1e6 * s.seconds, 3),
-                    'args': {'kind': s.kind},
-                }
-
-
-def _name(pid: int, tid: int, what: str, **args: object) -> dict[str, Any]:
-    return {'ph': 'M', 'name': what, 'pid': pid, 'tid': tid, 'args': args}
+                where = {'pid': pid, 'tid': tid, 'ts': round(1e6 * (s.start - start), 3)}
+                took = {'dur': round(1e6 * s.seconds, 3)}
+                yield {'ph': 'X', 'name': s.name, 'cat': s.kind, **where, **took}

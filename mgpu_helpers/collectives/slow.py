@@ -1,0 +1,72 @@
+"""Copies between devices that take their time: a network for devices that share one memory."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from mxnet import Context
+from mxnet.base import _LIB, check_call
+from mxnet.ndarray import NDArray
+
+from .. import checks
+from ..timeline.events import LINK, wall_clock
+from ..timeline.lanes import Span
+from ..timeline.recording import note
+
+# What is on its way: number -> source, target, seconds.
+_messages: dict[int, tuple[Context, Context, float]] = {}
+_numbers = itertools.count(1)
+_ports: dict[Context, threading.Lock] = defaultdict(threading.Lock)  # each receives one at a time
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+def _travel(_: int, number: int) -> None:
+    """Wait while a message is on its way."""
+    source, target, seconds = _messages.pop(number)
+    with _ports[target]:
+        start = wall_clock()
+        time.sleep(seconds)
+        note(Span(f'{source} sends', 'allreduce', f'to {target}', start, wall_clock()))
+
+
+def _push(message: NDArray, source: Context, seconds: float) -> None:
+    """Let nobody have an array before its message has travelled; the devices compute meanwhile.
+
+    MXNet's engine has a thread for each number of a device: one of a number that nobody computes on
+    is the source's outgoing port. Its profiler knows any number of this type of device.
+    """
+    number, port = next(_numbers), (ctypes.c_int * 2)(Context.devstr2type['cpu_shared'], 0)
+    port[1] = 1000 + source.device_id
+    _messages[number] = source, message.context, seconds
+    call = (_travel, ctypes.c_void_p(number), None, port)
+    arrays = (None, 0, ctypes.byref(message.handle), 1)  # that it reads, and that it writes
+    check_call(_LIB.MXEnginePushSyncND(*call, *arrays, None, 0, LINK.encode()))
+
+
+@contextlib.contextmanager
+def slow_links(seconds: Callable[[int], float]) -> Iterator[None]:
+    """Let each copy of n bytes between devices take ``seconds(n)`` more, as over a network.
+
+    Devices compute meanwhile; each sends one message at a time, and receives one. It serves a block
+    of code, and as a decorator a function. Meant for stand-ins; not for MXNet's key-value store.
+    """
+    checks.function('seconds', seconds, 'of a number of bytes')
+    copyto = NDArray.copyto
+
+    def slowly(self: NDArray, other: NDArray | Context) -> NDArray:
+        copy = copyto(self, other)
+        if copy.context != self.context:
+            _push(copy, self.context, seconds(self.size * self.dtype().itemsize))
+        return copy
+
+    NDArray.copyto = slowly
+    try:
+        yield
+    finally:
+        NDArray.copyto = copyto
