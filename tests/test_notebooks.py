@@ -16,8 +16,7 @@ CHAPTERS = sorted((ROOT / 'notebooks').glob('[0-9]*.ipynb'))
 KEPT_IN = {
     '01': ['scratch'],
     '02': ['gluon'],
-    '03': [f'collectives/{name}' for name in 'algorithms bucket filling kvstore syncing'.split()]
-    + [f'scaling/{name}' for name in ('costs', 'curves')],
+    '03': [f'collectives/{name}' for name in 'algorithms bucket filling syncing'.split()],
     '04': ['cluster/training'],
     '05': [f'pytorch/{name}' for name in ('scratch', 'devices', 'ddp')],
     '08': [f'scaling/{name}' for name in ('costs', 'parallel')],
@@ -93,7 +92,6 @@ def test_saved_cells_are_what_the_package_has_and_teach_its_first_module(chapter
         assert bare(node, checks=True) == ours, f'{name} differs from the package'
     public = {n.name for n in first if isinstance(n, ast.FunctionDef) and n.name[0] != '_'}
     plumbing = {'load_data_fashion_mnist', 'load_data_mnist', 'devices_of', 'parameters_of'}
-    plumbing |= {'allreduce_halving_doubling'}  # no chapter shows it yet
     assert {name for name in public - set(dict(shown)) if not name.startswith('check_')} <= plumbing
 
 
