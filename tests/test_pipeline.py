@@ -22,6 +22,7 @@ from torch.distributed import pipelining  # noqa: E402
 
 import mgpu_helpers as mgpu  # noqa: E402
 from mgpu_helpers.processes import ProcessFailed  # noqa: E402
+from mgpu_helpers.pytorch.traffic import Traffic  # noqa: E402
 
 pt = mgpu.pytorch
 SCHEDULES = {'gpipe': pt.gpipe, 'one_f_one_b': pt.one_f_one_b}
@@ -42,7 +43,7 @@ def stage_here(group=None):
 
 
 def by_hand(step, group):
-    """Losses, this stage's part of the state, and the last step: held and order."""
+    """Losses, this stage's part of the state; of a step what it held, did and sent."""
     done = []
 
     def gradients(stage, X, y):
@@ -51,8 +52,15 @@ def by_hand(step, group):
 
     stage = stage_here(group)
     losses = ten_steps(stage, gradients)
+    with Traffic() as traffic:
+        step(stage, *batches()[0], MICRO, group)
     spans = [(s.kind, int(s.name), s.start, s.end) for s in done[0].spans]
-    return (losses, values(stage.state_dict())), done[0].held, spans
+    return (
+        (losses, values(stage.state_dict())),
+        done[0].held,
+        spans,
+        (dict(traffic.calls), traffic.total),
+    )
 
 
 def by_pytorch(kind, group):
@@ -144,6 +152,18 @@ def test_stages_of_cut_layers_equal_one_device(found, one):
     found = [rank['with tensor'] for rank in found]
     check(joined([found[0], found[2]]), one)
     assert all(same_bits(found[i][1], found[i + 1][1]) for i in (0, 2))
+
+
+def test_activations_go_to_the_next_stage_and_their_gradients_come_back(ranks):
+    """Beside them, a first message says how large they are: two small sends."""
+    size = 47 * 16 * START['width'] * 8
+    for k, found in ranks.items():
+        for stage, rank in enumerate(found):
+            on, back = stage < k - 1, stage > 0
+            for name in SCHEDULES:
+                calls, total = rank[name][3]
+                assert calls == {'send': MICRO * (on + back) + 2 * on}
+                assert 0 <= total - size * (on + back) < 1000 * on + 1
 
 
 def test_what_a_stage_holds_and_in_which_order_it_works(ranks):
