@@ -1,0 +1,238 @@
+"""Chapter 6's scripts, copied into an empty folder and run there, as their readers do."""
+
+import ast
+import contextlib
+import os
+import random
+import runpy
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from checkouts import ROOT
+
+torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
+
+pytestmark = pytest.mark.usefixtures('started')  # nothing is left behind
+SMALL = '--epochs 1 --limit 1001 --batch-size 64 --dtype float64'  # its last step has 41 examples
+LOADED = '--lr 0.1 --momentum 0.9 --warmup 5'
+
+
+class Alone:
+    """A folder with copies of the scripts, in which ``import mgpu_helpers`` fails."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        for name in ('train.py', 'train_ddp.py'):
+            shutil.copy(ROOT / 'training' / name, folder)
+        (folder / 'mgpu_helpers.py').write_text('raise ImportError("not in this folder")')
+
+    def start(self, options, ranks=None, torchrun='--standalone', script='train_ddp.py'):
+        command = [sys.executable]
+        if ranks:
+            command += ['-m', 'torch.distributed.run', f'--nproc-per-node={ranks}']
+            command += torchrun.split()
+        return subprocess.Popen(
+            [*command, script, *options.split()], cwd=self.folder, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def run(self, options, ranks=None, torchrun='--standalone', status=0, script='train_ddp.py'):
+        """Run it to its end; give its lines, those of its errors where it is to fail."""
+        with self.start(options, ranks, torchrun, script) as process:
+            out, err = process.communicate(timeout=500)
+        assert process.returncode == status, err
+        return (err if status else out).splitlines()
+
+    def parameters(self, folder):
+        state = torch.load(self.folder / folder / 'checkpoint.pt', weights_only=True)
+        return torch.cat([value.flatten() for value in state['net'].values()])
+
+
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    monkeypatch.setenv('OMP_NUM_THREADS', '1')
+    return Alone(tmp_path)
+
+
+def losses(lines):
+    return [float(line.split('train loss: ')[1].split(',')[0]) for line in lines if 'loss' in line]
+
+
+def workers(torchrun):
+    """List what torchrun has started by now, in the order of their ranks."""
+    found = {}
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(torchrun.pid).children():
+            with contextlib.suppress(psutil.Error):
+                found[int(child.environ().get('RANK', -1))] = child
+    return [found[rank] for rank in sorted(found) if rank >= 0]
+
+
+def test_the_scripts_import_pytorch_and_numpy_alone():
+    for path in (ROOT / 'training').glob('*.py'):
+        names = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding='utf8'))):
+            if isinstance(node, ast.Import):
+                names |= {name.name.split('.')[0] for name in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names.add(node.module.split('.')[0])
+        assert names - set(sys.stdlib_module_names) == {'torch', 'numpy'}
+
+
+def test_several_ranks_do_what_one_does_and_what_chapter_5_does(alone):
+    """In float64, with steps that the ranks do not divide; also in pieces, and clipped."""
+    from mgpu_helpers import pytorch
+
+    for i, (ranks, more, cut) in enumerate((
+        (3, '', ''),
+        (2, '--momentum 0.9 --warmup 5 --clip 0.05', '--accumulate 3'),
+    )):  # fmt: skip
+        one = alone.run(f'{SMALL} {more} --checkpoint one{i}')
+        several = alone.run(f'{SMALL} {more} {cut} --checkpoint several{i}', ranks)
+        assert losses(one) == losses(several)
+        difference = alone.parameters(f'one{i}') - alone.parameters(f'several{i}')
+        assert difference.abs().max() < 1e-10
+        if not more:
+            theirs = pytorch.train_ddp(2, 64, 0.2, 1, 1001, seed=0, dtype='float64').train_loss
+            assert losses(several) == [round(loss, 6) for loss in theirs]
+            single = alone.run('--epochs 1 --limit 1001 --batch-size 64', script='train.py')
+            assert losses(single) == pytest.approx(theirs, abs=2e-6)
+
+
+def test_what_is_wrong_is_named_in_a_sentence(alone, monkeypatch, capsys):
+    for options, name in {
+        '--epochs 0': '--epochs: 0',
+        '--batch-size x': "--batch-size: invalid int value: 'x'",
+        '--lr nan': '--lr: nan',
+        '--lr -0.1': '--lr: -0.1',
+        '--clip inf': '--clip: inf',
+        '--accumulate 0': '--accumulate: 0',
+        '--seed -1': '--seed: -1',
+        '--every 0': '--every: 0',
+        '--dtype float16': "--dtype: invalid choice: 'float16'",
+        '--learning-rate 1': '--learning-rate',
+    }.items():
+        monkeypatch.setattr(sys, 'argv', ['train_ddp.py', *options.split()])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(ROOT / 'training' / 'train_ddp.py'), run_name='__main__')
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert ended.value.code == 2 and last.startswith('train_ddp.py: error: ') and name in last
+
+
+def test_missing_data_is_named_and_help_names_all_options(alone):
+    (said,) = alone.run('--data nowhere', status=1)
+    assert said.startswith('error: rank 0: nowhere: ') and 'train-images-idx3-ubyte.gz' in said
+    text = '\n'.join(alone.run('--help'))
+    for option in (
+        'epochs batch-size lr seed dtype accumulate clip limit data checkpoint every digest'
+    ).split():
+        assert f'--{option}' in text
+    assert 'datasets/fashion-mnist' in text.replace('\n', '').replace(' ', '')
+
+
+def test_a_checkpoint_of_something_else_is_refused(tmp_path):
+    script = runpy.run_path(str(ROOT / 'training' / 'train_ddp.py'))
+    load, file, options = script['load'], tmp_path / 'new' / 'checkpoint.pt', {'lr': 0.1}
+    assert load(file, options) == ({}, None) and file.parent.is_dir()
+    right = {'version': script['VERSION'], 'options': options, 'net': {'w': torch.ones(1000)}}
+    script['save'](file, right)
+    assert load(file, options)[0]['options'] == options
+    assert [path.name for path in file.parent.iterdir()] == ['checkpoint.pt']
+    whole = file.read_bytes()
+    flipped = bytearray(whole)
+    flipped[whole.index(b'\x00\x00\x80?' * 20) + 40] ^= 1  # one bit of a parameter
+    torch.save(right | {'version': 99}, tmp_path / 'version')
+    torch.save(right | {'options': {'lr': 0.2}}, tmp_path / 'options')
+    for content in (
+        (tmp_path / 'version').read_bytes(), (tmp_path / 'options').read_bytes(),
+        whole[:-100], bytes(flipped), b'', b'not even a zip file',
+    ):  # fmt: skip
+        file.write_bytes(content)
+        with pytest.raises(Exception):  # noqa: B017  whatever it is: train() names the file
+            load(file, options)
+
+
+def test_ranks_that_do_not_see_the_same_checkpoint_all_stop(alone):
+    """Two agents, as on two machines whose folders are not shared; then a copy that is older."""
+    options = '--limit 500 --batch-size 64 --digest'
+    with socket.socket() as free:
+        free.bind(('127.0.0.1', 0))
+        endpoint = f'127.0.0.1:{free.getsockname()[1]}'
+    agent = f'--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint={endpoint} --local-addr=127.0.0.1'
+    alone.run(f'{options} --epochs 1 --checkpoint theirs')
+    for other, told in (('ours', 'None'), ('older', "', '")):
+        if other == 'older':
+            shutil.copytree(alone.folder / 'theirs', alone.folder / 'older')
+            alone.run(f'{options} --epochs 2 --checkpoint theirs')
+        started = [
+            alone.start(f'{options} --epochs 3 --checkpoint {folder}', 1, agent)
+            for folder in ('theirs', other)
+        ]
+        said = [process.communicate(timeout=300)[1] for process in started]
+        assert all(process.returncode for process in started)
+        (line,) = [line for text in said for line in text.splitlines() if line.startswith('error:')]
+        assert line.startswith('error: not the same checkpoint in all ranks: [') and told in line
+        assert 'epoch' not in ''.join(said)
+
+
+def kill_and_compare(alone, options, ranks, kills, draw):
+    """Kill random ranks at random moments until it has been enough; each run ends in one digest."""
+    ((whole),) = alone.run(f'{options} --checkpoint whole', ranks)[-1:]
+    done = runs = 0
+    while done < kills:
+        runs += 1
+        with alone.start(
+            f'{options} --checkpoint killed{runs}', ranks, '--standalone --max-restarts=1000'
+        ) as process:
+            time.sleep(draw.uniform(0, 2))
+            while process.poll() is None and done < kills:
+                time.sleep(draw.uniform(0, 8))
+                with contextlib.suppress(IndexError, psutil.Error):
+                    draw.choice(workers(process)).kill()
+                    done += 1
+            out, err = process.communicate(timeout=900)
+        assert process.returncode == 0, err
+        assert out.splitlines()[-1] == whole, f'after {done} kills in {runs} runs'
+
+
+KILLED = (
+    '--epochs 3 --limit 3000 --batch-size 64 --lr 0.05 --momentum 0.9 --warmup 20 --augment '
+    '--every 1 --digest'
+)
+
+
+def test_killed_twice_it_ends_as_if_nobody_had(alone):
+    kill_and_compare(alone, KILLED, 2, 2, random.Random(0))
+
+
+@pytest.mark.slow
+def test_killed_at_many_random_moments_it_ends_as_if_nobody_had(alone):
+    for ranks in (2, 3):
+        kill_and_compare(
+            alone, KILLED, ranks, int(os.environ.get('MGPU_KILLS', 20)), random.Random()
+        )
+
+
+def test_a_stopped_rank_is_named_and_an_interrupt_leaves_nothing(alone):
+    with alone.start('--limit 6400 --epochs 100 --timeout 20', 2) as process:
+        assert process.stdout.readline().startswith('epoch 1,')
+        begin, stopped = time.monotonic(), workers(process)[1]
+        stopped.send_signal(signal.SIGSTOP)
+        for line in process.stderr:
+            if line.startswith('error:'):
+                break
+        assert line == 'error: rank 1 is stopped, or cut off\n'
+        assert time.monotonic() - begin < 20 + 10
+        stopped.send_signal(signal.SIGCONT)
+        assert process.wait(60)
+    for number, who in ((signal.SIGINT, 'torchrun'), (signal.SIGKILL, 'torchrun')):
+        with alone.start('--limit 6400 --epochs 1000', 2) as process:
+            process.stdout.readline()
+            process.send_signal(number)
+            assert process.wait(60), who  # `started` looks for the ranks

@@ -1,0 +1,283 @@
+"""Train LeNet on Fashion-MNIST on several devices: torchrun --nproc-per-node 2 train_ddp.py
+
+Without torchrun, on one. They are GPUs if each process can have one, else CPUs.
+"""
+
+import argparse
+import gc
+import gzip
+import hashlib
+import os
+import sys
+import threading
+import time
+import uuid
+import zipfile
+from contextlib import nullcontext, suppress
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader, TensorDataset
+
+DATA = Path(os.environ.get('MXNET_HOME') or '~/.mxnet').expanduser() / 'datasets/fashion-mnist'
+VERSION = 1  # of what a checkpoint holds
+FREE = 'epochs', 'data', 'checkpoint', 'every', 'timeout', 'digest'  # may change at a restart
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, usage='%(prog)s [options]')
+    add = parser.add_argument
+    add('--epochs', type=int, default=4, help='passes over the data (4)')
+    add('--batch-size', type=int, default=256, help='examples in a step, of all ranks (256)')
+    add('--lr', type=float, default=0.2, help='learning rate (0.2)')
+    add('--momentum', type=float, default=0.0, help='of SGD (0)')
+    add('--seed', type=int, default=0, help='of the first weights and of the order (0)')
+    add('--limit', type=int, metavar='N', help='train on the first N examples')
+    add('--data', type=Path, default=DATA, metavar='DIR', help=f'its four .gz files ({DATA})')
+    add('--dtype', default='float32', choices=['float32', 'float64', 'bfloat16'], help='(float32)')
+    add('--accumulate', type=int, default=1, metavar='N', help='cut each share in N pieces (1)')
+    add('--clip', type=float, metavar='NORM', help='the largest norm of the whole gradient')
+    add('--warmup', type=int, default=0, metavar='N', help='steps before the full rate (0)')
+    add('--augment', action='store_true', help='mirror every other image, at random')
+    add('--checkpoint', type=Path, metavar='DIR', help='go on from what is there, and save there')
+    add('--every', type=int, metavar='N', help='save after N steps, not only after each epoch')
+    add('--timeout', type=int, default=60, help='seconds that a rank waits for the others (60)')
+    add('--digest', action='store_true', help='end with the SHA-256 of the parameters')
+    args = parser.parse_args()
+    for name, value in vars(args).items():
+        fine = value in (None, True) or value == parser.get_default(name)
+        if not fine and isinstance(value, int | float) and not 0 < value < float('inf'):
+            parser.error(f'argument --{name.replace("_", "-")}: {value} is not above 0')
+    return args
+
+
+def read(folder, part, limit=None):
+    """Read examples: images (1, 28, 28), as bytes, and labels."""
+    images = gzip.open(folder / f'{part}-images-idx3-ubyte.gz').read()
+    labels = gzip.open(folder / f'{part}-labels-idx1-ubyte.gz').read()
+    images = torch.tensor(np.frombuffer(images, np.uint8, offset=16).reshape(-1, 1, 28, 28))
+    labels = torch.tensor(np.frombuffer(labels, np.uint8, offset=8)).long()
+    return TensorDataset(images[:limit], labels[:limit])
+
+
+def loader(examples, batches, gpu):
+    own = torch.Generator()  # each pass draws a number, which must not come from the step's
+    return DataLoader(examples, sampler=batches, batch_size=None, pin_memory=gpu, generator=own)
+
+
+def build(seed):
+    net = nn.Sequential(
+        nn.Conv2d(1, 20, 3), nn.ReLU(), nn.AvgPool2d(2),
+        nn.Conv2d(20, 50, 5), nn.ReLU(), nn.AvgPool2d(2),
+        nn.Flatten(), nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10),
+    )  # fmt: skip
+    rng = np.random.default_rng(seed)  # NumPy's numbers: the start of the other chapters
+    for p in net.parameters():
+        W = p.data.t() if p.dim() == 2 else p.data
+        W.copy_(torch.from_numpy(rng.normal(0, 0.01, W.shape)) if p.dim() > 1 else torch.zeros(1))
+    return net
+
+
+def agree(problem=None, **found):
+    """Stop all ranks, in one sentence, if one has a problem or has found something else."""
+    ranks = [None] * dist.get_world_size()
+    dist.all_gather_object(ranks, (problem, found))
+    wrong = [f'rank {rank}: {theirs}' for rank, (theirs, _) in enumerate(ranks) if theirs]
+    for name in found:
+        values = [theirs[name] for _, theirs in ranks]
+        if any(value != values[0] for value in values):
+            wrong.append(f'not the same {name} in all ranks: {values}')
+    if wrong:
+        if dist.get_rank() == 0:
+            print('error:', wrong[0], file=sys.stderr, flush=True)
+        dist.barrier()
+        os._exit(1)  # at the interpreter's own end, gloo's threads may abort
+
+
+def meet(limit):
+    """Find the other ranks; give a store that this start of all of them has to itself.
+
+    torchrun keeps one store for all restarts: after a kill, gloo and NCCL would read in it where
+    the dead rank has listened (PyTorch's issue 135712).
+    """
+    if 'RANK' not in os.environ:
+        return dist.HashStore(), dist.HashStore(), 0, 1
+    store, rank, size = next(dist.rendezvous('env://', timeout=limit))
+    store.set(f'life {rank}', uuid.uuid4().hex)
+    for _ in range(limit.seconds):
+        lives = ' '.join(store.get(f'life {other}').decode() for other in range(size))
+        ours = dist.PrefixStore(lives, store)
+        ours.set(f'{rank}', 'here')
+        with suppress(dist.DistStoreError):  # somebody's last life was among them: look again
+            ours.wait([f'{other}' for other in range(size)], timedelta(seconds=1))
+            return ours, store.clone(), rank, size
+    sys.exit(f'error: rank {rank} has not met all others within {limit.seconds} s')
+
+
+def watch(store, limit, done):
+    """Count each second that this rank lives; end it when the next one has long not counted."""
+    rank, beats, silent = dist.get_rank(), 0, 0
+    other = (rank + 1) % dist.get_world_size()
+    try:
+        while silent < limit and not done.wait(1):
+            store.add(f'alive {rank}', 1)
+            before, beats = beats, store.add(f'alive {other}', 0)
+            silent = silent + 1 if beats == before else 0
+        if silent >= limit:
+            print(f'error: rank {other} is stopped, or cut off', file=sys.stderr, flush=True)
+    finally:  # also where torchrun, and with it the store, is gone: no rank trains on alone
+        done.is_set() or os._exit(1)
+
+
+def digest(net):
+    values = (value.cpu().contiguous().numpy() for value in net.state_dict().values())
+    return hashlib.sha256(b''.join(value.tobytes() for value in values)).hexdigest()
+
+
+def save(file, state):
+    """Write aside, flush, rename: whoever looks finds the old file or the new one, whole."""
+    with open(f'{file}.new', 'wb') as new:
+        torch.save(state, new)
+        new.flush()
+        os.fsync(new.fileno())
+    os.replace(f'{file}.new', file)
+
+
+def load(file, options):
+    """Give a checkpoint, and the SHA-256 of its file; nothing and None if there is none."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if not file.exists():
+        return {}, None
+    if zipfile.ZipFile(file).testzip():
+        raise ValueError('damaged')
+    state = torch.load(file, 'cpu', weights_only=True)
+    if (state['version'], state['options']) != (VERSION, options):
+        raise ValueError(f'saved by version {state["version"]}, with {state["options"]}')
+    return state, hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def step(args, ddp, X, y, n):
+    """Add up the gradients of this rank's share of n examples, and of all ranks; give its loss."""
+    total = 0
+    pieces = zip(X.tensor_split(args.accumulate), y.tensor_split(args.accumulate))
+    for i, (X, y) in enumerate(pieces, 1):
+        with nullcontext() if i == args.accumulate else ddp.no_sync():
+            with torch.autocast(X.device.type, torch.bfloat16, args.dtype == 'bfloat16'):
+                loss = cross_entropy(ddp(X), y, reduction='sum')
+            (loss * dist.get_world_size() / n).backward()
+        total += loss.detach()
+    if args.clip:
+        nn.utils.clip_grad_norm_(ddp.parameters(), args.clip)
+    return total
+
+
+def evaluate(net, tests, device, real):
+    """Each rank classifies a share of the test images, by rank 0's running statistics."""
+    rank, size, right = dist.get_rank(), dist.get_world_size(), torch.zeros(1, device=device)
+    for buffer in net.buffers():
+        dist.broadcast(buffer, 0)
+    net.eval()
+    with torch.no_grad():
+        mine = np.array_split(range(len(tests)), 10 * size)[rank::size]
+        for X, y in loader(tests, mine, device.type == 'cuda'):
+            right += (net(X.to(device, real) / 255).argmax(1) == y.to(device)).sum()
+    net.train()
+    dist.all_reduce(right)
+    return right.item() / len(tests)
+
+
+def train(args, device):
+    rank, size, gpu = dist.get_rank(), dist.get_world_size(), device.type == 'cuda'
+    real = torch.float64 if args.dtype == 'float64' else torch.float32
+    options = {name: value for name, value in vars(args).items() if name not in FREE}
+    file, state, sha, problem = None, {}, None, None
+    try:
+        examples, tests = read(args.data, 'train', args.limit), read(args.data, 't10k')
+        if args.checkpoint:
+            file = args.checkpoint / 'checkpoint.pt'
+            state, sha = load(file, options)
+    except Exception as error:  # whatever it is, all ranks must hear of it
+        problem = f'{file or args.data}: {error}'
+    agree(problem, options=options, checkpoint=sha)
+
+    torch.manual_seed(size * args.seed + rank)  # each rank draws numbers of its own
+    net = build(args.seed).to(device, real)
+    ddp = DistributedDataParallel(net)
+    # DDP orders its buckets by its first backward pass. That must not be a step: after a restart,
+    # three ranks would add up in another order than before, and round otherwise.
+    ddp.eval()(examples[0][0][None].to(device, real)).sum().backward()
+    ddp.train()
+    optimizer = torch.optim.SGD(net.parameters(), args.lr, args.momentum)
+    schedule = LambdaLR(optimizer, lambda step: min(1, (step + 1) / (args.warmup + 1)))
+    parts = {'net': net, 'optimizer': optimizer, 'schedule': schedule}
+    random = torch.cuda if gpu else torch  # whose random numbers are those of the device
+    total = torch.zeros(1, dtype=torch.float64, device=device)
+    for name in parts if state else ():
+        parts[name].load_state_dict(state[name])
+    for loss, numbers in state.get('ranks', [])[rank::size]:
+        total += loss
+        random.set_rng_state(numbers)
+
+    done = state.get('done', 0)
+    for epoch in range(state.get('epoch', 0), args.epochs):
+        start = time.perf_counter()
+        order = np.random.default_rng([args.seed, epoch]).permutation(len(examples))
+        steps = np.split(order, range(args.batch_size, len(order), args.batch_size))
+        mine = [np.array_split(step, size)[rank] for step in steps[done:]]
+        for X, y in loader(examples, mine, gpu):
+            done += 1
+            X, y = X.to(device, real, non_blocking=True) / 255, y.to(device, non_blocking=True)
+            if args.augment:
+                X = torch.where(torch.rand(len(X), 1, 1, 1, device=device) < 0.5, X, X.flip(3))
+            optimizer.zero_grad()
+            loss = step(args, ddp, X, y, len(steps[done - 1]))
+            optimizer.step()
+            schedule.step()
+            total += loss
+            if file and (done == len(steps) or args.every and done % args.every == 0):
+                ranks = [None] * size
+                dist.all_gather_object(ranks, (total.item(), random.get_rng_state()))
+                if rank == 0:
+                    state = {name: part.state_dict() for name, part in parts.items()}
+                    state |= {'version': VERSION, 'options': options, 'ranks': ranks}
+                    save(file, state | {'epoch': epoch, 'done': done})
+        dist.all_reduce(total)
+        loss, seconds = total.item() / len(examples), time.perf_counter() - start
+        accuracy = evaluate(net, tests, device, real)
+        agree(parameters=digest(net))
+        if rank == 0:
+            line = f'epoch {epoch + 1}, time: {seconds:.1f} sec, train loss: {loss:.6f}, '
+            print(line + f'test acc: {accuracy:.4f}', flush=True)
+        done, total = 0, torch.zeros_like(total)
+    if args.digest and rank == 0:
+        print(digest(net), flush=True)
+
+
+def main():
+    args = parse()
+    local, ranks = int(os.environ.get('LOCAL_RANK', 0)), int(os.environ.get('LOCAL_WORLD_SIZE', 1))
+    gpu = torch.cuda.device_count() >= ranks
+    device = torch.device('cuda', local) if gpu else torch.device('cpu')
+    if gpu:
+        torch.cuda.set_device(device)
+    kind, limit = 'nccl' if gpu else 'gloo', timedelta(seconds=args.timeout)
+    store, beats, rank, size = meet(limit)
+    dist.init_process_group(kind, store=store, rank=rank, world_size=size, timeout=limit)
+    done = threading.Event()
+    if size > 1:
+        threading.Thread(target=watch, args=(beats, args.timeout / 2, done), daemon=True).start()
+    train(args, device)
+    done.set()
+    dist.destroy_process_group()
+    gc.collect()  # DDP is part of a cycle: it would outlive the group that it uses
+
+
+if __name__ == '__main__':
+    main()
