@@ -27,11 +27,8 @@ help: ## this list
 setup: ## make the environment in .venv (GPU=1: for NVIDIA GPUs; GPU=0: for CPUs; TORCH=0: no PyTorch)
 	@sh tools/setup.sh
 
-# The server's root is this folder, not notebooks/: the chapters show figures from img/.
 lab: setup ## open JupyterLab at the first chapter (LAB_ARGS=--no-browser and the like)
-	@$(call with,LAB_ARGS) -m jupyterlab $(ROOT_OK) --ServerApp.root_dir=. --FileContentsManager.preferred_dir=notebooks \
-	    --LabApp.default_url=/lab/tree/$(FIRST) --LabApp.workspaces_dir=.uv/workspaces \
-	    --MappingKernelManager.transport_encryption=auto
+	@$(call with,LAB_ARGS) -m jupyterlab $(ROOT_OK) --config=tools/lab/config.py --LabApp.default_url=/lab/tree/$(FIRST)
 
 test: setup ## run the tests, and the notebooks through nbval (TESTS=FILE; SLOW=1; CHANGED=1; PYTEST_ARGS)
 	@sh tools/test.sh

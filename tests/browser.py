@@ -23,8 +23,7 @@ FLAGS = (
 # What `make lab` gives the server, apart from what opens a window.
 OPTIONS = (
     '--no-browser --allow-root --ServerApp.ip=127.0.0.1 --ServerApp.port=0 '
-    '--FileContentsManager.preferred_dir=notebooks '
-    '--MappingKernelManager.transport_encryption=auto --LabApp.expose_app_in_browser=True'
+    '--LabApp.expose_app_in_browser=True'
 ).split()
 SETTINGS = {
     'apputils-extension/themes': {'theme': 'JupyterLab Light'},
@@ -120,10 +119,13 @@ class Browser:
 
 
 @contextlib.contextmanager
-def lab(folder, chapter):
-    """A server over a copy of a chapter and of the figures; gives where the chapter opens."""
+def lab(folder, chapter, ours=SETTINGS, layout=None):
+    """A server over a copy of a chapter and of the figures; gives where the chapter opens.
+
+    ``ours`` are a user's settings, and ``layout`` is a file with a layout to begin with.
+    """
     root, settings, home = folder / 'a course', folder / 'settings', folder / 'home'
-    for name, values in SETTINGS.items():
+    for name, values in ours.items():
         file = settings / f'@jupyterlab/{name}.jupyterlab-settings'
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(values))
@@ -131,9 +133,12 @@ def lab(folder, chapter):
     (root / 'notebooks').mkdir()
     shutil.copy(ROOT / 'notebooks' / chapter, root / 'notebooks')
     home.mkdir()  # nothing of the caller's own Jupyter
+    if layout:
+        shutil.copy(layout, home)
     names = ('JUPYTER_CONFIG_DIR', 'JUPYTER_DATA_DIR', 'JUPYTER_RUNTIME_DIR', 'IPYTHONDIR')
     env = {**os.environ, **{name: str(home / name.lower()) for name in names}}
     command = [sys.executable, '-m', 'jupyterlab', *OPTIONS, f'--ServerApp.root_dir={root}']
+    command += [f'--config={ROOT / "tools/lab/config.py"}']
     command += [f'--LabApp.user_settings_dir={settings}', f'--LabApp.workspaces_dir={home}']
     with open(folder / 'log', 'wb') as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=env, cwd=root)
@@ -145,7 +150,9 @@ def lab(folder, chapter):
             time.sleep(0.1)
         time.sleep(0.1)  # the file is there a moment before it is complete
         server = json.loads(found[0].read_text())
-        yield f'{server["url"]}lab/tree/notebooks/{chapter}?token={server["token"]}&reset'
+        yield f'{server["url"]}lab/tree/notebooks/{chapter}?token={server["token"]}' + '&reset' * (
+            not layout
+        )
     finally:
         process.terminate()  # ends its kernels, too
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -155,6 +155,7 @@ def two(checkout, with_uv, stub_driver):
     return checkout, given, done.stdout
 
 
+@pytest.mark.slow  # 90 s where nothing else works
 def test_mxnet_and_pytorch_for_gpus_have_an_environment_and_a_kernel_each(two):
     folder, given, said = two
     ready = (

@@ -84,7 +84,7 @@ choose() {
     # shellcheck disable=SC2086
     key=$({
         printf '%s\n' "$environments $1 $root"
-        cat $locks pyproject.toml tools/setup.sh tools/uv-requirements.txt
+        cat $locks pyproject.toml tools/setup.sh tools/uv-requirements.txt tools/lab/overrides.json
     } | sha256 | cut -d ' ' -f 1)
 }
 stamped() { sed -n "$1p" "$stamp" 2>/dev/null || :; } # its lines: the key, the folder

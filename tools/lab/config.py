@@ -1,0 +1,34 @@
+# How `make lab` starts JupyterLab, after what the user has configured. Defaults: overrides.json.
+import platform
+
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
+
+
+class Chapters(AsyncLargeFileManager):
+    """Give each notebook as its kernel describes it: opening one then changes nothing in it."""
+
+    async def get(self, path, *args, **options):
+        model = await super().get(path, *args, **options)
+        about = (
+            model['content']['metadata'] if model['type'] == 'notebook' and model['content'] else {}
+        )
+        known = KernelSpecManager().get_all_specs()
+        if (name := about.get('kernelspec', {}).get('name')) in known:
+            about['kernelspec']['display_name'] = known[name]['spec']['display_name']
+            about['language_info'] = {
+                **about.get('language_info', {}),
+                'codemirror_mode': {'name': 'ipython', 'version': 3},
+                'nbconvert_exporter': 'python',
+                'version': platform.python_version(),
+            }
+        return model
+
+
+c = get_config()  # noqa: F821  from traitlets
+# The server's root is the course, not notebooks/: the chapters show figures from img/.
+c.ServerApp.root_dir = '.'
+c.ServerApp.contents_manager_class = Chapters
+c.FileContentsManager.preferred_dir = 'notebooks'
+c.LabApp.workspaces_dir = '.uv/workspaces'
+c.MappingKernelManager.transport_encryption = 'auto'  # messages go over local ports
