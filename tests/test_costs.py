@@ -62,7 +62,7 @@ def test_halving_and_doubling_has_few_steps_and_few_bytes():
 
 
 def test_sixteen_devices_by_hand():
-    """An exercise: 100 MB, 10 GB/s, 10 µs; and where the ring overtakes the butterfly."""
+    """Chapter 3's exercise: 100 MB, 10 GB/s, 10 µs; and where the ring overtakes the butterfly."""
     wire = Link('wire', 10e-6, 10e9)
     for name, milliseconds in (
         ('naive', 300.3),
@@ -74,6 +74,11 @@ def test_sixteen_devices_by_hand():
         assert ALGORITHMS[name](16, 100e6, wire) == pytest.approx(milliseconds / 1e3)
     costs = [[ALGORITHMS[f](16, n, wire) for f in ('ring', 'butterfly')] for n in (1.2e6, 1.25e6)]
     assert costs[0][0] > costs[0][1] and costs[1][0] < costs[1][1]
+    # Chapter 8's: 1,024 devices on 100 Gb; a tenth of the ring's time are latencies.
+    network = LINKS['100 Gb InfiniBand']
+    latencies = [ALGORITHMS[name](1024, 1e-6, network) for name in ('ring', 'halving_doubling')]
+    assert latencies == pytest.approx([28.6e-3, 0.28e-3], rel=2e-3)
+    assert ring(1024, 1.61e9, network) == pytest.approx(10 * latencies[0], rel=2e-3)
 
 
 def test_no_algorithm_beats_the_bounds_and_the_ring_reaches_that_on_bytes():

@@ -97,6 +97,13 @@ def test_memory_of_zero_as_its_authors_publish_it():
     plain = Model('plain', [Layer('all', 10**9, 1.0)])
     kept = [memory_per_device(plain, 1, 2, stage=stage, devices=8).total for stage in range(4)]
     assert kept == [16e9, 9e9, 5.5e9, 2e9]
+    # Another: 13 billion in bfloat16, 30 GB of activations: which numbers of devices have 80 GB?
+    plain = Model('plain', [Layer('all', 13 * 10**9, 1.0, 15 * 10**9)], 2)
+    fits = [
+        [k for k in range(1, 20) if memory_per_device(plain, 1, 3, None, stage, k).total <= 80e9]
+        for stage in range(4)
+    ]
+    assert fits == [[], [], list(range(8, 20)), list(range(5, 20))]
 
 
 def test_llamas_have_the_published_sizes():
