@@ -2,7 +2,7 @@
 # Recipes start with tools/env.sh, which says where the data and the home folder are.
 SHELL := /bin/sh
 .NOTPARALLEL:
-.PHONY: help setup lab test run bench doctor report data figures student lock clean
+.PHONY: help setup lab test run bench doctor report data figures student grade lock clean
 
 PYTHON := . tools/env.sh && exec .venv/bin/python
 # $(call with,LAB_ARGS): Python, and at the end of its line the words that LAB_ARGS holds.
@@ -16,7 +16,7 @@ ROOT_OK := $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 CELL_TIMEOUT := 900
 # What is given on the command line reaches the tools by the environment, quotes, dollars and all:
 # make test PYTEST_ARGS="-k 'ring or tree'"
-GIVEN := GPU TORCH UPGRADE SLOW CHANGED CHAPTER TESTS CELL_TIMEOUT \
+GIVEN := GPU TORCH FROM PRIVATE UPGRADE SLOW CHANGED CHAPTER TESTS CELL_TIMEOUT \
     PYTEST_ARGS LAB_ARGS RUN_ARGS BENCH_ARGS DOCTOR_ARGS DATA_ARGS REPORT_ARGS
 $(foreach name,$(GIVEN),$(eval override $(name) := $$(value $(name))))
 export $(GIVEN)
@@ -57,6 +57,9 @@ figures: setup ## draw img/*.svg anew
 
 student: setup ## write the students' version of the exercises: blanks for solutions
 	@$(PYTHON) tools/student.py
+
+grade: ## grade the submissions below a folder (FROM=folder; PRIVATE=folder: checks from there)
+	@$(PYTHON) tools/grade.py "$$FROM" $(if $(PRIVATE),--private "$$PRIVATE")
 
 lock: ## resolve pyproject.toml into the locks (UPGRADE=1: newest versions)
 	@sh tools/lock.sh
