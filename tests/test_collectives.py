@@ -192,6 +192,17 @@ def test_slow_links_take_the_time_that_was_counted_and_change_no_sum(name):
     assert took >= max(m.end for m in counted.travel(seconds)) - 0.001
 
 
+def test_what_no_link_can_take_is_refused_before_anything_is_sent():
+    for seconds, error in ((-1, ValueError), (float('inf'), ValueError), ('1', TypeError)):
+        a, b = nd.ones(3), nd.zeros(3, mx.cpu(1))
+        with (
+            pytest.raises(error, match=r'seconds\(nbytes\) must be a number of at least 0'),
+            slow_links(lambda nbytes, seconds=seconds: seconds),
+        ):
+            a.copyto(b)
+        assert not b.asnumpy().any()
+
+
 def test_a_device_computes_while_its_message_travels_and_the_timeline_shows_both():
     a, b, x = nd.ones(10), nd.zeros(10, mx.cpu(1)), nd.ones((300, 300))
     with slow_links(lambda nbytes: 0.001):

@@ -20,9 +20,9 @@ from ..timeline.lanes import Span
 from ..timeline.recording import note
 
 # What is on its way: number -> source, target, seconds.
-_messages: dict[int, tuple[Context, Context, float]] = {}
+_messages: dict[int, tuple[str, str, float]] = {}
 _numbers = itertools.count(1)
-_ports: dict[Context, threading.Lock] = defaultdict(threading.Lock)  # each receives one at a time
+_ports: dict[str, threading.Lock] = defaultdict(threading.Lock)  # each receives one at a time
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -43,7 +43,7 @@ def _push(message: NDArray, source: Context, seconds: float) -> None:
     """
     number, port = next(_numbers), (ctypes.c_int * 2)(Context.devstr2type['cpu_shared'], 0)
     port[1] = 1000 + source.device_id
-    _messages[number] = source, message.context, seconds
+    _messages[number] = str(source), str(message.context), seconds
     call = (_travel, ctypes.c_void_p(number), None, port)
     arrays = (None, 0, ctypes.byref(message.handle), 1)  # that it reads, and that it writes
     check_call(_LIB.MXEnginePushSyncND(*call, *arrays, None, 0, LINK.encode()))
@@ -60,9 +60,12 @@ def slow_links(seconds: Callable[[int], float]) -> Iterator[None]:
     copyto = NDArray.copyto
 
     def slowly(self: NDArray, other: NDArray | Context) -> NDArray:
+        if self.context == (other.context if isinstance(other, NDArray) else other):
+            return copyto(self, other)
+        took = seconds(self.size * self.dtype().itemsize)
+        checks.not_negative('seconds(nbytes)', took)
         copy = copyto(self, other)
-        if copy.context != self.context:
-            _push(copy, self.context, seconds(self.size * self.dtype().itemsize))
+        _push(copy, self.context, took)
         return copy
 
     NDArray.copyto = slowly
