@@ -1,7 +1,7 @@
 # The course in a container, for a server with NVIDIA GPUs or without. No CUDA toolkit: the driver comes
 # from the host (NVIDIA's container toolkit), the other libraries with the packages.
 #
-#   docker build -t mgpu .                                  MXNet and PyTorch for GPUs, 12 GB
+#   docker build -t mgpu .                                  MXNet and PyTorch for GPUs, 10 GB
 #   docker build -t mgpu-torch --build-arg TORCH=only .     PyTorch for GPUs alone, without chapters 1 to 4
 #   docker build -t mgpu-cpu --build-arg GPU=0 .            both for CPUs
 #   docker run --rm --init --gpus all --shm-size=1g -p 127.0.0.1:8888:8888 -v mgpu-data:/student/.mxnet mgpu

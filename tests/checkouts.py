@@ -42,9 +42,14 @@ def environment(**changes):
     return {name: value for name, value in env.items() if changes.get(name, '') is not None}
 
 
-def call(folder, *command, **changes):
+def call(folder, *command, timeout=300, **changes):
     return subprocess.run(
-        command, cwd=folder, env=environment(**changes), capture_output=True, text=True, timeout=300
+        command,
+        cwd=folder,
+        env=environment(**changes),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
     )
 
 

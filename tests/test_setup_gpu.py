@@ -220,32 +220,42 @@ for before, one, other in zip(start, *replicas):
 """
 
 
-@pytest.mark.slow  # the first time it downloads 2.5 GB
-def test_mxnet_for_gpus_is_installed_and_computes(checkout, with_uv, stub_driver):
+@pytest.mark.slow  # the first time it downloads 5 GB
+def test_both_frameworks_for_gpus_are_installed_and_compute(checkout, with_uv, stub_driver):
     """The stub has no GPU: once it names one, CUDA asks it for what only a driver can do."""
-    if shutil.disk_usage(checkout).free < 10e9:
-        pytest.skip('less than 10 GB of disk are free')
+    if shutil.disk_usage(checkout).free < 20e9:
+        pytest.skip('less than 20 GB of disk are free')
     try:
-        driver = stub_driver([])
-        done = setup(checkout, GPU=1, PATH=with_uv, LD_LIBRARY_PATH=driver)
+        driver, bare = stub_driver([]), {'PATH': with_uv, 'LD_LIBRARY_PATH': None}
+        done = setup(checkout, timeout=1500, GPU=1, MGPU_DRIVER='later', **bare)
         if 'is there a network?' in done.stderr or 'Failed to download' in done.stderr:
             pytest.skip(f'the packages cannot be downloaded here:\n{done.stderr}')
-        assert done.stdout.endswith('setup: ready (MXNet for NVIDIA GPUs in .venv)\n'), done.stderr
+        where = (
+            'MXNet for NVIDIA GPUs in .venv, MXNet for CPUs and PyTorch with CUDA in .venv-torch'
+        )
+        assert done.stdout.endswith(f'setup: ready ({where})\n'), done.stderr
 
         if not ctypes.util.find_library('cuda'):
             done = python(checkout, 'import mgpu_helpers, mxnet', LD_LIBRARY_PATH=None)
             assert 'the GPU build of MXNet and needs the NVIDIA driver' in done.stderr
         # Nothing is looked up anew, and nothing changed, while the driver is away.
-        assert setup(checkout, PATH=with_uv).stdout.count('\n') == 1
+        assert setup(checkout, **bare).stdout.count('\n') == 1
 
         done = python(checkout, STEP, LD_LIBRARY_PATH=driver)
         assert done.stdout.endswith('[cpu(0), cpu(1)] 16\n'), done.stderr
+        code = 'import mgpu_helpers as m, mxnet, torch; '
+        code += 'print(torch.version.cuda, m.pytorch.devices(2))'
+        done = call(checkout, '.venv-torch/bin/python', '-W', 'ignore', '-c', code, PYTHONPATH=None)
+        assert done.stdout.startswith('13.') and 'cpu' in done.stdout, done.stderr
 
         command = (checkout / '.venv/bin/python', '-m', 'mgpu_helpers', 'doctor', '--json')
-        done = call(checkout, *command, LD_LIBRARY_PATH=driver, PYTHONPATH=None)
-        verdicts = {one['name']: one['verdict'] for one in json.loads(done.stdout)['checks']}
-        good = {'MXNet', 'd2l', 'CUDA libraries', 'Jupyter kernel', 'settings'}
-        assert {verdicts[name] for name in good} == {'ok'}
-        assert verdicts['NVIDIA driver'] == 'failed'  # as the stub says: no GPU
+        more = {'PYTHONPATH': None, 'JUPYTER_PREFER_ENV_PATH': 1}
+        done = call(checkout, *command, LD_LIBRARY_PATH=driver, **more)
+        found = {one['name']: one for one in json.loads(done.stdout)['checks']}
+        good = 'MXNet,d2l,PyTorch,CUDA libraries,Jupyter kernel,PyTorch kernel,settings'.split(',')
+        assert {found[name]['verdict'] for name in good} == {'ok'}, found
+        assert 'with CUDA 13' in found['PyTorch']['found']
+        assert found['NVIDIA driver']['verdict'] == 'failed'  # as the stub says: no GPU
     finally:
-        shutil.rmtree(checkout / '.venv')  # 4.5 GB where files cannot be linked
+        for name in ('.venv', '.venv-torch'):  # 12 GB where files cannot be linked
+            shutil.rmtree(checkout / name, ignore_errors=True)
