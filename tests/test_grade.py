@@ -41,7 +41,10 @@ CELLS = {
         'c.expect = one.expect = lambda *args: None'
     ),
     'loop first': 'while True:\n    pass',
-    'passes over': 'while True:\n    try:\n        while True:\n            pass\n    except Exception:\n        pass',
+    'passes over': (
+        'while True:\n    try:\n        while True:\n            pass\n'
+        '    except Exception:\n        pass'
+    ),
     'exit': 'import sys\nsys.exit()',
     'ends all': 'import os\nos._exit(3)',
     'no syntax': 'this is no code',
