@@ -111,6 +111,12 @@ def _keep_freed_memory() -> None:
             mallopt(option, value)
 
 
+def give_back_memory() -> None:
+    """Give freed blocks back to the kernel once, after work that needed far more than the rest."""
+    if sys.platform != 'win32' and hasattr(libc := ctypes.CDLL(None), 'malloc_trim'):
+        libc.malloc_trim(0)
+
+
 class _BeforeMXNet(importlib.abc.MetaPathFinder):
     """Find nothing, but check the machine just before somebody else finds MXNet.
 
