@@ -16,13 +16,13 @@ from draw import (
 )
 
 figure = Figure(
-    612,
+    632,
     'DistributedDataParallel: two processes, and gradients that travel in buckets',
     'Above: two processes, rank 0 and rank 1, each with its own Python, parameters, device and '
-    'shard; only gradients travel between them. Below, schematic: one backward pass on both ranks, '
-    'from the last layer to the first: dense 2, dense 1, conv 2, conv 1. Bucket 1, the gradients '
-    'of dense 2 and dense 1, is summed over the ranks while conv 2 and conv 1 are computed; bucket '
-    '2, those of conv 2 and conv 1, after them; then both ranks update.',
+    'shard; in a step, gradients travel between them. Below, schematic: one backward pass on both '
+    'ranks, from the last layer to the first: dense 2, dense 1, conv 2, conv 1. Bucket 1, the '
+    'gradients of dense 2 and dense 1, is summed over the ranks while conv 2 and conv 1 are '
+    'computed; bucket 2, those of conv 2 and conv 1, after them; then both ranks update.',
 )
 
 # --- two processes: mirrored, so that the gradients face each other
@@ -32,7 +32,7 @@ ROW = DEVICE + 66
 figure.text(
     MARGIN,
     42,
-    'Two processes share nothing; in a step, only gradients travel',
+    'Two processes share nothing; in a step, gradients travel',
     size=LARGE,
     bold=True,
 )
@@ -111,6 +111,7 @@ figure.arrow((START, AXIS), (WIDTH - MARGIN, AXIS))
 figure.label(START - 12, AXIS, 'time', fill=MUTED, anchor='end')
 figure.caption(
     'Schematic, not to scale. Both ranks sum the same bucket at the same time.',
+    'If a network has buffers, such as running statistics, DDP sends those of rank 0, too.',
     'Two buckets are drawn; the gradients of LeNet (0.5 MB) fit in one. DDP then divides by 2.',
 )
 figure.save(__file__)

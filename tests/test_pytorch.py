@@ -84,6 +84,7 @@ def in_each_rank():
         'uneven': ddp(**UNEVEN),
         'small start': ddp(**SMALL_START),
         'odd': pt.train_rank(64, 0.2, **ODD),
+        'by hand': pt.train_rank(64, 0.2, **ODD, wrap=pt.OwnDDP),
         'no seed': pt.train_rank(64, 0.2, 1, 192),
     }
 
@@ -155,7 +156,7 @@ def test_training_with_an_uneven_last_batch_and_more_devices_than_examples(ranks
     first, epoch = capsys.readouterr().out.splitlines()[-2:]
     assert first == 'running on: cpu:1 cpu:4 cpu:0' and epoch.startswith('epoch 1, time: ')
     assert three.label == 'devices: 3, batch: 64' and len(three.seconds) == 1
-    for other in (three, *(rank['odd'] for rank in ranks)):
+    for other in (three, *(rank[way] for rank in ranks for way in ('odd', 'by hand'))):
         assert other.train_loss == pytest.approx(one.train_loss, rel=1e-10)
         assert other.test_acc == one.test_acc
 

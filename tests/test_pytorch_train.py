@@ -31,6 +31,12 @@ def test_learns():
     assert history.train_loss[-1] < history.train_loss[0] - 0.5
 
 
+@pytest.mark.slow
+def test_the_originals_ten_epochs():
+    """Batches of 256, learning rate 0.2, the small start: what its text trains, on two devices."""
+    assert max(pt.train(2, 256, 0.2, num_epochs=10, seed=0).test_acc) >= 0.8
+
+
 def test_a_bad_option_is_named():
     for option in ('--num-epochs=0', '--lr=0', '--num-gpus=0', '--batch-size=x', '--sed=1'):
         refused = CliRunner().invoke(main, [option])

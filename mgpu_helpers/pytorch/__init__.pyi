@@ -1,3 +1,5 @@
+from .ddp import OwnDDP as OwnDDP
+from .ddp import Replica as Replica
 from .ddp import build_lenet as build_lenet
 from .ddp import ddp_step as ddp_step
 from .ddp import evaluate_ddp as evaluate_ddp
@@ -41,6 +43,7 @@ from .scratch import total_loss as total_loss
 from .scratch import train as train
 from .scratch import train_batch as train_batch
 from .scratch import train_epoch as train_epoch
+from .scratch import train_epochs as train_epochs
 from .sharding import ShardedOptimizer as ShardedOptimizer
 from .sharding import own_share as own_share
 from .sharding import shard_gradients as shard_gradients

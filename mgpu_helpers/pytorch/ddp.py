@@ -1,4 +1,4 @@
-"""The concise version: ``DistributedDataParallel``, one process for each device.
+"""One process for each device: ``OwnDDP``, and PyTorch's own ``DistributedDataParallel``.
 
 The same functions run in processes that ``launch`` starts, and in those of ``torchrun``:
 ``torchrun --nproc-per-node=2 -m mgpu_helpers.pytorch``.
@@ -6,9 +6,9 @@ The same functions run in processes that ``launch`` starts, and in those of ``to
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,11 +16,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from .. import checks
-from ..display import progress
 from ..history import History
 from .devices import num_gpus as count_gpus
 from .group import agree_on, check_group, launch, load_in_turn, this_device
-from .scratch import init_params, load_data_fashion_mnist, loss
+from .scratch import init_params, load_data_fashion_mnist, loss, train_epochs
 
 
 def build_lenet(params: Sequence[torch.Tensor]) -> nn.Sequential:
@@ -38,15 +37,92 @@ def build_lenet(params: Sequence[torch.Tensor]) -> nn.Sequential:
     return net
 
 
+class Replica(nn.Module):
+    """A network that begins with rank 0's parameters and buffers; it stays there as ``.module``.
+
+    In a process that belongs to no group, or is alone in it, nothing happens.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+        self.size = dist.get_world_size() if dist.is_initialized() else 1
+        if self.size > 1:
+            for tensor in [*module.parameters(), *module.buffers()]:
+                dist.broadcast(tensor.detach(), src=0)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute what the network does."""
+        return self.module(*args, **kwargs)
+
+
+class OwnDDP(Replica):
+    """Data parallelism by hand, for any network: gradients become their mean over the ranks.
+
+    ``backward`` puts the sum of each gradient under way as soon as it is there; ``finish()``,
+    before the optimizer's step, waits and divides. In each step, one backward pass must give every
+    parameter that is not frozen a gradient. Buffers are equal at the start only.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__(module)
+        self.params = [p for p in module.parameters() if p.requires_grad][::-1]
+        self.there, self.sums = set(), []  # type: ignore[var-annotated]  # as in the notebook
+        for p in self.params if self.size > 1 else []:
+            p.register_post_accumulate_grad_hook(self.arrived)
+
+    def arrived(self, param: torch.Tensor) -> None:
+        """Start the sums of the gradients that are there, on all ranks in the same order."""
+        check_first_pass(self, param)
+        self.there.add(param)
+        for p in self.params[len(self.sums) :]:
+            if p not in self.there:
+                break
+            self.sums.append(dist.all_reduce(p.grad, async_op=True))
+
+    def finish(self) -> None:
+        """Wait for the sums, and divide them by the number of ranks."""
+        check_all_there(self)
+        for p, work in zip(self.params, self.sums):
+            work.wait()
+            p.grad /= self.size  # type: ignore[assignment,operator]  # it has one
+        self.there.clear()
+        self.sums.clear()
+
+
+def check_first_pass(net: OwnDDP, param: torch.Tensor) -> None:
+    """Raise if a gradient changes while its sum may be under way."""
+    if param in net.there:
+        raise RuntimeError(
+            'a second backward pass before finish(): call finish() after each one, or add the '
+            'losses up and call backward() once'
+        )
+
+
+def check_all_there(net: OwnDDP) -> None:
+    """Raise if a gradient was not summed: those after it may not have been, either."""
+    named = net.module.named_parameters() if net.size > 1 else ()
+    wanted = set(net.params)
+    missing = [n for n, p in named if p not in net.there and (p.requires_grad or p in wanted)]
+    if missing:
+        raise RuntimeError(
+            f'no gradient was summed for {", ".join(missing)}: each parameter must take part in '
+            'each backward pass, on every rank; freeze it, requires_grad_(False), before wrapping, '
+            "or take PyTorch's DistributedDataParallel(net, find_unused_parameters=True)"
+        )
+
+
 def ddp_step(
-    X: torch.Tensor, y: torch.Tensor, net: DistributedDataParallel, optimizer: torch.optim.Optimizer
+    X: torch.Tensor,
+    y: torch.Tensor,
+    net: DistributedDataParallel | OwnDDP,
+    optimizer: torch.optim.Optimizer,
 ) -> torch.Tensor:
     """Train on this rank's shard of one batch, which is the same in every process; give its losses.
 
-    ``DistributedDataParallel`` sums gradients over the ranks and divides by their number. So that
-    the result is the mean over the *examples*, shards uneven or not, the loss of a rank is its sum
-    times the number of ranks over the size of the batch. A rank without an example adds a gradient
-    of 0.
+    Gradients are summed over the ranks and divided by their number. So that the result is the mean
+    over the *examples*, shards uneven or not, the loss of a rank is its sum times the number of
+    ranks over the size of the batch. A rank without an example adds a gradient of 0.
     """
     check_group()
     checks.same_length(X, y)
@@ -56,12 +132,15 @@ def ddp_step(
     l = loss(net(X_rank), y_rank)
     optimizer.zero_grad()
     (l.sum() * size / len(X)).backward()
+    if isinstance(net, OwnDDP):
+        net.finish()
     optimizer.step()
     return l.detach()
 
 
 def evaluate_ddp(
-    net: DistributedDataParallel, data_iter: Iterable[tuple[torch.Tensor, torch.Tensor]]
+    net: DistributedDataParallel | OwnDDP,
+    data_iter: Iterable[tuple[torch.Tensor, torch.Tensor]],
 ) -> float:
     """Compute the accuracy, 0 to 1, over all ranks, each classifying its shard of every batch.
 
@@ -92,8 +171,9 @@ def check_evaluation(net: object, data_iter: object) -> None:
     """Raise unless a network can be evaluated in this group."""
     check_group()
     checks.pairs(data_iter)
-    if not isinstance(net, DistributedDataParallel):
-        raise TypeError(f'net must be DistributedDataParallel(net), not {checks.shown(net)}')
+    if not isinstance(net, DistributedDataParallel | OwnDDP):
+        wanted = 'DistributedDataParallel(net) or OwnDDP(net)'
+        raise TypeError(f'net must be {wanted}, not {checks.shown(net)}')
 
 
 def train_rank(
@@ -103,11 +183,12 @@ def train_rank(
     num_examples: int | None = None,
     seed: int | None = None,
     dtype: str = 'float32',
+    wrap: Callable[[nn.Module], Any] = DistributedDataParallel,
 ) -> History:
     """Train LeNet in one of several processes; every rank calls this with the same arguments.
 
-    They are those of ``train``; without a seed, the ranks agree on one. The losses and accuracies
-    are the same in every process.
+    They are those of ``train``, and ``wrap``, which may be ``OwnDDP``; without a seed, the ranks
+    agree on one. The losses and accuracies are the same in every process.
     """
     check_group()
     checks.positive_int('num_epochs', num_epochs)
@@ -116,22 +197,17 @@ def train_rank(
     seed = agree_on(seed)
     load = load_data_fashion_mnist
     train_iter, test_iter = load_in_turn(load, batch_size, num_examples, seed, dtype)
-    net = build_lenet(init_params(seed=seed, dtype=dtype)).to(this_device())
-    net = DistributedDataParallel(net)
+    net = wrap(build_lenet(init_params(seed=seed, dtype=dtype)).to(this_device()))
     optimizer = torch.optim.SGD(net.parameters(), lr)
     history = History(f'DDP, devices: {size}, batch: {batch_size}', train_iter.num_examples)
-    for epoch in range(1, num_epochs + 1):
-        start, total = time.perf_counter(), 0
-        bar = progress(train_iter, f'epoch {epoch}/{num_epochs}')
-        with bar if first else contextlib.nullcontext(train_iter) as batches:
-            for X, y in batches:
-                total += ddp_step(X, y, net, optimizer).double().sum()
+
+    def epoch(batches: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> float:
+        total = sum(ddp_step(X, y, net, optimizer).double().sum() for X, y in batches)
         dist.all_reduce(total)
-        train_loss, seconds = total.item() / train_iter.num_examples, time.perf_counter() - start  # type: ignore[union-attr]
-        history.add(seconds, train_loss, evaluate_ddp(net, test_iter))
-        if first:
-            print(f'epoch {epoch}, time: {seconds:.1f} sec, test acc: {history.test_acc[-1]:.2f}')
-    return history
+        return total.item() / train_iter.num_examples  # type: ignore[union-attr]
+
+    evaluate = partial(evaluate_ddp, net, test_iter)
+    return train_epochs(history, num_epochs, train_iter, epoch, evaluate, first)
 
 
 def train_ddp(

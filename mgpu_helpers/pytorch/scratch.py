@@ -7,6 +7,7 @@ edition; where ours differs, it says why. Functions marked ``#@save`` in
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -234,6 +235,30 @@ def train_epoch(
     return total / sum(len(l) for ls in losses for l in ls)
 
 
+def train_epochs(
+    history: History,
+    num_epochs: int,
+    train_iter: Iterable[tuple[torch.Tensor, torch.Tensor]],
+    epoch: Callable[[Iterable[tuple[torch.Tensor, torch.Tensor]]], float],
+    evaluate: Callable[[], float],
+    first: bool = True,
+) -> History:
+    """Train and evaluate epoch by epoch; the history keeps how it goes, the ``first`` rank says so.
+
+    ``epoch(batches)`` gives the mean loss. The seconds are those of training alone.
+    """
+    for number in range(1, num_epochs + 1):
+        start = time.perf_counter()
+        bar = progress(train_iter, f'epoch {number}/{num_epochs}')
+        with bar if first else contextlib.nullcontext(train_iter) as batches:
+            train_loss = epoch(batches)
+        seconds, test_acc = time.perf_counter() - start, evaluate()
+        history.add(seconds, train_loss, test_acc)
+        if first:
+            print(f'epoch {number}, time: {seconds:.1f} sec, test acc: {test_acc:.2f}')
+    return history
+
+
 def train(
     num_gpus: int,
     batch_size: int,
@@ -248,8 +273,7 @@ def train(
     """Train LeNet on Fashion-MNIST with data parallelism, and say how it goes.
 
     ``batch_size`` is that over all devices together; the seed fixes start and order. In a notebook
-    it draws the accuracy as it goes. The seconds are those of training alone, without evaluation.
-    The original trains for 10 epochs.
+    it draws the accuracy as it goes. The original trains for 10 epochs; see ``train_epochs``.
     """
     devices = choose_devices(num_gpus, devices)
     checks.positive_int('num_epochs', num_epochs)
@@ -259,15 +283,10 @@ def train(
     params = init_params(seed=seed, dtype=dtype)
     device_params = [get_params(params, d) for d in devices]
     step = partial(train_batch, device_params=device_params, devices=devices, lr=lr, sync=sync)
+    net = partial(lenet, params=device_params[0])
     history = History(f'devices: {num_gpus}, batch: {batch_size}', train_iter.num_examples)
     print('running on:', *devices)
     history.live(num_epochs)
-    for epoch in range(1, num_epochs + 1):
-        start = time.perf_counter()
-        with progress(train_iter, f'epoch {epoch}/{num_epochs}') as batches:
-            train_loss = train_epoch(batches, step, devices)
-        seconds = time.perf_counter() - start
-        test_acc = evaluate_accuracy(lambda X: lenet(X, device_params[0]), test_iter, devices[0])
-        history.add(seconds, train_loss, test_acc)
-        print(f'epoch {epoch}, time: {seconds:.1f} sec, test acc: {test_acc:.2f}')
-    return history
+    epoch = partial(train_epoch, step=step, devices=devices)
+    evaluate = partial(evaluate_accuracy, net, test_iter, devices[0])
+    return train_epochs(history, num_epochs, train_iter, epoch, evaluate)
