@@ -1,0 +1,257 @@
+"""The exercises of chapter 3: cheaper sums, buckets, and sending while computing."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import mxnet as mx
+import numpy as np
+
+from .. import scratch
+from ..collectives import (
+    Count,
+    allreduce_butterfly,
+    allreduce_halving_doubling,
+    count,
+    fill_buckets,
+)
+from .chapter1 import expect_sums, on_devices
+from .checking import Hint, Numbers, expect
+
+if TYPE_CHECKING:
+    from mxnet.ndarray import NDArray
+
+    from .chapter1 import Arrays
+
+    Sum = Callable[[Any], None]
+
+
+def counted(algorithm: Sum, devices: int, size: int) -> Count:
+    """Count an algorithm, or say why it cannot be counted."""
+    try:
+        return count(algorithm, devices, size)
+    except (AttributeError, ValueError) as error:
+        raise Hint(str(error)) from None
+
+
+def exercise_1(rng: random.Random, _: Numbers, my_butterfly: Sum) -> None:
+    """A butterfly for a power of two."""
+    for k in (2, 4, 8):
+        expect_sums(my_butterfly, on_devices(rng, k))
+        found, ours = counted(my_butterfly, k, 100), count(allreduce_butterfly, k, 100)
+        case = f'{k} devices: right sums, but {found.messages} messages in {found.steps} steps'
+        expect(
+            found.messages <= ours.messages,
+            f'{case}: in each step a device sends one array to one partner, i ^ d',
+        )
+        expect(
+            found.steps == ours.steps,
+            f'{case}, not {ours.messages} in {ours.steps}: in each step all devices exchange with a '
+            'partner at the same time, and add what they received only then',
+        )
+
+
+def exercise_2(rng: random.Random, _: Numbers, hierarchical: Sum) -> None:
+    """Exchange in pairs, a ring over two, copies back."""
+    expect_sums(hierarchical, on_devices(rng, 4, (1000,)))
+    found = counted(hierarchical, 4, 1000)
+    crossing = sum(m for i, row in enumerate(found.matrix().tolist())
+                   for j, m in enumerate(row) if i // 2 != j // 2)  # fmt: skip
+    expect(
+        crossing == 2 * 4000,
+        f'{crossing:,} bytes cross between the pairs (0, 1) and (2, 3): a ring over devices 0 and 2 '
+        'sends 8,000',
+    )
+    expect(
+        found.messages == 10 and found.busiest == 12_000,
+        f'{found.messages} messages and {found.busiest:,} bytes through the busiest port, not 10 '
+        'and 12,000: exchange in the pairs, sum over devices 0 and 2, copy to 1 and 3',
+    )
+    expect(
+        found.steps == 4,
+        f'{found.steps} steps instead of 4: a device added before its partner had received',
+    )
+
+
+def exercise_3(_: random.Random, __: Numbers, bus_bandwidth: Callable[..., float]) -> None:
+    """What nccl-tests prints as busbw."""
+    for nbytes, k, seconds in ((1e9, 8, 4.2e-3), (8e3, 8, 32e-6), (5e8, 2, 0.01)):
+        algorithm = nbytes / seconds / 1e9
+        right, found = 2 * (k - 1) / k * algorithm, float(bus_bandwidth(nbytes, k, seconds))
+        near = partial(math.isclose, found, rel_tol=1e-6)
+        case = f'{nbytes:,.0f} bytes on {k} devices in {seconds} s: {found:.4g}'
+        if near(right):
+            continue
+        expect(
+            not near(algorithm) or k == 2,
+            f'{case}: this is the algorithm bandwidth; each port carries 2(k - 1)/k of the array',
+        )
+        expect(
+            not near(right / 2),
+            f'{case}: half of it; an allreduce is a reduce-scatter and an all-gather',
+        )
+        expect(not near(8 * right), f'{case}: bytes, not bits')
+        raise Hint(f'{case} GB/s, not {right:.4g}; a GB is 1e9 bytes')
+
+
+def exercise_4(
+    rng: random.Random, _: Numbers, my_fill: Callable[[Sequence[int], int], list[list[int]]]
+) -> None:
+    """Buckets, filled from the last layer on."""
+    sizes = [rng.randint(1, 60) for _ in range(12)]
+    for sizes, limit in (([10, 10, 10, 10, 10], 20), ([5, 90, 5, 5], 20), (sizes, 70)):  # noqa: B020
+        found = [list(bucket) for bucket in my_fill(sizes, limit)]
+        ours, flat = fill_buckets(sizes, limit), sum(found, [])
+        case = f'sizes {sizes}, {limit} bytes a bucket: {found}'
+        expect(
+            sorted(flat) == list(range(len(sizes))),
+            f'{case}: each gradient belongs to one bucket, also the one that is larger than a bucket',
+        )
+        expect(
+            flat[0] != 0,
+            f'{case}: the first layer is computed last, so its gradients come last',
+        )
+        full = [b for b in found if len(b) > 1 and sum(sizes[i] for i in b) > limit]
+        expect(not full, f'{case}: {(full or [0])[0]} has more bytes than that')
+        expect(
+            flat == sorted(flat, reverse=True),
+            f'{case}: gradients become ready from the last to the first; out of this order one '
+            'waits for another',
+        )
+        expect(len(found) <= len(ours), f'{case}: {len(ours)} buckets would do')
+        expect(found == ours, f'{case}, not {ours}: begin a new bucket when the next has no room')
+
+
+def exercise_5(
+    rng: random.Random,
+    _: Numbers,
+    last_arrival: Callable[[Sequence[float], Sequence[float]], float],
+) -> None:
+    """When the last bucket arrives, if a port sends one at a time."""
+    drawn = sorted(rng.randrange(20) for _ in range(5)), [rng.randint(1, 9) for _ in range(5)]
+    for ready, cost in (([1, 5], [2, 2]), ([1, 2, 9], [4, 1, 1]), drawn):
+        right = 0
+        for r, c in zip(ready, cost):
+            right = max(right, r) + c
+        found = float(last_arrival(ready, cost))
+        if found == right:
+            continue
+        case = f'ready at {ready}, sent in {cost}: {found:g}, not {right}'
+        expect(
+            found != max(ready) + sum(cost),
+            f'{case}: the first ones leave before the last one is ready; that is the whole point',
+        )
+        expect(
+            found != max(r + c for r, c in zip(ready, cost)),
+            f'{case}: the port sends one at a time; who is ready waits until it is free',
+        )
+        raise Hint(f'{case}: a bucket leaves when it is ready and the one before has been sent')
+
+
+def exercise_6(rng: random.Random, _: Numbers, accumulate_batch: Callable[..., Any]) -> None:
+    """Several backward passes, one sum, one update."""
+    devices = [mx.cpu(0), mx.cpu(1)]
+    params = scratch.init_params(0.1, rng.randrange(99), 'float64')
+    ours, theirs = ([scratch.get_params(params, d) for d in devices] for _ in range(2))
+    images = on_devices(rng, 1, (8, 784))[0].reshape((8, 1, 28, 28)) / 100
+    labels = mx.nd.array([rng.randrange(10) for _ in range(8)], dtype='float64')
+    small = [(images[a:b], labels[a:b]) for a, b in ((0, 3), (3, 6), (6, 8))]
+    sums = []
+
+    def sync(grads: list[Arrays]) -> None:
+        sums.append(1)
+        scratch.sync_gradients(grads)
+
+    for turn in range(2):
+        scratch.train_batch(images, labels, ours, devices, 0.1)
+        accumulate_batch(small, theirs, devices, 0.1, sync)
+        difference = max(_distance(a, b) for a, b in zip(ours, theirs))
+        expect(len(sums) > turn, 'nothing was summed over the devices: call sync(gradients)')
+        expect(
+            len(sums) == turn + 1,
+            f'{len(sums)} sums for {turn + 1} batch(es) of three small ones each: let the gradients '
+            'add up on each device, and sum over the devices once',
+        )
+        again = ' the second time: does the gradient begin at 0 again?' if turn else ''
+        expect(
+            difference < 1e-12,
+            f'the parameters differ by {difference:.1g} from one step with all 8 examples{again}; '
+            'each backward pass adds to p.grad, and the update divides by all examples',
+        )
+
+
+def _distance(these: Arrays, those: Arrays) -> float:
+    def largest(x: NDArray, y: NDArray) -> float:
+        return float(np.abs(x.asnumpy() - y.asnumpy()).max())
+
+    return max(largest(x, y) for x, y in zip(these, those))
+
+
+def exercise_7(_: random.Random, __: Numbers, seconds: Callable[..., float]) -> None:
+    """The time of halving and doubling by its formula, held against the count."""
+    for k, n, alpha, bandwidth in ((2, 4e3, 1e-5, 1e9), (8, 4e5, 1e-5, 1e9), (16, 4e6, 1e-4, 1e10)):
+        messages = count(allreduce_halving_doubling, k, int(n) // 4).travel(
+            lambda size, a=alpha, b=bandwidth: a + size / b  # type: ignore[misc]
+        )
+        right, found = max(m.end for m in messages), float(seconds(k, n, alpha, bandwidth))
+        near = partial(math.isclose, found, rel_tol=1e-3)
+        case = f'{k} devices, {n:,.0f} bytes: {found:.4g} s, not {right:.4g}'
+        steps, whole = 2 * math.log2(k), n / bandwidth
+        if near(right):
+            continue
+        expect(
+            not near(steps * (alpha + whole)),
+            f'{case}: only a half, a quarter, ... of the array travels in a step',
+        )
+        expect(
+            not near(steps / 2 * alpha + 2 * (k - 1) / k * whole),
+            f'{case}: it halves, and then doubles: 2 log2(k) steps',
+        )
+        expect(
+            not near(2 * (k - 1) * alpha + 2 * (k - 1) / k * whole),
+            f'{case}: so many steps has a ring; here each step doubles the distance',
+        )
+        raise Hint(f'{case}: alpha for each step, and 2(k - 1)/k of the array at the bandwidth')
+
+
+def draw_8(rng: random.Random) -> dict[str, Any]:
+    """Draw the numbers of a student."""
+    return {'devices': rng.choice((4, 8, 32)), 'megabytes': rng.choice((40, 200, 500))}
+
+
+def exercise_8(
+    _: random.Random, numbers: Numbers, naive_ms: float, tree_ms: float, ring_ms: float
+) -> None:
+    """Naive sum, tree and ring on paper."""
+    assert numbers
+    k, whole = numbers['devices'], numbers['megabytes'] / 10  # ms at 10 GB/s
+    near = partial(math.isclose, rel_tol=0.01)
+    one = 0.01 + whole
+    expect(
+        not near(naive_ms, (k - 1) * one),
+        f'naive, {naive_ms} ms: this is the way in; the sum goes back, too',
+    )
+    expect(near(naive_ms, 2 * (k - 1) * one), f'naive, {naive_ms} ms: each array takes {one:g} ms')
+    expect(
+        not near(tree_ms, math.log2(k) * one),
+        f'tree, {tree_ms} ms: this is the way up; the sum comes down again',
+    )
+    expect(
+        near(tree_ms, 2 * math.log2(k) * one),
+        f'tree, {tree_ms} ms: 2 log2(k) steps, each with a whole array of {one:g} ms',
+    )
+    expect(
+        not near(ring_ms, 2 * (k - 1) * one),
+        f'ring, {ring_ms} ms: only a slice travels in a step, a k-th of the array',
+    )
+    expect(
+        near(ring_ms, 2 * (k - 1) * (0.01 + whole / k)),
+        f'ring, {ring_ms} ms: 2(k - 1) steps, each of 10 µs and a k-th of {whole:g} ms',
+    )
+
+
+exercise_8.draw = draw_8  # type: ignore[attr-defined]

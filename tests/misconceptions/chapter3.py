@@ -1,0 +1,172 @@
+"""What students get wrong in the exercises of chapter 3, and a part of the hint that each gets."""
+
+import math
+
+from mxnet import autograd
+
+import mgpu_helpers as mgpu
+from mgpu_helpers.collectives import allreduce_ring, allreduce_tree
+from mgpu_helpers.exercises import given
+
+
+def added_at_once(data):
+    for step in range(len(data).bit_length() - 1):
+        for i, x in enumerate(data):
+            x += data[i ^ 2**step].copyto(x.context)
+
+
+def one_after_the_other(data):
+    for step in range(len(data).bit_length() - 1):
+        d = 2**step
+        for i in range(len(data)):
+            if i < i ^ d:
+                data[i] += data[i ^ d].copyto(data[i].context)
+                data[i].copyto(data[i ^ d])
+
+
+def to_all(data):
+    received = [[y.copyto(x.context) for y in data if y is not x] for x in data]
+    for x, others in zip(data, received):
+        for r in others:
+            x += r
+
+
+def pairs_added_at_once(data):
+    for i in (0, 2):
+        data[i] += data[i + 1].copyto(data[i].context)
+        data[i + 1] += data[i].copyto(data[i + 1].context)
+    allreduce_ring(data[::2])
+    for i in (0, 2):
+        data[i].copyto(data[i + 1])
+
+
+def first_to_both(data):
+    for i in (1, 3):
+        data[i - 1] += data[i].copyto(data[i - 1].context)
+    data[0] += data[2].copyto(data[0].context)
+    for x in data[1:]:
+        data[0].copyto(x)
+
+
+def from_the_first(sizes, limit):
+    buckets, room = [], 0
+    for i, size in enumerate(sizes):
+        if not buckets or size > room:
+            buckets.append([])
+            room = limit
+        buckets[-1].append(i)
+        room -= size
+    return buckets
+
+
+def without_the_large(sizes, limit):
+    kept = [i for i, size in enumerate(sizes) if size <= limit]
+    return [[kept[i] for i in b] for b in reversed_fill([sizes[i] for i in kept], limit)]
+
+
+def reversed_fill(sizes, limit):
+    n = len(sizes)
+    return [[n - 1 - i for i in bucket] for bucket in from_the_first(sizes[::-1], limit)]
+
+
+def overfull(sizes, limit):
+    buckets, held = [[]], 0
+    for i in reversed(range(len(sizes))):
+        if held >= limit:
+            buckets.append([])
+            held = 0
+        buckets[-1].append(i)
+        held += sizes[i]
+    return buckets
+
+
+def one_each(sizes, limit):
+    return [[i] for i in reversed(range(len(sizes)))]
+
+
+def accumulate(start='add', every=False, last_only=False):
+    def accumulate_batch(small_batches, device_params, devices, lr, sync):
+        params = [p for replica in device_params for p in replica]
+        for p in params:
+            if start != 'never' or p.grad is None or p.grad.sum().asscalar() == 0:
+                p.attach_grad('write' if start == 'write' else 'add')
+        for X, y in small_batches:
+            Xs, ys = mgpu.split_batch(X, y, devices)
+            with autograd.record():
+                shards = zip(Xs, ys, device_params)
+                ls = [mgpu.loss(mgpu.lenet(X_d, p), y_d) for X_d, y_d, p in shards]
+            for l in ls:
+                l.backward()
+            if every:
+                sync([[p.grad for p in replica] for replica in device_params])
+        if not every:
+            sync([[p.grad for p in replica] for replica in device_params])
+        n = len(small_batches[-1][0]) if last_only else sum(len(X) for X, _ in small_batches)
+        for replica in device_params:
+            mgpu.sgd(replica, lr, n)
+
+    return accumulate_batch
+
+
+def without_sum(small_batches, device_params, devices, lr, sync):
+    accumulate()(small_batches, device_params, devices, lr, lambda grads: None)
+
+
+ADA = given('3.8', 'Ada')
+K, WHOLE = ADA['devices'], ADA['megabytes'] / 10
+ONE, LOG = 0.01 + WHOLE, math.log2(K)
+NAIVE, TREE, RING = 2 * (K - 1) * ONE, 2 * LOG * ONE, 2 * (K - 1) * (0.01 + WHOLE / K)
+
+WRONG = [
+    ('3.1', 'added before the partner received', added_at_once, 'devices'),
+    ('3.1', 'one pair after the other', one_after_the_other, 'at the same time'),
+    ('3.1', 'to all others', to_all, 'one array to one partner'),
+    ('3.1', 'a tree', allreduce_tree, 'at the same time'),
+    ('3.2', 'added before the partner received', pairs_added_at_once, '5 steps instead of 4'),
+    ('3.2', 'a ring over all four', allreduce_ring, 'cross between the pairs'),
+    ('3.2', 'everything through device 0', first_to_both, 'cross between the pairs'),
+    ('3.3', 'algorithm bandwidth', lambda n, k, s: n / s / 1e9, 'the algorithm bandwidth'),
+    ('3.3', 'one way only', lambda n, k, s: (k - 1) / k * n / s / 1e9, 'half of it'),
+    ('3.3', 'bits', lambda n, k, s: 16 * (k - 1) / k * n / s / 1e9, 'bytes, not bits'),
+    ('3.3', 'bytes for gigabytes', lambda n, k, s: 2 * (k - 1) / k * n / s, 'a GB is 1e9'),
+    ('3.4', 'from the first layer on', from_the_first, 'its gradients come last'),
+    ('3.4', 'the large one is lost', without_the_large, 'larger than a bucket'),
+    ('3.4', 'filled beyond the limit', overfull, 'has more bytes than that'),
+    ('3.4', 'a bucket for each', one_each, 'buckets would do'),
+    ('3.5', 'all wait for the last', lambda r, c: max(r) + sum(c), 'the whole point'),
+    (
+        '3.5',
+        'all at the same time',
+        lambda r, c: max(a + b for a, b in zip(r, c)),
+        'one at a time',
+    ),
+    ('3.5', 'the costs alone', lambda r, c: sum(c), 'the one before has been sent'),
+    ('3.6', 'a sum for each small batch', accumulate(every=True), 'over the devices once'),
+    ('3.6', 'written, not added', accumulate('write'), 'each backward pass adds'),
+    ('3.6', 'divided by the last one', accumulate(last_only=True), 'divides by all examples'),
+    ('3.6', 'never begun at 0 again', accumulate('never'), 'begin at 0 again'),
+    ('3.6', 'no sum', without_sum, 'call sync'),
+    (
+        '3.7',
+        'whole arrays',
+        lambda k, n, a, b: 2 * math.log2(k) * (a + n / b),
+        'a half, a quarter',
+    ),
+    (
+        '3.7',
+        'halving only',
+        lambda k, n, a, b: math.log2(k) * a + 2 * (k - 1) / k * n / b,
+        'and then doubles',
+    ),
+    (
+        '3.7',
+        'the steps of a ring',
+        lambda k, n, a, b: 2 * (k - 1) * (a + n / k / b),
+        'has a ring',
+    ),
+    ('3.8', 'one way', (NAIVE / 2, TREE, RING), 'the sum goes back'),
+    ('3.8', 'up the tree only', (NAIVE, TREE / 2, RING), 'comes down again'),
+    ('3.8', 'whole arrays around the ring', (NAIVE, TREE, NAIVE), 'a k-th of the array'),
+    ('3.8', 'one slice only', (NAIVE, TREE, RING / (2 * (K - 1))), '2(k - 1) steps'),
+    ('3.8', 'GB/s taken for Gb/s', (8 * NAIVE, TREE, RING), 'each array takes'),
+]
