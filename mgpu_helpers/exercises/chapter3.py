@@ -50,8 +50,8 @@ def exercise_1(rng: random.Random, _: Numbers, my_butterfly: Sum) -> None:
         )
         expect(
             found.steps == ours.steps,
-            f'{case}, not {ours.messages} in {ours.steps}: in each step all devices exchange with a '
-            'partner at the same time, and add what they received only then',
+            f'{case}, not {ours.messages} in {ours.steps}: in each step all devices exchange with '
+            'a partner at the same time, and add what they received only then',
         )
 
 
@@ -63,8 +63,8 @@ def exercise_2(rng: random.Random, _: Numbers, hierarchical: Sum) -> None:
                    for j, m in enumerate(row) if i // 2 != j // 2)  # fmt: skip
     expect(
         crossing == 2 * 4000,
-        f'{crossing:,} bytes cross between the pairs (0, 1) and (2, 3): a ring over devices 0 and 2 '
-        'sends 8,000',
+        f'{crossing:,} bytes cross between the pairs (0, 1) and (2, 3): a ring over devices 0 and '
+        '2 sends 8,000',
     )
     expect(
         found.messages == 10 and found.busiest == 12_000,
@@ -109,14 +109,14 @@ def exercise_4(
         case = f'sizes {sizes}, {limit} bytes a bucket: {found}'
         expect(
             sorted(flat) == list(range(len(sizes))),
-            f'{case}: each gradient belongs to one bucket, also the one that is larger than a bucket',
+            f'{case}: each gradient belongs to one bucket, also one that is larger than a bucket',
         )
         expect(
             flat[0] != 0,
             f'{case}: the first layer is computed last, so its gradients come last',
         )
         full = [b for b in found if len(b) > 1 and sum(sizes[i] for i in b) > limit]
-        expect(not full, f'{case}: {(full or [0])[0]} has more bytes than that')
+        expect(not full, f'{case}: {(full or [[]])[0]} has more bytes than that')
         expect(
             flat == sorted(flat, reverse=True),
             f'{case}: gradients become ready from the last to the first; out of this order one '
@@ -173,8 +173,8 @@ def exercise_6(rng: random.Random, _: Numbers, accumulate_batch: Callable[..., A
         expect(len(sums) > turn, 'nothing was summed over the devices: call sync(gradients)')
         expect(
             len(sums) == turn + 1,
-            f'{len(sums)} sums for {turn + 1} batch(es) of three small ones each: let the gradients '
-            'add up on each device, and sum over the devices once',
+            f'{len(sums)} sums for {turn + 1} batch(es) of three small ones each: let the '
+            'gradients add up on each device, and sum over the devices once',
         )
         again = ' the second time: does the gradient begin at 0 again?' if turn else ''
         expect(
