@@ -5,15 +5,17 @@ import json
 import os
 import re
 import shutil
+import sys
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from checkouts import call, choose, copy_to, folder_of_tools, python, refused, setup
+from checkouts import ROOT, call, choose, copy_to, folder_of_tools, python, refused, setup
 from packaging.version import Version
 from serving import mirror
 
+README = (ROOT / 'README.md').read_text()
 NO_GPU = {'CUDA_VISIBLE_DEVICES': '-1'}  # NVIDIA's driver, where there is one, gives none then
 
 
@@ -234,6 +236,32 @@ def test_the_readmes_way_for_windows_takes_todays_numpy(checkout, tmp_path, with
     done = call(checkout, interpreter, '-c', 'import numpy; print(numpy.__version__)')
     assert Version(done.stdout) >= Version('2')
     check_without_mxnet(checkout, interpreter)
+
+
+@pytest.mark.slow  # it downloads 100 MB
+def test_the_cell_for_hosted_notebooks_runs_where_there_is_pip_alone(tmp_path, with_uv):
+    """In a plain environment of the newest Python here; for PyTorch's sake, none is fetched."""
+    newest = next(filter(None, map(shutil.which, ('python3.13', 'python3.12'))), sys.executable)
+    venv, work = tmp_path / 'venv', tmp_path / 'work'
+    (work / 'origin').mkdir(parents=True)
+    done = call(work, newest, '-m', 'venv', venv)
+    if not done.returncode:
+        done = call(work, venv / 'bin/pip', 'install', '--quiet', 'ipython')
+    if done.returncode:
+        pytest.skip(f'no plain environment: {done.stderr}')
+    (next(venv.glob('lib/python3*/site-packages')) / 'torch.py').touch()
+    (cell,) = re.findall(r'```python\n(import importlib.util, os\n.*?)```', README, re.DOTALL)
+    cell = cell.replace('https://github.com/OWNER/NAME', f'file://{ROOT}')
+    again = f'{cell}\n{cell}\nimport os, mgpu_helpers\nprint(os.getcwd(), mgpu_helpers.__file__)\n'
+    (work / 'cell.ipy').write_text(again)
+    done = call(work, venv / 'bin/ipython', 'cell.ipy', timeout=900)
+    where, module = done.stdout.splitlines()[-1].split()
+    assert where == f'{work}/course/notebooks' and module.startswith(str(venv)), done.stderr
+    # Where there is no PyTorch, what would come with it can be had for these Pythons.
+    for version in ('3.12', '3.13'):
+        words = ('pip', 'compile', '--quiet', '--extra', 'torch', '--python-version', version)
+        done = call(ROOT, 'uv', *words, 'pyproject.toml', PATH=with_uv, timeout=900)
+        assert re.search(r'^torch==', done.stdout, re.MULTILINE), done.stderr
 
 
 def check_without_mxnet(folder, interpreter):

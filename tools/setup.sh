@@ -61,7 +61,7 @@ sha256() { if command -v sha256sum >/dev/null 2>&1; then sha256sum; else shasum 
 choose() {
     folder=${1%%:*} pytorch=${1##*:}
     python=$folder/bin/python stamp=$folder/made-by-setup
-    locks=locks/base.txt what='' sizes='Jupyter and other packages 150 MB' room=1
+    locks=locks/base.txt what='' sizes='Jupyter and other packages 200 MB' room=1
     case $1 in
         *:cpu:*) locks="$locks locks/cpu.txt" what='MXNet for CPUs' sizes="$sizes, MXNet 50 MB" room=2 ;;
         *:cu112:*)
