@@ -3,7 +3,7 @@
 from draw import LARGE, MARGIN, MUTED, SHADE, SMALL, Figure
 
 figure = Figure(
-    356,
+    336,
     'A rank is killed, and all go on from the checkpoint',
     'Schematic, from left to right in time. Rank 0 and rank 1 take steps 1, 2, 3 and 4; after step '
     '2 rank 0 saves a checkpoint. In step 4 rank 1 is killed; torchrun ends rank 0 as well and '

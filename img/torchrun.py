@@ -18,13 +18,13 @@ for machine in range(2):
         rank = 2 * machine + local
         left = x + local * (PANEL + GAP)
         figure.arrow((left + PANEL / 2, 98), (left + PANEL / 2, TOP))
-        figure.device(left, TOP, PANEL, 156, rank, 'train_ddp.py')
+        figure.device(left, TOP, PANEL, 156, rank, 'train_ddp.py', mono=True)
         told = (f'RANK={rank}', f'LOCAL_RANK={local}', 'WORLD_SIZE=4')
         for i, line in enumerate(told):
             figure.text(left + 12, TOP + 50 + 22 * i, line, size=SMALL, mono=True)
         figure.data(left + 12, TOP + 112, PANEL - 24, 32, f'share {rank} of each batch', size=SMALL)
 figure.caption(
-    'LOCAL_RANK chooses the device, RANK the share of the batch. All of them train; rank 0 alone',
-    'prints and saves.',
+    'The local rank chooses the device, the rank the share of the batch. All of them train; rank 0',
+    'alone prints and saves.',
 )
 figure.save(__file__)
