@@ -7,6 +7,7 @@ import functools
 
 import numpy as np
 import torch
+from torch.distributed.tensor import Replicate
 
 import mgpu_helpers as mgpu
 
@@ -37,12 +38,16 @@ def ten_steps(net, gradients=backward, data=None):
     return losses
 
 
+def whole(value):
+    """Gather a DTensor, axis by axis of its mesh; both at once would warn."""
+    if not hasattr(value, 'full_tensor'):
+        return value
+    return value.redistribute(placements=[Replicate(), *value.placements[1:]]).full_tensor()
+
+
 def values(state):
-    """Copy a state dict, or named parameters, to NumPy, those that are spread over ranks whole."""
-    tensors = (
-        (name, getattr(v, 'full_tensor', lambda v=v: v)()) for name, v in dict(state).items()
-    )
-    return {name: v.detach().numpy().copy() for name, v in tensors}
+    """Copy a state dict, or named parameters, to NumPy, whole where ranks have parts of them."""
+    return {name: whole(value).detach().numpy().copy() for name, value in dict(state).items()}
 
 
 def one_device(data=None):
