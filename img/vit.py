@@ -11,7 +11,7 @@ figure = Figure(
     '96 to 384 to 96 numbers, is added.',
 )
 
-LINE_Y, H = 86, 46
+LINE_Y, H = 66, 46
 for i in range(4):
     for j in range(4):
         figure.rect(MARGIN + j * 16, LINE_Y - 32 + i * 16, 15, 15, DATA, DATA_EDGE, r=0, width=1)
@@ -24,12 +24,12 @@ boxes = [
 end = MARGIN + 66
 for x, w, name in boxes:
     figure.arrow((end, LINE_Y), (x, LINE_Y))
-    figure.box(x, LINE_Y - H / 2, w, H, name, bold=name != 'Block')
+    figure.box(x, LINE_Y - H / 2, w, H, name)
     end = x + w
 figure.text(270, LINE_Y + 54, '16 vectors of 96 numbers, all the way', size=SMALL, fill=MUTED)
 figure.text(648, LINE_Y + 54, '10 scores', size=SMALL, fill=MUTED)
 
-TOP = 166
+TOP = 142
 figure.rect(MARGIN, TOP, WIDTH - 2 * MARGIN, 126, WHITE, DATA_EDGE, r=9)
 figure.text(MARGIN + 14, TOP + 24, 'one block', bold=True)
 Y = TOP + 84

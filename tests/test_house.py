@@ -129,6 +129,7 @@ def test_durations_are_of_clocks_that_nobody_sets():
 PROTOCOLS = {
     *'list_commands get_command main'.split(),  # click's
     *'find_spec reducer_override persistent_load'.split(),  # of an import hook, and of a pickler
+    '_apply',  # torch's: `to`, `half` and the like call it
     *'display readinto'.split(),  # tqdm's, and of a raw stream
 }
 

@@ -19,6 +19,7 @@ KEPT_IN = {
     '03': [f'collectives/{name}' for name in 'algorithms bucket filling syncing'.split()],
     '04': ['cluster/training'],
     '05': [f'pytorch/{name}' for name in ('scratch', 'devices', 'ddp')],
+    '07': [f'pytorch/{name}' for name in 'sharding flat vit tensor pipeline group'.split()],
     '08': [f'scaling/{name}' for name in ('costs', 'parallel')],
 }
 COURSE = 8  # chapters

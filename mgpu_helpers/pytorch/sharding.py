@@ -59,7 +59,7 @@ def shard_gradients(
     As soon as a backward pass has the last of them, their means are scattered over the ranks, and
     each ``.grad`` becomes ``None``; ``then`` is called.
     """
-    ready: list[torch.Tensor] = []
+    ready = []  # type: list[torch.Tensor]
 
     def on_gradient(p: torch.Tensor) -> None:
         ready.append(p)
@@ -131,14 +131,15 @@ class ShardedOptimizer(torch.optim.Optimizer):
     must call each method, and begin with rank 0's values.
     """
 
+    inner: Any = None  # the optimizer of this rank's shards
+
     def __init__(
         self, params: Any, optimizer_class: type[torch.optim.Optimizer], **options: Any
     ) -> None:
         check_group()
         check_by_value(optimizer_class)
         plain = optimizer_class(params, **options)  # checks all, and fills in the options
-        self.make = partial(optimizer_class, **options)
-        self.inner: Any = None  # the optimizer of this rank's shards
+        self.make: Any = partial(optimizer_class, **options)
         self.lots: list[tuple[list[torch.Tensor], list[nn.Parameter]]] = []  # sent together
         super().__init__(plain.param_groups, plain.defaults)
         self.state = self.inner.state
