@@ -41,8 +41,8 @@ def _push(message: NDArray, source: Context, seconds: float) -> None:
     MXNet's engine has a thread for each number of a device: one of a number that nobody computes on
     is the source's outgoing port. Its profiler knows any number of this type of device.
     """
-    number, port = next(_numbers), (ctypes.c_int * 2)(Context.devstr2type['cpu_shared'], 0)
-    port[1] = 1000 + source.device_id
+    port = (ctypes.c_int * 2)(Context.devstr2type['cpu_shared'], 1000 + source.device_id)
+    number = next(_numbers)
     _messages[number] = str(source), str(message.context), seconds
     call = (_travel, ctypes.c_void_p(number), None, port)
     arrays = (None, 0, ctypes.byref(message.handle), 1)  # that it reads, and that it writes
