@@ -103,6 +103,18 @@ def test_two_ranks_do_what_one_does_and_what_chapter_5_does(alone):
     assert losses(single) == pytest.approx(theirs, abs=2e-6)
 
 
+def test_each_rank_draws_numbers_of_its_own_also_where_build_seeds_all_alike(alone):
+    """As a reader's build does, and the chapter's for the folder of images."""
+    script, begin = alone.folder / 'train_ddp.py', '    rng = np.random.default_rng(seed)'
+    text = script.read_text(encoding='utf8')
+    assert text.count(begin) == 1
+    script.write_text(text.replace(begin, f'    torch.manual_seed(seed)\n{begin}'), encoding='utf8')
+    alone.run('--epochs 1 --limit 64 --checkpoint seeded', 2)
+    state = torch.load(alone.folder / 'seeded' / 'checkpoint.pt', weights_only=True)
+    first, second = (numbers for _, numbers in state['ranks'])
+    assert not torch.equal(first, second)
+
+
 @pytest.mark.slow  # the chapter asserts the last one, with two ranks
 @pytest.mark.parametrize('more', ['', '--momentum 0.9 --warmup 5 --clip 0.05'])
 def test_three_ranks_do_what_one_does_also_in_pieces_and_clipped(alone, more):

@@ -207,8 +207,8 @@ def train(args, device):
         problem = f'{file or args.data}: {error}'
     agree(problem, options=options, checkpoint=sha)
 
-    torch.manual_seed(size * args.seed + rank)  # each rank draws numbers of its own
     net = build(args.seed).to(device, real)
+    torch.manual_seed(size * args.seed + rank)  # after build: each rank draws numbers of its own
     ddp = DistributedDataParallel(net)
     # DDP orders its buckets by its first backward pass. That must not be a step: after a restart,
     # three ranks would add up in another order than before, and round otherwise.
