@@ -143,16 +143,21 @@ def test_gpu_1_is_refused_or_means_pytorch_if_all_are_too_new(checkout, offline,
 def two(checkout, with_uv, stub_driver):
     """Two environments, as where there are two A100, but of the builds for CPUs, which are here."""
     locks = checkout / 'locks'
+    kept = {name: (locks / name).read_bytes() for name in ('cu112.txt', 'torch.txt')}
     shutil.copy(locks / 'cpu.txt', locks / 'cu112.txt')
     shutil.copy(locks / 'torch-cpu.txt', locks / 'torch.txt')
     given = {'PATH': with_uv, 'LD_LIBRARY_PATH': stub_driver([A100, A100]), 'UV_OFFLINE': 1}
-    done = setup(checkout, **given)
-    if 'could not be' in done.stderr:
-        pytest.skip(
-            "not every wheel is in uv's cache or in a folder, and the network is not used here"
-        )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return checkout, given, done.stdout
+    try:
+        done = setup(checkout, **given)
+        if 'could not be' in done.stderr:
+            pytest.skip(
+                "not every wheel is in uv's cache or in a folder, and the network is not used here"
+            )
+        assert done.returncode == 0, done.stdout + done.stderr
+        yield checkout, given, done.stdout
+    finally:  # the module's tests share the copy
+        for name, text in kept.items():
+            (locks / name).write_bytes(text)
 
 
 @pytest.mark.slow  # 90 s where nothing else works
