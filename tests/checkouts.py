@@ -1,6 +1,7 @@
 """What the tests of `make setup` have in common: copies of this checkout, and commands in them."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -34,7 +35,10 @@ def copy_to(folder):
 
 def environment(**changes):
     """Our environment without what a surrounding `make` put there; None takes a name away."""
-    ours = ('MAKE', 'MFLAGS', 'UV_', 'GPU', 'TORCH', 'MGPU_DRIVER')
+    # `make test SLOW=1` hands SLOW on to every command below it: a `make test` that a test runs in a
+    # copy would then leave all but the slow tests out.
+    given = re.search(r'GIVEN := ((?:.*\\\n)*.*)', (ROOT / 'Makefile').read_text())[1].split()
+    ours = ('MAKE', 'MFLAGS', 'UV_', 'MGPU_DRIVER', *given)
     env = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     if cache := os.environ.get('UV_CACHE_DIR'):  # where HOME is of no use, this is where wheels are
         env['UV_CACHE_DIR'] = cache
