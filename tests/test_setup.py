@@ -241,7 +241,9 @@ def test_the_readmes_way_for_windows_takes_todays_numpy(checkout, tmp_path, with
 @pytest.mark.slow  # it downloads 100 MB
 def test_the_cell_for_hosted_notebooks_runs_where_there_is_pip_alone(tmp_path, with_uv):
     """In a plain environment of the newest Python here; for PyTorch's sake, none is fetched."""
-    newest = next(filter(None, map(shutil.which, ('python3.13', 'python3.12'))), sys.executable)
+    # One that is found may be pyenv's, and switched off.
+    there = filter(shutil.which, ('python3.13', 'python3.12'))
+    newest = next((p for p in there if not call(tmp_path, p, '-c', '').returncode), sys.executable)
     venv, work = tmp_path / 'venv', tmp_path / 'work'
     (work / 'origin').mkdir(parents=True)
     done = call(work, newest, '-m', 'venv', venv)
