@@ -2,7 +2,7 @@
 # Recipes start with tools/env.sh, which says where the data and the home folder are.
 SHELL := /bin/sh
 .NOTPARALLEL:
-.PHONY: help setup lab test run bench doctor report data figures student grade lock clean
+.PHONY: help setup lab test run bench doctor report data figures book student grade lock clean
 
 PYTHON := . tools/env.sh && exec .venv/bin/python
 # $(call with,LAB_ARGS): Python, and at the end of its line the words that LAB_ARGS holds.
@@ -16,7 +16,7 @@ ROOT_OK := $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 CELL_TIMEOUT := 900
 # What is given on the command line reaches the tools by the environment, quotes, dollars and all:
 # make test PYTEST_ARGS="-k 'ring or tree'"
-GIVEN := GPU TORCH FROM PRIVATE UPGRADE SLOW CHANGED CHAPTER TESTS CELL_TIMEOUT \
+GIVEN := GPU TORCH PDF FROM PRIVATE UPGRADE SLOW CHANGED CHAPTER TESTS CELL_TIMEOUT \
     PYTEST_ARGS LAB_ARGS RUN_ARGS BENCH_ARGS DOCTOR_ARGS DATA_ARGS REPORT_ARGS
 $(foreach name,$(GIVEN),$(eval override $(name) := $$(value $(name))))
 export $(GIVEN)
@@ -55,6 +55,9 @@ data: setup ## fetch and verify the data sets ahead of a class (DATA_ARGS='--fro
 figures: setup ## draw img/*.svg anew
 	@$(PYTHON) img/all.py
 
+book: ## make the site of the chapters, to be read, in build/book/site (PDF=1: also on paper; needs Chromium)
+	@sh tools/book.sh
+
 student: setup ## write the students' version of the exercises: blanks for solutions
 	@$(PYTHON) tools/student.py
 
@@ -65,5 +68,5 @@ lock: ## resolve pyproject.toml into the locks (UPGRADE=1: newest versions)
 	@sh tools/lock.sh
 
 clean: ## remove what was made here: environment, build/, caches (not the data)
-	rm -rf .venv .venv-torch .uv build dist .pytest_cache .ruff_cache
+	rm -rf .venv .venv-torch .venv-book .uv build dist .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

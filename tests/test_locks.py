@@ -14,6 +14,7 @@ from packaging.version import Version
 PYPROJECT = tomllib.loads((ROOT / 'pyproject.toml').read_text())
 PROJECT, BUILD = PYPROJECT['project'], PYPROJECT['build-system']['requires']
 EXTRAS = PROJECT['optional-dependencies']
+BOOK = PYPROJECT['dependency-groups']['book']
 MACHINES = {
     'linux': {'platform_machine': 'x86_64', 'sys_platform': 'linux'},
     'arm': {'platform_machine': 'aarch64', 'sys_platform': 'linux'},
@@ -50,7 +51,7 @@ def lock(name, machine='linux'):
 
 def test_a_lock_pins_every_package_with_its_checksums():
     names = {path.stem for path in (ROOT / 'locks').iterdir()}
-    assert names == {name for names in TOGETHER for name in names}
+    assert names == {name for names in TOGETHER for name in names} | {'book'}
     for name in names:
         for machine in MACHINES:
             for package, (_, hashes) in lock(name, machine).items():
@@ -72,6 +73,13 @@ def test_locks_that_are_installed_together_satisfy_pyproject_and_share_no_packag
             for needed in map(Requirement, wanted):
                 version, _ = found[canonicalize_name(needed.name)]
                 assert version in needed.specifier, f'{needed}: {names} have {version}'
+
+
+def test_the_book_has_a_lock_of_its_own():
+    found = lock('book')
+    for needed in map(Requirement, BOOK):
+        assert found[canonicalize_name(needed.name)][0] in needed.specifier, needed
+    assert not {one for one in found if one.startswith(('mxnet', 'nvidia-', 'torch', 'numpy'))}
 
 
 def test_a_framework_is_in_its_own_lock_only_and_of_one_build():
@@ -96,7 +104,7 @@ def test_a_framework_is_in_its_own_lock_only_and_of_one_build():
 def test_every_dependency_is_pinned_with_a_reason_and_environment_yml_has_the_pins():
     text = (ROOT / 'pyproject.toml').read_text()
     assert 'numpy>=1.23.5,<3' in PROJECT['dependencies']
-    for requirement in PROJECT['dependencies'] + sum(EXTRAS.values(), []):
+    for requirement in PROJECT['dependencies'] + sum(EXTRAS.values(), BOOK):
         assert re.search(rf'"{re.escape(requirement)}",? +# \S', text), requirement
         operators = {one.operator for one in Requirement(requirement).specifier}
         assert operators in ({'=='}, {'>=', '<'}), requirement

@@ -14,7 +14,7 @@ uv=$(command -v uv || printf %s .uv/bin/uv)
     exit 1
 }
 
-lock() { # lock NAME WHAT INPUT OPTIONS: INPUT is pyproject.toml, or - for a requirement on stdin
+lock() { # lock NAME WHAT INPUT OPTIONS: INPUT is pyproject.toml, - for a requirement on stdin, or --group
     file=locks/$1.txt what=$2 input=$3
     shift 3
     printf '%s\n' "lock: $file"
@@ -30,6 +30,7 @@ lock() { # lock NAME WHAT INPUT OPTIONS: INPUT is pyproject.toml, or - for a req
 pin=''
 lock base 'all but a framework, for any system' pyproject.toml --universal --extra cpu --extra notebooks --extra dev \
     --no-emit-package mxnet
+lock book 'what makes the book, for any system' --group book --universal
 
 # Only words without spaces from here on: splitting is what is wanted.
 # shellcheck disable=SC2046

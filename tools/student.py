@@ -31,6 +31,8 @@ def student_version(path):
     for cell in notebook.cells:
         if cell.cell_type == 'code':
             cell.outputs, cell.execution_count = [], None
+        else:  # student/ is one folder deeper
+            cell.source = cell.source.replace('](../', '](../../')
         if 'solution' in cell.metadata.get('tags', []):
             cell.source = SOLUTION.sub(blank, cell.source).rstrip()
             cell.metadata.pop('tags')

@@ -1,0 +1,53 @@
+"""How Sphinx makes the book of the notebooks, as they are stored; tools/book.sh calls it."""
+
+import os
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+# Where readers edit a page or open a chapter in Binder or Colab. Published by GitHub, it is known.
+REPOSITORY = os.environ.get('BOOK_REPOSITORY', '')
+
+project = 'Training on several GPUs'
+author = 'the authors of the course'
+copyright = 'the authors of the course. Apache-2.0'
+language = 'en'
+
+extensions = ['myst_nb', 'sphinx_copybutton', 'course']
+include_patterns = [
+    '*.md',
+    'notebooks/*.ipynb',
+    'exercises/student/*.ipynb',
+    'teaching/guide.md',
+    'cluster/README.md',
+    'benchmarks/results/*.md',
+]
+exclude_patterns = ['README.md', 'CONTRIBUTING.md', '*-quick.md', '*-part.md']
+
+nb_execution_mode = 'off'
+myst_enable_extensions = ['dollarmath']
+myst_dmath_allow_space = False
+myst_heading_anchors = 3
+# As JupyterLab names headings, which links between notebooks rely on.
+myst_heading_slug_func = 'course.slug'
+copybutton_selector = 'div.cell_input pre, div.highlight-python pre, div.highlight-default pre'
+
+html_theme = 'sphinx_book_theme'
+html_title = project
+html_static_path = ['static']
+html_css_files = ['book.css']
+html_math_renderer = 'mathml'
+html_copy_source = True  # the notebook to download
+html_show_sphinx = False
+html_theme_options = {
+    'repository_url': REPOSITORY,
+    'repository_branch': 'main',
+    'use_edit_page_button': bool(REPOSITORY),
+    'use_repository_button': bool(REPOSITORY),
+    'use_issues_button': bool(REPOSITORY),
+    'use_download_button': True,
+    'launch_buttons': {'binderhub_url': 'https://mybinder.org'} if REPOSITORY else {},
+    'show_toc_level': 2,
+}
