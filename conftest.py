@@ -43,7 +43,7 @@ NEEDS = {
     ),
     'torch': (
         'PyTorch is not installed here: make setup TORCH=1',
-        ('notebooks/0[567]-*.ipynb',),
+        ('notebooks/0[567]-*.ipynb', 'exercises/0[567]-*.ipynb'),
     ),
 }
 MISSING = {name: why for name, why in NEEDS.items() if not python_with(name)}

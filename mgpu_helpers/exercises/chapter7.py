@@ -1,0 +1,217 @@
+"""The exercises of chapter 7: shards (7.1 to 7.4, beside this), cut layers, pipelines."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from .chapter7_shards import Ranks, draw, near
+from .chapter7_shards import exercise_1 as exercise_1
+from .chapter7_shards import exercise_2 as exercise_2
+from .chapter7_shards import exercise_3 as exercise_3
+from .chapter7_shards import exercise_4 as exercise_4
+from .checking import Hint, Numbers, expect
+
+
+def exercise_5(rng: random.Random, _: Numbers, cut_mlp: Callable[..., Any]) -> None:
+    """An MLP for k ranks: columns, then rows, and a bias that counts once."""
+    x, W1, b1, W2, b2 = (draw(rng, *s) for s in ((3, 4), (8, 4), (8,), (4, 8), (4,)))
+    right = (x @ W1.T + b1).relu() @ W2.T + b2
+    for k in (2, 4):
+        parts = [tuple(part) for part in cut_mlp(W1, b1, W2, b2, k)]
+        expect(len(parts) == k, f'{len(parts)} parts for {k} ranks: one for each')
+        for i, (name, shape) in enumerate(
+            (('W1', (8 // k, 4)), ('b1', (8 // k,)), ('W2', (4, 8 // k)), ('b2', (4,)))
+        ):
+            found = tuple(parts[0][i].shape)
+            expect(
+                found == shape,
+                f'{name} of rank 0 of {k} is {found}, not {shape}: W1 and b1 are cut along the '
+                'features between the layers, W2 along the same ones; b2 is not cut',
+            )
+        terms = [(x @ a.T + b).relu() @ c.T + d for a, b, c, d in parts]
+        found = torch.stack(terms).sum(0)
+        expect(
+            not near(found - right, ((k - 1) * b2).expand(3, 4)),
+            f'{k} ranks: the sum has the last bias {k} times; each rank adds it to its own term',
+        )
+        expect(
+            not near(found - right, -b2.expand(3, 4)),
+            f'{k} ranks: the last bias is in no term, and the sum is all that there is',
+        )
+        expect(
+            near(found, right),
+            f'{k} ranks: the terms do not add up to the MLP: the features that a rank computes '
+            'must meet their own columns of W2 (outputs come first in it)',
+        )
+
+
+def attention(x: torch.Tensor, qkv: torch.Tensor, out: torch.Tensor, heads: int) -> torch.Tensor:
+    """Give (t, w) for x (t, w): queries, keys and values by one matrix, and ``heads`` of each."""
+    q, k, v = (p.unflatten(-1, (heads, -1)).transpose(0, 1) for p in (x @ qkv.T).chunk(3, -1))
+    weights = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
+    return (weights @ v).transpose(0, 1).flatten(1) @ out.T
+
+
+def exercise_6(rng: random.Random, _: Numbers, cut_heads: Callable[..., Any]) -> None:
+    """Heads for k ranks, where one matrix makes queries, keys and values."""
+    w, heads = 12, 4
+    x, qkv, out = draw(rng, 5, w), draw(rng, 3 * w, w), draw(rng, w, w)
+    for k in (2, 4):
+        parts = [tuple(part) for part in cut_heads(qkv, out, heads, k)]
+        expect(len(parts) == k, f'{len(parts)} parts for {k} ranks: one for each')
+        for found, shape in zip(parts[0], ((3 * w // k, w), (w, w // k))):
+            expect(
+                tuple(found.shape) == shape,
+                f'rank 0 of {k} has {tuple(found.shape)}, not {shape}: of qkv it takes rows, of '
+                '`out`, which is cut the other way, columns',
+            )
+        first = parts[0][0]
+        expect(
+            not near(first, qkv.chunk(k)[0]),
+            f'rank 0 of {k} has the first {len(first)} rows: queries come first, then keys, then '
+            'values, and it needs its share of each',
+        )
+        found_at = [int((qkv == row).all(1).nonzero()[0]) for row in first if row in qkv]
+        runs = [found_at[a : a + w // heads] for a in range(0, len(found_at), w // heads)]
+        expect(
+            all(run == list(range(run[0], run[0] + len(run))) for run in runs)
+            and all(run[0] % (w // heads) == 0 for run in runs),
+            f'rank 0 of {k} has rows {found_at}: a head is {w // heads} neighbours, and stays whole',
+        )
+        terms = [attention(x, rows, columns, heads // k) for rows, columns in parts]
+        expect(
+            near(torch.stack(terms).sum(0), attention(x, qkv, out, heads)),
+            f'{k} ranks: the terms do not add up to attention: each rank has the columns of `out` '
+            'that belong to its own heads, and the same heads of queries, keys and values',
+        )
+
+
+def exercise_7(rng: random.Random, _: Numbers, tensor_step: Callable[..., Any]) -> None:
+    """Two cut layers with a ReLU between them, forward and back."""
+    k, x, W, V, grad_y = 4, *(draw(rng, *s) for s in ((6, 4), (4, 8), (8, 4), (6, 4)))
+    H = x @ W
+    y, grad_H = H.relu() @ V, (grad_y @ V.T) * (H > 0)
+    ranks, parts = Ranks(k), (W.chunk(k, 1), V.chunk(k, 0))
+    ys, grads_x, grads_W = map(list, tensor_step(ranks, x, *map(list, parts), grad_y))
+    expect(
+        all(near(found, y) for found in ys),
+        "the outputs differ from one device's: each rank has a term of the sum",
+    )
+    for found, g in zip(grads_W, (x.T @ grad_H).chunk(k, 1)):
+        expect(
+            not near(found, k * g),
+            f'gradients of W are {k} times too large: the gradient of a sum is that of each term, '
+            'unchanged',
+        )
+        expect(
+            near(found, g),
+            'a rank has not the gradient of its own part of W: it needs grad_y, its part of V, '
+            'and where its own features were above 0',
+        )
+    own = [g @ w.T for g, w in zip(grad_H.chunk(k, 1), parts[0])]
+    expect(
+        not all(near(a, b) for a, b in zip(grads_x, own)),
+        'each rank has the gradient of x by way of its own features alone: what copies x to all '
+        'ranks on the way forward has to sum on the way back',
+    )
+    expect(
+        all(near(g, grad_H @ W.T) for g in grads_x),
+        'the gradient of x differs from that of one device',
+    )
+    expect(
+        dict(ranks.calls) == {'all_reduce': 2},
+        f'all right, but with {dict(ranks.calls)} a rank sends {ranks.sent} bytes: two allreduces '
+        f'do, {2 * 2 * (k - 1) * y.nbytes // k} bytes',
+    )
+
+
+def exercise_8(rng: random.Random, _: Numbers, accumulate: Callable[..., None]) -> None:
+    """Micro-batches whose words do not all count."""
+    X = draw(rng, 11, 4)
+    y = torch.tensor([rng.randrange(3) for _ in range(11)])
+    y[[0, 1, 2, 5]] = -100
+    net, sizes = nn.Linear(4, 3, dtype=torch.float64), []
+    net.register_forward_hook(lambda _, args, __: sizes.append(len(args[0])))
+    for m in (3, 4):
+        sums = []
+        for i in range(m):
+            part = F.cross_entropy(net(X.tensor_split(m)[i]), y.tensor_split(m)[i], reduction='sum')
+            sums.append(torch.autograd.grad(part, net.weight)[0])
+        counts = [int((part >= 0).sum()) for part in y.tensor_split(m)]
+        total = torch.stack(sums).sum(0)
+        means = torch.stack([s / max(n, 1) for s, n in zip(sums, counts)])
+        net.zero_grad()
+        sizes.clear()
+        accumulate(net, X, y, m)
+        found, right = net.weight.grad, total / sum(counts)
+        if found is None:
+            raise Hint('the parameters have no gradient: call backward()')
+        case = f'{m} micro-batches with {counts} labels that count'
+        for words, wrong in (
+            ('the means of the micro-batches were added up', means.sum(0)),
+            ('the mean of the means: each counts alike, with few labels or many', means.mean(0)),
+            ('divided by all labels, also by those that do not count', total / len(y)),
+            ('the sum over all labels: divide it', total),
+            ("the last micro-batch's alone: where did the others go?", means[-1]),
+        ):
+            expect(not near(found, wrong) or near(found, right), f'{case}: {words}')
+        expect(near(found, right), f'{case}: not the gradient of the mean over {sum(counts)}')
+        expect(
+            max(sizes) <= -(-len(y) // m),
+            f'{case}: right, but {max(sizes)} examples were in one pass, and their activations',
+        )
+
+
+def draw_9(rng: random.Random) -> dict[str, Any]:
+    """Draw the numbers of a student."""
+    stages = rng.choice((4, 6, 8))
+    micro_batches = stages * rng.choice((2, 3)) - 1
+    return {'stages': stages, 'micro_batches': micro_batches, 'ms': rng.choice((5, 20, 40))}
+
+
+def exercise_9(
+    _: random.Random, numbers: Numbers, step_ms: float, idle: float, enough: int, kept: int
+) -> None:
+    """A bubble on paper."""
+    assert numbers
+    p, m, ms = numbers['stages'], numbers['micro_batches'], numbers['ms']
+    for wrong, words in (
+        (3 * ms * m, 'the last stage begins late, and the first one ends late'),
+        (3 * ms * (m + p), f'with one stage, {m} micro-batches take no more than {3 * ms * m} ms'),
+        (ms * (m + p - 1), 'the way back takes twice as long again'),
+    ):
+        expect(not math.isclose(step_ms, wrong), f'a step of {step_ms} ms: {words}')
+    expect(
+        math.isclose(step_ms, 3 * ms * (m + p - 1)),
+        f'a step of {step_ms} ms: {m} passes each way, and {p - 1} that a stage waits for',
+    )
+    for share, words in (
+        (p / (m + p), 'a pipeline of one stage never waits: what does your formula say?'),
+        ((p - 1) / m, 'this is waiting beside working; give it as a share of the whole step'),
+        (m / (m + p - 1), 'this is the share of working'),
+        (100 * (p - 1) / (m + p - 1), 'give a share, between 0 and 1'),
+    ):
+        expect(not math.isclose(idle, share, rel_tol=1e-2), f'idle {idle}: {words}')
+    expect(
+        math.isclose(idle, (p - 1) / (m + p - 1), rel_tol=1e-2),
+        f'idle {idle}: of all passes that fit into the step, how many are not made?',
+    )
+    waits = (p - 1) / (enough + p - 1)
+    expect(waits < 0.1, f'with {enough} micro-batches {waits:.1%} of a step is idle')
+    expect(enough == 9 * (p - 1) + 1, f'{enough} are enough, and so are fewer')
+    expect(kept != m, f'{kept} micro-batches held: GPipe keeps all; 1F1B goes back earlier')
+    expect(
+        kept == p,
+        f'{kept} micro-batches held: stage 0 goes back when its first one has come back from the '
+        'last stage; how many has it sent by then?',
+    )
+
+
+exercise_9.draw = draw_9  # type: ignore[attr-defined]

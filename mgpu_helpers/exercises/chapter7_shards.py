@@ -1,0 +1,204 @@
+"""Exercises 7.1 to 7.4: what is sharded, and the collectives of all ranks in one process."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .checking import Hint, Numbers, expect
+
+Tensors = list[torch.Tensor]
+
+
+class Ranks:
+    """The collectives of ``k`` ranks, on lists that have a tensor for each rank.
+
+    ``calls`` counts them, ``sent`` the bytes that each rank sends, by the formulas of chapter 3.
+    """
+
+    def __init__(self, k: int) -> None:
+        self.k, self.sent, self.calls = k, 0, Counter[str]()
+
+    def _note(self, name: str, tensors: Sequence[torch.Tensor], share: float) -> None:
+        if len(tensors) != self.k or len({t.shape for t in tensors}) > 1:
+            shapes = [tuple(t.shape) for t in tensors]
+            raise ValueError(f'{name} takes {self.k} tensors alike, one for each rank: {shapes}')
+        self.calls[name] += 1
+        self.sent += round(share * tensors[0].nbytes)
+
+    def all_reduce(self, tensors: Sequence[torch.Tensor]) -> Tensors:
+        """Give each rank the sum."""
+        self._note('all_reduce', tensors, 2 * (self.k - 1) / self.k)
+        return [torch.stack(list(tensors)).sum(0) for _ in tensors]
+
+    def reduce_scatter(self, tensors: Sequence[torch.Tensor]) -> Tensors:
+        """Give rank r the r-th of k equal parts of the sum."""
+        self._note('reduce_scatter', tensors, (self.k - 1) / self.k)
+        return [part.clone() for part in torch.stack(list(tensors)).sum(0).chunk(self.k)]
+
+    def all_gather(self, parts: Sequence[torch.Tensor]) -> Tensors:
+        """Give each rank all parts, one after the other."""
+        self._note('all_gather', parts, self.k - 1)
+        return [torch.cat(list(parts)) for _ in parts]
+
+
+def draw(rng: random.Random, *shape: int) -> torch.Tensor:
+    """Draw numbers in double precision."""
+    generator = torch.Generator().manual_seed(rng.randrange(2**32))
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def near(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Tell whether two tensors have one shape, and values that are equal up to rounding."""
+    return a.shape == b.shape and torch.allclose(a.double(), b, rtol=1e-6, atol=1e-6)
+
+
+def exercise_1(_: random.Random, __: Numbers, held: Callable[[int, int, int], Any]) -> None:
+    """Bytes that a rank holds with ZeRO, by its stage."""
+    for stage, n, k in [(s, n, k) for n, k in ((12, 3), (10, 4), (101, 8)) for s in range(4)]:
+        whole, share = 4 * n, 4 * -(-n // k)
+        right = tuple(share if stage > i else whole for i in (2, 1)) + (
+            2 * (share if stage else whole),
+        )
+        found = tuple(held(stage, n, k))
+        case = f'ZeRO {stage}, {n} parameters, {k} ranks: {found}'
+        expect(len(found) == 3, f'{case}: give three numbers, parameters, gradients, state')
+        if found == right:
+            continue
+        expect(2 * found[2] != right[2], f"{case}: Adam's state is two numbers for each parameter")
+        kinds = zip(('parameters', 'gradients', 'state'), found, right, (3, 2, 1), (4, 4, 8))
+        for name, a, b, begins, size in kinds:
+            expect(
+                a == b or stage < begins or a not in (size * n / k, size * (n // k)),
+                f'{case}: {k} does not divide {n}, and all shares have the same length: the vector '
+                'is padded first',
+            )
+            kept = 'whole on each rank' if stage < begins else 'shared out'
+            expect(a == b, f'{case}: with ZeRO {stage} the {name} are {kept}, {b} bytes')
+
+
+def exercise_2(
+    rng: random.Random, _: Numbers, my_spans: Callable[[list[int], int, int], Any]
+) -> None:
+    """Whose values: where a rank's share lies in each tensor."""
+    drawn = [rng.randint(1, 9) for _ in range(5)]
+    for sizes, k in (([4, 3], 2), ([2, 9, 1], 3), ([3, 3, 1], 4), (drawn, 3)):
+        n, starts, owned = sum(sizes), [sum(sizes[:i]) for i in range(len(sizes))], []
+        share = -(-n // k)
+        for rank in range(k):
+            spans = [tuple(span) for span in my_spans(list(sizes), rank, k)]
+            case = f'tensors of {sizes} values, rank {rank} of {k}: {spans}'
+            expect(len(spans) == len(sizes), f'{case}: a span for each of {len(sizes)} tensors')
+            spans = [(a, b) if a < b else (0, 0) for a, b in spans]
+            expect(
+                all(0 <= a <= b <= size for (a, b), size in zip(spans, sizes)),
+                f'{case}: count from the beginning of each tensor, and stay in it',
+            )
+            here = [at + i for at, (a, b) in zip(starts, spans) for i in range(a, b)]
+            owned.append(here)
+            whole = all(b - a in (0, size) for (a, b), size in zip(spans, sizes))
+            expect(
+                len(here) <= share,
+                f'{case}: together {len(here)} values, and a share has at most {share}'
+                + '; it may begin or end in the middle of a tensor' * whole,
+            )
+            expect(
+                not here or here == list(range(here[0], here[-1] + 1)),
+                f'{case}: a share is one run of the whole vector, not a part of each tensor',
+            )
+        missing = sorted(set(range(n)).difference(*owned))
+        expect(
+            not missing,
+            f'tensors of {sizes} values, {k} ranks: values {missing} of the vector have no owner; '
+            f'a share has {share} values, the last one what is left',
+        )
+        right = [list(range(r * share, min((r + 1) * share, n))) for r in range(k)]
+        expect(owned == right, f'tensors of {sizes} values, {k} ranks: {owned}, not {right}')
+
+
+def exercise_3(rng: random.Random, _: Numbers, zero1_step: Callable[..., None]) -> None:
+    """A step of ZeRO 1 with momentum, on all ranks."""
+    k, n, lr = 4, 12, 0.1
+    start = draw(rng, n)
+    one, momentum = start.clone(), torch.zeros(n, dtype=torch.float64)
+    params = [start.clone() for _ in range(k)]
+    momenta = [torch.zeros(n // k, dtype=torch.float64) for _ in range(k)]
+    kept, ranks = [*params, *momenta], Ranks(k)
+    for turn in (1, 2):
+        grads = [draw(rng, n) for _ in range(k)]
+        mean, before = sum(grads) / k, one.clone()
+        momentum = 0.9 * momentum + mean
+        one = one - lr * momentum
+        zero1_step(ranks, params, [g.clone() for g in grads], momenta, lr)
+        case = f'after step {turn}'
+        expect(
+            all(a is b for a, b in zip([*params, *momenta], kept)),
+            f'{case} the lists hold other tensors, and the ranks their old ones: write into them',
+        )
+        expect(
+            all(near(p, params[0]) for p in params),
+            f'{case} the ranks hold different parameters: each moves its share, then gathers all',
+        )
+        expect(
+            not near(params[0] - before, k * (one - before)),
+            f'{case} all have moved {k} times too far: a sum is not yet a mean',
+        )
+        expect(
+            near(params[0], one),
+            f'{case} the parameters differ by {float((params[0] - one).abs().max()):.1g} from one '
+            f"device's{'; is the momentum kept?' if turn > 1 else ': whose share is where?'}",
+        )
+    found, right = ranks.sent // 2, 2 * (k - 1) * n // k * 8
+    expect(
+        found == right,
+        f'right parameters, but each rank sends {found} bytes a step, not {right}, with '
+        f'{dict(ranks.calls)} in two steps: a rank needs the mean of its own share alone, and '
+        'sends no more than its share afterwards',
+    )
+
+
+def exercise_4(_: random.Random, __: Numbers, events: Callable[[int], Any]) -> None:
+    """When a fully sharded network gathers, and what it drops."""
+    for layers in (3, 1, 6):
+        whole, forward, back, scattered, gathers = set[int](), 0, layers, set[int](), 0
+        for number, (what, i) in enumerate(events(layers)):
+            case = f'L = {layers}, event {number}, {what} {i}'
+            if what in ('forward', 'backward'):
+                expect(i in whole, f'{case}: the layer is not whole; its {what} pass needs it')
+            if what == 'gather':
+                whole.add(i)
+                gathers += 1
+                expect(len(whole) == 1, f'{case}: layers {sorted(whole)} are whole at one time')
+            elif what == 'drop':
+                whole.discard(i)
+            elif what == 'forward':
+                expect(i == forward, f'{case}: forward goes from layer 0 up')
+                forward += 1
+            elif what == 'backward':
+                expect(
+                    i == back - 1 and forward == layers,
+                    f'{case}: backward goes down from layer {layers - 1}, after all of forward',
+                )
+                back -= 1
+            elif what == 'scatter':
+                expect(back <= i, f'{case}: this gradient is not there yet')
+                scattered.add(i)
+            else:
+                raise Hint(f'{case}: there are gather, drop, forward, backward and scatter')
+        case = f'L = {layers}'
+        expect(forward == layers and back == 0, f'{case}: not all passes were made')
+        expect(
+            len(scattered) == layers,
+            f'{case}: gradients of {sorted(scattered)} alone were scattered; without, each rank '
+            'keeps whole gradients, of its own examples',
+        )
+        expect(not whole, f'{case}: {sorted(whole)} is still whole at the end')
+        expect(
+            gathers <= 2 * layers - 1,
+            f'{case}: {gathers} gathers, and {2 * layers - 1} will do: which layer is dropped and '
+            'gathered again at once?',
+        )

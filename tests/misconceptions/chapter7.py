@@ -1,0 +1,190 @@
+"""What students get wrong in the exercises of chapter 7, and a part of the hint that each gets."""
+
+import torch
+from torch.nn import functional as F
+
+from mgpu_helpers.exercises import given
+
+
+def held(*begins, share=lambda n, k: -(-n // k), state=8):
+    def answer(stage, n, k):
+        sizes = zip((4, 4, state), begins)
+        return tuple(b * (share(n, k) if stage >= begin else n) for b, begin in sizes)
+
+    return answer
+
+
+def unpadded(sizes, rank, k):
+    share, at, spans = sum(sizes) // k, 0, []
+    for size in sizes:
+        spans.append(tuple(min(max(e - at, 0), size) for e in (rank * share, (rank + 1) * share)))
+        at += size
+    return spans
+
+
+def each_by_itself(sizes, rank, k):
+    return [(rank * size // k, (rank + 1) * size // k) for size in sizes]
+
+
+def dealt(sizes, rank, k):
+    return [(0, size) if i % k == rank else (0, 0) for i, size in enumerate(sizes)]
+
+
+def in_the_vector(sizes, rank, k):
+    share, at, spans = -(-sum(sizes) // k), 0, []
+    for size in sizes:
+        spans.append((max(at, rank * share), min(at + size, (rank + 1) * share)))
+        at += size
+    return spans
+
+
+def zero1(gather=True, mean=True, scatter=True, rebind=False, keep=True, own=True, sums=False):
+    def zero1_step(ranks, params, grads, momenta, lr):
+        if scatter:
+            grads = ranks.reduce_scatter(grads)
+        else:
+            grads = [g.chunk(ranks.k)[r] for r, g in enumerate(ranks.all_reduce(grads))]
+        shares = [p.chunk(ranks.k)[r if own else 0] for r, p in enumerate(params)]
+        for r, (share, g) in enumerate(zip(shares, grads)):
+            m = 0.9 * momenta[r] + g / (ranks.k if mean else 1)
+            if rebind:
+                momenta[r] = m
+            elif keep:
+                momenta[r].copy_(m)
+            share.sub_(lr * m)
+        if sums:
+            spread = [torch.zeros_like(p) for p in params]
+            for r, (whole, share) in enumerate(zip(spread, shares)):
+                whole.chunk(ranks.k)[r].copy_(share)
+            for p, whole in zip(params, ranks.all_reduce(spread)):
+                p.copy_(whole)
+        elif gather:
+            for p, whole in zip(params, ranks.all_gather(shares)):
+                p.copy_(whole)
+
+    return zero1_step
+
+
+def events(again=True, drop=True, scatter=True, twice=True):
+    def answer(L):
+        found = []
+        for i in range(L):
+            last = i == L - 1 and not twice
+            found += [('gather', i), ('forward', i)] + [('drop', i)] * (drop and not last)
+        for i in reversed(range(L)):
+            found += [('gather', i)] * again + [('backward', i)]
+            found += [('scatter', i)] * scatter + [('drop', i)]
+        return found
+
+    return answer
+
+
+def cut_mlp(axis=0, b2s=lambda b2, k: [b2] + [0 * b2] * (k - 1), strided=False):
+    def answer(W1, b1, W2, b2, k):
+        second = [W2[:, r::k] for r in range(k)] if strided else W2.chunk(k, 1 - axis)
+        return list(zip(W1.chunk(k, axis), b1.chunk(k), second, b2s(b2, k)))
+
+    return answer
+
+
+def fused(qkv, out, heads, k):
+    return list(zip(qkv.chunk(k), out.chunk(k, 1)))
+
+
+def torn(qkv, out, heads, k):
+    return [(qkv[r::k], out[:, r::k]) for r in range(k)]
+
+
+def by_head(qkv, out, heads, k, also_out=True, axis=1):
+    w = len(out)
+    of = torch.arange(w) // (w // heads) % k
+    parts = [torch.cat([m[of == r] for m in qkv.chunk(3)]) for r in range(k)]
+    return [(p, out[:, of == r] if also_out else out.chunk(k, axis)[r])
+            for r, p in enumerate(parts)]  # fmt: skip
+
+
+def tensor_step(enters=True, both=False, mask=True, leaves=True, gathers=False):
+    def answer(ranks, x, Ws, Vs, grad_y):
+        Hs = [(x @ W).relu() for W in Ws]
+        ys = [H @ V for H, V in zip(Hs, Vs)]
+        if gathers:
+            ys = [whole.view(ranks.k, *x.shape).sum(0) for whole in ranks.all_gather(ys)]
+        elif leaves:
+            ys = ranks.all_reduce(ys)
+        grads = ranks.all_reduce([grad_y] * ranks.k) if both else [grad_y] * ranks.k
+        grads = [(g @ V.T) * (H > 0 if mask else 1) for g, V, H in zip(grads, Vs, Hs)]
+        grads_x = [g @ W.T for g, W in zip(grads, Ws)]
+        return ys, ranks.all_reduce(grads_x) if enters else grads_x, [x.T @ g for g in grads]
+
+    return answer
+
+
+def accumulate(reduction='sum', by=lambda y, m: 1, last=None):
+    def answer(net, X, y, m):
+        for X_i, y_i in list(zip(X.tensor_split(m), y.tensor_split(m)))[last:]:
+            (F.cross_entropy(net(X_i), y_i, reduction=reduction) / by(y, m)).backward()
+
+    return answer
+
+
+def all_at_once(net, X, y, m):
+    F.cross_entropy(net(X), y).backward()
+
+
+p, m, ms = given('7.9', 'Ada').values()
+STEP, IDLE, ENOUGH = 3 * ms * (m + p - 1), (p - 1) / (m + p - 1), 9 * (p - 1) + 1
+
+WRONG = [
+    ('7.1', 'padding forgotten', held(3, 2, 1, share=lambda n, k: n / k), 'is padded first'),
+    ('7.1', 'rounded down', held(3, 2, 1, share=lambda n, k: n // k), 'is padded first'),
+    ('7.1', 'state counted once', held(3, 2, 1, state=4), 'two numbers for each'),
+    ('7.1', 'gradients in stage 1', held(3, 1, 1), 'ZeRO 1 the gradients are whole'),
+    ('7.1', 'parameters in stage 2', held(2, 2, 1), 'ZeRO 2 the parameters are whole'),
+    ('7.1', 'gradients never', held(3, 4, 1), 'ZeRO 2 the gradients are shared out'),
+    ('7.2', 'padding forgotten', unpadded, 'have no owner'),
+    ('7.2', 'each tensor by itself', each_by_itself, 'one run of the whole vector'),
+    ('7.2', 'whole tensors by modulo', dealt, 'in the middle of a tensor'),
+    ('7.2', 'places in the vector', in_the_vector, 'the beginning of each tensor'),
+    ('7.3', 'not gathered', zero1(gather=False), 'then gathers all'),
+    ('7.3', 'the sum', zero1(mean=False), 'a sum is not yet a mean'),
+    ('7.3', 'allreduce of gradients', zero1(scatter=False), 'its own share alone'),
+    ('7.3', 'allreduce of parameters', zero1(sums=True), 'no more than its share'),
+    ('7.3', 'another momentum', zero1(rebind=True), 'write into them'),
+    ('7.3', 'momentum not kept', zero1(keep=False), 'is the momentum kept?'),
+    ('7.3', 'all move share 0', zero1(own=False), 'whose share is where?'),
+    ('7.4', 'not gathered for backward', events(again=False), 'its backward pass needs it'),
+    ('7.4', 'never dropped', events(drop=False), 'are whole at one time'),
+    ('7.4', 'no scatter', events(scatter=False), 'keeps whole gradients'),
+    ('7.4', 'one gather too many', events(), 'gathered again at once'),
+    ('7.4', 'dropped, then used', events(again=False, twice=False), 'is not whole'),
+    ('7.5', 'a bias on every rank', cut_mlp(b2s=lambda b, k: [b] * k), 'to its own term'),
+    ('7.5', 'no bias at all', cut_mlp(b2s=lambda b, k: [0 * b] * k), 'is in no term'),
+    ('7.5', 'along the other axes', cut_mlp(axis=1), 'features between the layers'),
+    ('7.5', 'blocks, then modulo', cut_mlp(strided=True), 'must meet their own columns'),
+    ('7.6', 'queries here, keys there', fused, 'its share of each'),
+    ('7.6', 'cut inside a head', torn, 'stays whole'),
+    ('7.6', 'columns of others', lambda *a: by_head(*a, also_out=False), 'its own heads'),
+    ('7.6', 'rows of out', lambda *a: by_head(*a, False, 0), 'columns'),
+    ('7.7', 'the copy copies back', tensor_step(enters=False), 'has to sum on the way back'),
+    ('7.7', 'summed both ways', tensor_step(both=True), 'times too large'),
+    ('7.7', 'a term for the sum', tensor_step(leaves=False), 'has a term of the sum'),
+    ('7.7', 'no ReLU on the way back', tensor_step(mask=False), 'were above 0'),
+    ('7.7', 'gathered, then summed', tensor_step(gathers=True), 'two allreduces do'),
+    ('7.8', 'means added up', accumulate('mean'), 'means of the micro-batches were added'),
+    ('7.8', 'mean of means', accumulate('mean', lambda y, m: m), 'the mean of the means'),
+    ('7.8', 'fillers count', accumulate('sum', lambda y, m: len(y)), 'that do not count'),
+    ('7.8', 'the sum', accumulate(), 'divide it'),
+    ('7.8', 'the last one', accumulate('mean', last=-1), 'where did the others go?'),
+    ('7.8', 'all at once', all_at_once, 'in one pass'),
+    ('7.9', 'no bubble', (3 * ms * m, IDLE, ENOUGH, p), 'begins late'),
+    ('7.9', 'p + m passes', (3 * ms * (m + p), IDLE, ENOUGH, p), 'take no more than'),
+    ('7.9', 'forward only', (STEP / 3, IDLE, ENOUGH, p), 'the way back'),
+    ('7.9', 'p/(m + p)', (STEP, p / (m + p), ENOUGH, p), 'never waits'),
+    ('7.9', 'beside the work', (STEP, (p - 1) / m, ENOUGH, p), 'a share of the whole step'),
+    ('7.9', 'the share of work', (STEP, 1 - IDLE, ENOUGH, p), 'the share of working'),
+    ('7.9', 'in percent', (STEP, 100 * IDLE, ENOUGH, p), 'between 0 and 1'),
+    ('7.9', 'one too few', (STEP, IDLE, ENOUGH - 1, p), '10.0% of a step is idle'),
+    ('7.9', 'one too many', (STEP, IDLE, ENOUGH + 1, p), 'so are fewer'),
+    ('7.9', 'as GPipe', (STEP, IDLE, ENOUGH, m), 'GPipe keeps all'),
+    ('7.9', 'one less', (STEP, IDLE, ENOUGH, p - 1), 'how many has it sent'),
+]
