@@ -9,6 +9,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 Numbers = dict[str, Any] | None  # a student's own, of an exercise on paper
 
 
@@ -31,6 +33,25 @@ def expect(condition: object, hint: str) -> None:
     """Raise a hint unless a condition holds."""
     if not condition:
         raise Hint(hint)
+
+
+def expect_value(
+    found: Any, right: Any, case: str, mistakes: dict[str, Any], hint: str, tolerance: float = 1e-9
+) -> None:
+    """Raise a hint unless a number or array is right; ``mistakes`` are hints, and what leads there.
+
+    A case may be formatted with what was found, ``'{} ms'``; ``hint`` is for all other values.
+    """
+    case = case.replace('{}', str(found))
+    if not _close(found, right, tolerance):
+        for known, wrong in mistakes.items():
+            expect(not _close(found, wrong, tolerance), f'{case}: {known}')
+        raise Hint(f'{case}: {hint}')
+
+
+def _close(x: Any, y: Any, tolerance: float) -> bool:
+    size = tolerance * np.max(np.abs(y))
+    return np.shape(x) == np.shape(y) and np.allclose(x, y, rtol=0, atol=size)
 
 
 def check(number: str, *answers: Any, name: str = '', seed: int = 0) -> Verdict:

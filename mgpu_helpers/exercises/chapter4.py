@@ -1,0 +1,280 @@
+"""The exercises of chapter 4: the same steps, push and pull, stale gradients, what a resume needs.
+
+Workers and servers are played in one process: what they do wrong shows there as well.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from itertools import zip_longest
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from .checking import Numbers, expect, expect_value
+
+Log = list[tuple[str, int]]  # what a server saw: ('pull', worker) and ('push', worker)
+
+
+def exercise_1(rng: random.Random, _: Numbers, my_steps: Callable[..., Any]) -> None:
+    """One worker's examples in each step of an epoch."""
+    for n, size, k in ((10, 4, 3), (23, 8, 3), (12, 4, 2)):
+        order, case = rng.sample(range(n), n), f'{n} examples, joint batches of {size}, {k} workers'
+        batches = [order[i : i + size] for i in range(0, n, size)]
+        found = [[list(step) for step in my_steps(list(order), size, r, k)] for r in range(k)]
+        for step, (batch, *parts) in enumerate(zip(batches, *found), 1):
+            seen, where = Counter(sum(parts, [])), f'{case}: in step {step}'
+            lengths, left = [len(part) for part in parts], set(batch) - set(seen)
+            expect(
+                not seen - Counter(batch * k),
+                f'{where} the workers have {sorted(seen)}, the joint batch is {sorted(batch)}: '
+                'share out each batch, not the data set, or one worker has a step more',
+            )
+            expect(max(seen.values()) == 1, f'{where} some examples belong to several workers')
+            expect(not left, f'{where} {len(left)} of {len(batch)} example(s) belong to nobody')
+            where = f'{where} they have {lengths} examples'
+            expect(max(lengths) - min(lengths) <= 1, f'{where}: all wait for the longest shard')
+        steps = [len(worker) for worker in found]
+        case = f'{case}: they take {steps} steps, not {len(batches)}'
+        expect(max(steps) == len(batches), f'{case}: the last joint batch has the rest')
+        expect(
+            min(steps) == len(batches),
+            f'{case}: a worker without an example takes part, with an empty list, or all wait',
+        )
+
+
+def exercise_2(rng: random.Random, _: Numbers, to_push: Callable[..., Any]) -> None:
+    """The worker's part of a mean gradient."""
+    draw = np.random.default_rng(rng.randrange(2**32))
+    for n, k in ((7, 2), (8, 2), (2, 3)):
+        X, y, w = (draw.integers(1, 9, s).astype('float64') for s in ((n, 3), (n,), (3,)))
+        slopes, bounds = 2 * X * (X @ w - y)[:, None], [n * r // k for r in range(k + 1)]
+        means = sum(slopes[a:b].mean(axis=0) for a, b in zip(bounds, bounds[1:]) if a < b)
+        right, total = slopes.mean(axis=0), np.zeros(3)
+        for rank, m in enumerate(np.diff(bounds)):
+            with warnings.catch_warnings():  # of an empty mean; the hint says it better
+                warnings.simplefilter('ignore')
+                pushed = to_push(X.copy(), y.copy(), w.copy(), rank, k)
+            case = f'{n} examples, {k} workers: rank {rank}, which has {m}, pushes {pushed!r}'
+            there = pushed is not None and np.shape(pushed) == w.shape
+            expect(there, f'{case}: the server waits for all, so who has nothing pushes zeros')
+            expect(np.isfinite(pushed).all(), f'{case}: 0 divided by 0?')
+            total += pushed
+        mistakes = {
+            'in a mean of their means an example of a short shard counts for more': means / k,
+            'each divides by its own shard; by the joint batch, and all need only be added': means,
+            f'this is the gradient of the sum of {n} losses, not of their mean': n * right,
+            f'{k} times too large: does each take its own shard?': k * right,
+        }
+        expect_value(total, right, f'{n} examples, {k} workers, {{}}', mistakes, f'not {right}')
+
+
+def exercise_3(rng: random.Random, _: Numbers, waits_for: Callable[..., Any]) -> None:
+    """Where workers with different scripts are stuck."""
+    for scripts in (
+        [['push', 'push'], ['push', 'push']],
+        [['push'], ['push', 'push', 'push']],
+        [['push', 'barrier', 'push'], ['push', 'push']],
+        [['push', 'barrier'], ['barrier', 'push']],
+        [['push', *rng.choices(('push', 'barrier'), k=4)] for _ in range(3)],
+    ):
+        steps = zip_longest(*scripts, fillvalue='end')
+        right = next((list(heads) for heads in steps if len(set(heads)) > 1), [])
+        found = list(waits_for([list(s) for s in scripts]))
+        case, alike = f'{scripts} gave {found}', len({tuple(sorted(s)) for s in scripts}) == 1
+        expect(right or not found, f'{case}: all come to their end')
+        expect(found or not (right and alike), f'{case}: who waits at a barrier does not push')
+        expect(found or not right, f'{case}: one waits when another has no such entry to come')
+        expect(len(found) == len(right), f'{case}: tell of each worker what it waits for')
+        case = f'{case}, not {right}: go through all lists at once'
+        expect(found == right, f'{case}, to the first place where they are not alike')
+
+
+def exercise_4(rng: random.Random, _: Numbers, push: Callable[..., Any]) -> None:
+    """Wait for all gradients of a key, then update."""
+    for k in (2, 3):
+        values = {key: np.full(2, 100.0) for key in ('weight', 'bias')}
+        server = SimpleNamespace(num_workers=k, lr=0.5, values=values, waiting={})
+        earlier = dict.fromkeys(values, 0)
+        for _turn in range(2):
+            gradients = {key: rng.sample(range(2, 40, 2), k) for key in values}
+            for worker, key in ((worker, key) for worker in range(k) for key in values):
+                numbers, total = gradients[key], sum(gradients[key])
+                before = {name: float(v[0]) for name, v in server.values.items()}
+                array = np.full(2, float(numbers[worker]))
+                push(server, key, array)
+                array[:] = 1000  # the worker's next gradient
+                after = {name: float(v[0]) for name, v in server.values.items()}
+                if worker < k - 1:
+                    case = f'{worker + 1} of {k} workers have pushed for {key!r}, and a value has'
+                    expect(after == before, f'{case} changed: wait for all, for this very key')
+                    continue
+                mistakes = {
+                    'when the last one has come, the server updates': 0,
+                    'the last one only; others were replaced, not added to': numbers[-1],
+                    'a worker has written its next gradient, 1000, into its array: keep a copy': (
+                        numbers[-1] + 1000 * (k - 1)
+                    ),
+                    'those of the step before are still among them': total + earlier[key],
+                    'the mean; but workers have divided before they push': total / k,
+                    'uphill; the loss falls against the gradient': -total,
+                }
+                case = f'the workers have pushed {numbers} for {key!r}, and the step was by {{}}'
+                step = (before[key] - after[key]) / server.lr
+                expect_value(step, total, case, mistakes, f'not by their sum, {total}')
+                earlier[key] = total
+
+
+def draw_5(rng: random.Random) -> dict[str, Any]:
+    """Draw the numbers of a student."""
+    choices = {'workers': (6, 8, 12, 16), 'servers': (3, 4, 5), 'megabytes': (100, 240, 550)}
+    choices['gigabits'] = (10, 25, 40)
+    return {name: rng.choice(these) for name, these in choices.items()}
+
+
+def exercise_5(
+    _: random.Random, numbers: Numbers, server_mb: float, server_ms: float, ring_ms: float
+) -> None:
+    """Bytes through a server's port, on paper."""
+    assert numbers
+    k, servers, size, gigabits = numbers.values()
+    speed, inward = gigabits / 8, k * size / servers
+    mistakes = {
+        f'so much sends one worker; {k} of them send it through this port': size / servers,
+        'all servers together; each has a part of the keys': k * size,
+        'that is in and out, and a port does both at once': 2 * inward,
+    }
+    hint = f'{k} workers push {size} MB each, to {servers} servers'
+    expect_value(server_mb, inward, '{} MB', mistakes, hint, 0.01)
+    around = 2 * (k - 1) / k * size / speed
+    for what, found, ms in (('servers', server_ms, 2 * inward / speed), ('ring', ring_ms, around)):
+        mistakes = {
+            f'{gigabits} Gb/s are bits; a byte has eight of them': ms / 8,
+            'one half: push or pull, reduce-scatter or all-gather': ms / 2,
+            'in each of the 2(k - 1) steps a k-th of the array travels': k * around,
+        }
+        hint = f'the megabytes through the busiest port, over {speed} MB a millisecond'
+        expect_value(found, ms, f'{what}, {{}} ms', mistakes, hint, 0.01)
+
+
+exercise_5.draw = draw_5  # type: ignore[attr-defined]
+
+
+def draw_logs(rng: random.Random) -> list[Log]:
+    """Give what servers saw: two to begin with, and one of three workers that is drawn."""
+    short = [('pull', 0), ('pull', 1), ('push', 1), ('pull', 1), ('push', 0)]
+    long = [('pull', worker) for worker in range(3)]
+    for worker in rng.choices(range(3), k=12):  # who has pushed mostly pulls again
+        long += [('push', worker), ('pull', worker)][: 1 + (rng.random() < 0.7)]
+    return [short, [*short, *short[2:], *short[4:], *short[2:3]], long]
+
+
+def exercise_6(rng: random.Random, _: Numbers, staleness: Callable[[Log], Any]) -> None:
+    """How old the parameters of each gradient were."""
+    for log in draw_logs(rng):
+        right, own = _ages(log), _ages(log, own=True)
+        found = [int(x) for x in staleness(list(log))]
+        mistakes = {
+            'one too many: this very push is no update of others': right + 1,
+            'what a worker has pushed itself since its pull is not of others': own,
+            'k - 1 is the mean, if all are equally fast; here look at the log': (
+                np.full(len(right), max(worker for _, worker in log))
+            ),
+            'a pull updates nothing': _ages(log, events=True),
+            'count from its last *pull*, not from its last push': _ages(log, since='push'),
+        }
+        hint = f'not {list(right[:8])}: how many others came between its pull and its push?'
+        expect_value(found, right, f'{log[:10]} gave {found[:8]}', mistakes, hint)
+
+
+def _ages(log: Log, own: bool = False, events: bool = False, since: str = 'pull') -> Any:
+    """Give each push's staleness, or what one gets who counts other things."""
+    found = []
+    for i, (what, worker) in enumerate(log):
+        if what == 'push':
+            begin = max((j for j in range(i) if log[j] == (since, worker)), default=-1)
+            seen = [w for done, w in log[begin + 1 : i] if events or done == 'push']
+            found.append(sum(own or w != worker for w in seen))
+    return np.array(found)
+
+
+def exercise_7(rng: random.Random, _: Numbers, train_async: Callable[..., Any]) -> None:
+    """Asynchronous steps, played exactly."""
+    goals = np.array(rng.sample(range(1, 99), 6), float).reshape(3, 2)
+
+    def play(source: str = '', sign: int = 1) -> Any:
+        """Play the log, with gradients of what was pulled, or of what one takes instead."""
+        pulled: dict[Any, Any] = {'start': (w := np.zeros(2))}
+        for what, worker in log:
+            if what == 'pull':
+                pulled[worker] = pulled['last'] = w
+                continue
+            at = w if source == 'new' else pulled.get(source, pulled[worker])
+            w = (at if source == 'lost' else w) - sign * 0.25 * (at - goals[worker])
+        return w
+
+    for log in draw_logs(rng)[1:]:
+        mistakes = {
+            'each gradient is of the newest parameters: does what a worker has pulled change with '
+            'those of the server?': play('new'),
+            'a step begins where the parameters are *now*, or what others did is lost': play(
+                'lost'
+            ),
+            'a gradient is of what this worker pulled, not of what another did': play('last'),
+            'all gradients are of the start: a pull brings newer parameters': play('start'),
+            'uphill; the loss falls against the gradient': play(sign=-1),
+        }
+        found = train_async(list(log), lambda w, worker: w - goals[worker], np.zeros(2), 0.25)
+        hint = f'not {play()}; a step is w - lr * gradient(what was pulled, worker)'
+        expect_value(found, play(), f'{log[:6]} ... ends at {{}}', mistakes, hint)
+
+
+class Training:
+    """A training in small, with momentum and a falling rate; its attributes are its state."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed, self.epoch, self.lr = seed, 0, 0.25
+        self.w, self.velocity = np.zeros(2), np.zeros(2)
+
+    def train_epoch(self) -> None:
+        """Take a step with each example, in this epoch's order."""
+        for i in np.random.default_rng([self.seed, self.epoch]).permutation(8):
+            self.velocity *= 0.5
+            self.velocity += self.w - np.array([i, 2.0 * i])
+            self.w -= self.lr * self.velocity
+        self.lr /= 2
+        self.epoch += 1
+
+
+WHY = {
+    'w': 'the parameters',
+    'velocity': "momentum is the optimizer's state, from which each step goes on",
+    'epoch': 'the number of epochs that are *done*: from it follows the order of the next',
+    'lr': 'the learning rate has fallen meanwhile',
+}
+
+
+def exercise_8(
+    rng: random.Random, _: Numbers, save: Callable[[Training], Any], restore: Callable[..., Any]
+) -> None:
+    """Resume bit for bit, twice."""
+    first = Training(rng.randrange(99))
+    for _epoch in range(2):
+        first.train_epoch()
+    state, there = save(first), {name: np.copy(value) for name, value in vars(first).items()}
+    first.train_epoch()  # after the checkpoint, before its death
+    for turn in ('', ' the second time'):
+        again, fresh = Training(first.seed), vars(Training(first.seed))
+        restore(again, state)
+        for name, why in WHY.items():
+            mistakes = {f'it begins anew; {why}': fresh[name]}
+            if name in ('w', 'velocity'):
+                why = 'training writes into its arrays: keep copies, and restore copies'
+            case = f'{name} is {{}}{turn}, not {there[name]}'
+            expect_value(getattr(again, name), there[name], case, mistakes, why, 0)
+        again.train_epoch()
+        expect(np.array_equal(again.w, first.w), f'an epoch later {again.w}, not {first.w}')
