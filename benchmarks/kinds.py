@@ -25,33 +25,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Kind:
-    """Processes that run at the same time.
+    """Processes that run at the same time, one for each of ``runs``.
 
-    Parameters
-    ----------
-    runs : list of Run
-        One for each process.
-    share : float
-        Which part of the examples: ResNet-18 takes ten times as long as LeNet.
-    examples : int, optional
-        So many, whatever the share.
-    settings : dict
-        Environment variables for these processes.
-    needs : tuple of str
-        The modules without which this kind is left out.
-    data : bool
-        Whether it reads Fashion-MNIST.
-    once : bool
-        Whether the first round is enough: it repeats by itself, or its speed is not what counts.
-    quick : bool
-        Whether ``--quick`` runs it.
-    extra : bool
-        Whether only ``--only`` runs it.
-    weighed : bool
-        Whether the memory of the whole process tree is looked at while it runs. That takes time,
-        so its speed is not used.
-    found_by : str
-        Another word by which ``--only`` chooses it.
+    They take a ``share`` of the examples (ResNet-18 takes ten times as long as LeNet), or so many
+    ``examples``; ``needs`` are the modules without which the kind is left out, ``data`` says that
+    it reads Fashion-MNIST, ``once`` that one round is enough, ``quick`` that ``--quick`` runs it,
+    ``extra`` that only ``--only`` does. A ``weighed`` kind has the memory of its processes looked
+    at, which takes time: its speed is not used. ``found_by`` is another word for ``--only``.
     """
 
     runs: list

@@ -65,26 +65,9 @@ def weight_of(pids):
 
 
 def run(name, num_examples, tick=lambda: None):
-    """Run the processes of a kind at the same time.
+    """Run the processes of a kind at the same time; give what each measured.
 
-    Parameters
-    ----------
-    name : str
-        Of ``KINDS``.
-    num_examples : int
-        For a kind that takes its whole share.
-    tick : callable
-        Called about ten times a second while they run.
-
-    Returns
-    -------
-    list of dict
-        What each process measured.
-
-    Raises
-    ------
-    ProcessFailed, TimeoutError
-        If one of them failed or hung; none is left then.
+    ``tick`` is called about ten times a second. If one fails or hangs, none is left.
     """
     kind = KINDS[name]
     examples, peak, ready, results = kind.examples_of(num_examples), [0.0], set(), {}
@@ -163,23 +146,8 @@ class Remaining:
 def measure(names, rounds, num_examples, say):
     """Run kinds in rounds; a bar tells what runs now and how long it will still take.
 
-    Parameters
-    ----------
-    names : list of str
-        Of ``KINDS``.
-    rounds : int
-        How often each runs, those that repeat by themselves once.
-    num_examples : int
-        See ``run``.
-    say : callable
-        Is told in a sentence when a kind failed.
-
-    Returns
-    -------
-    measured : dict
-        From a kind's name to a list with one item per round: what its processes measured.
-    failed : list of str
-        Kinds of which a run failed; they do not stand in ``measured`` and are not tried again.
+    Gives, by a kind's name, a list of what its processes measured in each round, and the names of
+    kinds of which a run failed: ``say`` is told, and they are not tried again.
     """
     steps = [name for i in range(rounds) for name in names if i == 0 or not KINDS[name].once]
     measured, failed = {name: [] for name in names}, []

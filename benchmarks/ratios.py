@@ -31,12 +31,12 @@ class Figure:
 
     @property
     def wanted(self):
-        """str: what the median should be, at least."""
+        """Say what the median should be, at least."""
         return '' if self.aim is None else f'≥ {self.aim}'
 
     @property
     def range(self):
-        """str: the smallest and the largest of the repeats."""
+        """Say the smallest and the largest of the repeats."""
         return f'{min(self.values):.2f} to {max(self.values):.2f}'
 
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
 from mgpu_helpers.devices.cores import usable_cores
+from mgpu_helpers.processes import python_with
 from mgpu_helpers.runtime import installed_builds
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -45,9 +46,13 @@ def machine():
 def versions():
     """Give the versions of what was measured; only of what is installed."""
     found = {'Python': platform.python_version()}
-    for name in (*installed_builds(), 'numpy', 'd2l', 'torch'):
+    for name in (*installed_builds(), 'numpy', 'd2l'):
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
+    if python := python_with('torch'):  # which may be in the environment beside this one
+        code = 'import importlib.metadata as m; print(m.version("torch"))'
+        done = subprocess.run([python, '-c', code], capture_output=True, text=True, check=True)
+        found['torch'] = done.stdout.strip()
     git = ['git', 'describe', '--always', '--dirty', '--exclude=*', '--abbrev=10']
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
         done = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -59,18 +64,9 @@ def versions():
 class Result:
     """Everything that one run of the benchmarks measured.
 
-    Parameters
-    ----------
-    kind : {'full', 'quick', 'part'}
-        Only a full one is published; quick is smaller, part is what ``--only`` chose.
-    rounds, examples : int
-        How often each kind ran, and on how many examples at most.
-    measured : dict
-        As ``measuring.measure`` gives it.
-    failed, absent : list of str
-        Kinds of which a run failed; modules that are not installed.
-    seconds : float
-        How long it all took.
+    ``kind`` is 'full', which alone is published, 'quick' or 'part' (what ``--only`` chose);
+    ``measured`` is as ``measuring.measure`` gives it; ``failed`` names kinds of which a run failed,
+    ``absent`` modules that are not installed.
     """
 
     kind: str
@@ -86,7 +82,7 @@ class Result:
 
     @property
     def name(self):
-        """str: of its files, without the ending; the same machine on the same day, the same one."""
+        """Name its files, without the ending; the same machine on the same day, the same one."""
         cpu = re.sub(r'\((r|tm)\)|\b(cpu|processor)\b|@.*', ' ', self.machine['cpu'].lower())
         slug = re.sub('[^a-z0-9]+', '-', cpu).strip('-')
         parts = [self.date[:10], f'{self.machine["cores"]}cores', slug]
@@ -94,7 +90,7 @@ class Result:
 
     @property
     def publishable(self):
-        """bool: whether everything was measured, as often as it should."""
+        """Whether everything was measured, as often as it should."""
         return self.kind == FULL and not self.failed and not self.absent
 
     def save(self, folder):
