@@ -83,7 +83,7 @@ def exercise_6(rng: random.Random, _: Numbers, cut_heads: Callable[..., Any]) ->
         expect(
             all(run == list(range(run[0], run[0] + len(run))) for run in runs)
             and all(run[0] % (w // heads) == 0 for run in runs),
-            f'rank 0 of {k} has rows {found_at}: a head is {w // heads} neighbours, and stays whole',
+            f'rank 0 of {k} has rows {found_at}: a head is {w // heads} neighbours, not to be torn',
         )
         terms = [attention(x, rows, columns, heads // k) for rows, columns in parts]
         expect(

@@ -162,7 +162,7 @@ WRONG = [
     ('7.5', 'along the other axes', cut_mlp(axis=1), 'features between the layers'),
     ('7.5', 'blocks, then modulo', cut_mlp(strided=True), 'must meet their own columns'),
     ('7.6', 'queries here, keys there', fused, 'its share of each'),
-    ('7.6', 'cut inside a head', torn, 'stays whole'),
+    ('7.6', 'cut inside a head', torn, 'not to be torn'),
     ('7.6', 'columns of others', lambda *a: by_head(*a, also_out=False), 'its own heads'),
     ('7.6', 'rows of out', lambda *a: by_head(*a, False, 0), 'columns'),
     ('7.7', 'the copy copies back', tensor_step(enters=False), 'has to sum on the way back'),
