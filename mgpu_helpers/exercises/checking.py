@@ -42,7 +42,8 @@ def expect_value(
 
     A case may be formatted with what was found, ``'{} ms'``; ``hint`` is for all other values.
     """
-    case = case.replace('{}', str(found))
+    case = case.replace('{}', f'{found:.6g}' if isinstance(found, float) else str(found))
+    expect(found is not None, f'{case}: give the result back with return')
     if not _close(found, right, tolerance):
         for known, wrong in mistakes.items():
             expect(not _close(found, wrong, tolerance), f'{case}: {known}')

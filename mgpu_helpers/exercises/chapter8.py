@@ -1,0 +1,280 @@
+"""The exercises of chapter 8: what hides sums, links, servers, memory, waiting, and the bill."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..scaling import LINKS, bubble, ring
+from .checking import Numbers, expect, expect_value
+
+
+def exercise_1(_: random.Random, __: Numbers, smallest_batch: Callable[..., float]) -> None:
+    """The batch behind which an allreduce hides."""
+    for case in (
+        (138e6, 31e9, 4, 1e13, 100),
+        (8e9, 140e12, 2, 3.5e14, 25),
+        (70e6, 1.3e9, 4, 2e13, 40),
+    ):
+        parameters, flops, size, operations, gigabits = case
+        port = gigabits * 1e9 / 8
+        exact = parameters * size * operations / (flops * port)
+        uses = math.ceil(size / 2 * operations / port)
+        mistakes = {
+            'a part of an example cannot be had: round up': exact,
+            'with so few it does not quite fit: round up': math.floor(exact),
+            f'{gigabits} Gb/s are bits, and a byte has eight': math.ceil(exact / 8),
+            'in a ring each byte passes a port twice': math.ceil(exact / 2),
+            'the backward pass takes twice the operations of the forward pass': math.ceil(
+                2 * exact
+            ),
+            'nothing is sent before the backward pass begins': math.ceil(exact * 2 / 3),
+            'so many uses of each parameter; an example makes more than one': uses,
+        }
+        hint = 'by 2 * flops operations an example, against all bytes through the port, twice'
+        what = f'{parameters:g} parameters of {size} bytes, {flops:g} operations, '
+        what += f'{operations:g} a second, {gigabits} Gb/s gave {{}}'
+        expect_value(smallest_batch(*case), math.ceil(exact), what, mistakes, hint)
+
+
+def exercise_2(_: random.Random, __: Numbers, fit: Callable[..., Sequence[float]]) -> None:
+    """Latency and bandwidth from two round trips."""
+    for alpha, bandwidth, n1, n2 in ((14e-6, 3.125e9, 1000, 10**6), (1e-3, 1e8, 64, 10**7)):
+        t1, t2 = (2 * (alpha + n / bandwidth) for n in (n1, n2))
+        case, found = f'{n1:,} bytes in {t1:.4g} s, {n2:,} in {t2:.4g} s', fit(n1, t1, n2, t2)
+        mistakes = {
+            'there and back are two messages': 2 * alpha,
+            'also the shorter message has bytes, which take their time': t1 / 2,
+        }
+        hint = f'not {alpha:g}: what is left of a message when its bytes are taken away'
+        expect_value(found[0], alpha, f'{case}: latency {{}}', mistakes, hint, 1e-6)
+        mistakes = {
+            'there and back are two messages': bandwidth / 2,
+            'a time has a latency in it: only the difference is due to bytes': 2 * n2 / t2,
+            'these are seconds for a byte': 1 / bandwidth,
+            'these are bits': 8 * bandwidth,
+        }
+        hint = f'not {bandwidth:.4g}: more bytes, over the time that they take more'
+        expect_value(found[1], bandwidth, f'{case}: bandwidth {{}}', mistakes, hint, 1e-6)
+
+
+def exercise_3(_: random.Random, __: Numbers, crossing: Callable[..., float]) -> None:
+    """Where a ring begins to be faster than a tree."""
+    for k, alpha, bandwidth in ((4, 1e-5, 1e9), (64, 14e-6, 12.5e9), (1024, 3.4e-6, 3e11)):
+
+        def meet(
+            up: float = 2 * math.log2(k), around: int = 2 * (k - 1), unit: float = alpha * bandwidth
+        ) -> float:
+            """Solve for so many steps of whole arrays, and so many of slices."""
+            return unit * (around - up) / (up - around / k)  # noqa: B023
+
+        mistakes = {
+            'up the tree only; the sum comes down again': meet(up=math.log2(k)),
+            'once around the ring only; the sums go around again': meet(around=k - 1),
+            'bytes, not seconds: latency times bandwidth has them as a unit': meet(
+                unit=alpha / bandwidth
+            ),
+            'so many bytes travel in the time of one latency; how many steps have the two?': (
+                alpha * bandwidth
+            ),
+            'a tree has log2(k) rounds up, not ln(k)': meet(up=2 * math.log(k)),
+            'in a step of the ring a k-th of the array travels': -alpha * bandwidth,
+        }
+        hint = f'not {meet():.4g}: write both times as steps * (alpha + bytes / bandwidth)'
+        case = f'{k} devices, {alpha:g} s, {bandwidth:g} bytes/s gave {{}}'
+        expect_value(crossing(k, alpha, bandwidth), meet(), case, mistakes, hint, 1e-4)
+
+
+def draw_4(rng: random.Random) -> dict[str, Any]:
+    """Draw the numbers of a student."""
+    choices = {'billions': (7, 13, 34, 70), 'billion_tokens': (300, 500, 800, 2000)}
+    more = {'gpus': (256, 512, 1024), 'percent': (28, 38, 42), 'dollars': (2, 3, 4)}
+    return {name: rng.choice(these) for name, these in [*choices.items(), *more.items()]}
+
+
+def exercise_4(
+    _: random.Random, numbers: Numbers, gpu_hours: float, days: float, dollars: float
+) -> None:
+    """GPU hours, days and dollars, on paper."""
+    assert numbers
+    billions, tokens, gpus, percent, price = numbers.values()
+    hours = 6e18 * billions * tokens / (989e10 * percent) / 3600
+    mistakes = {
+        'the forward pass only; the backward pass takes twice as much': hours / 3,
+        'the backward pass only; there is a forward pass, too': hours * 2 / 3,
+        'a multiplication and an addition are two operations': hours / 2,
+        f'GPUs that were always busy; they are to {percent}%': hours * percent / 100,
+        'these are seconds': hours * 3600,
+        'all GPUs together: count the hours of each': hours / gpus,
+    }
+    hint = 'parameters times tokens, 2 operations forward and 4 backward'
+    expect_value(gpu_hours, hours, '{} GPU hours', mistakes, hint, 0.02)
+    mistakes = {f'{gpus} GPUs work at the same time': hours / 24, 'these are hours': hours / gpus}
+    expect_value(days, hours / gpus / 24, '{} days', mistakes, 'GPU hours, over GPUs', 0.02)
+    mistakes = {f'for one GPU; {gpus} have to be paid': hours / gpus * price}
+    expect_value(dollars, hours * price, '{} dollars', mistakes, 'each GPU hour is paid', 0.02)
+
+
+exercise_4.draw = draw_4  # type: ignore[attr-defined]
+
+
+def exercise_5(_: random.Random, __: Numbers, speedup: Callable[..., float]) -> None:
+    """Strong scaling, with an overhead and a ring behind the backward pass."""
+    for case in (
+        (8, 0.12e-3, 0.5e-3, 516_272, 20e-6, 1.25e9),
+        (4, 0.1, 5e-3, 4e8, 14e-6, 3.125e9),
+        (4, 0.1, 5e-3, 1e8, 14e-6, 3.125e9),
+    ):
+        k, forward, overhead, n, alpha, bandwidth = case
+        alone, sums = overhead + 3 * forward, 2 * (k - 1) * (alpha + n / k / bandwidth)
+
+        def ratio(
+            sums: float = sums,
+            hidden: float = 2 * forward / k,
+            rest: float = overhead + 3 * forward / k,
+            alone: float = alone,
+        ) -> float:
+            return alone / (rest + max(0, sums - hidden))
+
+        mistakes = {
+            'the overhead does not shrink with the batch': ratio(rest=alone / k),
+            'what fits behind the backward pass costs nothing': ratio(hidden=0),
+            'nothing is sent before the backward pass begins': ratio(hidden=3 * forward / k),
+            'sums may take longer than the backward pass': ratio(sums=0),
+            'each message of the ring has its latency': ratio(2 * (k - 1) / k * n / bandwidth),
+            'in a step of the ring a k-th travels': ratio(2 * (k - 1) * (alpha + n / bandwidth)),
+            'once around the ring only': ratio(sums / 2),
+            'the devices share the batch, so each has a k-th of the work': ratio(
+                hidden=2 * forward, rest=alone
+            ),
+            'each of k has a k-th of the backward pass to hide behind': ratio(hidden=2 * forward),
+            'the backward pass takes twice the forward pass': ratio(
+                sums, forward / k, overhead + 2 * forward / k, overhead + 2 * forward
+            ),
+            'upside down: the time of one, over that of all': 1 / ratio(),
+        }
+        hint = f'not {ratio():.4g}: an overhead, a k-th of 3 * forward, what of the sums is left'
+        what = f'{k} devices, forward {forward:g} s, overhead {overhead:g} s, {n:g} bytes, '
+        what += f'{alpha:g} s, {bandwidth:g} bytes/s gave {{}}'
+        expect_value(speedup(*case), ratio(), what, mistakes, hint, 1e-6)
+
+
+def exercise_6(_: random.Random, __: Numbers, in_levels: Callable[..., float]) -> None:
+    """Sums in levels, over servers with several ports."""
+    for n, gpus, servers, ports, *names in (
+        (102e6, 8, 2, 1, 'NVLink 2', '25 Gb RoCE'),
+        (552e6, 8, 16, 4, 'NVLink 3', '100 Gb InfiniBand'),
+        (1e6, 6, 3, 2, 'PCIe 4 x16', '10 Gb Ethernet'),
+    ):
+        inside, network = (LINKS[name] for name in names)
+        within, between = ring(gpus, n, inside), ring(servers, n / ports, network)
+        mistakes = {
+            'one ring over all devices; in levels a ring has as many as there are servers': ring(
+                gpus * servers, n, network
+            ),
+            'inside a server a device has a slice only, of which it sends no more': (
+                within + ring(servers, n * gpus / ports, network)
+            ),
+            'the slices of all devices of a server leave through its ports': (
+                within + ring(servers, n / gpus, network)
+            ),
+            'the ports share what leaves the server': within + ring(servers, n, network),
+            'the sums inside the servers take their time, too': between,
+            'there and back: all-gather takes what reduce-scatter took': (within + between) / 2,
+            'a ring between servers cuts the share of a port into as many slices': (
+                within + 2 * (servers - 1) * network.seconds(n / ports)
+            ),
+        }
+        right = within + between
+        hint = f'not {right:.4g}: two rings, one over devices, one over servers'
+        case = f'{n:g} bytes, {servers} servers of {gpus}, {ports} port(s) gave {{}}'
+        found = in_levels(n, gpus, servers, ports, inside, network)
+        expect_value(found, right, case, mistakes, hint, 1e-6)
+
+
+def exercise_7(_: random.Random, __: Numbers, devices_needed: Callable[..., int]) -> None:
+    """Devices for ZeRO's stages."""
+
+    def fewest(stage: int, kept: float = 1, shared: float = 0) -> int:
+        """Find the number; so many times its activations each keeps, or all share."""
+        parts = [12 * parameters, 2 * parameters, 2 * parameters]
+        room = memory - kept * activations - sum(parts[stage:])
+        needed = sum(parts[:stage]) + shared * activations
+        return max(1, math.ceil(needed / room)) if room > 0 else 0
+
+    for parameters, memory, activations in (
+        (13e9, 80e9, 30e9),
+        (3.1e9, 24e9, 4e9),
+        (1e9, 8e10, 3e10),
+    ):
+        for stage in range(4):
+            found, right = devices_needed(parameters, stage, memory, activations), fewest(stage)
+            mistakes = {
+                'each needs its activations, in every stage': fewest(stage, kept=0),
+                'no stage shares activations': fewest(stage, kept=0, shared=1),
+                'that is what the next stage shares': fewest(min(stage + 1, 3)),
+                'this stage shares more than that': fewest(max(stage - 1, 0)),
+                'with one device less it does not fit: round up': right - 1,
+            }
+            case = f'{parameters:g} parameters, stage {stage}, {memory:g} bytes, of which '
+            case += f'{activations:g} for activations, gave {found}'
+            expect(
+                not found or found > 0,
+                f'{case}: what each must keep has no room at all, and then it is 0',
+            )
+            expect_value(found, right, case, mistakes, f'not {right}')
+
+
+def draw_8(rng: random.Random) -> dict[str, Any]:
+    """Draw the numbers of a student."""
+    return {'stages': rng.choice((6, 12, 16, 24)), 'percent': rng.choice((4, 8, 15, 20))}
+
+
+def exercise_8(
+    _: random.Random, numbers: Numbers, micro_batches: int, gpipe: int, one_f_one_b: int
+) -> None:
+    """A pipeline's bubble, on paper."""
+    assert numbers
+    p, percent = numbers.values()
+    right = next(m for m in range(1, 10**6) if 100 * bubble(p, m) <= percent * (1 + 1e-12))
+    mistakes = {
+        'the bubble is a share of the whole step, (p - 1) / (m + p - 1)': math.ceil(
+            100 * (p - 1) / percent
+        ),
+        'with one less it would wait for more': right - 1,
+        'p stages leave p - 1 micro-batches of waiting': math.ceil(p * (100 - percent) / percent),
+    }
+    expect_value(
+        micro_batches, right, '{} micro-batches', mistakes, f'(p - 1) / (m + p - 1) <= {percent}%'
+    )
+    mistakes = {'in GPipe all go forward before the first goes back': p}
+    expect_value(gpipe, right, 'GPipe keeps {}', mistakes, 'those of all micro-batches')
+    mistakes = {
+        'the first stage sends a micro-batch back as soon as it can': right,
+        'the last stage keeps one; the first one has others on their way': 1,
+    }
+    expect_value(one_f_one_b, min(p, right), '1F1B keeps {}', mistakes, 'as many as stages')
+
+
+exercise_8.draw = draw_8  # type: ignore[attr-defined]
+
+
+def exercise_9(rng: random.Random, _: Numbers, efficiency: Callable[..., float]) -> None:
+    """Waiting for the slowest of each step."""
+    drawn = [[float(rng.randint(2, 40)) for _ in range(3)] for _ in range(4)]
+    for times in ([[10.0, 30.0], [16.0, 8.0]], drawn):
+        steps, devices = len(times), len(times[0])
+        total, slowest = sum(map(sum, times)), [max(step) for step in times]
+        mean, lasting = total / devices, max(map(sum, zip(*times)))
+        shares, right = [sum(step) / devices / max(step) for step in times], mean / sum(slowest)
+        mistakes = {
+            'the slowest in one step need not be the slowest in the next': mean / lasting,
+            'each step waits for the slowest of this step, not of all': mean / steps / max(slowest),
+            'long steps count for more: add up the seconds first': sum(shares) / steps,
+            'a mean over the devices: divide by how many there are': total / sum(slowest),
+            'the share that they wait; asked is that which they compute': 1 - right,
+        }
+        hint = f'not {right:.4g}: the mean seconds computed, over those of all steps'
+        expect_value(efficiency(times), right, f'{times} gave {{}}', mistakes, hint)

@@ -1,0 +1,216 @@
+"""What students get wrong in the exercises of chapter 8, and a part of the hint that each gets."""
+
+import math
+
+from mgpu_helpers.exercises import given
+from mgpu_helpers.scaling import ring
+
+
+def smallest(rounded=math.ceil, passes=2, backward=2, byte=8):
+    """A batch by so many passes through the port, so much backward pass, so many bits a byte."""
+
+    def smallest_batch(parameters, flops, value_bytes, operations, gigabits):
+        sending = passes * parameters * value_bytes / (gigabits * 1e9 / byte)
+        return rounded(sending / (backward * flops / operations))
+
+    return smallest_batch
+
+
+def uses_only(parameters, flops, value_bytes, operations, gigabits):
+    return math.ceil(value_bytes / 2 * operations / (gigabits * 1e9 / 8))
+
+
+def fit(messages=2, unit=1):
+    def two_points(n1, t1, n2, t2):
+        bandwidth = (n2 - n1) / ((t2 - t1) / messages)
+        return t1 / messages - n1 / bandwidth, bandwidth * unit
+
+    return two_points
+
+
+def crossing(k, alpha, bandwidth, up=2, around=2, log=math.log2):
+    up, around = up * log(k), around * (k - 1)
+    return alpha * bandwidth * (around - up) / (up - around / k)
+
+
+ADA = given('8.4', 'Ada')
+BILLIONS, TOKENS, GPUS, PERCENT, PRICE = ADA.values()
+HOURS = 6e18 * BILLIONS * TOKENS / (989e10 * PERCENT) / 3600
+DAYS, DOLLARS = HOURS / GPUS / 24, HOURS * PRICE
+STAGES, SHARE = given('8.8', 'Ada').values()
+M = math.ceil((STAGES - 1) * (100 - SHARE) / SHARE)
+
+
+def speed(sums=lambda s, k: s, hidden=lambda f, k: 2 * f / k, backward=2, latency=1, parts=True):
+    """A speed-up with other sums, another part of them hidden, another backward pass."""
+
+    def speedup(k, forward, overhead, nbytes, alpha, bandwidth):
+        ring = 2 * (k - 1) * (latency * alpha + nbytes / (k if parts else 1) / bandwidth)
+        exposed = max(0, sums(ring, k) - hidden(forward, k))
+        computing = (1 + backward) * forward
+        return (overhead + computing) / (overhead + computing / k + exposed)
+
+    return speedup
+
+
+def all_shared(k, forward, overhead, nbytes, alpha, bandwidth):
+    ring = 2 * (k - 1) * (alpha + nbytes / k / bandwidth)
+    alone = overhead + 3 * forward
+    return alone / (alone / k + max(0, ring - 2 * forward / k))
+
+
+def weak(k, forward, overhead, nbytes, alpha, bandwidth):
+    ring = 2 * (k - 1) * (alpha + nbytes / k / bandwidth)
+    return (overhead + 3 * forward) / (overhead + 3 * forward + max(0, ring - 2 * forward))
+
+
+def levels(between, within=1, factor=1):
+    def in_levels(nbytes, gpus, servers, ports, inside, network):
+        inner = within * ring(gpus, nbytes, inside)
+        return factor * (inner + between(nbytes, gpus, servers, ports, network))
+
+    return in_levels
+
+
+def right_between(n, gpus, servers, ports, network):
+    return ring(servers, n / ports, network)
+
+
+def fits(shared=1, kept=1, later=0, up=math.ceil, never=0):
+    """A number of devices for activations kept or shared, a stage too far or too near."""
+
+    def devices_needed(parameters, stage, memory, activations):
+        stage = min(3, max(0, stage + later))
+        parts = [12 * parameters, 2 * parameters, 2 * parameters]
+        room = memory - kept * activations - sum(parts[stage:])
+        if room <= 0 and never is not None:
+            return never
+        return max(1, up((sum(parts[:stage]) + (shared - 1) * activations) / room))
+
+    return devices_needed
+
+
+def slowest_device(times):
+    return sum(map(sum, times)) / len(times[0]) / max(map(sum, zip(*times)))
+
+
+def slowest_of_all(times):
+    mean = sum(map(sum, times)) / len(times[0]) / len(times)
+    return mean / max(map(max, times))
+
+
+def mean_of_shares(times):
+    return sum(sum(step) / len(step) / max(step) for step in times) / len(times)
+
+
+def sum_over_devices(times):
+    return sum(map(sum, times)) / sum(map(max, times))
+
+
+def waiting(times):
+    return 1 - sum_over_devices(times) / len(times[0])
+
+
+WRONG = [
+    ('8.1', 'bits for bytes', smallest(byte=1), 'are bits'),
+    ('8.1', 'one pass through the port', smallest(passes=1), 'passes a port twice'),
+    ('8.1', 'behind the forward pass, too', smallest(backward=3), 'before the backward pass'),
+    ('8.1', 'the backward pass like the forward', smallest(backward=1), 'takes twice'),
+    ('8.1', 'rounded down', smallest(math.floor), 'does not quite fit'),
+    ('8.1', 'not rounded', smallest(float), 'a part of an example'),
+    ('8.1', 'one use an example', uses_only, 'more than one'),
+    ('8.2', 'there and back as one', fit(messages=1), 'are two messages'),
+    (
+        '8.2',
+        'the short time is the latency',
+        lambda n1, t1, n2, t2: (t1 / 2, fit()(n1, t1, n2, t2)[1]),
+        'also the shorter message has bytes',
+    ),
+    (
+        '8.2',
+        'latency forgotten in the bandwidth',
+        lambda n1, t1, n2, t2: (fit()(n1, t1, n2, t2)[0], 2 * n2 / t2),
+        'a time has a latency in it',
+    ),
+    ('8.2', 'bits', fit(unit=8), 'these are bits'),
+    (
+        '8.2',
+        'seconds for a byte',
+        lambda n1, t1, n2, t2: (fit()(n1, t1, n2, t2)[0], (t2 - t1) / 2 / (n2 - n1)),
+        'seconds for a byte',
+    ),
+    ('8.3', 'up the tree', lambda k, a, b: crossing(k, a, b, up=1), 'comes down again'),
+    ('8.3', 'once around', lambda k, a, b: crossing(k, a, b, around=1), 'go around again'),
+    ('8.3', 'ln', lambda k, a, b: crossing(k, a, b, log=math.log), 'not ln(k)'),
+    ('8.3', 'latency times bandwidth', lambda k, a, b: a * b, 'in the time of one latency'),
+    ('8.3', 'whole arrays around', lambda k, a, b: -a * b, 'a k-th of the array travels'),
+    ('8.3', 'divided', lambda k, a, b: crossing(k, a, 1 / b), 'bytes, not seconds'),
+    ('8.4', 'forward only', (HOURS / 3, DAYS, DOLLARS), 'the forward pass only'),
+    ('8.4', 'always busy', (HOURS * PERCENT / 100, DAYS, DOLLARS), 'that were always busy'),
+    ('8.4', 'one operation', (HOURS / 2, DAYS, DOLLARS), 'are two operations'),
+    ('8.4', 'seconds', (HOURS * 3600, DAYS, DOLLARS), 'these are seconds'),
+    ('8.4', 'hours of the clock', (HOURS / GPUS, DAYS, DOLLARS), 'count the hours of each'),
+    ('8.4', 'one GPU', (HOURS, DAYS * GPUS, DOLLARS), 'at the same time'),
+    ('8.4', 'hours for days', (HOURS, 24 * DAYS, DOLLARS), 'these are hours'),
+    ('8.4', 'one paid', (HOURS, DAYS, DOLLARS / GPUS), 'have to be paid'),
+    ('8.5', 'the overhead shared (Amdahl)', all_shared, 'does not shrink'),
+    ('8.5', 'nothing hidden', speed(hidden=lambda f, k: 0), 'costs nothing'),
+    ('8.5', 'behind the forward pass', speed(hidden=lambda f, k: 3 * f / k), 'before the backward'),
+    ('8.5', 'all hidden', speed(sums=lambda s, k: 0), 'may take longer'),
+    ('8.5', 'latency forgotten', speed(latency=0), 'has its latency'),
+    ('8.5', 'whole arrays around', speed(parts=False), 'a k-th travels'),
+    ('8.5', 'once around', speed(sums=lambda s, k: s / 2), 'once around'),
+    ('8.5', 'weak scaling', weak, 'the devices share the batch'),
+    ('8.5', 'a whole backward pass', speed(hidden=lambda f, k: 2 * f), 'to hide behind'),
+    ('8.5', 'backward like forward', speed(hidden=lambda f, k: f / k, backward=1), 'takes twice'),
+    ('8.5', 'upside down', lambda *case: 1 / speed()(*case), 'upside down'),
+    (
+        '8.6',
+        'one ring over the world',
+        lambda n, g, s, p, inside, network: ring(g * s, n, network),
+        'one ring over all devices',
+    ),
+    (
+        '8.6',
+        'every device its whole array',
+        levels(lambda n, g, s, p, network: ring(s, n * g / p, network)),
+        'has a slice only',
+    ),
+    (
+        '8.6',
+        'one slice through the port',
+        levels(lambda n, g, s, p, network: ring(s, n / g, network)),
+        'the slices of all devices',
+    ),
+    (
+        '8.6',
+        'one port',
+        levels(lambda n, g, s, p, network: ring(s, n, network)),
+        'the ports share',
+    ),
+    ('8.6', 'the network only', levels(right_between, within=0), 'inside the servers'),
+    ('8.6', 'reduce-scatter only', levels(right_between, factor=0.5), 'there and back'),
+    (
+        '8.6',
+        'whole shares around',
+        levels(lambda n, g, s, p, network: 2 * (s - 1) * network.seconds(n / p)),
+        'as many slices',
+    ),
+    ('8.7', 'no activations', fits(kept=0), 'needs its activations'),
+    ('8.7', 'activations shared', fits(shared=2, kept=0), 'no stage shares activations'),
+    ('8.7', 'a stage too far', fits(later=1), 'the next stage shares'),
+    ('8.7', 'a stage too near', fits(later=-1), 'shares more than that'),
+    ('8.7', 'rounded down', fits(up=math.floor), 'round up'),
+    ('8.7', 'a negative number', fits(never=-1), 'no room at all'),
+    ('8.8', '(p - 1) / m', (math.ceil((STAGES - 1) * 100 / SHARE), M, STAGES), 'the whole step'),
+    ('8.8', 'rounded down', (M - 1, M, STAGES), 'with one less'),
+    ('8.8', 'p for p - 1', (math.ceil(STAGES * (100 - SHARE) / SHARE), M, STAGES), 'p stages'),
+    ('8.8', 'GPipe keeps p', (M, STAGES, STAGES), 'all go forward before'),
+    ('8.8', '1F1B keeps all', (M, M, M), 'as soon as it can'),
+    ('8.8', 'the last stage', (M, M, 1), 'the last stage keeps one'),
+    ('8.9', 'the slowest device', slowest_device, 'need not be the slowest in the next'),
+    ('8.9', 'the slowest of all steps', slowest_of_all, 'the slowest of this step'),
+    ('8.9', 'a mean of shares', mean_of_shares, 'long steps count for more'),
+    ('8.9', 'a sum over the devices', sum_over_devices, 'a mean over the devices'),
+    ('8.9', 'waiting', waiting, 'the share that they wait'),
+]
