@@ -18,6 +18,7 @@ language = 'en'
 extensions = ['myst_nb', 'sphinx_copybutton', 'course']
 include_patterns = [
     '*.md',
+    'reference/*.rst',
     'notebooks/*.ipynb',
     'exercises/student/*.ipynb',
     'teaching/guide.md',
@@ -25,21 +26,27 @@ include_patterns = [
     'benchmarks/results/*.md',
 ]
 exclude_patterns = ['README.md', 'CONTRIBUTING.md', '*-quick.md', '*-part.md']
+suppress_warnings = ['misc.highlighting_failure']  # the cell for Colab is IPython, not Python
 
 nb_execution_mode = 'off'
 myst_enable_extensions = ['dollarmath']
 myst_dmath_allow_space = False
 myst_heading_anchors = 3
-# As JupyterLab names headings, which links between notebooks rely on.
-myst_heading_slug_func = 'course.slug'
 copybutton_selector = 'div.cell_input pre, div.highlight-python pre, div.highlight-default pre'
 
+LAUNCH = {
+    'binderhub_url': 'https://mybinder.org',
+    'colab_url': 'https://colab.research.google.com',  # course.buttons: where that can be
+    'notebook_interface': 'jupyterlab',
+}
 html_theme = 'sphinx_book_theme'
 html_title = project
+# One field to search in, beside the contents.
+html_sidebars = {'**': ['navbar-logo.html', 'search-button-field.html', 'sbt-sidebar-nav.html']}
 html_static_path = ['static']
 html_css_files = ['book.css']
+python_maximum_signature_line_length = 80
 html_math_renderer = 'mathml'
-html_copy_source = True  # the notebook to download
 html_show_sphinx = False
 html_theme_options = {
     'repository_url': REPOSITORY,
@@ -48,6 +55,7 @@ html_theme_options = {
     'use_repository_button': bool(REPOSITORY),
     'use_issues_button': bool(REPOSITORY),
     'use_download_button': True,
-    'launch_buttons': {'binderhub_url': 'https://mybinder.org'} if REPOSITORY else {},
+    'launch_buttons': LAUNCH if REPOSITORY else {},
     'show_toc_level': 2,
+    'home_page_in_toc': True,
 }

@@ -1,22 +1,97 @@
-"""What the book needs of Sphinx beyond its options: formulas, links to the glossary."""
+"""What the book needs of Sphinx beyond its options: formulas, terms, buttons, the package's pages."""
 
+import functools
+import re
+from pathlib import Path
+
+import reference
+from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.transforms.post_transforms import SphinxPostTransform
 
-
-def slug(title):
-    """Name a heading as JupyterLab does."""
-    return title.replace(' ', '-')
+PYTORCH = re.compile(r'notebooks/0[567]-')  # what Colab can run
+NOT_LINKED = nodes.title | nodes.reference | nodes.literal | nodes.strong | nodes.thead
 
 
 def mathml(self, node):
     """Write a formula as MathML, which browsers set without a script or a font of ours."""
-    from docutils import nodes
-
-    block = isinstance(node, nodes.math_block)
-    self.body.append(tex2mathml(node.astext().replace(r'\dots', r'\ldots'), as_block=block))
+    tex = node.astext().replace(r'\dots', r'\ldots')  # the one command of ours that it lacks
+    self.body.append(tex2mathml(tex, as_block=isinstance(node, nodes.math_block)))
     raise nodes.SkipNode
+
+
+@functools.cache
+def glossary(env):
+    """Give each term's pattern, address and explanation; a capital within it must be one."""
+    terms = []
+    for item in env.get_doctree('glossary').findall(nodes.definition_list_item):
+        said = ' '.join(item.next_node(nodes.definition).astext().split())
+        for term in item.findall(nodes.term):
+            first, rest = re.escape(term.astext()[0]), re.escape(term.astext()[1:])
+            first = f'[{first}{first.upper()}]'
+            pattern = re.compile(rf'(?<![\w-]){first}{rest}(?:e?s)?(?![\w-])')
+            terms.append((pattern, f'glossary#{term["ids"][0]}', said))
+    return terms
+
+
+class Terms(SphinxPostTransform):
+    """Link what the glossary explains, where a page first says it."""
+
+    default_priority = 5
+
+    def run(self):
+        page = self.env.docname
+        if page == 'glossary' or page.startswith(('reference', 'benchmarks')):
+            return
+        texts = [node for node in self.document.findall(nodes.Text) if self.may_link(node)]
+        for pattern, address, said in glossary(self.env):
+            for i, text in enumerate(texts):
+                if found := pattern.search(text):
+                    where = self.app.builder.get_relative_uri(page, 'glossary')
+                    link = nodes.reference('', found[0], internal=True, reftitle=said)
+                    link['refuri'] = f'{where}#{address.partition("#")[2]}'
+                    link['classes'] = ['term']
+                    before, after = text[: found.start()], text[found.end() :]
+                    texts[i : i + 1] = parts = [nodes.Text(before), nodes.Text(after)]
+                    text.parent.replace(text, [parts[0], link, parts[1]])
+                    break
+
+    @staticmethod
+    def may_link(node):
+        above = []
+        while node.parent:
+            node = node.parent
+            above.append(node)
+        return any(isinstance(n, nodes.paragraph) for n in above) and not any(
+            isinstance(n, NOT_LINKED) for n in above
+        )
+
+
+def links(app, docname, source):
+    """Our pages lie at the site's top, not in book/; of the exercises there are the students'."""
+    if '/' not in docname:
+        source[0] = source[0].replace('](../', '](')
+    source[0] = source[0].replace('](../exercises/0', '](../exercises/student/0')
+
+
+def buttons(app, pagename, templatename, context, doctree):
+    """Colab cannot run MXNet's chapters; what lies at the site's top is edited in book/."""
+
+    def kept(button):
+        if 'url' in button and '/' not in pagename:
+            button['url'] = button['url'].replace(f'/main/{pagename}.', f'/main/book/{pagename}.')
+        if 'buttons' in button:
+            button['buttons'] = list(filter(kept, button['buttons']))
+        generated = pagename.startswith('reference/') and button.get('text') == 'Suggest edit'
+        return (button.get('text') != 'Colab' or PYTORCH.match(pagename)) and not generated
+
+    context['header_buttons'] = list(filter(kept, context.get('header_buttons', [])))
 
 
 def setup(app):
     app.add_html_math_renderer('mathml', (mathml, None), (mathml, None))
+    app.add_post_transform(Terms)
+    app.connect('config-inited', lambda app, config: reference.write(Path(app.srcdir)))
+    app.connect('source-read', links)
+    app.connect('html-page-context', buttons, priority=900)
     return {'parallel_read_safe': True, 'parallel_write_safe': True}
