@@ -1,0 +1,172 @@
+"""Exercises 6.8 and 6.9: kills at the worst moment, and runs that go on."""
+
+from __future__ import annotations
+
+import io
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
+
+from .checking import Hint, expect
+
+OLD, NEW = 'old state', 'new state'
+
+
+class Killed(BaseException):
+    """What nothing in an answer passes over, as the signal that nothing survives."""
+
+
+def expect_whole(my_save: Callable[..., Any]) -> None:
+    """Raise a hint unless ``my_save(file, write, flush)`` leaves the old file or the new one."""
+    with tempfile.TemporaryDirectory() as folder:
+        for killed in ('while writing', 'while flushing', 'nowhere'):
+            _expect_whole(my_save, Path(folder, 'checkpoint.pt'), killed)
+
+
+def _expect_whole(my_save: Callable[..., Any], file: Path, killed: str) -> None:
+    wrote: list[Path] = []
+    flushed: list[Path] = []
+
+    def whole(when: str) -> None:
+        there = file.read_text() if file.exists() else 'no byte'
+        expect(
+            there in (OLD, NEW),
+            f'{when}, {file.name} has {there!r} in it: whoever is killed then has no checkpoint; '
+            'write beside it, and let os.replace be the only change',
+        )
+
+    def write(path: Any) -> None:
+        wrote.append(Path(path))
+        wrote[-1].write_text(NEW[:4])
+        whole(f'while write({wrote[-1].name}) is at work')
+        if killed == 'while writing':
+            raise Killed
+        wrote[-1].write_text(NEW)
+
+    def flush(path: Any) -> None:
+        flushed.append(Path(path))
+        expect(
+            flushed[-1] != file,
+            'the new file has its name before it is flushed: after a power failure the name may '
+            'stand for an empty file; first write, then flush, then rename',
+        )
+        expect(flushed[-1] in wrote, f'flush({flushed[-1].name}): nothing was written there')
+        if killed == 'while flushing':
+            raise Killed
+
+    file.write_text(OLD)
+    try:
+        watched(my_save, file, write, flush, look=lambda: whole('after one of the lines'))
+    except Killed:
+        return whole(f'killed {killed}')
+    expect(wrote, 'nothing was written: call write(path)')
+    expect(
+        wrote[-1].parent == file.parent,
+        f'{wrote[-1].parent} may be another disk, and from disk to disk nothing can be renamed: '
+        'write beside the file',
+    )
+    expect(flushed, 'nothing was flushed: the new name may reach the disk before the bytes')
+    expect(file.read_text() == NEW, f'afterwards {file.name} is still the old one: os.replace')
+    expect(
+        not wrote[-1].exists(),
+        f'afterwards {wrote[-1].name} is still there: was it copied? That takes time; rename it',
+    )
+
+
+def watched(function: Callable[..., Any], *args: Any, look: Callable[[], None]) -> None:
+    """Call a function, and look after each of its lines."""
+
+    def trace(frame: Any, event: str, _: object) -> Any:
+        if frame.f_code is not getattr(function, '__code__', None):
+            return None
+        look()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function(*args)
+    finally:
+        sys.settrace(before)
+
+
+class Run:
+    """A small training that depends on momentum, on the rate's schedule and on random numbers."""
+
+    def __init__(self, seed: int) -> None:
+        torch.manual_seed(seed)
+        self.net = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1)).double()
+        self.optimizer = torch.optim.SGD(self.net.parameters(), 0.1, momentum=0.9)
+        self.schedule = LambdaLR(self.optimizer, lambda step: 1 / (1 + step))
+
+    def steps(self, first: int, last: int) -> list[torch.Tensor]:
+        """Take the steps from ``first`` to before ``last``; give the parameters."""
+        for i in range(first, last):
+            X = torch.arange(i, i + 12, dtype=torch.float64).view(3, 4).sin()
+            self.optimizer.zero_grad()
+            self.net(X).square().sum().backward()
+            self.optimizer.step()
+            self.schedule.step()
+        return [p.detach() for p in self.net.parameters()]
+
+
+class Wrapped(nn.Module):
+    """Like DDP, it has the network as ``.module``, and names that begin so."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+
+def expect_same_run(my_state: Callable[..., Any], my_resume: Callable[..., Any], seed: int) -> None:
+    """Raise a hint unless a run that is killed after 3 steps of 8 goes on as if it had not been."""
+    run, file = Run(seed), io.BytesIO()
+    run.steps(0, 3)
+    state = my_state(Wrapped(run.net), run.optimizer, run.schedule, 3)
+    try:
+        torch.save(state, file)
+        file.seek(0)
+        state = torch.load(file, weights_only=True)
+    except Exception as error:
+        raise Hint(
+            f'torch.save, or torch.load with weights_only=True, refuses it ({error!s:.80}): '
+            'let it hold state_dict()s, tensors and numbers, no objects'
+        ) from None
+    random, at_3 = torch.get_rng_state(), [p.clone() for p in run.net.parameters()]
+    whole = run.steps(3, 8)
+    new = Run(seed + 1)
+    try:
+        done = my_resume(state, new.net, new.optimizer, new.schedule)
+    except RuntimeError as error:
+        expect(
+            'module.' not in str(error),
+            "the names do not fit, since DDP's begin with 'module.': save the network inside, "
+            '.module, and any script can load it',
+        )
+        raise
+    expect(
+        all(map(torch.equal, new.net.parameters(), at_3)),
+        'the parameters after loading are not those that were saved: was every name found?',
+    )
+    momenta = [len(r.optimizer.state) for r in (run, new)]
+    expect(momenta[1] == momenta[0], 'the optimizer begins without its momentum: save its state')
+    expect(
+        new.schedule.last_epoch == 3 and new.optimizer.param_groups[0]['lr'] < 0.1,
+        f'the schedule begins anew, at its step {new.schedule.last_epoch} instead of 3',
+    )
+    expect(done == 3, f'my_resume gives {done}, and 3 steps were done')
+    expect(
+        torch.equal(torch.get_rng_state(), random),
+        'the random numbers are others than those that dropout would have drawn: save their '
+        'state, torch.get_rng_state(), and set it when all else is loaded',
+    )
+    expect(
+        all(map(torch.equal, new.steps(done, 8), whole)),
+        'all parts look right, and yet after 8 steps the parameters differ',
+    )

@@ -1,0 +1,85 @@
+"""What the exercises on steps of several ranks have in common: their gradient, and who sent it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from ..pytorch import Traffic, this_device
+from .checking import expect_value
+
+Case = tuple[nn.Linear, torch.Tensor, torch.Tensor]
+
+
+def classifier(seed: int, n: int) -> Case:
+    """Give a small network, n examples and their labels, in float64: alike in every process."""
+    torch.manual_seed(seed)
+    return nn.Linear(4, 3).double(), torch.randn(n, 4).double(), torch.arange(n) % 3
+
+
+def gradient(net: nn.Module) -> torch.Tensor:
+    """Join all gradients of a network to one vector; where there is none, there are zeros."""
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in net.parameters()]
+    return torch.cat([g.flatten() for g in grads])
+
+
+def expect_mean(case: str, found: torch.Tensor, seed: int, n: int, size: int) -> None:
+    """Raise a hint unless this is the gradient of the mean loss of all n examples."""
+    net, X, y = classifier(seed, n)
+    cross_entropy(net(X), y).backward()
+    right = gradient(net).numpy()
+    expect_value(
+        found.numpy(),
+        right,
+        f'{case}: the gradient is not that of the mean over all {n} examples',
+        {
+            f'it is 1/{size} of it; DDP divides the sum of all ranks by their number': right / size,
+            f'it is {n} times as large; {n} examples take part, of all ranks together': right * n,
+            f'it is {n / size:g} times as large; DDP divides by the ranks': right * n / size,
+            f'it is {size} times as large; divide by the examples of all ranks': right * size,
+        },
+        'shares and pieces differ in length, so add up losses, each example with the same weight; '
+        'and gradients add up by themselves',
+    )
+
+
+class Counting(nn.Module):
+    """Like DDP, ``no_sync`` included, but for the sum over the ranks; notes which passes send."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module, self.sending, self.passes = module, True, 0
+        self.sent: list[int] = []
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Keep the gradients of the passes in this context on this rank."""
+        self.sending = False
+        yield
+        self.sending = True
+
+    def forward(self, X: torch.Tensor) -> torch.Tensor:
+        """Compute what the network does."""
+        out, self.passes = self.module(X), self.passes + 1
+        if self.sending:  # DDP, too, makes up its mind in the forward pass
+            out.register_hook(lambda _, number=self.passes: self.sent.append(number))
+        return out
+
+
+def real_step(my_step: Callable[..., Any], seed: int) -> tuple[int, torch.Tensor]:
+    """In a process of two: a step of 9 examples in three pieces; how many messages, and gradient.
+
+    The network is in PyTorch's ``DistributedDataParallel``.
+    """
+    net, X, y = classifier(seed, 9)
+    ddp = nn.parallel.DistributedDataParallel(net.to(this_device()))
+    shares = (t.to(this_device()).tensor_split(2)[dist.get_rank()] for t in (X, y))
+    with Traffic() as traffic:
+        my_step(ddp, *shares, 9, 2, 3)
+    return traffic.calls['allreduce'], gradient(net).cpu()

@@ -1,0 +1,101 @@
+"""Ranks in one process, for functions that get ``dist`` as an argument: no process is started.
+
+A function runs for rank 0 until it would wait for the others, then for rank 1, and so on; once all
+have come to a collective, each is run again from its beginning, and finds there what came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .checking import Hint, expect
+
+
+class Waits(BaseException):
+    """A rank has come to a collective before the others. No Exception: no answer passes it over."""
+
+
+class Dist:
+    """What one rank sees of ``torch.distributed``; ``calls`` is what it has called."""
+
+    def __init__(self, rank: int, past: list[list[Any]], size: int) -> None:
+        self.rank, self.past, self.size = rank, past, size
+        self.calls: list[tuple[str, Any]] = []
+
+    def get_rank(self) -> int:
+        """Give this rank's number."""
+        return self.rank
+
+    def get_world_size(self) -> int:
+        """Tell how many ranks there are."""
+        return self.size
+
+    def all_reduce(self, x: torch.Tensor) -> None:
+        """Leave in ``x``, on every rank, the sum of all ranks' tensors."""
+        values = self._meet('all_reduce', x)
+        x.data.copy_(sum(values[1:], values[0]))
+
+    def broadcast(self, x: torch.Tensor, src: int = 0) -> None:
+        """Leave in ``x``, on every rank, what rank ``src`` has there."""
+        x.data.copy_(self._meet('broadcast', x)[src])
+
+    def all_gather_object(self, objects: list[Any], value: Any) -> None:
+        """Leave in the list ``objects``, on every rank, the values of all of them."""
+        objects[:] = self._meet('all_gather_object', value)
+
+    def barrier(self) -> None:
+        """Wait for the others."""
+        self._meet('barrier', None)
+
+    def _meet(self, kind: str, value: Any) -> list[Any]:
+        if kind in ('all_reduce', 'broadcast'):
+            expect(isinstance(value, torch.Tensor), f'{kind} takes a tensor, not {value!r:.60}')
+            value = value.detach().clone()
+        self.calls.append((kind, value))
+        if len(self.calls) > len(self.past):
+            raise Waits
+        return self.past[len(self.calls) - 1]
+
+
+def on_ranks(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], list[Dist]]:
+    """Call a function with ``dist`` on each of so many ranks; give what it gave, and the ranks.
+
+    It is called several times, so it makes what it changes anew. Ranks that do not meet in the same
+    collectives get a hint, where processes would wait for ever.
+    """
+    past: list[list[Any]] = []
+    while True:
+        ranks = [Dist(rank, past, size) for rank in range(size)]
+        found = [_until_it_waits(function, dist) for dist in ranks]
+        waiting = [dist for dist in ranks if len(dist.calls) > len(past)]
+        if not waiting:
+            return found, ranks
+        come = [f'rank {d.rank}: {_shown(*d.calls[-1])}' for d in waiting]
+        if len(waiting) < size:
+            (away, *_) = (dist.rank for dist in ranks if dist not in waiting)
+            raise Hint(
+                f'{come[0]} waits for ever, since rank {away} never calls it: a collective is '
+                'called on all ranks, by those with nothing to give, too'
+            )
+        expect(
+            len({_shown(*d.calls[-1]) for d in ranks}) == 1,
+            f'the ranks do not meet: {", ".join(come[:3])}; all call the same ones in the same '
+            'order, with tensors of the same shape',
+        )
+        past.append([d.calls[-1][1] for d in ranks])
+
+
+def _until_it_waits(function: Callable[[Any], Any], dist: Dist) -> Any:
+    try:
+        return function(dist)
+    except Waits:
+        return None
+
+
+def _shown(kind: str, value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return kind
+    return f'{kind} of {str(value.dtype).removeprefix("torch.")} {tuple(value.shape)}'
