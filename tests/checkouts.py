@@ -35,8 +35,8 @@ def copy_to(folder):
 
 def environment(**changes):
     """Our environment without what a surrounding `make` put there; None takes a name away."""
-    # `make test SLOW=1` hands SLOW on to every command below it: a `make test` that a test runs in a
-    # copy would then leave all but the slow tests out.
+    # `make test SLOW=1` hands SLOW on to every command below it: a `make test` in a copy would then
+    # leave all but the slow tests out.
     given = re.search(r'GIVEN := ((?:.*\\\n)*.*)', (ROOT / 'Makefile').read_text())[1].split()
     ours = ('MAKE', 'MFLAGS', 'UV_', 'MGPU_DRIVER', *given)
     env = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
