@@ -49,18 +49,31 @@ class Count:
         if message is not None:
             self._kept.setdefault(device, []).append(message)
 
-    def travel(self, seconds: Callable[[int], float]) -> list[Message]:
+    def travel(
+        self,
+        seconds: Callable[[int], float],
+        network: Callable[[int], float] | None = None,
+        per_server: int = 1,
+    ) -> list[Message]:
         """Say when each message travels, if one of n bytes takes ``seconds(n)``.
 
         Each leaves as soon as it can: a device sends one and receives one at a time, and has to
-        have what it sends. Adding takes no time.
+        have what it sends. Adding takes no time. With ``network``, each ``per_server`` devices are
+        a server: a message to another one takes ``network(n)``, and uses the two servers' ports,
+        which all their devices share, in the place of the devices' own.
         """
-        free_out, free_in, complete = ([0.0] * self.devices for _ in range(3))
+        free: dict[tuple[str, int, bool], float] = {}
+        complete = [0.0] * self.devices
         found: list[Message] = []
         for source, target, nbytes, after in self._sent:
             complete[source] = max([complete[source], *(found[i].end for i in after)])
-            start = max(free_out[source], free_in[target], complete[source])
-            free_out[source] = free_in[target] = end = start + seconds(nbytes)
+            servers = source // per_server, target // per_server
+            crosses = network is not None and servers[0] != servers[1]
+            sender, receiver = servers if crosses else (source, target)
+            ports = ('out', sender, crosses), ('in', receiver, crosses)
+            start = max(complete[source], *(free.get(port, 0.0) for port in ports))
+            end = start + (network if crosses else seconds)(nbytes)  # type: ignore[misc]
+            free.update(dict.fromkeys(ports, end))
             found.append(Message(source, target, nbytes, start, end))
         return found
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from .. import scratch
 from ..collectives import (
-    Count,
     allreduce_butterfly,
     allreduce_halving_doubling,
     count,
@@ -21,6 +20,7 @@ from ..collectives import (
 )
 from .chapter1 import expect_sums, on_devices
 from .checking import Hint, Numbers, expect
+from .schedules import counted
 
 if TYPE_CHECKING:
     from mxnet.ndarray import NDArray
@@ -28,14 +28,6 @@ if TYPE_CHECKING:
     from .chapter1 import Arrays
 
     Sum = Callable[[Any], None]
-
-
-def counted(algorithm: Sum, devices: int, size: int) -> Count:
-    """Count an algorithm, or say why it cannot be counted."""
-    try:
-        return count(algorithm, devices, size)
-    except (AttributeError, ValueError) as error:
-        raise Hint(str(error)) from None
 
 
 def exercise_1(rng: random.Random, _: Numbers, my_butterfly: Sum) -> None:

@@ -1,0 +1,70 @@
+"""The puzzles' simulators: what the texts say of known schedules, and what formulas do."""
+
+import itertools
+
+import pytest
+from matplotlib.figure import Figure
+from misconceptions.chapter9 import one_f_one_b
+
+from mgpu_helpers.collectives import (
+    all_gather,
+    allreduce_halving_doubling,
+    allreduce_ring,
+    count,
+    reduce_scatter,
+)
+from mgpu_helpers.exercises.chapter9 import PLAY, picture
+from mgpu_helpers.scaling import LINKS, hierarchical
+
+
+def ordered_partitions(items):
+    if not items:
+        yield []
+    for n in range(1, len(items) + 1):
+        for first in itertools.combinations(items, n):
+            rest = [i for i in items if i not in first]
+            yield from ([list(first), *others] for others in ordered_partitions(rest))
+
+
+def test_the_published_costs_of_what_one_tries_first():
+    assert PLAY['2'](allreduce_ring).score == pytest.approx(
+        {'ms': 2.436, 'MB between the servers': 14}
+    )
+    for allreduce, steps, busiest in ((allreduce_ring, 10, 2), (allreduce_halving_doubling, 6, 3)):
+        score = PLAY['6'](allreduce).score
+        assert (score['steps'], score['MB through the busiest port']) == (steps, busiest)
+    # Of all orders and sizes of buckets: the best, and the best of those that leave when ready.
+    found = [(b, PLAY['4'](b).score['ms']) for b in ordered_partitions(range(6))]
+    ready = [
+        ms for b, ms in found if [i for bucket in b for i in bucket[::-1]] == [5, 4, 3, 2, 1, 0]
+    ]
+    assert (len(found), len(ready)) == (4683, 32)
+    assert (min(ms for _, ms in found), min(ready)) == pytest.approx((38.5, 42.5))
+
+
+def test_times_are_those_of_the_courses_formulas():
+    def in_turn(data):
+        mine = reduce_scatter(data[:4]) + reduce_scatter(data[4:])
+        for x, r in zip(mine, [mine[i ^ 4].copyto(i) for i in range(8)]):
+            x += r
+        all_gather(data[:4])
+        all_gather(data[4:])
+
+    inside, network = LINKS['PCIe 3 x16'], LINKS['25 Gb RoCE']
+    messages = count(in_turn, 8, 100_000).travel(inside.seconds, network.seconds, 4)
+    # The formula has two messages between the servers, here there are four, each of half the bytes.
+    formula = hierarchical(4e5, [(4, inside), (2, network)]) + 2 * network.latency
+    assert max(m.end for m in messages) == pytest.approx(formula)
+    crossing = [m for m in messages if m.source // 4 != m.target // 4]
+    assert sum(m.nbytes for m in crossing) == 2 * 4e5
+    # A stage waits for p - 1 forward passes, and for p - 1 halves of backward passes.
+    assert PLAY['5'](one_f_one_b).score['ms'] == pytest.approx(3 * 6 + 3 + 3)
+
+
+def test_a_picture_shows_what_is_too_expensive_and_tells_what_is_wrong():
+    figure = picture('9.4', [[5], [4, 3], [2, 1, 0]])
+    assert isinstance(figure, Figure)
+    assert figure.axes[0].get_title('left') == '9.4: 42.5 ms (target 39.5)'
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ['device', 'network']
+    assert 'is in one bucket' in repr(picture('9.4', [[5]]))
+    assert 'plan is still blank' in repr(picture('9.1', ...))
