@@ -45,7 +45,9 @@ html_title = project
 html_sidebars = {'**': ['navbar-logo.html', 'search-button-field.html', 'sbt-sidebar-nav.html']}
 html_static_path = ['static']
 html_css_files = ['book.css']
+html_js_files = [('book.js', {'defer': 'defer'})]
 python_maximum_signature_line_length = 80
+add_module_names = False
 html_math_renderer = 'mathml'
 html_show_sphinx = False
 html_theme_options = {
@@ -57,5 +59,6 @@ html_theme_options = {
     'use_download_button': True,
     'launch_buttons': LAUNCH if REPOSITORY else {},
     'show_toc_level': 2,
-    'home_page_in_toc': True,
+    'pygments_light_style': 'github-light',
+    'pygments_dark_style': 'github-dark',
 }

@@ -1,12 +1,14 @@
 """What the book needs of Sphinx beyond its options: formulas, terms, buttons, the package's pages."""
 
 import functools
+import json
 import re
 from pathlib import Path
 
 import reference
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.addnodes import pending_xref
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 PYTORCH = re.compile(r'notebooks/0[567]-')  # what Colab can run
@@ -41,6 +43,9 @@ class Terms(SphinxPostTransform):
 
     def run(self):
         page = self.env.docname
+        for xref in list(self.document.findall(pending_xref)):  # a type is no link to a namesake
+            if xref.get('refdomain') == 'py':
+                xref.replace_self(xref.children)
         if page == 'glossary' or page.startswith(('reference', 'benchmarks')):
             return
         texts = [node for node in self.document.findall(nodes.Text) if self.may_link(node)]
@@ -72,6 +77,21 @@ def links(app, docname, source):
     if '/' not in docname:
         source[0] = source[0].replace('](../', '](')
     source[0] = source[0].replace('](../exercises/0', '](../exercises/student/0')
+    if docname.startswith(('notebooks/', 'exercises/')):
+        source[0] = shown(json.loads(source[0]))
+
+
+def shown(notebook):
+    """Leave out what bars left, which is empty, and give plots a text."""
+    heading = ''
+    for cell in notebook['cells']:
+        text = ''.join(cell['source'])
+        heading = ''.join(re.findall('^#+ (.*)', text)) or heading
+        if outputs := cell.get('outputs'):
+            cell['outputs'] = [o for o in outputs if any(o.get('data', o).values())]
+            alt = f'Plot: {heading}, what the cell above draws'
+            cell['metadata']['mystnb'] = {'image': {'alt': alt.replace('`', '')}}
+    return json.dumps(notebook)
 
 
 def buttons(app, pagename, templatename, context, doctree):

@@ -1,0 +1,94 @@
+"""The site as one PDF: its pages in order, contents with page numbers in front, printed by Chromium."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from urllib.parse import unquote, urldefrag
+
+from bs4 import BeautifulSoup
+from pypdf import PdfReader
+
+CHROMES = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable')
+STYLES = ('_static/pygments.css', '_static/book.css', '_static/paper.css')
+
+
+def name(path):
+    """Make an address within the site into a name within one file."""
+    return re.sub(r'[^\w-]+', '-', path)
+
+
+def chapters(site):
+    """Yield each page's path, as the links to the next one lead, and what is on it."""
+    page = 'index.html'
+    while page:
+        soup = BeautifulSoup((site / page).read_text('utf8'), 'html.parser')
+        yield page, soup.article
+        after = soup.find('link', rel='next')
+        page = after and os.path.normpath(os.path.join(os.path.dirname(page), after['href']))
+
+
+def one_page(site):
+    """Give all of the site as one article after the other, links within it, and the headings."""
+    pages, body, contents = dict(chapters(site)), [], []
+    for page, article in pages.items():
+        for part in article.select('.headerlink, .copybtn, script, .toctree-wrapper'):
+            part.decompose()
+        for part in article.find_all(id=True):
+            part['id'] = name(f'{page}-{part["id"]}')
+        for part in article.find_all('details'):
+            part['open'] = ''
+        for tag, attribute in (('a', 'href'), ('img', 'src')):
+            for part in article.find_all(tag, **{attribute: True}):
+                path, anchor = urldefrag(part[attribute])
+                if ':' in path:
+                    continue
+                path = os.path.normpath(os.path.join(os.path.dirname(page), unquote(path)))
+                path = path if part[attribute][0] != '#' else page
+                inside = path in pages and name(f'{path}-{anchor}' if anchor else path)
+                part[attribute] = f'#{inside}' if inside else path
+        article['id'] = name(page)
+        body.append(str(article))
+        contents += [(2, name(page), article.h1.get_text())]
+        if page.startswith('notebooks'):
+            contents += [(3, h.parent['id'], h.get_text()) for h in article.find_all('h2')]
+    return body, contents
+
+
+def main(site, target):
+    site = Path(site).resolve()
+    chrome = next(filter(None, map(shutil.which, [os.environ.get('CHROME', ''), *CHROMES])), None)
+    if not chrome:
+        sys.exit('book: no Chromium to print with. What to do: apt-get install chromium, or CHROME=PATH')
+    body, contents = one_page(site)
+    styles = ''.join(f'<link rel="stylesheet" href="{style}">' for style in STYLES)
+    file, numbers = site / 'paper.html', {}
+    # Printed twice: only then is known on which page each section is.
+    for _ in range(2):
+        rows = ''.join(
+            f'<li class="l{level}"><a href="#{i}"><span>{title}</span><b>{numbers.get(i, "")}</b></a>'
+            for level, i, title in contents
+        )
+        file.write_text(
+            f'<!doctype html><html lang="en" data-theme="light"><meta charset="utf8">{styles}'
+            f'<title>Training on several GPUs</title><nav><h1>Contents</h1><ul>{rows}</ul></nav>'
+            + ''.join(body),
+            'utf8',
+        )
+        with tempfile.TemporaryDirectory() as profile:
+            options = ['--headless', '--disable-gpu', f'--user-data-dir={profile}', '--no-pdf-header-footer']
+            options += ['--no-sandbox'] * (os.geteuid() == 0)
+            options += ['--generate-pdf-document-outline', f'--print-to-pdf={target}', file.as_uri()]
+            subprocess.run([chrome, *options], check=True, capture_output=True)
+        pdf = PdfReader(target)
+        places = pdf.named_destinations.items()
+        numbers = {i.lstrip('/'): pdf.get_destination_page_number(to) + 1 for i, to in places}
+    file.unlink()
+    print(f'book: {target}, {len(pdf.pages)} pages, {Path(target).stat().st_size / 1e6:.1f} MB')
+
+
+if __name__ == '__main__':
+    main(*sys.argv[1:])

@@ -1,0 +1,20 @@
+// Sphinx finds a heading only if the words searched for are at least half of it. Here a chapter's section
+// whose heading has all of them comes first, in the order of the chapters.
+if (typeof Search !== "undefined") {
+  const inText = Search.performTermsSearch;
+  Search.performTermsSearch = (terms, excluded) => {
+    const { docnames, filenames, titles, alltitles } = Search._index;
+    const found = [];
+    for (const [title, places] of Object.entries(alltitles)) {
+      const words = title.toLowerCase().split(/[^\p{L}\p{N}]+/u);
+      if (![...terms].every((term) => words.some((word) => word.startsWith(term)))) continue;
+      for (const [page, id] of places) {
+        const chapter = Number((docnames[page].match(/^notebooks\/(\d+)-/) || [])[1]);
+        if (!chapter || id === null) continue;
+        const name = `${titles[page]} > ${title}`;
+        found.push([docnames[page], name, "#" + id, null, 300 - chapter, filenames[page], "title"]);
+      }
+    }
+    return [...found, ...inText(terms, excluded)];
+  };
+}
