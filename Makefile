@@ -2,7 +2,7 @@
 # Recipes start with tools/env.sh, which says where the data and the home folder are.
 SHELL := /bin/sh
 .NOTPARALLEL:
-.PHONY: help setup lab test run bench doctor report data figures book student grade lock clean
+.PHONY: help setup lab test run bench doctor report data figures book student grade sheet lock clean
 
 PYTHON := . tools/env.sh && exec .venv/bin/python
 # $(call with,LAB_ARGS): Python, and at the end of its line the words that LAB_ARGS holds.
@@ -63,6 +63,9 @@ student: setup ## write the students' version of the exercises: blanks for solut
 
 grade: ## grade the submissions below a folder (FROM=folder; PRIVATE=folder: checks from there)
 	@$(PYTHON) tools/grade.py "$$FROM" $(if $(PRIVATE),--private "$$PRIVATE")
+
+sheet: ## print a chapter's sheet for the teacher: what to ask, what students get wrong (CHAPTER=3)
+	@$(PYTHON) tools/sheet.py $(if $(CHAPTER),"$$CHAPTER")
 
 lock: ## resolve pyproject.toml into the locks (UPGRADE=1: newest versions)
 	@sh tools/lock.sh

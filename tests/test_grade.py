@@ -10,9 +10,11 @@ from pathlib import Path
 import nbformat
 import pytest
 import student
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRST = student.SOURCES[0]
+WORTH = yaml.safe_load((ROOT / 'teaching/plan.yml').read_text('utf8'))['points']
 NUMBERS = [f'1.{n}' for n in range(1, 10)]
 # What a student writes into the blank of 1.1; the verdict on 1.1, and a part of the remarks.
 ANSWERS = {
@@ -108,6 +110,7 @@ def graded(folder, chosen):
     for name, row in rows.items():
         _, right, remark = made[name]
         assert row['exercises'].split() == right, row
+        assert int(row['points']) == sum(WORTH[number][0] for number in right)
         assert remark in row['remarks'], row
         assert (folder / 'out' / f'{name.replace(" ", "_")}-01.html').exists()
 

@@ -21,10 +21,12 @@ import threading
 from pathlib import Path
 
 import click
+import yaml
 from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 240  # a whole submission, its restarts included; then what is graded counts
+PLAN = ROOT / 'teaching' / 'plan.yml'  # what each exercise is worth
 RESTARTS = 4  # a cell that takes its process with it is left out the next time
 
 
@@ -149,18 +151,20 @@ def main(folder, private, seed, build):
         )
     words = without_network()
     click.echo(f'network: {"none" if words else "NOT taken away: this system does not allow it"}')
+    worth = yaml.safe_load(PLAN.read_text(encoding='utf8'))['points']
     build.mkdir(parents=True, exist_ok=True)
     with (build / 'grades.csv').open('w', newline='', encoding='utf8') as file:
         table = csv.writer(file)
-        table.writerow(['student', 'chapter', 'right', 'of', 'exercises', 'remarks'])
+        table.writerow('student chapter right of points out_of exercises remarks'.split())
         for student, source, path in tqdm(found, unit='submission', disable=None):
             numbers = numbers_of(source)
             verdicts, remarks = grade(words, source, path.resolve(), seed)
             right = [n for n in numbers if verdicts.get(n, (False,))[0]]
             chapter = int(source.name[:2])
-            table.writerow(
-                [student, chapter, len(right), len(numbers), ' '.join(right), '; '.join(remarks)]
-            )
+            # An exercise of the teacher's own, which is not in the plan, is one point.
+            points, out_of = (sum(worth.get(n, [1])[0] for n in of) for of in (right, numbers))
+            counts = len(right), len(numbers), points, out_of
+            table.writerow([student, chapter, *counts, ' '.join(right), '; '.join(remarks)])
             file.flush()
             name = re.sub(r'[^\w.-]+', '_', student)
             text = page(student, chapter, numbers, verdicts, remarks)

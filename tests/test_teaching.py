@@ -1,0 +1,141 @@
+"""The teacher's plan and guide say what is there: headings, cells, exercises, minutes, commands."""
+
+import json
+import re
+
+import pytest
+import sheet
+from checkouts import ROOT
+
+CLOSING = ('Summary', 'Exercises', 'Next')  # of each chapter: no objective, no misconception
+KEYS = {'section', 'minutes', 'objective', 'needs', 'ask', 'wrong', 'cell', 'skip'}
+LENGTHS = {'90 minutes': 90, 'one day': 6 * 60, 'five weeks': 5 * 90}
+PLAN, GUIDE = sheet.PLAN, sheet.GUIDE.read_text(encoding='utf8')
+
+
+def cells_by_section(path):
+    """Give the texts of a notebook's cells by heading, in order; 'opening' is before the first."""
+    found = {'opening': []}
+    for cell in json.loads(path.read_text(encoding='utf8'))['cells']:
+        source = ''.join(cell['source'])
+        if cell['cell_type'] == 'markdown' and (heading := re.match('## (.*)', source)):
+            found[heading[1]] = []
+        found[list(found)[-1]].append(source)
+    return found
+
+
+NOTEBOOKS = {int(p.name[:2]): cells_by_section(p) for p in sorted(ROOT.glob('notebooks/0*.ipynb'))}
+ORDER = [(n, section) for n, cells in NOTEBOOKS.items() for section in cells]
+TASKS = {
+    n: {int(i) for i in re.findall(r'^(\d+)\. \*\*', '\n'.join(cells['Exercises']), re.M)}
+    for n, cells in NOTEBOOKS.items()
+}
+EXERCISES = [
+    heading.split()[0]
+    for path in sorted(ROOT.glob('exercises/0*.ipynb'))
+    for heading in cells_by_section(path)
+    if re.match(r'\d\.\d', heading)
+]
+
+
+def needed(section, chapter):
+    """Give the sections that a section needs: '1 The machine', or one of its own chapter."""
+    for name in section.get('needs', ()):
+        other = re.match(r'(\d) (.*)', name)
+        yield (int(other[1]), other[2]) if other else (chapter, name)
+
+
+NEEDS = {
+    (n, s['section']): list(needed(s, n))
+    for n, chapter in PLAN['chapters'].items()
+    for s in chapter['sections']
+}
+
+
+@pytest.mark.parametrize('n', NOTEBOOKS)
+def test_every_section_is_planned_by_what_is_in_the_chapter(n):
+    chapter, cells = PLAN['chapters'][n], NOTEBOOKS[n]
+    assert ['opening', *(s['section'] for s in chapter['sections'])] == list(cells)
+    for s in chapter['sections']:
+        name = s['section']
+        assert type(s['minutes']) is int and s['minutes'] > 0
+        if name in CLOSING:
+            assert set(s) - {'ask'} == {'section', 'minutes'}
+            continue
+        assert set(s) == KEYS, name
+        assert all(s[key] for key in KEYS - {'needs'}), name
+        assert s['objective'] in PLAN['objectives'], name
+        found = [cell for cell in cells[name] if s['cell'] in cell]
+        assert len(found) == 1, f'{name}: {len(found)} cells with {s["cell"]!r}'
+        for other in NEEDS[n, name]:
+            assert other in ORDER[: ORDER.index((n, name))], f'{name} needs {other}'
+
+
+def places(given):
+    return [(n, name) for n, names in given.items() for name in names]
+
+
+@pytest.mark.parametrize('plan', LENGTHS)
+def test_a_plan_adds_up_and_needs_nothing_that_was_not_seen(plan):
+    sessions, known, exercises = PLAN['plans'][plan], set(), []
+    assert sum(session['minutes'] for session in sessions) == LENGTHS[plan]
+    for session in sessions:
+        assert set(session) - {'home'} == {'session', 'minutes', 'parts'}
+        assert sum(map(sheet.minutes_of, session['parts'])) == session['minutes'], session
+        home = session.get('home', {})
+        assert not set(home) - {'read', 'exercises', 'tasks'}
+        for part in [*session['parts'], home]:
+            if 'chapter' in part:
+                assert set(part) == {'chapter', 'sections'}
+            elif part is not home:
+                assert {'do', 'minutes'} <= set(part) <= {'do', 'minutes', 'exercises', 'tasks'}
+            read = part.get('read') or {part.get('chapter', 0): part.get('sections', [])}
+            for place in places(read):
+                assert place in ORDER and place not in known, place
+                assert not set(NEEDS.get(place, [])) - known, f'{place} comes before what it needs'
+                known.add(place)
+            exercises += part.get('exercises', [])
+            assert all(task in TASKS[n] for n, task in places(part.get('tasks', {})))
+    assert len(set(exercises)) == len(exercises) and set(exercises) <= set(EXERCISES)
+    if plan == 'five weeks':
+        assert set(exercises) == set(EXERCISES), 'the unit has each exercise, in class or at home'
+
+
+def test_each_exercise_has_points_and_each_objective_a_section():
+    assert list(PLAN['points']) == EXERCISES, 'points in teaching/plan.yml, in the order of numbers'
+    for points, objective in PLAN['points'].values():
+        assert points in (1, 2, 3) and objective in PLAN['objectives']
+    sections = [s for chapter in PLAN['chapters'].values() for s in chapter['sections']]
+    assert {s['objective'] for s in sections if 'objective' in s} == set(PLAN['objectives'])
+
+
+def test_the_guide_has_the_plans_tables_and_names_what_is_there():
+    renewed = sheet.renewed(GUIDE)
+    assert renewed == GUIDE, '.venv/bin/python tools/sheet.py guide writes them anew'
+    assert GUIDE.count('\n') <= 360
+    test = GUIDE.split('## Entry test')[1].split('\n## ')[0]
+    questions = len(re.findall(r'^\d+\. ', test, re.M))
+    assert 8 <= questions <= 10 and test.count('<summary>Answer</summary>') == questions
+    assert len(re.findall(r'To read: |Chapters? \d', test)) >= questions
+    targets = re.search(r'^\.PHONY:(.*)$', (ROOT / 'Makefile').read_text(), re.M)[1].split()
+    for page in (GUIDE, (ROOT / 'teaching' / 'AGENTS.md').read_text(encoding='utf8')):
+        code = '\n'.join(re.findall(r'```.*?```|`[^`\n]+`', page, re.S))
+        assert set(re.findall(r'\bmake ([a-z]+)', code)) <= set(targets)
+        assert all((ROOT / 'teaching' / to).exists() for to in re.findall(r'\]\(([^)#]+)\)', page))
+        for path in re.findall(r'`([a-z_]+/[\w/.*-]*)`', page):
+            made = 'handed-in/', 'grades/', 'build/', 'mgpu_helpers/exercises/chapter9.py'
+            assert path.startswith(made) or list(ROOT.glob(path)), path
+    # In italics: sections, headings of this page and of the README, and a few other things.
+    texts = GUIDE + (ROOT / 'README.md').read_text(encoding='utf8')
+    known = {section for _, section in ORDER} | set(re.findall(r'^## (.*)$', texts, re.M))
+    named = set(re.findall(r'(?<!\*)\*([A-Z][^*.>\n]+)\*(?!\*)', GUIDE))
+    assert named - known == {'CPU cores', 'Dive into Deep Learning', 'Week 1'}
+
+
+def test_the_sheet_of_a_chapter_has_its_sections_and_each_known_mistake_with_a_hint():
+    from misconceptions.chapter1 import WRONG
+
+    text = '\n'.join(sheet.sheet(1))
+    assert all(f'\n## {section} (' in text for section in NOTEBOOKS[1] if section != 'opening')
+    for number, what, _, hint in WRONG:
+        assert hint in text.split(f'\n{number}  {what}\n')[1].split('\n')[0]

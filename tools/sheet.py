@@ -1,0 +1,134 @@
+"""Print a chapter's sheet for the teacher (``make sheet CHAPTER=3``), from ``teaching/plan.yml``.
+
+What to ask in each section, which cell answers, and what students get wrong in the exercises, each
+with the hint that it gets. With the word ``guide`` it writes the guide's tables anew instead.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+
+import click
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+GUIDE = ROOT / 'teaching' / 'guide.md'
+PLAN = yaml.safe_load((ROOT / 'teaching' / 'plan.yml').read_text(encoding='utf8'))
+CHAPTERS, POINTS = PLAN['chapters'], PLAN['points']
+
+
+def minutes_in(chapter):
+    """Give the minutes of a chapter's sections by heading; what stands before is the opening."""
+    sections = {s['section']: s['minutes'] for s in CHAPTERS[chapter]['sections']}
+    return {'opening': CHAPTERS[chapter]['opening'], **sections}
+
+
+def minutes_of(part):
+    if 'chapter' not in part:
+        return part['minutes']
+    return sum(minutes_in(part['chapter'])[name] for name in part['sections'])
+
+
+def work(given):
+    """Name exercises with a check and tasks of chapters: '1.3, 1.5; chapter 6: 2'."""
+    tasks = [f'chapter {n}: {", ".join(map(str, t))}' for n, t in given.get('tasks', {}).items()]
+    return '; '.join(filter(None, [', '.join(given.get('exercises', [])), *tasks]))
+
+
+def schedule(plan):
+    """Give a plan's table: a row for each part of each session."""
+    lines = ['| minutes | what |', '|---:|:---|']
+    for session in PLAN['plans'][plan]:
+        lines.append(f'| **{session["minutes"]}** | **{session["session"]}** |')
+        for part in session['parts']:
+            if 'chapter' in part:
+                what = f'chapter {part["chapter"]}: {" · ".join(part["sections"])}'
+            else:
+                what = ': '.join(filter(None, [part['do'], work(part)]))
+            lines.append(f'| {minutes_of(part)} | {what} |')
+        if home := session.get('home'):
+            read = [f'chapter {n}: {" · ".join(names)}' for n, names in home['read'].items()]
+            minutes = sum(
+                minutes_in(n)[name] for n, names in home['read'].items() for name in names
+            )
+            lines.append(f'| home | read, in about {minutes} minutes: {"; ".join(read)} |')
+            lines.append(f'| home | do {work(home)} |')
+    return lines
+
+
+def chapters():
+    minutes = {n: sum(minutes_in(n).values()) for n in CHAPTERS}
+    rule = '---:|' * len(minutes)
+    return [
+        f'| chapter | {" | ".join(map(str, minutes))} | all |',
+        f'|:---|{rule}---:|',
+        f'| minutes | {" | ".join(map(str, minutes.values()))} | {sum(minutes.values())} |',
+    ]
+
+
+def objectives():
+    """Give the table of objectives: the chapters that serve each, its exercises, and the points."""
+    lines = ['| a student can … | chapters | exercises | points |', '|:---|:---|:---|---:|']
+    for name, text in PLAN['objectives'].items():
+        where = [
+            str(n)
+            for n, c in CHAPTERS.items()
+            if any(s.get('objective') == name for s in c['sections'])
+        ]
+        mine = {n: points for n, (points, objective) in POINTS.items() if objective == name}
+        cells = [text[0].lower() + text[1:], ', '.join(where), ', '.join(mine) or '–']
+        lines.append(f'| {" | ".join(cells)} | {sum(mine.values()) or "–"} |')
+    total = sum(points for points, _ in POINTS.values())
+    return [*lines, f'| **all** | | {len(POINTS)} | {total} |']
+
+
+def renewed(text):
+    """Give the guide's text with its tables as plan.yml has them."""
+    tables = {'chapters': chapters(), 'objectives': objectives()}
+    tables |= {f'plan: {plan}': schedule(plan) for plan in PLAN['plans']}
+    for name, lines in tables.items():
+        start, end = f'<!-- {name} -->', '<!-- end -->'
+        before, rest = text.split(start)
+        text = '\n'.join([before + start, '', *lines, '', end]) + rest.split(end, 1)[1]
+    return text
+
+
+def sheet(chapter):
+    """Yield the lines of a chapter's sheet."""
+    (path,) = ROOT.glob(f'notebooks/{chapter:02}-*.ipynb')
+    yield f'# Chapter {chapter} ({path.name}), {sum(minutes_in(chapter).values())} minutes'
+    for s in CHAPTERS[chapter]['sections']:
+        yield f'\n## {s["section"]} ({s["minutes"]} minutes)'
+        if 'objective' in s:
+            yield f'A student can: {PLAN["objectives"][s["objective"]]}'
+        if 'ask' in s:
+            yield f'Ask: {s["ask"]}'
+        if 'wrong' in s:
+            yield f'Many believe: {s["wrong"]}'
+            yield f'What shows better, the cell with: {s["cell"]}'
+            yield f'Short of time, leave out: {s["skip"]}'
+    if not (ROOT / 'tests' / 'misconceptions' / f'chapter{chapter}.py').exists():
+        return
+    yield '\n## What students get wrong in the exercises, and the hint that they get'
+    sys.path[:0] = [str(ROOT), str(ROOT / 'tests')]
+    from mgpu_helpers.exercises import check
+
+    wrong = importlib.import_module(f'misconceptions.chapter{chapter}').WRONG
+    for number, what, answers, _ in wrong:
+        answers = answers if isinstance(answers, tuple) else (answers,)
+        yield f'\n{number}  {what}\n     {check(number, *answers, name="Ada").sentence}'
+
+
+@click.command()
+@click.argument('what', default='all', type=click.Choice(['guide', 'all', *map(str, CHAPTERS)]))
+def main(what):
+    """Print the sheet of a chapter, or of all; or write the guide's tables anew."""
+    if what == 'guide':
+        GUIDE.write_text(renewed(GUIDE.read_text(encoding='utf8')), encoding='utf8')
+    else:
+        for chapter in CHAPTERS if what == 'all' else [int(what)]:
+            click.echo('\n'.join([*sheet(chapter), '']))
+
+
+if __name__ == '__main__':
+    main()
