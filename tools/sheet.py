@@ -15,6 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 GUIDE = ROOT / 'teaching' / 'guide.md'
 PLAN = yaml.safe_load((ROOT / 'teaching' / 'plan.yml').read_text(encoding='utf8'))
 CHAPTERS, POINTS = PLAN['chapters'], PLAN['points']
+MISTAKES = [int(p.stem[7:]) for p in ROOT.glob('tests/misconceptions/chapter*.py')]
+ALL = sorted({*CHAPTERS, *MISTAKES})
 
 
 def minutes_in(chapter):
@@ -94,10 +96,11 @@ def renewed(text):
 
 
 def sheet(chapter):
-    """Yield the lines of a chapter's sheet."""
-    (path,) = ROOT.glob(f'notebooks/{chapter:02}-*.ipynb')
-    yield f'# Chapter {chapter} ({path.name}), {sum(minutes_in(chapter).values())} minutes'
-    for s in CHAPTERS[chapter]['sections']:
+    """Yield the lines of a chapter's sheet; the ninth are the puzzles, which have no sections."""
+    if chapter in CHAPTERS:
+        (path,) = ROOT.glob(f'notebooks/{chapter:02}-*.ipynb')
+        yield f'# Chapter {chapter} ({path.name}), {sum(minutes_in(chapter).values())} minutes'
+    for s in CHAPTERS.get(chapter, {'sections': []})['sections']:
         yield f'\n## {s["section"]} ({s["minutes"]} minutes)'
         if 'objective' in s:
             yield f'A student can: {PLAN["objectives"][s["objective"]]}'
@@ -107,9 +110,9 @@ def sheet(chapter):
             yield f'Many believe: {s["wrong"]}'
             yield f'What shows better, the cell with: {s["cell"]}'
             yield f'Short of time, leave out: {s["skip"]}'
-    if not (ROOT / 'tests' / 'misconceptions' / f'chapter{chapter}.py').exists():
+    if chapter not in MISTAKES:
         return
-    yield '\n## What students get wrong in the exercises, and the hint that they get'
+    yield f'\n## What students get wrong in the exercises {chapter}.1 and on, and the hint'
     sys.path[:0] = [str(ROOT), str(ROOT / 'tests')]
     from mgpu_helpers.exercises import check
 
@@ -120,13 +123,13 @@ def sheet(chapter):
 
 
 @click.command()
-@click.argument('what', default='all', type=click.Choice(['guide', 'all', *map(str, CHAPTERS)]))
+@click.argument('what', default='all', type=click.Choice(['guide', 'all', *map(str, ALL)]))
 def main(what):
     """Print the sheet of a chapter, or of all; or write the guide's tables anew."""
     if what == 'guide':
         GUIDE.write_text(renewed(GUIDE.read_text(encoding='utf8')), encoding='utf8')
     else:
-        for chapter in CHAPTERS if what == 'all' else [int(what)]:
+        for chapter in ALL if what == 'all' else [int(what)]:
             click.echo('\n'.join([*sheet(chapter), '']))
 
 
