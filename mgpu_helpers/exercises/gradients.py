@@ -34,16 +34,17 @@ def expect_mean(case: str, found: torch.Tensor, seed: int, n: int, size: int) ->
     net, X, y = classifier(seed, n)
     cross_entropy(net(X), y).backward()
     right = gradient(net).numpy()
+    factors = {
+        f'it is 1/{size} of it; was it divided by the ranks twice? DDP does that, too': 1 / size,
+        f'it is {n} times as large; it is a sum, where a mean is wanted': n,
+        f'it is {n / size:g} times as large; divided by the ranks, not by the examples': n / size,
+        f'it is {size} times as large; divide by the examples of all ranks': size,
+    }
     expect_value(
         found.numpy(),
         right,
         f'{case}: the gradient is not that of the mean over all {n} examples',
-        {
-            f'it is 1/{size} of it; DDP divides the sum of all ranks by their number': right / size,
-            f'it is {n} times as large; {n} examples take part, of all ranks together': right * n,
-            f'it is {n / size:g} times as large; DDP divides by the ranks': right * n / size,
-            f'it is {size} times as large; divide by the examples of all ranks': right * size,
-        },
+        {hint: right * factor for hint, factor in factors.items()},
         'shares and pieces differ in length, so add up losses, each example with the same weight; '
         'and gradients add up by themselves',
     )

@@ -275,7 +275,12 @@ WRONG = [
     ('6.4', 'empty ranks stay away', classes(where='those that have some'), 'waits for ever'),
     ('6.4', 'in training mode', classes(modes=False), 'net.eval() belongs before'),
     ('6.4', 'never back to training', classes(modes='never back'), 'net.train() behind'),
-    ('6.5', 'ranks forgotten', pieces(factor=lambda n, s, p, k: 1 / n), 'DDP divides the sum'),
+    (
+        '6.5',
+        'ranks forgotten',
+        pieces(factor=lambda n, s, p, k: 1 / n),
+        'divided by the ranks twice',
+    ),
     ('6.5', 'examples forgotten', pieces(factor=lambda n, s, p, k: s), '9 times as large'),
     ('6.5', 'a plain sum', pieces(factor=lambda n, s, p, k: 1), '4.5 times as large'),
     ('6.5', 'divided by the share', pieces(factor=lambda n, s, p, k: 1 / k), 'differ in length'),

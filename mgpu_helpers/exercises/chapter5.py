@@ -1,0 +1,256 @@
+"""The exercises of chapter 5: replicas that begin and stay alike, and what travels for it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed
+from torch import nn
+
+from ..pytorch import launch, this_device
+from .chapter5_cards import exercise_8 as exercise_8
+from .chapter5_cards import exercise_9 as exercise_9
+from .checking import Hint, Numbers, expect, expect_value
+from .gradients import classifier, expect_mean, gradient
+from .ranks import on_ranks
+
+
+def exercise_1(rng: random.Random, _: Numbers, my_mean: Callable[..., Any]) -> None:
+    """The mean, in all tensors."""
+    for k in (2, 3):
+        draw = [[float(rng.randint(1, 99) * k) for _ in range(4)] for _ in range(k)]
+        tensors = [torch.tensor(values).double() for values in draw]
+        total = torch.tensor(draw).double().sum(0)
+        first = total + tensors[0]
+        my_mean(list(tensors))
+        for i, x in enumerate(tensors):
+            expect_value(
+                x.numpy(),
+                (total / k).numpy(),
+                f'tensor {i} of {k} has {{}} afterwards',
+                {
+                    'that is what it was: assigning to an entry of the list, or to a name, puts '
+                    'another tensor there; write into this one': torch.tensor(draw[i]).numpy(),
+                    'that is the sum; divide by the number of tensors': total.numpy(),
+                    'tensor 0 was added to itself': (first / k).numpy(),
+                    'it is divided twice': (total / k**2).numpy(),
+                },
+                f'the mean is {(total / k).tolist()}; was it there before any was changed?',
+            )
+
+
+class Start(nn.Module):
+    """A network with a frozen layer and with buffers, each rank's with numbers of its own."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        torch.manual_seed(rank)
+        self.frozen = nn.Linear(2, 3).requires_grad_(False)
+        self.norm, self.last = nn.BatchNorm1d(3), nn.Linear(3, 2)
+        assert self.norm.running_mean is not None
+        self.norm.running_mean.fill_(rank + 1.0)
+
+
+def exercise_2(_: random.Random, __: Numbers, begin_alike: Callable[..., Any]) -> None:
+    """Rank 0's parameters and buffers, on all ranks."""
+
+    def call(dist: Any) -> dict[str, torch.Tensor]:
+        net = Start(dist.rank)
+        begin_alike(net, dist)
+        return net.state_dict()
+
+    wanted = Start(0).state_dict()
+    for rank, state in enumerate(on_ranks(3, call)[0]):
+        other = [name for name in wanted if not torch.equal(state[name], wanted[name])]
+        expect(rank or not other, 'rank 0 itself has changed: it gives, the others take: broadcast')
+        expect(
+            len(other) < 5,
+            f'rank {rank} begins with others than rank 0 had: {", ".join(other[:3])}, ...; '
+            'broadcast(x) replaces x by what rank 0 has',
+        )
+        expect(
+            not other,
+            f'on rank {rank}, {", ".join(other)} is not what rank 0 has: frozen parameters and '
+            'buffers, such as running statistics, belong to the network, too',
+        )
+
+
+def exercise_3(rng: random.Random, _: Numbers, mean_gradients: Callable[..., Any]) -> None:
+    """A forward and a backward pass on a share, and the mean over all examples."""
+    seed = rng.randrange(99)
+    for n, size, again in ((9, 2, False), (8, 2, False), (2, 3, False), (9, 2, True)):
+        seen: dict[int, int] = {}
+
+        def call(dist: Any, n: int = n, again: bool = again, seen: Any = seen) -> torch.Tensor:
+            net, X, y = classifier(seed, n)
+            if again:
+                net(X + 1).sum().backward()
+            seen[dist.rank] = 0
+            net.register_forward_hook(lambda m, x, _, r=dist.rank: seen.update({r: len(x[0])}))
+            mean_gradients(X, y, net, dist)
+            return gradient(net)
+
+        found, _ranks = on_ranks(size, call)
+        case, counts = f'{n} examples on {size} ranks', list(seen.values())
+        expect(
+            sum(counts) == n and max(counts) < n,
+            f'{case}: they compute with {counts} of them; each example belongs to one rank',
+        )
+        expect(
+            all(torch.equal(grad, found[0]) for grad in found),
+            f'{case}: the ranks end with different gradients; each is summed over them, in place',
+        )
+        if again:
+            case = f'{case}, in a second step: is the gradient of the first one cleared? Here'
+        expect_mean(case, found[0], seed, n, size)
+    for grad in launch(real_gradients, 2, mean_gradients, seed, labels=False, timeout=300):
+        expect_mean('9 examples in two processes', grad, seed, 9, 2)
+
+
+def real_gradients(mean_gradients: Callable[..., Any], seed: int) -> torch.Tensor:
+    """In a process of two: a step of 9 examples, with the real ``torch.distributed``."""
+    net, X, y = classifier(seed, 9)
+    net = net.to(this_device())
+    mean_gradients(X.to(this_device()), y.to(this_device()), net, torch.distributed)
+    return gradient(net).cpu()
+
+
+def drawn(rng: random.Random, *shape: int) -> torch.Tensor:
+    """Draw numbers in double precision."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(rng.randrange(99))).double()
+
+
+def exercise_4(rng: random.Random, _: Numbers, mean_at_once: Callable[..., Any]) -> None:
+    """All gradients in one message."""
+    grads = [[drawn(rng, 3, 2), drawn(rng, 4), drawn(rng, 1)] for _ in range(3)]
+    mean = [sum(parts[1:], parts[0]) / 3 for parts in zip(*grads)]
+
+    def call(dist: Any) -> list[torch.Tensor]:
+        mine = [g.clone() for g in grads[dist.rank]]
+        mean_at_once(list(mine), dist)
+        return mine
+
+    found, ranks = on_ranks(3, call)
+    for i, (mine, right) in enumerate(zip(found[1], mean)):
+        expect_value(
+            mine.numpy(),
+            right.numpy(),
+            f'gradient {i} of rank 1',
+            {
+                'it is what it was: what came back belongs into the tensors of the list, in '
+                'place': grads[1][i].numpy(),
+                'it is the sum; divide by the number of ranks': (3 * right).numpy(),
+            },
+            'it is not the mean of those of all ranks: is each cut out where it was put in?',
+        )
+    shapes = [tuple(value.shape) for kind, value in ranks[0].calls]
+    expect(
+        len(shapes) == 1,
+        f'right, but in {len(shapes)} messages, of {shapes}; join them to one vector',
+    )
+
+
+def exercise_5(rng: random.Random, _: Numbers, mean_in_half: Callable[..., Any]) -> None:
+    """Half of the bytes, and no overflow."""
+    for top in (1.0, 60_000.0):
+        grads = [drawn(rng, 50).abs().clamp(0.1, 1).float() * top for _ in range(3)]
+        right = torch.stack(grads).double().mean(0)
+
+        def call(dist: Any, grads: Any = grads) -> torch.Tensor:
+            mine = grads[dist.rank].clone()
+            mean_in_half(mine, dist)
+            return mine
+
+        found, ranks = on_ranks(3, call)
+        sent = sum(value.nbytes for _, value in ranks[0].calls)
+        case = f'gradients up to {top:,.0f} on 3 ranks'
+        expect(sent > 0, f'{case}: nothing is sent')
+        expect(sent <= 100, f'{case}: {sent} bytes for 50 numbers; in float16 they take 100')
+        grad = found[0].double()
+        expect(
+            grad.isfinite().all(),
+            f'{case}: the result is {grad.max()}: float16 ends at 65,504, and the sum does not '
+            'fit; make each rank\'s part smaller before it is sent',
+        )  # fmt: skip
+        off = float((grad / right - 1).abs().max())
+        expect(
+            not torch.equal(found[0], grads[0]),
+            f'{case}: the gradient is what it was; write the result into it, in place',
+        )
+        expect(
+            abs(float((grad / right).mean()) - 3) > 0.1,
+            f'{case}: this is the sum; divide by the number of ranks',
+        )
+        expect(
+            off < 2.5e-3,
+            f'{case}: off by up to {off:.1%}; float16 has 11 bits, good to a tenth of a percent '
+            '(bfloat16 has 8), and nothing else is to change',
+        )
+
+
+def exercise_6(rng: random.Random, _: Numbers, my_order: Callable[..., Any]) -> None:
+    """Which sums begin when a gradient is there."""
+    for ready in ([3, 2, 1, 0], [3, 1, 2, 0], [0, 1, 2], rng.sample(range(7), 7)):
+        found, n = [list(begun) for begun in my_order(list(ready))], len(ready)
+        order, case = sum(found, []), f'gradients ready in the order {ready}: {found}'
+        expect(
+            len(found) == n,
+            f'{case}: one list for each arrival, an empty one where nothing can begin',
+        )
+        expect(
+            sorted(order) == list(range(n)),
+            f'{case}: every sum begins once; who has waited goes as soon as it may, all at once',
+        )
+        there: set[int] = set()
+        for arrived, begun in zip(ready, found):
+            there.add(arrived)
+            early = sorted(set(begun) - there)
+            expect(not early, f'{case}: {early} are to be summed before they are there')
+        expect(
+            order == list(range(n))[::-1],
+            f'{case}: another rank has another order of arrival, and gradients of different '
+            'parameters would be added up; on all ranks the last parameter goes first, then the '
+            'one before it',
+        )
+        place = [ready.index(i) for i in range(n)]
+        right = [[i for i in range(n)[::-1] if max(place[i:]) == t] for t in range(n)]
+        expect(found == right, f'{case}, not {right}: nobody waits longer than it must')
+
+
+class Inner(nn.Module):
+    """A network in which a part is called ``module``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mode, self.block = nn.Linear(2, 2), nn.Module()
+        self.block.module = nn.Linear(2, 1)
+
+
+def exercise_7(rng: random.Random, _: Numbers, load_any: Callable[..., Any]) -> None:
+    """Parameters saved with or without DDP's prefix."""
+    torch.manual_seed(rng.randrange(99))
+    for prefix in ('', 'module.'):
+        saved, net = Inner(), Inner()
+        state = {prefix + name: value.clone() for name, value in saved.state_dict().items()}
+        case = f'a state with {", ".join(list(state)[:3:2])}, ...'
+        try:
+            load_any(net, dict(state))
+        except (KeyError, RuntimeError) as error:
+            what = ' '.join(str(error).split())[:150]
+            raise Hint(
+                f'{case}: {what} ...; DDP puts one `module.` in front of each name'
+            ) from None
+        expect(
+            all(torch.equal(v, saved.state_dict()[name]) for name, v in net.state_dict().items()),
+            f'{case}: the network has not got all values; `strict=False` passes over names that it '
+            'does not know, without a word',
+        )
+    state.pop('module.mode.bias')
+    try:
+        load_any(Inner(), state)
+    except (KeyError, RuntimeError):
+        return
+    raise Hint('a state without mode.bias is loaded as if nothing were missing: be strict')

@@ -1,0 +1,109 @@
+"""Exercises 5.8 and 5.9: an epoch, dealt to the ranks like cards."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from .checking import Numbers, expect, expect_value
+
+
+def exercise_8(rng: random.Random, _: Numbers, my_cards: Callable[..., Any]) -> None:
+    """A sampler's cards."""
+    for n, size in ((10, 4), (12, 3), (2, 5), (rng.randint(30, 40), 7)):
+        seed, epochs = rng.randrange(99), []
+        for epoch in (0, 1):
+            hands = [[int(i) for i in my_cards(n, size, rank, seed, epoch)] for rank in range(size)]
+            case, lengths = f'{n} examples, {size} ranks', [len(hand) for hand in hands]
+            expect(
+                len(set(lengths)) == 1,
+                f'{case}: they get {lengths}; with as many steps as examples, one would wait for '
+                'the others for ever',
+            )
+            counts = Counter(sum(hands, []))
+            expect(set(counts) <= set(range(n)), f'{case}: there is no example {max(counts)}')
+            expect(
+                lengths[0] <= -(-n // size),
+                f'{case}: {lengths[0]} for each, and {-(-n // size)} are enough',
+            )
+            missing = sorted(set(range(n)) - set(counts))
+            expect(
+                not missing,
+                f'{case}: {missing} are in no hand; do all ranks have the same order, and is the '
+                'rest dealt, too?',
+            )
+            expect(
+                max(counts.values()) - min(counts.values()) <= 1,
+                f'{case}: example {max(counts, key=lambda i: counts[i])} is dealt '
+                f'{max(counts.values())} times; fill up from the beginning of the order',
+            )
+            epochs.append(hands)
+        expect(
+            n < 10 or epochs[0] != epochs[1],
+            f'{case}: epochs 0 and 1 deal the same cards, as if `set_epoch` had been forgotten',
+        )
+
+
+def draw_9(rng: random.Random) -> dict[str, Any]:
+    """Draw the numbers of a student: neither ranks nor batches come out even."""
+    ranks = rng.choice((3, 6, 7))
+    return {
+        'examples': ranks * rng.randint(120, 300) + rng.randint(1, ranks - 1),
+        'ranks': ranks,
+        'batch': rng.choice((32, 48, 64)),
+    }
+
+
+def exercise_9(
+    _: random.Random, numbers: Numbers, steps: int, twice: int, last: int, left_out: int
+) -> None:
+    """Cards on paper."""
+    assert numbers
+    n, k, batch = numbers['examples'], numbers['ranks'], numbers['batch']
+    each, fewer = -(-n // k), n // k
+    right = math.ceil(each / batch)
+    expect_value(
+        steps,
+        right,
+        '{} steps',
+        {
+            'the last one, which is not full, counts, too': each // batch,
+            'each rank takes `batch` examples in a step, so a step has those of all ranks':
+            math.ceil(n / batch),
+        },
+        f'each rank gets {each} examples, {batch} in a step',
+    )  # fmt: skip
+    expect_value(
+        twice,
+        each * k - n,
+        '{} examples twice',
+        {'these are left over; so many are missing to a full round': n - fewer * k},
+        'all ranks get as many as the one with most',
+    )
+    rest = each - (right - 1) * batch
+    expect_value(
+        last,
+        rest * k,
+        '{} examples in the last step',
+        {'that is one rank\'s share': rest, 'in it is what the steps before have left': batch * k},
+        'what a rank has left after the full steps, times the ranks',
+    )  # fmt: skip
+    whole = n - fewer // batch * batch * k
+    expect_value(
+        left_out,
+        whole,
+        '{} examples left out',
+        {
+            'the sampler leaves these out; the loader drops the last batch of each rank as well':
+            n - fewer * k,
+            'the loader drops these; the sampler has left some out before': whole - (n - fewer * k),
+            'that is one rank\'s share': fewer % batch,
+        },
+        'first what does not fit a full round, then the last batch of each rank',
+    )  # fmt: skip
+
+
+exercise_9.draw = draw_9  # type: ignore[attr-defined]

@@ -1,0 +1,272 @@
+"""What students get wrong in the exercises of chapter 5, and a part of the hint that each gets."""
+
+import math
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from mgpu_helpers.exercises import given
+
+
+def rebound(tensors):
+    mean = sum(tensors) / len(tensors)
+    for i in range(len(tensors)):
+        tensors[i] = mean
+
+
+def summed(tensors):
+    total = sum(tensors)
+    for x in tensors:
+        x.copy_(total)
+
+
+def first_to_itself(tensors):
+    total = tensors[0]
+    for x in tensors:
+        total += x
+    total /= len(tensors)
+    for x in tensors[1:]:
+        x.copy_(total)
+
+
+def divided_twice(tensors):
+    summed(tensors)
+    for x in tensors:
+        x /= len(tensors) ** 2
+
+
+def one_after_the_other(tensors):
+    for x in tensors:
+        x.copy_(sum(tensors) / len(tensors))
+
+
+def begin(tensors=lambda net: [*net.parameters(), *net.buffers()], how='broadcast', who='all'):
+    def begin_alike(net, dist):
+        if who == 'rank 0' and dist.get_rank():
+            return
+        for x in tensors(net):
+            if how == 'broadcast':
+                dist.broadcast(x.detach(), src=0)
+            elif how == 'mean':
+                dist.all_reduce(x.detach())
+                x.data = x.data / dist.get_world_size()
+            else:
+                dist.broadcast(x.detach().clone(), src=0)
+
+    return begin_alike
+
+
+def step(factor=lambda n, size, own: 1, reduction='sum', after=lambda n, size, own: n, **kinds):
+    def mean_gradients(X, y, net, dist):
+        rank, size, n = dist.get_rank(), dist.get_world_size(), len(X)
+        mine = kinds.get('mine', lambda X: X.tensor_split(size)[rank])
+        A, b = mine(X), mine(y)
+        if kinds.get('only') and not len(A):
+            return
+        if not kinds.get('dirty'):
+            net.zero_grad()
+        loss = cross_entropy(net(A), b, reduction=reduction) * factor(n, size, len(A))
+        loss.backward()
+        if kinds.get('dirty') == 'afterwards':
+            net.zero_grad()
+        for p in net.parameters():
+            if kinds.get('where') == 'copy':
+                dist.all_reduce(p.grad.clone())
+            elif kinds.get('where') != 'nowhere' and (rank == 0 or kinds.get('where') != 'rank 0'):
+                dist.all_reduce(p.grad)
+            p.grad /= after(n, size, len(A))
+
+    return mean_gradients
+
+
+def at_once(back=True, divide=True, equal=False, order=1):
+    def mean_at_once(grads, dist):
+        flat = torch.cat([g.flatten() for g in grads[::order]])
+        dist.all_reduce(flat)
+        flat /= dist.get_world_size() if divide else 1
+        sizes = [g.numel() for g in grads]
+        for i, (g, part) in enumerate(zip(grads, flat.split(sizes))):
+            if equal:
+                part = flat[: g.numel()]
+            if back:
+                g.copy_(part.view_as(g))
+            else:
+                grads[i] = part.view_as(g)
+
+    return mean_at_once
+
+
+def each_by_itself(grads, dist):
+    for g in grads:
+        dist.all_reduce(g)
+        g /= dist.get_world_size()
+
+
+def half(first=True, kind=torch.float16, back=True, divide=True):
+    def mean_in_half(grad, dist):
+        size = dist.get_world_size() if divide else 1
+        small = (grad / size if first else grad).to(kind)
+        dist.all_reduce(small)
+        if not first:
+            small /= size
+        if back:
+            grad.copy_(small)
+        else:
+            grad = small.float()
+
+    return mean_in_half
+
+
+def in_whole(grad, dist):
+    grad /= dist.get_world_size()
+    dist.all_reduce(grad)
+
+
+def queue(ready, first=-1, all_at_once=True):
+    n, there, begun = len(ready), set(), []
+    line = list(range(n))[::first]
+    for i in ready:
+        there.add(i)
+        begun.append([])
+        while line and line[0] in there:
+            begun[-1].append(line.pop(0))
+            if not all_at_once:
+                break
+    return begun
+
+
+def if_it_is_its_turn(ready):
+    begun, wanted = [], len(ready) - 1
+    for i in ready:
+        begun.append([i] if i == wanted else [])
+        wanted -= i == wanted
+    return begun
+
+
+def at_the_end(ready):
+    return [[] for _ in ready[1:]] + [list(range(len(ready)))[::-1]]
+
+
+def before_it_is_there(ready):
+    return [[i] for i in reversed(range(len(ready)))]
+
+
+def load(rename, strict=True):
+    def load_any(net, state):
+        net.load_state_dict({rename(name): v for name, v in state.items()}, strict=strict)
+
+    return load_any
+
+
+def what_fits(net, state):
+    mine = net.state_dict()
+    state = {k.removeprefix('module.'): v for k, v in state.items()}
+    net.load_state_dict(mine | {k: v for k, v in state.items() if k in mine})
+
+
+def cards(seeds=lambda s, e, r: [s, e], rest='filled'):
+    def my_cards(n, size, rank, seed, epoch):
+        order = np.random.default_rng(seeds(seed, epoch, rank)).permutation(n).tolist()
+        missing = -n % size
+        if rest == 'dropped':
+            order = order[: n // size * size]
+        elif rest == 'filled':
+            order = (order * size)[: n + missing]
+        elif rest == 'once around':
+            order += order[:missing]
+        elif rest == 'always the first':
+            order += order[:1] * missing
+        elif rest == 'a round more':
+            order = (order * (size + 1))[: n + missing + size]
+        elif rest == 'zeros':
+            order += [n] * missing
+        return order[rank::size]
+
+    return my_cards
+
+
+ADA = given('5.9', 'Ada')
+N, K, B = ADA.values()
+EACH, FEWER = -(-N // K), N // K
+STEPS, TWICE = math.ceil(EACH / B), EACH * K - N
+LAST, LEFT = (EACH - (STEPS - 1) * B) * K, N - FEWER // B * B * K
+
+WRONG = [
+    ('5.1', 'entries rebound', rebound, 'puts another tensor there'),
+    ('5.1', 'not divided', summed, 'that is the sum'),
+    ('5.1', 'the first to itself', first_to_itself, 'added to itself'),
+    ('5.1', 'divided twice', divided_twice, 'divided twice'),
+    ('5.1', 'means of means', one_after_the_other, 'before any was changed'),
+    ('5.2', 'no buffers', begin(lambda net: net.parameters()), 'such as running statistics'),
+    (
+        '5.2',
+        'only what is trained',
+        begin(lambda net: [p for p in net.parameters() if p.requires_grad]),
+        'frozen parameters',
+    ),
+    ('5.2', 'broadcast forgotten', begin(lambda net: []), 'replaces x by what rank 0 has'),
+    ('5.2', 'into copies', begin(how='copies'), 'replaces x by what rank 0 has'),
+    ('5.2', 'a mean of all', begin(how='mean'), 'rank 0 itself has changed'),
+    ('5.2', 'rank 0 alone', begin(who='rank 0'), 'rank 1 never calls it'),
+    ('5.3', 'no sum', step(where='nowhere'), 'different gradients'),
+    ('5.3', 'sums of copies', step(where='copy'), 'different gradients'),
+    ('5.3', 'rank 0 alone', step(where='rank 0'), 'rank 1 never calls it'),
+    ('5.3', 'not divided', step(after=lambda n, s, k: 1), '9 times as large'),
+    ('5.3', 'divided by the ranks', step(after=lambda n, s, k: s), '4.5 times as large'),
+    ('5.3', 'divided twice', step(after=lambda n, s, k: n * s), '1/2 of it'),
+    (
+        '5.3',
+        'a mean of means',
+        step(reduction='mean', after=lambda n, s, k: s),
+        'each example with the same weight',
+    ),
+    ('5.3', 'divided by the share', step(after=lambda n, s, k: k), 'different gradients'),
+    ('5.3', 'everyone everything', step(mine=lambda X: X), 'belongs to one rank'),
+    ('5.3', 'empty ranks stay away', step(only=True), 'waits for ever'),
+    ('5.3', 'never cleared', step(dirty=True), 'is the gradient of the first one cleared'),
+    ('5.3', 'cleared too late', step(dirty='afterwards'), 'a tensor, not None'),
+    ('5.4', 'one each', each_by_itself, 'in 3 messages'),
+    ('5.4', 'entries rebound', at_once(back=False), 'in place'),
+    ('5.4', 'not divided', at_once(divide=False), 'it is the sum'),
+    ('5.4', 'each from the beginning', at_once(equal=True), 'cut out where it was put in'),
+    ('5.4', 'in another order', at_once(order=-1), 'cut out where it was put in'),
+    ('5.5', 'divided afterwards', half(first=False), 'the sum does not fit'),
+    ('5.5', 'in whole', in_whole, 'in float16 they take 100'),
+    ('5.5', 'bfloat16', half(kind=torch.bfloat16), 'bfloat16 has 8'),
+    ('5.5', 'never written back', half(back=False), 'in place'),
+    ('5.5', 'not divided', half(divide=False), 'this is the sum'),
+    ('5.6', 'as they come', lambda ready: [[i] for i in ready], 'would be added up'),
+    ('5.6', 'from the first', lambda ready: queue(ready, 1), 'would be added up'),
+    ('5.6', 'one at a time', lambda ready: queue(ready, -1, False), 'all at once'),
+    ('5.6', 'its turn or never', if_it_is_its_turn, 'every sum begins once'),
+    ('5.6', 'all at the end', at_the_end, 'longer than it must'),
+    ('5.6', 'before they are there', before_it_is_there, 'before they are there'),
+    ('5.7', 'not strict', load(lambda name: name, strict=False), 'strict=False'),
+    ('5.7', 'as it is', load(lambda name: name), 'in front of each name'),
+    (
+        '5.7',
+        'replaced everywhere',
+        load(lambda n: n.replace('module.', '')),
+        'in front of each name',
+    ),
+    ('5.7', 'letters stripped', load(lambda n: n.lstrip('module.')), 'in front of each name'),  # noqa: B005
+    ('5.7', 'always cut', load(lambda n: n[7:]), 'in front of each name'),
+    ('5.7', 'what fits', what_fits, 'be strict'),
+    ('5.8', 'set_epoch forgotten', cards(lambda s, e, r: [s]), 'set_epoch'),
+    ('5.8', 'an order for each rank', cards(lambda s, e, r: [s, e, r]), 'the same order'),
+    ('5.8', 'nothing filled up', cards(rest='left'), 'would wait for the others'),
+    ('5.8', 'the rest dropped', cards(rest='dropped'), 'is the rest dealt'),
+    ('5.8', 'always the same', cards(rest='always the first'), 'from the beginning of the order'),
+    ('5.8', 'once around', cards(rest='once around'), 'would wait for the others'),
+    ('5.8', 'one that is not there', cards(rest='zeros'), 'there is no example'),
+    ('5.8', 'a round too many', cards(rest='a round more'), 'are enough'),
+    ('5.9', 'full steps only', (STEPS - 1, TWICE, LAST, LEFT), 'counts, too'),
+    ('5.9', 'a batch of all', (math.ceil(N / B), TWICE, LAST, LEFT), 'those of all ranks'),
+    ('5.9', 'left over', (STEPS, N % K, LAST, LEFT), 'missing to a full round'),
+    ('5.9', 'one rank alone', (STEPS, TWICE, LAST // K, LEFT), "one rank's share"),
+    ('5.9', 'a full last step', (STEPS, TWICE, B * K, LEFT), 'have left'),
+    ('5.9', 'only the sampler drops', (STEPS, TWICE, LAST, N % K), 'the loader drops the last'),
+    ('5.9', 'only the loader drops', (STEPS, TWICE, LAST, LEFT - N % K), 'the sampler has left'),
+    ('5.9', 'one rank drops', (STEPS, TWICE, LAST, FEWER % B), "one rank's share"),
+]
