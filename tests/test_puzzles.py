@@ -1,7 +1,10 @@
 """The puzzles' simulators: what the texts say of known schedules, and what formulas do."""
 
 import itertools
+import re
+from pathlib import Path
 
+import nbformat
 import pytest
 from matplotlib.figure import Figure
 from misconceptions.chapter9 import one_f_one_b
@@ -13,7 +16,7 @@ from mgpu_helpers.collectives import (
     count,
     reduce_scatter,
 )
-from mgpu_helpers.exercises.chapter9 import PLAY, picture
+from mgpu_helpers.exercises.chapter9 import PLAY, TARGETS, picture
 from mgpu_helpers.scaling import LINKS, hierarchical
 
 
@@ -24,6 +27,15 @@ def ordered_partitions(items):
         for first in itertools.combinations(items, n):
             rest = [i for i in items if i not in first]
             yield from ([list(first), *others] for others in ordered_partitions(rest))
+
+
+def test_the_targets_are_those_of_the_text():
+    path = Path(__file__).parent.parent / 'exercises' / '09-puzzles.ipynb'
+    text = '\n'.join(cell.source for cell in nbformat.read(path, as_version=4).cells)
+    published = re.findall(r'^## 9.(\d).*?\*\*Target: (.*?)\*\*', text, re.M | re.S)
+    assert {n: set(re.findall(r'\d+(?:\.\d+)?', said)) for n, said in published} == {
+        n: {f'{most:g}' for most in targets.values()} for n, targets in TARGETS.items()
+    }
 
 
 def test_the_published_costs_of_what_one_tries_first():

@@ -147,10 +147,11 @@ def exercise_3(rng: random.Random, _: Numbers, zero1_step: Callable[..., None]) 
             not near(params[0] - before, k * (one - before)),
             f'{case} all have moved {k} times too far: a sum is not yet a mean',
         )
+        apart = float((params[0] - one).abs().max())
         expect(
             near(params[0], one),
-            f'{case} the parameters differ by {float((params[0] - one).abs().max()):.1g} from one '
-            f"device's{'; is the momentum kept?' if turn > 1 else ': whose share is where?'}",
+            f"{case} the parameters differ by {apart:.1g} from one device's: "
+            + ('is the momentum kept?' if turn > 1 else 'a share is a run, rank by rank'),
         )
     found, right = ranks.sent // 2, 2 * (k - 1) * n // k * 8
     expect(

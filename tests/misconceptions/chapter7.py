@@ -38,13 +38,17 @@ def in_the_vector(sizes, rank, k):
     return spans
 
 
-def zero1(gather=True, mean=True, scatter=True, rebind=False, keep=True, own=True, sums=False):
+def chunk(p, r, k):
+    return p.chunk(k)[r]
+
+
+def zero1(gather=True, mean=True, scatter=True, rebind=False, keep=True, cut=chunk, sums=False):
     def zero1_step(ranks, params, grads, momenta, lr):
         if scatter:
             grads = ranks.reduce_scatter(grads)
         else:
             grads = [g.chunk(ranks.k)[r] for r, g in enumerate(ranks.all_reduce(grads))]
-        shares = [p.chunk(ranks.k)[r if own else 0] for r, p in enumerate(params)]
+        shares = [cut(p, r, ranks.k) for r, p in enumerate(params)]
         for r, (share, g) in enumerate(zip(shares, grads)):
             m = 0.9 * momenta[r] + g / (ranks.k if mean else 1)
             if rebind:
@@ -151,7 +155,8 @@ WRONG = [
     ('7.3', 'allreduce of parameters', zero1(sums=True), 'no more than its share'),
     ('7.3', 'another momentum', zero1(rebind=True), 'write into them'),
     ('7.3', 'momentum not kept', zero1(keep=False), 'is the momentum kept?'),
-    ('7.3', 'all move share 0', zero1(own=False), 'whose share is where?'),
+    ('7.3', 'all move share 0', zero1(cut=lambda p, r, k: chunk(p, 0, k)), 'is a run'),
+    ('7.3', 'shares by modulo', zero1(cut=lambda p, r, k: p[r::k]), 'is a run, rank by rank'),
     ('7.4', 'not gathered for backward', events(again=False), 'its backward pass needs it'),
     ('7.4', 'never dropped', events(drop=False), 'are whole at one time'),
     ('7.4', 'no scatter', events(scatter=False), 'keeps whole gradients'),
