@@ -32,9 +32,16 @@ def minutes_of(part):
 
 
 def work(given):
-    """Name exercises with a check and tasks of chapters: '1.3, 1.5; chapter 6: 2'."""
-    tasks = [f'chapter {n}: {", ".join(map(str, t))}' for n, t in given.get('tasks', {}).items()]
-    return '; '.join(filter(None, [', '.join(given.get('exercises', [])), *tasks]))
+    """Name what is to be done: '1.3, 1.5 (3 points); tasks 2, 8 of chapter 5'."""
+    exercises = given.get('exercises', [])
+    what = [f'{", ".join(exercises)} ({sum(POINTS[n][0] for n in exercises)} points)'] * bool(
+        exercises
+    )
+    for chapter, tasks in given.get('tasks', {}).items():
+        what.append(
+            f'task{"s" * (len(tasks) > 1)} {", ".join(map(str, tasks))} of chapter {chapter}'
+        )
+    return '; '.join(what)
 
 
 def schedule(plan):
