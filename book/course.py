@@ -1,4 +1,4 @@
-"""What the book needs of Sphinx beyond its options: formulas, terms, buttons, the package's pages."""
+"""What the book needs beyond Sphinx's options: formulas, terms, links, buttons, less to load."""
 
 import functools
 import json
@@ -108,10 +108,21 @@ def buttons(app, pagename, templatename, context, doctree):
     context['header_buttons'] = list(filter(kept, context.get('header_buttons', [])))
 
 
+def lighter(app, error):
+    """Leave out icons as a script, 1.6 MB, which the style sheet has as a font, and maps."""
+    site = Path(app.outdir)
+    for file in [*site.glob('_static/**/*.map'), *site.glob('_static/scripts/fontawesome.js')]:
+        file.unlink()
+    for page in site.rglob('*.html'):
+        text = page.read_text('utf8')
+        page.write_text(re.sub('<script[^>]*/fontawesome.js.*?</script>', '', text), 'utf8')
+
+
 def setup(app):
     app.add_html_math_renderer('mathml', (mathml, None), (mathml, None))
     app.add_post_transform(Terms)
     app.connect('config-inited', lambda app, config: reference.write(Path(app.srcdir)))
     app.connect('source-read', links)
     app.connect('html-page-context', buttons, priority=900)
+    app.connect('build-finished', lighter)
     return {'parallel_read_safe': True, 'parallel_write_safe': True}

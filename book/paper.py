@@ -1,4 +1,4 @@
-"""The site as one PDF: its pages in order, contents with page numbers in front, printed by Chromium."""
+"""The site as one PDF, printed by Chromium: contents with page numbers, then page after page."""
 
 import os
 import re
@@ -12,6 +12,7 @@ from urllib.parse import unquote, urldefrag
 from bs4 import BeautifulSoup
 from pypdf import PdfReader
 
+TITLE = 'Training on several GPUs'
 CHROMES = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable')
 STYLES = ('_static/pygments.css', '_static/book.css', '_static/paper.css')
 
@@ -62,26 +63,37 @@ def main(site, target):
     site = Path(site).resolve()
     chrome = next(filter(None, map(shutil.which, [os.environ.get('CHROME', ''), *CHROMES])), None)
     if not chrome:
-        sys.exit('book: no Chromium to print with. What to do: apt-get install chromium, or CHROME=PATH')
+        sys.exit(
+            'book: no Chromium to print with. What to do: apt-get install chromium, or CHROME=PATH'
+        )
     body, contents = one_page(site)
     styles = ''.join(f'<link rel="stylesheet" href="{style}">' for style in STYLES)
     file, numbers = site / 'paper.html', {}
     # Printed twice: only then is known on which page each section is.
     for _ in range(2):
         rows = ''.join(
-            f'<li class="l{level}"><a href="#{i}"><span>{title}</span><b>{numbers.get(i, "")}</b></a>'
+            f'<li class="l{level}"><a href="#{i}">{title}<b>{numbers.get(i, "")}</b></a>'
             for level, i, title in contents
         )
         file.write_text(
             f'<!doctype html><html lang="en" data-theme="light"><meta charset="utf8">{styles}'
-            f'<title>Training on several GPUs</title><nav><h1>Contents</h1><ul>{rows}</ul></nav>'
+            f'<title>{TITLE}</title><nav><h1>{TITLE}</h1><h2>Contents</h2><ul>{rows}</ul></nav>'
             + ''.join(body),
             'utf8',
         )
         with tempfile.TemporaryDirectory() as profile:
-            options = ['--headless', '--disable-gpu', f'--user-data-dir={profile}', '--no-pdf-header-footer']
+            options = [
+                '--headless',
+                '--disable-gpu',
+                f'--user-data-dir={profile}',
+                '--no-pdf-header-footer',
+            ]
             options += ['--no-sandbox'] * (os.geteuid() == 0)
-            options += ['--generate-pdf-document-outline', f'--print-to-pdf={target}', file.as_uri()]
+            options += [
+                '--generate-pdf-document-outline',
+                f'--print-to-pdf={target}',
+                file.as_uri(),
+            ]
             subprocess.run([chrome, *options], check=True, capture_output=True)
         pdf = PdfReader(target)
         places = pdf.named_destinations.items()

@@ -9,7 +9,7 @@ ROOMS += 'devices data display history processes doctor'.split()
 
 
 def public(package, room):
-    """Yield the functions and classes that a room offers: those its stub lists, else all of its file."""
+    """Yield what a room offers: what its stub lists, else all of its file."""
     path, stub = package / f'{room}.py', package / room / '__init__.pyi'
     trees = {}
     if not stub.exists():
@@ -31,7 +31,9 @@ def signature(node):
         args = node.args
         for first in ('self', 'cls'):
             args.args = [a for a in args.args if a.arg != first]
-        return f'({ast.unparse(args)})' + (f' -> {ast.unparse(node.returns)}' if node.returns else '')
+        return f'({ast.unparse(args)})' + (
+            f' -> {ast.unparse(node.returns)}' if node.returns else ''
+        )
     for part in node.body:
         if isinstance(part, ast.FunctionDef) and part.name == '__init__':
             part.returns = None
