@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,7 @@ from .chapter7_shards import exercise_1 as exercise_1
 from .chapter7_shards import exercise_2 as exercise_2
 from .chapter7_shards import exercise_3 as exercise_3
 from .chapter7_shards import exercise_4 as exercise_4
-from .checking import Hint, Numbers, expect
+from .checking import Hint, Numbers, expect, expect_value
 
 
 def exercise_5(rng: random.Random, _: Numbers, cut_mlp: Callable[..., Any]) -> None:
@@ -182,26 +181,29 @@ def exercise_9(
     """A bubble on paper."""
     assert numbers
     p, m, ms = numbers['stages'], numbers['micro_batches'], numbers['ms']
-    for wrong, words in (
-        (3 * ms * m, 'the last stage begins late, and the first one ends late'),
-        (3 * ms * (m + p), f'with one stage, {m} micro-batches take no more than {3 * ms * m} ms'),
-        (ms * (m + p - 1), 'the way back takes twice as long again'),
-    ):
-        expect(not math.isclose(step_ms, wrong), f'a step of {step_ms} ms: {words}')
-    expect(
-        math.isclose(step_ms, 3 * ms * (m + p - 1)),
-        f'a step of {step_ms} ms: {m} passes each way, and {p - 1} that a stage waits for',
+    expect_value(
+        step_ms,
+        3 * ms * (m + p - 1),
+        'a step of {} ms',
+        {
+            'the last stage begins late, and the first one ends late': 3 * ms * m,
+            f'one stage alone takes no more than {3 * ms * m} ms': 3 * ms * (m + p),
+            'the way back takes twice as long again': ms * (m + p - 1),
+        },
+        f'{m} passes each way, and {p - 1} that a stage waits for',
     )
-    for share, words in (
-        (p / (m + p), 'a pipeline of one stage never waits: what does your formula say?'),
-        ((p - 1) / m, 'this is waiting beside working; give it as a share of the whole step'),
-        (m / (m + p - 1), 'this is the share of working'),
-        (100 * (p - 1) / (m + p - 1), 'give a share, between 0 and 1'),
-    ):
-        expect(not math.isclose(idle, share, rel_tol=1e-2), f'idle {idle}: {words}')
-    expect(
-        math.isclose(idle, (p - 1) / (m + p - 1), rel_tol=1e-2),
-        f'idle {idle}: of all passes that fit into the step, how many are not made?',
+    expect_value(
+        idle,
+        (p - 1) / (m + p - 1),
+        'idle {}',
+        {
+            'a pipeline of one stage never waits: what does your formula say?': p / (m + p),
+            'this is waiting beside working; give it as a share of the whole step': (p - 1) / m,
+            'this is the share of working': m / (m + p - 1),
+            'give a share, between 0 and 1': 100 * (p - 1) / (m + p - 1),
+        },
+        'of all passes that fit into the step, how many are not made?',
+        0.01,
     )
     waits = (p - 1) / (enough + p - 1)
     expect(waits < 0.1, f'with {enough} micro-batches {waits:.1%} of a step is idle')

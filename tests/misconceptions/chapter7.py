@@ -182,7 +182,7 @@ WRONG = [
     ('7.8', 'the last one', accumulate('mean', last=-1), 'where did the others go?'),
     ('7.8', 'all at once', all_at_once, 'in one pass'),
     ('7.9', 'no bubble', (3 * ms * m, IDLE, ENOUGH, p), 'begins late'),
-    ('7.9', 'p + m passes', (3 * ms * (m + p), IDLE, ENOUGH, p), 'take no more than'),
+    ('7.9', 'p + m passes', (3 * ms * (m + p), IDLE, ENOUGH, p), 'takes no more than'),
     ('7.9', 'forward only', (STEP / 3, IDLE, ENOUGH, p), 'the way back'),
     ('7.9', 'p/(m + p)', (STEP, p / (m + p), ENOUGH, p), 'never waits'),
     ('7.9', 'beside the work', (STEP, (p - 1) / m, ENOUGH, p), 'a share of the whole step'),
