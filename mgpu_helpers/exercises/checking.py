@@ -114,6 +114,6 @@ def find(number: str) -> Callable[..., None]:
 
 
 def exercises_of(module: ModuleType) -> dict[str, Callable[..., None]]:
-    """Give a chapter's checks by the last part of their numbers, in order, from any of its files."""
+    """Give a chapter's checks by the last part of their numbers, in that order."""
     numbers = [n.removeprefix('exercise_') for n in vars(module) if n.startswith('exercise_')]
     return {number: getattr(module, f'exercise_{number}') for number in sorted(numbers, key=int)}
