@@ -30,9 +30,9 @@ def cells_by_section(path):
 NOTEBOOKS = {int(p.name[:2]): cells_by_section(p) for p in sorted(ROOT.glob('notebooks/0*.ipynb'))}
 ORDER = [(n, section) for n, cells in NOTEBOOKS.items() for section in cells]
 TASKS = {
-    n: {int(i) for i in re.findall(r'^(\d+)\. \*\*', '\n'.join(cells['Exercises']), re.M)}
+    n: dict(re.findall(r'^\d+\. \*\*(.*?)\.?\*\*(.*)$', '\n'.join(cells['Exercises']), re.M))
     for n, cells in NOTEBOOKS.items()
-}
+}  # those at the end of a chapter: title and text
 STUDENTS = {f'exercises/student/{p.name}' for p in ROOT.glob('exercises/0*.ipynb')}
 EXERCISES = [
     heading.split()[0]
@@ -64,7 +64,8 @@ def test_every_section_is_planned_by_what_is_in_the_chapter(n):
         name = s['section']
         assert type(s['minutes']) is int and s['minutes'] > 0
         if name in CLOSING:
-            assert set(s) - {'ask'} == {'section', 'minutes'}
+            assert set(s) - {'ask', 'task'} == {'section', 'minutes'}
+            assert name != 'Exercises' or '(on paper)' in TASKS[n][s['task']]
             continue
         assert set(s) == KEYS, name
         assert all(s[key] for key in KEYS - {'needs'}), name

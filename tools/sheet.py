@@ -32,15 +32,12 @@ def minutes_of(part):
 
 
 def work(given):
-    """Name what is to be done: '1.3, 1.5 (3 points); tasks 2, 8 of chapter 5'."""
+    """Name what is to be done: '1.3, 1.5 (3 points); "A famous bug" at the end of chapter 1'."""
     exercises = given.get('exercises', [])
-    what = [f'{", ".join(exercises)} ({sum(POINTS[n][0] for n in exercises)} points)'] * bool(
-        exercises
-    )
+    points = sum(POINTS[n][0] for n in exercises)
+    what = [f'{", ".join(exercises)} ({points} points)'] * bool(exercises)
     for chapter, tasks in given.get('tasks', {}).items():
-        what.append(
-            f'task{"s" * (len(tasks) > 1)} {", ".join(map(str, tasks))} of chapter {chapter}'
-        )
+        what += [f'"{task}" at the end of chapter {chapter}' for task in tasks]
     return '; '.join(what)
 
 
@@ -111,6 +108,8 @@ def sheet(chapter):
         yield f'\n## {s["section"]} ({s["minutes"]} minutes)'
         if 'objective' in s:
             yield f'A student can: {PLAN["objectives"][s["objective"]]}'
+        if 'task' in s:
+            yield f'On paper: {s["task"]}'
         if 'ask' in s:
             yield f'Ask: {s["ask"]}'
         if 'wrong' in s:
