@@ -224,9 +224,7 @@ class OwnFSDP(nn.Module):
                 unit.finish()
 
     def _apply(self, fn: Any, recurse: bool = True) -> OwnFSDP:
-        raise RuntimeError(
-            'this module lies in shares: move it, or change its type, before OwnFSDP(module)'
-        )
+        raise RuntimeError('this module lies in shares: move or convert it before OwnFSDP(module)')
 
 
 def check_module(module: Any, compute_dtype: Any) -> None:
@@ -235,18 +233,16 @@ def check_module(module: Any, compute_dtype: Any) -> None:
         raise TypeError(f'module must be the network itself, not {checks.shown(module)}')
     if next(module.parameters(), None) is None:
         raise ValueError(f'{checks.shown(module)} has no parameters, so there is nothing to shard')
-    if compute_dtype not in (None, torch.bfloat16, torch.float16, torch.float32):
-        raise ValueError(
-            'compute_dtype must be None, torch.bfloat16, torch.float16 or torch.float32, not '
-            f'{checks.shown(compute_dtype)}'
-        )
+    dtypes = None, torch.bfloat16, torch.float16, torch.float32
+    if compute_dtype not in dtypes:
+        one = ', '.join(map(str, dtypes))
+        raise ValueError(f'compute_dtype must be one of {one}, not {checks.shown(compute_dtype)}')
 
 
 def check_output(layer: nn.Module, output: Any) -> None:
     """Raise if a layer gave back something in which no tensor can be found to wait for."""
-    plain = torch.Tensor | int | float | str | None
     for value in tree_leaves(output):
-        if not isinstance(value, plain):
+        if not isinstance(value, torch.Tensor | int | float | str | None):
             raise TypeError(
                 f'{type(layer).__name__} gave back {checks.shown(value)}; return tensors, or '
                 'tuples, lists or dictionaries of them'
