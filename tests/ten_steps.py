@@ -7,7 +7,6 @@ import functools
 
 import numpy as np
 import torch
-from torch.distributed.tensor import Replicate
 
 import mgpu_helpers as mgpu
 
@@ -38,16 +37,9 @@ def ten_steps(net, gradients=backward, data=None):
     return losses
 
 
-def whole(value):
-    """Gather a DTensor, axis by axis of its mesh; both at once would warn."""
-    if not hasattr(value, 'full_tensor'):
-        return value
-    return value.redistribute(placements=[Replicate(), *value.placements[1:]]).full_tensor()
-
-
 def values(state):
-    """Copy a state dict, or named parameters, to NumPy, whole where ranks have parts of them."""
-    return {name: whole(value).detach().numpy().copy() for name, value in dict(state).items()}
+    """Copy a state dict to NumPy."""
+    return {name: value.detach().numpy().copy() for name, value in state.items()}
 
 
 def one_device(data=None):

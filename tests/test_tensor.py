@@ -1,4 +1,7 @@
-"""Tensor parallelism: equal to one device, two allreduces a block each way; and on a mesh."""
+"""Tensor parallelism: equal to one device, two allreduces a block each way; and on a mesh.
+
+Chapter 7 holds PyTorch's own engines to the same steps.
+"""
 
 import pytest
 
@@ -18,13 +21,7 @@ from ten_steps import (  # noqa: E402
     ten_steps,
     values,
 )
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh  # noqa: E402
-from torch.distributed.fsdp import fully_shard  # noqa: E402
-from torch.distributed.tensor.parallel import (  # noqa: E402
-    ColwiseParallel,
-    RowwiseParallel,
-    parallelize_module,
-)
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 
 import mgpu_helpers as mgpu  # noqa: E402
 from mgpu_helpers.pytorch.traffic import Traffic  # noqa: E402
@@ -46,13 +43,6 @@ def by_hand(group):
         mean.backward()
     counts = [(dict(way.calls), way.total) for way in (forward, back)]
     return (losses, values(pt.full_state(net, group))), values(net.state_dict()), counts
-
-
-def by_pytorch(net, mesh):
-    plan = {name: ColwiseParallel() for name in COLUMNS} | {n: RowwiseParallel() for n in ROWS}
-    for block in net[1:-1]:
-        parallelize_module(block, mesh, plan)
-    return net
 
 
 def two_layers():
@@ -102,15 +92,6 @@ def on_a_mesh():
 
         losses = ten_steps(net, gradients)
         found[name] = (losses, values(pt.full_state(net, tensor))), values(net.state_dict())
-    net = by_pytorch(pt.vit(**START), mesh['tensor'])
-    for part in (*net[1:-1], net):
-        fully_shard(part, mesh=mesh['data'])
-
-    def gradients(net, X, y):  # fully_shard takes the mean over the ranks
-        X, y, share = shard(X, y, theirs[0])
-        return sum_of(backward(net, X, y, 2 * share) / 2, theirs[0])
-
-    found['engines'] = (ten_steps(net, gradients), values(net.named_parameters())), None
     return found
 
 
@@ -131,10 +112,7 @@ def in_each_rank():
     """Four ranks, which are also two groups of two; the first rank of each may find it all."""
     found = {'layers': two_layers(), 'refusals': refusals(), 'mesh': on_a_mesh()}
     for k, group in ((2, pt.mesh_groups(2, 2)[1]), (4, None)):
-        mesh = DeviceMesh.from_group(group or dist.group.WORLD, 'cpu')
-        net = by_pytorch(pt.vit(**START), mesh)
-        engine = ten_steps(net), values(net.named_parameters())
-        found[k] = {'by hand': by_hand(group), 'parallelize_module': engine}
+        found[k] = by_hand(group)
     return found
 
 
@@ -151,16 +129,15 @@ def ranks():
 def test_ranks_that_share_each_layer_equal_one_device(ranks, one):
     for rank in ranks:
         for k in (2, 4):
-            check(rank[k]['by hand'][0], one)
-            check(rank[k]['parallelize_module'], one)
+            check(rank[k][0], one)
 
 
 def test_what_all_ranks_have_is_the_same_bit_for_bit_and_the_rest_is_cut(ranks, one):
     cut = {f'{n}.weight' for n in (*COLUMNS, *ROWS)} | {f'{n}.bias' for n in COLUMNS}
     for k in (2, 4):
-        first = ranks[0][k]['by hand'][1]
+        first = ranks[0][k][1]
         for rank in ranks:
-            for name, value in rank[k]['by hand'][1].items():
+            for name, value in rank[k][1].items():
                 is_cut = name.partition('.')[2] in cut
                 assert value.size * (k if is_cut else 1) == one[1][name].size, name
                 assert is_cut or np.array_equal(value, first[name]), name
@@ -172,7 +149,7 @@ def test_two_allreduces_a_block_forward_and_two_back(ranks):
     for rank in ranks:
         for k in (2, 4):
             way = {'allreduce': number}, number * 2 * (k - 1) * size // k
-            assert rank[k]['by hand'][2] == [way, way]
+            assert rank[k][2] == [way, way]
 
 
 def test_two_layers_on_their_own(ranks):
@@ -181,12 +158,10 @@ def test_two_layers_on_their_own(ranks):
 
 
 def test_data_by_tensor_equals_one_device(ranks, one):
-    for name in ('by hand', 'DeviceMesh', 'engines'):
-        found = [rank['mesh'][name] for rank in ranks]
-        for both, _ in found:
-            check(both, one)
     for name in ('by hand', 'DeviceMesh'):
-        own = [rank['mesh'][name][1] for rank in ranks]
+        both, own = zip(*(rank['mesh'][name] for rank in ranks))
+        for found in both:
+            check(found, one)
         for a, b in ((0, 2), (1, 3)):  # the same part of the layers
             assert same_bits(own[a], own[b])
         assert apart(own[0], own[1]) > 1e-3 and same_bits(
