@@ -49,10 +49,12 @@ NEEDS = {
 MISSING = {name: why for name, why in NEEDS.items() if not python_with(name)}
 # Some files run at a time; one of these begun last would run on by itself.
 SLOWEST_FIRST = (
+    '07-larger-than-one-device.ipynb',
     '04-multiple-machines.ipynb',
-    'test_pytorch_train.py',
-    'test_cluster_train.py',
+    'test_training.py',
     'test_cluster.py',
+    'test_cluster_train.py',
+    'test_pytorch_train.py',
     'test_launch.py',
     'test_pytorch.py',
 )
