@@ -94,6 +94,7 @@ def in_each_rank():
         'under way': under_way,
         'own': trained(pt.OwnDDP(Odd(seed=rank)), pt.ddp_step, EVEN, training=True),
         "PyTorch's": trained(theirs, pt.ddp_step, EVEN, training=True),
+        'refusals': refusals(),
     }
 
 
@@ -103,12 +104,16 @@ def same(ours, others, tolerance=1e-12):
         np.testing.assert_allclose(value, others[name], rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize('size', [2, 3])
-def test_any_network_is_trained_as_on_one_device_and_as_by_pytorchs_wrapper(size):
+@pytest.fixture(scope='module')
+def ranks():
+    """Three; chapter 5 has two."""
+    return pt.launch(in_each_rank, 3)
+
+
+def test_any_network_is_trained_as_on_one_device_and_as_by_pytorchs_wrapper(ranks):
     """From rank 0's start: tied weights count once, frozen ones stay, a mask arrives."""
     one = trained(Odd(seed=0), alone, UNEVEN, training=False)
-    ranks = pt.launch(in_each_rank, size)
-    assert len(ranks) == size
+    assert len(ranks) == 3
     for found in ranks:
         same(found['uneven'], one)
         assert len(found['under way']) == len(UNEVEN) and min(found['under way']) > 0
@@ -129,10 +134,9 @@ def one_rank_takes_another_branch():
     own.finish()
 
 
-def test_what_cannot_be_summed_is_refused_by_name_and_nobody_waits():
-    assert pt.launch(refusals, 2) == 2 * [
-        ['a second backward pass before finish()']
-        + ['no gradient was summed for spare.weight, spare.bias']
-    ]
+def test_what_cannot_be_summed_is_refused_by_name_and_nobody_waits(ranks):
+    second = 'a second backward pass before finish()'
+    for rank in ranks:
+        assert rank['refusals'] == [second, 'no gradient was summed for spare.weight, spare.bias']
     with pytest.raises(ProcessFailed, match=r'^rank 1 failed with .*for spare.weight, spare.bias:'):
         pt.launch(one_rank_takes_another_branch, 2, timeout=300)
