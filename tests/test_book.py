@@ -95,13 +95,12 @@ def browser(tmp_path_factory):
 
 
 def pages():
-    return sorted(
-        p.relative_to(SITE).as_posix() for p in SITE.rglob('*.html') if '_' not in str(p)[:1]
-    )
+    found = (path.relative_to(SITE).as_posix() for path in SITE.rglob('*.html'))
+    return sorted(page for page in found if not page.startswith('_'))  # the theme's
 
 
 def press(browser, key, code, **options):
-    for kind in ('rawKeyDown', 'keyUp'):
+    for kind in ('keyDown', 'keyUp'):
         browser.call(
             'Input.dispatchKeyEvent', type=kind, key=key, windowsVirtualKeyCode=code, **options
         )

@@ -142,14 +142,16 @@ def test_workflow_may_read_ends_and_calls_what_there_is(path):
     described, steps, commands = workflow(path)
     assert described['permissions'] == {'contents': 'read'}
     assert 'group' in described['concurrency']
-    for job in described['jobs'].values():
-        assert 'permissions' not in job and 10 <= job['timeout-minutes'] <= 180
+    publishes = {'pages': 'write', 'id-token': 'write'}  # and nothing else may write
+    for name, job in described['jobs'].items():
+        assert job.get('permissions') == (publishes if name == 'publish' else None)
+        assert 10 <= job['timeout-minutes'] <= 180
     for step in steps:
         assert ('run' in step) != ('uses' in step)
         assert re.fullmatch(r'actions/[\w-]+@[0-9a-f]{40}', step.get('uses', f'actions/x@{0:040}'))
         if 'checkout' in step.get('uses', ''):
             assert step['with']['persist-credentials'] is False
-    assert 'setup' in check_make(commands)
+    assert {'setup', 'book'} & set(check_make(commands))
     files = re.findall(r'(?<![\w/.])(?:notebooks|tests|tools|\.ci)/[\w./*-]+', commands)
     files += re.findall(r"'([\w./*-]+\.txt)'", path.read_text())
     assert files
