@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from ..pytorch import Traffic, this_device
+from ..pytorch import this_device
 from .checking import expect_value
 
 Case = tuple[nn.Linear, torch.Tensor, torch.Tensor]
@@ -73,14 +73,8 @@ class Counting(nn.Module):
         return out
 
 
-def real_step(my_step: Callable[..., Any], seed: int) -> tuple[int, torch.Tensor]:
-    """In a process of two: a step of 9 examples in three pieces; how many messages, and gradient.
-
-    The network is in PyTorch's ``DistributedDataParallel``.
-    """
-    net, X, y = classifier(seed, 9)
-    ddp = nn.parallel.DistributedDataParallel(net.to(this_device()))
-    shares = (t.to(this_device()).tensor_split(2)[dist.get_rank()] for t in (X, y))
-    with Traffic() as traffic:
-        my_step(ddp, *shares, 9, 2, 3)
-    return traffic.calls['allreduce'], gradient(net).cpu()
+def real_clip(clip_mean: Callable[..., Any]) -> tuple[list[float], float]:
+    """In a process of two: clip the gradients (6, 0) and (0, 2) to 1; give what came of it."""
+    grad = torch.tensor([[6.0, 0.0], [0.0, 2.0]][dist.get_rank()], device=this_device())
+    norm = clip_mean([grad], 1, dist)
+    return grad.tolist(), float(norm)
