@@ -82,7 +82,9 @@ def test_each_known_mistake_gets_its_hint(chapter):
 def test_what_is_raised_in_an_answer_is_told_and_what_cannot_be_checked_refused():
     needs(1)
     told = check('1.1', lambda n, k: [n / 0])
-    assert repr(told) == '1.1: not yet: it raised ZeroDivisionError: division by zero'
+    assert (
+        repr(told) == '1.1: not yet: your function(6, 2) raised ZeroDivisionError: division by zero'
+    )
     assert not told.right and 'still blank' in check('1.6', 1.0, ..., None).sentence
     for number, answers, words in (
         ('1.99', [1], "there is no exercise '1.99' to check; there are 1.1"),

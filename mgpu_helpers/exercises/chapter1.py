@@ -13,29 +13,26 @@ from mxnet import nd
 
 from .. import scratch
 from ..collectives import count
-from .checking import Hint, Numbers, expect
+from .arrays import expect_sums, on_devices, one_device_each
+from .checking import Hint, Numbers, expect, expect_value
 
 if TYPE_CHECKING:
     from mxnet.ndarray import NDArray
 
-    Arrays = list[NDArray]
-    Devices = list[mx.Context]
+    from .arrays import Arrays
 
 ARRAY_BYTES = 516_272  # LeNet's 129,068 gradients of 4 bytes
 
 
-def on_devices(rng: random.Random, k: int, shape: tuple[int, ...] = (3, 4)) -> Arrays:
-    """Draw one array per device, of whole numbers: their sums are exact in any order."""
-    draw = np.random.default_rng(rng.randrange(2**32))
-    values = draw.integers(1, 100, (k, *shape)).astype('float64')
-    return [nd.array(v, ctx=mx.cpu(i), dtype='float64') for i, v in enumerate(values)]
-
-
 def exercise_1(rng: random.Random, _: Numbers, shard_sizes: Callable[[int, int], Any]) -> None:
     """Lengths of the shards of n examples on k devices."""
-    for n, k in ((6, 2), (7, 2), (256, 3), (11, 4), *((rng.randint(20, 99), 7),)):
+    for n, k in ((6, 2), (7, 2), (256, 3), (11, 4), (3, 3), (5, 1), (rng.randint(20, 99), 7)):
         sizes = list(shard_sizes(n, k))
         case = f'{n} examples on {k} devices gave {sizes}'
+        expect(
+            all(hasattr(size, '__index__') for size in sizes),
+            f'{case}: lengths are whole numbers, and / gives a float; // leaves the fraction out',
+        )
         expect(len(sizes) == k, f'{case}: give one length for each of the {k} devices')
         expect(
             sum(sizes) == n,
@@ -51,69 +48,51 @@ def exercise_1(rng: random.Random, _: Numbers, shard_sizes: Callable[[int, int],
         )
 
 
-def exercise_2(rng: random.Random, _: Numbers, my_split: Callable[[NDArray, Devices], Any]) -> None:
+def exercise_2(rng: random.Random, _: Numbers, my_split: Callable[..., Any]) -> None:
     """Shards of a batch, in order, each on its device."""
-    for n, k in ((4, 2), (7, 3)):
-        (X,), devices = on_devices(rng, 1, (n, 2)), [mx.cpu(i) for i in range(k)]
-        shards, whole = list(my_split(X, devices)), X.asnumpy()
+    for *shape, order in ((4, 2, '01'), (7, 3, '012'), (7, '10'), (5, 1, 3, 2, '12')):
+        (X,), devices = on_devices(rng, 1, shape), [mx.cpu(int(i)) for i in order]
+        shards, k = list(my_split(X, devices)), len(devices)
         expect(len(shards) == k, f'{len(shards)} shards for {k} devices: one for each')
-        lengths = [len(s) for s in shards]
-        joined = np.concatenate([s.asnumpy() for s in shards])
+        lengths, shapes = [len(s) for s in shards], [s.shape for s in shards]
+        n, left = len(X), sum(lengths)
+        case = f'{n} examples became shards of {lengths}'
         expect(
-            len(joined) >= n,
-            f'{n} examples became shards of {lengths}: what of the last n mod k?',
+            left >= n or len(set(lengths)) > 1,
+            f'{case}, together {left} of {n}: what of the last n mod k?',
         )
         expect(
-            len(joined) == n,
-            f'{n} examples became shards of {lengths}: each example belongs to just one shard',
+            left == n,
+            f'{case}, together {left} of {n}: each example belongs to just one shard, which begins '
+            'where the one before it ends',
         )
         expect(
-            np.array_equal(joined, whole),
+            all(s[1:] == X.shape[1:] for s in shapes),
+            f'X has the shape {X.shape}, and its shards {shapes}: only the first number changes; '
+            'a slice X[a:b] leaves the others as they are, whether labels or images',
+        )
+        expect(
+            np.array_equal(np.concatenate([s.asnumpy() for s in shards]), X.asnumpy()),
             'put together again, the shards are another order of the batch: labels are split by '
             'themselves, so each shard is one slice, X[a:b], in order',
         )
         places = [s.context for s in shards]
         expect(
             places == devices,
-            f'the shards are on {places}, not on {devices}: as_in_context copies where it must',
+            f'the shards are on {places}, and devices is {devices}: shard i belongs on devices[i]; '
+            'as_in_context copies it where needed',
         )
         expect(
             lengths == [len(s) for s in scratch.split_and_load(X, devices, False)],
-            f'{n} examples on {k} devices became shards of {lengths}: the first take one more',
+            f'{case}: with {k} devices, the first take one more',
         )
-
-
-def expect_sums(allreduce: Callable[[Arrays], None], arrays: Arrays) -> None:
-    """Raise a hint unless a function leaves the sum in each of these very arrays."""
-    k, data, total = len(arrays), list(arrays), sum(x.asnumpy() for x in arrays)
-    before = [x.asnumpy() for x in arrays]
-    allreduce(data)
-    after = [x.asnumpy() for x in arrays]
-    where = [i for i, x in enumerate(after) if np.array_equal(x, total)]
-    if len(where) == k:
-        return
-    if any(x is not y for x, y in zip(data, arrays)):
-        raise Hint(
-            'the list holds other arrays now, and the devices still have their old ones: '
-            "'data[i] = ...' changes the list; 'data[i][:] = ...' and copyto(data[i]) write into "
-            'the array'
-        )
-    if all(np.array_equal(x, y) for x, y in zip(after, before)):
-        raise Hint('no array has changed: the sum is to be written into those of the list')
-    if any(np.array_equal(x, total / k) for x in after):
-        raise Hint(f'with {k} devices some hold the mean: leave the sum; the update divides')
-    if where:
-        raise Hint(f'of {k} devices only {where} hold the sum: it has to go back to all the others')
-    raise Hint(
-        f'with {k} devices of shape {arrays[0].shape} none holds the sum: was an array added '
-        'that held a sum already, or has one been forgotten? Print them for two devices'
-    )
 
 
 def exercise_3(rng: random.Random, _: Numbers, my_allreduce: Callable[[Arrays], None]) -> None:
     """The sum in each array, in place."""
     for k in (2, 3, 4):
-        expect_sums(my_allreduce, on_devices(rng, k))
+        with one_device_each():
+            expect_sums(my_allreduce, on_devices(rng, k))
 
 
 def exercise_4(
@@ -155,16 +134,23 @@ def exercise_5(
     for sizes in ((4, 4), (2, 1), (3, 2, 2), (26, 25)):
         shards = [[rng.randrange(64) for _ in range(n)] for n in sizes]
         means = [sum(s) / len(s) for s in shards]
-        right, found = sum(map(sum, shards)) / sum(sizes), float(whole_mean(means, sizes))
-        if abs(found - right) < 1e-12 * max(1, abs(right)):
-            continue
-        case = f'means {[round(m, 4) for m in means]} of {list(sizes)} examples gave {found:.4f}'
-        if abs(found - sum(means) / len(means)) < 1e-12 * max(1, abs(found)):
-            raise Hint(
-                f'{case}: this is the mean of the means, where an example in a short shard counts '
-                'for more than one in a long shard'
-            )
-        raise Hint(f'{case}, not {right:.4f}: mean times length is what a shard adds to the sum')
+        found, right = whole_mean(means, sizes), sum(map(sum, shards)) / sum(sizes)
+        expect_value(
+            float(found.asscalar() if isinstance(found, nd.NDArray) else found),
+            right,
+            f'means {[round(m, 4) for m in means]} of {list(sizes)} examples gave {{}}',
+            {
+                'this is the mean of the means, where an example in a short shard counts for more '
+                'than one in a long shard': sum(means) / len(means),
+                'divide by the number of examples, not by that of devices': right
+                * sum(sizes)
+                / len(sizes),
+                'this is the sum over the batch; divide by the number of examples': right
+                * sum(sizes),
+            },
+            f'not {right:.6g}; mean times length is what a shard adds to the sum',
+            1e-5,  # float32 is good enough
+        )
 
 
 def draw_6(rng: random.Random) -> dict[str, Any]:

@@ -11,14 +11,14 @@ import numpy as np
 from mxnet import autograd, gluon, nd
 from mxnet.gluon import nn
 
-from .chapter1 import on_devices
+from .arrays import on_devices
 from .checking import Hint, Numbers, expect
 
 if TYPE_CHECKING:
     from mxnet.gluon import Block
     from mxnet.ndarray import NDArray
 
-    from .chapter1 import Arrays
+    from .arrays import Arrays
 
 DEVICES = [mx.cpu(0), mx.cpu(1)]
 

@@ -18,19 +18,17 @@ from ..collectives import (
     count,
     fill_buckets,
 )
-from .chapter1 import expect_sums, on_devices
+from .arrays import expect_sums, on_devices
 from .checking import Hint, Numbers, expect
 from .schedules import counted
 
 if TYPE_CHECKING:
     from mxnet.ndarray import NDArray
 
-    from .chapter1 import Arrays
-
-    Sum = Callable[[Any], None]
+    from .arrays import Arrays
 
 
-def exercise_1(rng: random.Random, _: Numbers, my_butterfly: Sum) -> None:
+def exercise_1(rng: random.Random, _: Numbers, my_butterfly: Callable[..., None]) -> None:
     """A butterfly for a power of two."""
     for k in (2, 4, 8):
         expect_sums(my_butterfly, on_devices(rng, k))
@@ -47,7 +45,7 @@ def exercise_1(rng: random.Random, _: Numbers, my_butterfly: Sum) -> None:
         )
 
 
-def exercise_2(rng: random.Random, _: Numbers, hierarchical: Sum) -> None:
+def exercise_2(rng: random.Random, _: Numbers, hierarchical: Callable[..., None]) -> None:
     """Exchange in pairs, a ring over two, copies back."""
     expect_sums(hierarchical, on_devices(rng, 4, (1000,)))
     found = counted(hierarchical, 4, 1000)
@@ -144,7 +142,7 @@ def exercise_5(
         raise Hint(f'{case}: a bucket leaves when it is ready and the one before has been sent')
 
 
-def exercise_6(rng: random.Random, _: Numbers, accumulate_batch: Callable[..., Any]) -> None:
+def exercise_6(rng: random.Random, _: Numbers, accumulate_batch: Callable[..., None]) -> None:
     """Several backward passes, one sum, one update."""
     devices = [mx.cpu(0), mx.cpu(1)]
     params = scratch.init_params(0.1, rng.randrange(99), 'float64')

@@ -94,7 +94,7 @@ def exercise_3(rng: random.Random, _: Numbers, waits_for: Callable[..., Any]) ->
         expect(found == right, f'{case}, to the first place where they are not alike')
 
 
-def exercise_4(rng: random.Random, _: Numbers, push: Callable[..., Any]) -> None:
+def exercise_4(rng: random.Random, _: Numbers, push: Callable[..., None]) -> None:
     """Wait for all gradients of a key, then update."""
     for k in (2, 3):
         values = {key: np.full(2, 100.0) for key in ('weight', 'bias')}
@@ -259,7 +259,7 @@ WHY = {
 
 
 def exercise_8(
-    rng: random.Random, _: Numbers, save: Callable[[Training], Any], restore: Callable[..., Any]
+    rng: random.Random, _: Numbers, save: Callable[[Training], Any], restore: Callable[..., None]
 ) -> None:
     """Resume bit for bit, twice."""
     first = Training(rng.randrange(99))

@@ -18,7 +18,7 @@ from .gradients import classifier, expect_mean, gradient
 from .ranks import on_ranks
 
 
-def exercise_1(rng: random.Random, _: Numbers, my_mean: Callable[..., Any]) -> None:
+def exercise_1(rng: random.Random, _: Numbers, my_mean: Callable[..., None]) -> None:
     """The mean, in all tensors."""
     for k in (2, 3):
         draw = [[float(rng.randint(1, 99) * k) for _ in range(4)] for _ in range(k)]
@@ -54,7 +54,7 @@ class Start(nn.Module):
         self.norm.running_mean.fill_(rank + 1.0)
 
 
-def exercise_2(_: random.Random, __: Numbers, begin_alike: Callable[..., Any]) -> None:
+def exercise_2(_: random.Random, __: Numbers, begin_alike: Callable[..., None]) -> None:
     """Rank 0's parameters and buffers, on all ranks."""
 
     def call(dist: Any) -> dict[str, torch.Tensor]:
@@ -78,7 +78,7 @@ def exercise_2(_: random.Random, __: Numbers, begin_alike: Callable[..., Any]) -
         )
 
 
-def exercise_3(rng: random.Random, _: Numbers, mean_gradients: Callable[..., Any]) -> None:
+def exercise_3(rng: random.Random, _: Numbers, mean_gradients: Callable[..., None]) -> None:
     """A forward and a backward pass on a share, and the mean over all examples."""
     seed = rng.randrange(99)
     for n, size, again in ((9, 2, False), (8, 2, False), (2, 3, False), (9, 2, True)):
@@ -110,7 +110,7 @@ def exercise_3(rng: random.Random, _: Numbers, mean_gradients: Callable[..., Any
         expect_mean('9 examples in two processes', grad, seed, 9, 2)
 
 
-def real_gradients(mean_gradients: Callable[..., Any], seed: int) -> torch.Tensor:
+def real_gradients(mean_gradients: Callable[..., None], seed: int) -> torch.Tensor:
     """In a process of two: a step of 9 examples, with the real ``torch.distributed``."""
     net, X, y = classifier(seed, 9)
     net = net.to(this_device())
@@ -123,7 +123,7 @@ def drawn(rng: random.Random, *shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(rng.randrange(99))).double()
 
 
-def exercise_4(rng: random.Random, _: Numbers, mean_at_once: Callable[..., Any]) -> None:
+def exercise_4(rng: random.Random, _: Numbers, mean_at_once: Callable[..., None]) -> None:
     """All gradients in one message."""
     grads = [[drawn(rng, 3, 2), drawn(rng, 4), drawn(rng, 1)] for _ in range(3)]
     mean = [sum(parts[1:], parts[0]) / 3 for parts in zip(*grads)]
@@ -153,7 +153,7 @@ def exercise_4(rng: random.Random, _: Numbers, mean_at_once: Callable[..., Any])
     )
 
 
-def exercise_5(rng: random.Random, _: Numbers, mean_in_half: Callable[..., Any]) -> None:
+def exercise_5(rng: random.Random, _: Numbers, mean_in_half: Callable[..., None]) -> None:
     """Half of the bytes, and no overflow."""
     for top in (1.0, 60_000.0):
         grads = [drawn(rng, 50).abs().clamp(0.1, 1).float() * top for _ in range(3)]
@@ -229,7 +229,7 @@ class Inner(nn.Module):
         self.block.module = nn.Linear(2, 1)
 
 
-def exercise_7(rng: random.Random, _: Numbers, load_any: Callable[..., Any]) -> None:
+def exercise_7(rng: random.Random, _: Numbers, load_any: Callable[..., None]) -> None:
     """Parameters saved with or without DDP's prefix."""
     torch.manual_seed(rng.randrange(99))
     for prefix in ('', 'module.'):

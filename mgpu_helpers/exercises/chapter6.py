@@ -186,7 +186,7 @@ def exercise_4(rng: random.Random, _: Numbers, accuracy_by_class: Callable[..., 
             )
 
 
-def exercise_5(rng: random.Random, _: Numbers, my_step: Callable[..., Any]) -> None:
+def exercise_5(rng: random.Random, _: Numbers, my_step: Callable[..., None]) -> None:
     """A share in pieces, and one sum."""
     seed = rng.randrange(99)
     for n, pieces, size in ((9, 3, 2), (8, 1, 2), (10, 2, 3)):
@@ -206,7 +206,7 @@ def exercise_5(rng: random.Random, _: Numbers, my_step: Callable[..., Any]) -> N
         expect_mean(case, torch.stack(grads).mean(0), seed, n, size)
 
 
-def exercise_6(rng: random.Random, _: Numbers, my_train: Callable[..., Any]) -> None:
+def exercise_6(rng: random.Random, _: Numbers, my_train: Callable[..., None]) -> None:
     """Rates, step by step."""
     for warmup, epochs, steps in ((3, 2, 4), (0, 1, 4), (rng.randint(4, 8), 3, 10)):
         net, rates, last = nn.Linear(1, 1), list[float](), epochs * steps
@@ -258,11 +258,13 @@ def exercise_7(_: random.Random, __: Numbers, all_found_the_same: Callable[..., 
         expect(said[0] == right, f'{case}, not {right}')
 
 
-def exercise_8(_: random.Random, __: Numbers, my_save: Callable[..., Any]) -> None:
+def exercise_8(_: random.Random, __: Numbers, my_save: Callable[..., None]) -> None:
     """The old file or the new one, whole, at any moment."""
     expect_whole(my_save)
 
 
-def exercise_9(rng: random.Random, _: Numbers, my_state: Any, my_resume: Any) -> None:
+def exercise_9(
+    rng: random.Random, _: Numbers, my_state: Callable[..., Any], my_resume: Callable[..., Any]
+) -> None:
     """Killed and continued equals not killed."""
     expect_same_run(my_state, my_resume, rng.randrange(99))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import sys
 import tempfile
@@ -82,8 +83,10 @@ def _expect_whole(my_save: Callable[..., Any], file: Path, killed: str) -> None:
 def watched(function: Callable[..., Any], *args: Any, look: Callable[[], None]) -> None:
     """Call a function, and look after each of its lines."""
 
+    code = getattr(inspect.unwrap(function), '__code__', None)
+
     def trace(frame: Any, event: str, _: object) -> Any:
-        if frame.f_code is not getattr(function, '__code__', None):
+        if frame.f_code is not code:
             return None
         look()
         return trace

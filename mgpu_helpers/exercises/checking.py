@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import random
+import textwrap
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -16,6 +18,43 @@ Numbers = dict[str, Any] | None  # a student's own, of an exercise on paper
 
 class Hint(Exception):
     """What is not right yet, and where to look."""
+
+
+class WaitsForEver(Hint):
+    """A rank never comes to where the others are."""
+
+
+class Noted:
+    """A student's function, which notes how it was called last, and whether it ever gave a thing.
+
+    ``gives`` is false where it changes its arguments, and has nothing to give. Printed, it is its
+    last call, as in Python, but for arrays, of which it is the shape.
+    """
+
+    def __init__(self, function: Callable[..., Any], gives: bool) -> None:
+        functools.update_wrapper(self, function)
+        self.function, self.gives, self.gave = function, gives, set[bool]()
+        self.args: tuple[Any, ...] = ()
+        self.within = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        self.args, self.within = args, True
+        found = self.function(*args, **kwargs)
+        self.within = False
+        self.gave.add(found is not None)
+        return found
+
+    def __reduce__(self) -> Any:
+        return _itself, (self.function,)  # other processes get the function alone
+
+    def __repr__(self) -> str:
+        name = getattr(self.function, '__name__', '<').split('<')[0] or 'your function'
+        return f'{name}({", ".join(map(_shown, self.args))})'
+
+
+def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
+    return function
 
 
 class Verdict(NamedTuple):
@@ -50,6 +89,15 @@ def expect_value(
         raise Hint(f'{case}: {hint}')
 
 
+def _shown(value: Any) -> str:
+    if hasattr(value, 'shape'):
+        return f'{type(value).__name__} {tuple(value.shape)}'
+    if isinstance(value, (list, tuple)) and any(hasattr(v, '__len__') for v in value):
+        return f'[{", ".join(map(_shown, value[:2]))}{", ..." * (len(value) > 2)}]'
+    shown = ' '.join(repr(value).split())
+    return type(value).__name__ if ' at 0x' in shown else textwrap.shorten(shown, 60)
+
+
 def _close(x: Any, y: Any, tolerance: float) -> bool:
     size = tolerance * np.max(np.abs(y))
     return np.shape(x) == np.shape(y) and np.allclose(x, y, rtol=0, atol=size)
@@ -63,24 +111,43 @@ def check(number: str, *answers: Any, name: str = '', seed: int = 0) -> Verdict:
     """
     exercise = find(number)
     drawn = numbers_of(number, name)
-    wanted = list(inspect.signature(exercise).parameters)[2:]
+    parameters = list(inspect.signature(exercise).parameters.values())[2:]
+    wanted = {p.name: str(p.annotation) for p in parameters}
     if len(answers) != len(wanted):
         raise TypeError(
             f"check('{number}', ...) takes {', '.join(wanted)}, not {len(answers)} answers"
         )
-    for word, answer in zip(wanted, answers):
+    noted = {}
+    for (word, kind), answer in zip(wanted.items(), answers):
         if answer is ... or answer is None:
             return Verdict(number, False, f'{word} is still blank')
+        if 'Callable' in kind:
+            if not callable(answer):
+                hint = f'not yet: pass the function itself, {word}, without calling it'
+                return Verdict(number, False, hint)
+            noted[word] = Noted(answer, gives='None]' not in kind)
+    tried = [noted.get(word, answer) for word, answer in zip(wanted, answers)]
     try:
-        exercise(random.Random(f'{number} {seed}'), drawn, *answers)
-    except Hint as hint:
-        return Verdict(number, False, f'not yet: {hint}')
+        exercise(random.Random(f'{number} {seed}'), drawn, *tried)
     except NotImplementedError:
         return Verdict(number, False, f'{" or ".join(wanted)} is still blank')
-    except Exception as error:  # whatever a student's function raises
-        what = ' '.join(str(error).split())[:200]
-        return Verdict(number, False, f'not yet: it raised {type(error).__name__}: {what}')
+    except Exception as error:  # a hint, or whatever a student's function raises
+        return Verdict(number, False, f'not yet: {_told(error, list(noted.values()))}')
     return Verdict(number, True, 'right')
+
+
+def _told(error: Exception, noted: list[Noted]) -> str:
+    if not isinstance(error, WaitsForEver):
+        for function in noted:
+            if function.gives and function.gave == {False}:
+                return f'{function} returned None: is `return` missing?'
+    if isinstance(error, Hint):
+        return str(error)
+    what = f'{type(error).__name__}: {" ".join(str(error).split())[:200]}'
+    for function in noted:
+        if function.within:
+            return f'{function} raised {what}'
+    return f'what {noted[-1]} gave cannot be used: {what}' if noted else f'it raised {what}'
 
 
 def given(number: str, name: str) -> dict[str, Any]:

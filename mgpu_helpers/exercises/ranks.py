@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .checking import Hint, expect
+from .checking import WaitsForEver, expect
 
 
 class Waits(BaseException):
@@ -76,7 +76,7 @@ def on_ranks(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], list
         come = [f'rank {d.rank}: {_shown(*d.calls[-1])}' for d in waiting]
         if len(waiting) < size:
             (away, *_) = (dist.rank for dist in ranks if dist not in waiting)
-            raise Hint(
+            raise WaitsForEver(
                 f'{come[0]} waits for ever, since rank {away} never calls it: a collective is '
                 'called on all ranks, by those with nothing to give, too'
             )

@@ -33,10 +33,42 @@ def one_after_the_other(data):
         y += sums[i] - y + i  # each adds to what others have changed already
 
 
+def one_by_one(data):
+    for x in data:
+        x[:] = sum(y.copyto(x.context) for y in data)
+
+
+def without_copies(data):
+    total = sum(data)
+    for x in data:
+        total.copyto(x)
+
+
+def across_devices(data):
+    for x in data[1:]:
+        data[0] += x
+    for x in data[1:]:
+        data[0].copyto(x)
+
+
 def into_names(data):
     total = sum(x.copyto(data[0].context) for x in data)
     for x in data:
         x = total.copyto(x.context)  # noqa: PLW2901
+
+
+def offsets(X, devices):
+    """Shard i begins at i times the first length."""
+    sizes = [len(X) // len(devices) + (i < len(X) % len(devices)) for i in range(len(devices))]
+    begins = [i * sizes[0] for i in range(len(devices))]
+    return [X[b : b + s].as_in_context(d) for b, s, d in zip(begins, sizes, devices)]
+
+
+def slices(X, devices, key=lambda s: s, shape=lambda x: x):
+    ends = [len(s) for s in mgpu.split_and_load(X, devices, False)]
+    cuts = [sum(ends[:i]) for i in range(len(ends) + 1)]
+    shards = (X[key(slice(a, b))] for a, b in zip(cuts, cuts[1:]))
+    return [shape(s).as_in_context(d) for s, d in zip(shards, devices)]
 
 
 def without_mean(params, lr, n):
@@ -115,6 +147,8 @@ WRONG = [
         'take one more',
     ),
     ('1.1', 'k is the length of a shard', lambda n, k: [k] * (n // k), 'one length for each'),
+    ('1.1', 'divided with /', lambda n, k: [n / k] * k, 'lengths are whole numbers'),
+    ('1.1', 'no return', lambda n, k: None, 'is `return` missing?'),
     (
         '1.2',
         'every k-th example (shard by modulo)',
@@ -138,11 +172,28 @@ WRONG = [
         lambda X, ds: [s.as_in_context(X.context) for s in mgpu.split_and_load(X, ds, False)],
         'as_in_context',
     ),
+    ('1.2', 'begins at i times the first length', offsets, 'together 6 of 7'),
+    ('1.2', 'devices from the end', lambda X, ds: slices(X, ds[::-1]), 'belongs on devices[i]'),
+    (
+        '1.2',
+        'for tables only',
+        lambda X, ds: slices(X, ds, lambda s: (s, slice(None))),
+        'NDArray (7,)',
+    ),
+    (
+        '1.2',
+        'flattened',
+        lambda X, ds: slices(X, ds, shape=lambda x: x.reshape((len(x), -1))),
+        'only the first number changes',
+    ),
     ('1.2', 'the whole batch for each', lambda X, ds: [X.copyto(d) for d in ds], 'just one shard'),
     ('1.3', 'the entries of the list are rebound', rebinding, 'changes the list'),
     ('1.3', 'the mean instead of the sum', a_mean, 'hold the mean'),
     ('1.3', 'the sum never comes back', never_back, 'has to go back'),
-    ('1.3', 'added to what has changed', one_after_the_other, 'has to go back'),
+    ('1.3', 'added to what has changed', one_after_the_other, 'held a sum already'),
+    ('1.3', 'each sums in turn', one_by_one, 'held a sum already'),
+    ('1.3', 'sum() over devices', without_copies, 'which GPUs refuse'),
+    ('1.3', 'added across devices', across_devices, 'which GPUs refuse'),
     ('1.3', 'a name is assigned, not an array', into_names, 'no array has changed'),
     ('1.4', 'the gradient taken for a mean', without_mean, '8 times too long'),
     ('1.4', 'a name is assigned, not an array', other_arrays, 'no parameter has changed'),
@@ -151,6 +202,18 @@ WRONG = [
     ('1.4', 'one gradient for all', by_the_first_gradient, 'by its own gradient'),
     ('1.5', 'mean of means', lambda means, sizes: sum(means) / len(means), 'mean of the means'),
     ('1.5', 'means are added', lambda means, sizes: sum(means), 'adds to the sum'),
+    (
+        '1.5',
+        'divided by the devices',
+        lambda means, sizes: sum(m * s for m, s in zip(means, sizes)) / len(sizes),
+        'by the number of examples, not',
+    ),
+    (
+        '1.5',
+        'not divided',
+        lambda means, sizes: sum(m * s for m, s in zip(means, sizes)),
+        'the sum over the batch',
+    ),
     ('1.6', 'one way only', (COPIES * MB / 2, COPIES * 8, 1), 'is one way'),
     ('1.6', 'device 0 sends to itself', ((COPIES + 2) * MB, COPIES * 8, 1), 'to itself'),
     ('1.6', 'one message for all arrays', (COPIES * MB, COPIES, 1), 'each of the 8 arrays'),

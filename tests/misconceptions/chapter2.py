@@ -117,7 +117,7 @@ GAIN = 2 * COMPUTE / (COMPUTE + START + TRAVEL)
 WRONG = [
     ('2.1', 'the mean over the shard', backward_of(lambda l: l.mean()), 'no mean()'),
     ('2.1', 'one backward for all', first_shard_only, 'device 1 has no gradient'),
-    ('2.1', 'nothing is given back', without_losses, 'give back a list'),
+    ('2.1', 'nothing is given back', without_losses, 'is `return` missing'),
     ('2.1', 'the loss is squared', backward_of(lambda l: l * l), 'gradient of its own shard'),
     ('2.2', 'values for bytes', lambda net: size(trained(net)), 'a float32 has 4 bytes'),
     ('2.2', 'all parameters', lambda net: 4 * size(net.collect_params().values()), 'running stat'),
