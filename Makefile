@@ -2,7 +2,7 @@
 # Recipes start with tools/env.sh, which says where the data and the home folder are.
 SHELL := /bin/sh
 .NOTPARALLEL:
-.PHONY: help setup lab test run bench doctor report data figures book student grade sheet lock clean
+.PHONY: help setup lab test run slides bench doctor report data figures book student grade sheet lock clean
 
 PYTHON := . tools/env.sh && exec .venv/bin/python
 # $(call with,LAB_ARGS): Python, and at the end of its line the words that LAB_ARGS holds.
@@ -35,6 +35,9 @@ test: setup ## run the tests, and the notebooks through nbval (TESTS=FILE; SLOW=
 
 run: setup ## execute the notebooks into build/, also as HTML (CHAPTER=1: one of them)
 	@$(call with,RUN_ARGS) tools/run_notebooks.py --timeout "$$CELL_TIMEOUT" $(if $(CHAPTER),--chapter "$$CHAPTER")
+
+slides: setup ## write the chapters as slides for a lecture into build/slides/ (CHAPTER=1: one of them)
+	@$(PYTHON) tools/slides.py $(if $(CHAPTER),--chapter "$$CHAPTER")
 
 bench: setup ## measure against what one would use instead (BENCH_ARGS)
 	@$(call with,BENCH_ARGS) -m benchmarks

@@ -15,7 +15,7 @@ from nbconvert import HTMLExporter
 TEMPLATE = Path(__file__).resolve().with_name('page.html.j2')
 WIDGET = 'application/vnd.jupyter.widget-view+json'
 FORMULA = re.compile(r'\$\$(.+?)\$\$', re.DOTALL)
-FORMULA_SIZE = 21  # pixels; beside text of 14
+FORMULA_SIZE = 1.5  # of the text around it
 CHAPTER_LINK = re.compile(r'\]\((\d\d-[\w-]+)\.ipynb([)#])')
 
 
@@ -38,17 +38,18 @@ def formula(tex):
 
     tex = ' '.join(tex.split())
     font = FontProperties(math_fontfamily='cm')
-    path = TextPath((0, 0), f'${tex}$', size=FORMULA_SIZE, prop=font)
+    path = TextPath((0, 0), f'${tex}$', size=FORMULA_SIZE * 14, prop=font)
     box, drawn = path.get_extents(), []
     for points, code in path.iter_segments(curves=True, simplify=False):
         pairs = zip(points[::2], -points[1::2])  # SVG counts downwards
         drawn.append(' MLQC'[code] if code < 5 else 'Z')
         drawn += [f'{x:.2f} {y:.2f}' for x, y in pairs] if code < 5 else []
-    size = f'{box.width + 2:.1f}', f'{box.height + 2:.1f}'
-    view = f'{box.x0 - 1:.1f} {-box.y1 - 1:.1f} {" ".join(size)}'
+    size = box.width + 2, box.height + 2
+    view = f'{box.x0 - 1:.1f} {-box.y1 - 1:.1f} {size[0]:.1f} {size[1]:.1f}'
     return (
-        f'<div class="formula"><svg role="img" aria-label={quoteattr(tex)} width="{size[0]}" '
-        f'height="{size[1]}" viewBox="{view}"><path d="{" ".join(drawn)}"/></svg></div>'
+        f'<div class="formula"><svg role="img" aria-label={quoteattr(tex)} '
+        f'width="{size[0] / 14:.2f}em" height="{size[1] / 14:.2f}em" '
+        f'viewBox="{view}"><path d="{" ".join(drawn)}"/></svg></div>'
     )
 
 
@@ -68,21 +69,35 @@ def _set(found):
         return found[0]
 
 
-def page_of(nb, folder, name):
-    """A notebook, as it is stored or was run, as HTML; ``name`` is the title if it has none.
+def text_of(source, up=''):
+    """A text cell's Markdown as a page can show it: formulas set, links to other chapters' pages.
 
-    Figures are found from ``folder``, where the notebook is. Links lead right from a folder beside
-    it, such as ``build/``; those to other chapters lead to their pages.
+    ``up`` leads from the page's folder to one beside ``notebooks/``, for links to other files.
+    """
+    # nbconvert embeds no image from outside the folder it is told: that is the one above.
+    text = source.replace('../img/', 'img/').replace('](../', f'](../{up}')
+    return FORMULA.sub(_set, CHAPTER_LINK.sub(r'](\1.html\2', text))
+
+
+def exported(nb, folder, name, template, **more):
+    """What a template makes of a notebook; ``name`` is the title if it has none.
+
+    Figures are found from ``folder``, where the notebook is; ``more`` are further resources.
+    """
+    nb.metadata.setdefault('title', title_of(nb) or name)
+    resources = {'metadata': {'path': str(folder.parent), 'name': name}, **more}
+    exporter = HTMLExporter(embed_images=True, template_file=str(template))
+    return exporter.from_notebook_node(nb, resources=resources)[0]
+
+
+def page_of(nb, folder, name):
+    """A notebook, as it is stored or was run, as HTML.
+
+    Links lead right from a folder beside its own, such as ``build/``.
     """
     nb = copy.deepcopy(nb)
     prefer_pictures(nb)
     for cell in nb.cells:
         if cell.cell_type == 'markdown':
-            # nbconvert embeds no image from outside the folder it is told: it is told that above.
-            text = cell.source.replace('../img/', 'img/')
-            text = CHAPTER_LINK.sub(r'](\1.html\2', text)
-            cell.source = FORMULA.sub(_set, text)
-    nb.metadata.setdefault('title', title_of(nb) or name)
-    resources = {'metadata': {'path': str(folder.parent), 'name': name}}
-    exporter = HTMLExporter(embed_images=True, template_file=str(TEMPLATE))
-    return exporter.from_notebook_node(nb, resources=resources)[0]
+            cell.source = text_of(cell.source)
+    return exported(nb, folder, name, TEMPLATE)

@@ -1,0 +1,218 @@
+"""The slides: all chapters in a real browser, as a lecturer has them on a projector."""
+
+import base64
+import re
+
+import nbformat
+import pages
+import pytest
+import slides
+from browser import Browser
+from checkouts import ROOT
+from click.testing import CliRunner
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from test_look import luminance
+
+CHAPTERS = sorted((ROOT / 'notebooks').glob('[0-9]*.ipynb'))
+LOOK = ROOT / 'build' / 'look'
+# Before anything else of a page: what it complains about, and what it was refused to fetch.
+LISTEN = """
+addEventListener('error', (event) => said.push(event.message || event.target.outerHTML), true);
+addEventListener('securitypolicyviolation', (event) => said.push('fetches ' + event.blockedURI));
+console.error = console.warn = (...words) => said.push(words.join(' '));
+"""
+# Every slide, shown in turn: what is on it, and what sticks out of it or of what it stands in.
+SLIDES = """
+[...document.querySelectorAll('section')].map((slide, i) => {
+  location.replace('#' + (i + 1));
+  document.querySelectorAll('section').forEach((one) => one.classList.toggle('now', one === slide));
+  const rest = [...slide.children].filter((part) => !/^(H1|H2|FOOTER)$/.test(part.tagName));
+  const end = slide.querySelector('footer').getBoundingClientRect().top + 1;
+  const size = (part) => parseFloat(getComputedStyle(part).fontSize);
+  return {
+    heading: slide.querySelector('h1, h2').textContent,
+    size: [slide.offsetWidth, slide.offsetHeight],
+    empty: !rest.length || rest.some((e) => !e.textContent.trim() && !e.querySelector('img, svg')),
+    out: [slide, ...rest, ...slide.querySelectorAll('h2, pre, table, img, svg')].filter((part) =>
+      part.scrollHeight > part.clientHeight + 1 && part.clientHeight
+      || part.scrollWidth > part.clientWidth + 1 && part.clientWidth
+      || part.getBoundingClientRect().bottom > end && part !== slide
+      || part.getBoundingClientRect().right > 1280).map((part) => part.outerHTML.slice(0, 200)),
+    small: rest.filter((part) => part.textContent && size(part) < 18).map((p) => p.outerHTML),
+    figures: [...slide.querySelectorAll('img')].map((image) => [image.naturalWidth > 0,
+      image.src.startsWith('data:'), image.clientHeight >= 200]),
+  };
+})
+"""
+
+
+@pytest.fixture(scope='module')
+def browser(tmp_path_factory):
+    browser = Browser(tmp_path_factory.mktemp('chromium'))
+    browser.call('Page.enable')
+    source = f'window.said = []; {LISTEN}'
+    browser.call('Page.addScriptToEvaluateOnNewDocument', source=source)
+    yield browser
+    browser.close()
+
+
+def shown(browser):
+    return browser.ask('[document.querySelector(".now").id, location.hash].join()')
+
+
+def press(browser, *keys):
+    for key in keys:
+        for kind in ('keyDown', 'keyUp'):
+            browser.call('Input.dispatchKeyEvent', type=kind, key=key, code=key)
+
+
+@pytest.mark.parametrize('path', CHAPTERS, ids=lambda path: path.stem[:2])
+def test_every_section_has_slides_and_each_slide_fits(path, browser, tmp_path):
+    nb, file = nbformat.read(path, as_version=4), tmp_path / f'{path.stem}.html'
+    texts = [cell.source for cell in nb.cells if cell.cell_type == 'markdown']
+    html, number = slides.page_of(nb, path.parent, path.stem)
+    file.write_text(html, encoding='utf-8')
+    browser.open(file.as_uri(), 1280, 720)
+    browser.resize(720)
+    found = browser.ask(SLIDES)
+    for slide in found:
+        assert not slide['empty'] and not slide['out'] and not slide['small'], slide
+        assert slide['size'] == [1280, 720] and all(map(all, slide['figures'])), slide
+    wanted = [
+        re.sub('[`*]', '', h) for t in texts for h in re.findall('^##? (.+)', t, re.MULTILINE)
+    ]
+    headings = [slide['heading'].strip() for slide in found]
+    assert list(dict.fromkeys(headings)) == wanted and len(found) == number
+    text = '\n'.join(texts)
+    drawn = len(re.findall(r'^!\[', text, re.MULTILINE))
+    drawn += sum('image/png' in o.get('data', {}) for c in nb.cells for o in c.get('outputs', []))
+    assert sum(len(slide['figures']) for slide in found) == drawn
+    assert browser.ask('said.join()') == ''
+    # Nothing but what is in the file: its policy refuses the rest.
+    assert not re.search(r'<link|@import|url\(|(?:src|srcset)="(?!data:)', html)
+    # The notes have all of the text, and answers that wait for a click.
+    notes = browser.ask(
+        '[...document.querySelectorAll("aside")].map((a) => a.textContent).join(" ")'
+    )
+    for bold in re.findall(r'\*\*([\w ,;]+)[.?:]?\*\*', text):
+        assert bold in notes, bold
+    assert browser.ask('document.querySelectorAll("aside details:not([open])").length') == (
+        text.count('<details>')
+    )
+
+
+@pytest.fixture(scope='module')
+def lecture(tmp_path_factory):
+    """A chapter's slides, made by the command, for the tests of how one goes through them."""
+    build = tmp_path_factory.mktemp('slides')
+    done = CliRunner().invoke(slides.main, ['--chapter', '3', '--build', str(build)])
+    assert done.exit_code == 0, done.output
+    (file,) = build.iterdir()
+    assert re.fullmatch(rf'03-\S+  \d+ slides: {file}\n', done.output)
+    return file
+
+
+def test_keys_hash_and_themes(lecture, browser):
+    browser.open(lecture.as_uri(), 1280, 720)
+    last = browser.ask('document.querySelectorAll("section").length')
+    for keys, number in (
+        ([], 1),
+        (['ArrowRight', 'PageDown', ' '], 4),
+        (['ArrowLeft', 'PageUp'], 2),
+        (['End', 'ArrowRight'], last),
+        (['Home', 'ArrowUp'], 1),
+    ):
+        press(browser, *keys)
+        browser.wait_for(f'document.querySelector(".now").id === "{number}"')
+        assert number == 1 or shown(browser) == f'{number},#{number}'
+    browser.ask('location.hash = "7"')
+    browser.wait_for('document.querySelector(".now").id === "7"')
+    assert browser.ask('document.querySelector(".now nav").textContent.trim()') == f'‹7 / {last}›'
+    visible = '[...document.querySelectorAll("{}")].filter((e) => e.offsetHeight).length'
+    assert browser.ask(visible.format('section')) == 1 and not browser.ask(visible.format('aside'))
+    press(browser, 's')
+    assert browser.ask(visible.format('aside')) == 1
+    press(browser, 's', 'f')
+    browser.wait_for('document.fullscreenElement !== null')
+    press(browser, 'f')
+    browser.wait_for('document.fullscreenElement === null')
+    for theme in ('dark', 'light'):
+        browser.prefer(theme)
+        browser.picture(LOOK / f'slides-{theme}.png', 720)
+        style = 'getComputedStyle(document.body)'
+        paper, ink = browser.ask(f'[{style}.backgroundColor, {style}.color]')
+        light, dark = sorted(map(luminance, (paper, ink)), reverse=True)
+        assert (light + 0.05) / (dark + 0.05) > 7 and (light == luminance(paper)) == (
+            theme == 'light'
+        )
+    assert browser.ask('said.join()') == ''
+
+
+def test_a_page_on_paper_for_each_slide_and_without_scripts_all_in_a_row(lecture, browser):
+    browser.open(lecture.as_uri(), 1280, 720)
+    number = browser.ask('document.querySelectorAll("section").length')
+    options = {'preferCSSPageSize': True, 'printBackground': True}
+    pdf = base64.b64decode(browser.call('Page.printToPDF', **options)['data'])
+    assert len(re.findall(rb'/Type\s*/Page\b(?!s)', pdf)) == number
+    assert set(re.findall(rb'/MediaBox \[([^]]*)\]', pdf)) == {b'0 0 960 540'}  # points: 16 to 9
+    try:
+        browser.call('Emulation.setScriptExecutionDisabled', value=True)
+        browser.open(lecture.as_uri(), 1280, 720)
+        browser.call('Emulation.setScriptExecutionDisabled', value=False)
+        seen = 'document.querySelectorAll(".now").length + [...document.querySelectorAll('
+        seen += '"section, aside")].filter((part) => part.offsetHeight).length'
+        notes = browser.ask('[...document.querySelectorAll("aside")].length')
+        assert notes and browser.ask(seen) == number + notes
+    finally:
+        browser.call('Emulation.setScriptExecutionDisabled', value=False)
+
+
+def of(*cells):
+    """The slides of a chapter of one section with these cells: words, and kinds of blocks."""
+    start = new_markdown_cell('# T\n\n*1 of 8*\n\nWhy?\n\n**So.** Yes.\n')
+    nb = new_notebook(cells=[start, new_markdown_cell('## A\n\nPlain first.'), *cells])
+    nb.metadata['title'] = 'T'
+    made = slides.slides_of(nb, ROOT / 'notebooks')[2:]
+    return [(slide['words'], [block['kind'] for block in slide['blocks']]) for slide in made]
+
+
+def code(source, text='', *tags):
+    outputs = [new_output('stream', text=text)] if text else []
+    return new_code_cell(source, outputs=outputs, metadata={'tags': list(tags)})
+
+
+def test_what_is_shown_follows_from_the_notebook():
+    text, long = new_markdown_cell, '\n'.join(f'print({i})' for i in range(30))
+    taught, figure = '#@save\ndef f():\n    pass', '![f](../img/allreduce.svg)'
+    plain = (['Plain first.'], ['output'])
+    for cells, expected in (
+        ([], [(['Plain first.'], [])]),
+        ([code('f()', 'out')], [plain]),
+        ([text('No. **A b c d e f g.** No.')], [(['**A b c d e f g.**'], [])]),
+        ([text('**Run in.** Goes on. No.')], [(['**Run in.** Goes on.'], [])]),
+        ([text('It is `a. B` **so big**. No.')], [(['It is `a. B` **so big**.'], [])]),
+        ([text(f'Look.\n\n{figure}')], [(['Look.'], ['figure'])]),
+        ([text('* a\n* b\n\n1. c')], [(['* a', '* b', '1. c'], [])]),
+        ([text('So:\n\n$$x$$')], [(['So:'], ['formula'])]),
+        ([text('|a|b|\n|-|-|\n|c|d|')], [(['Plain first.'], ['table'])]),
+        ([text('Read:\n\n```\nx\n```')], [(['Read:'], ['output'])]),
+        ([code(taught)], [(['Plain first.'], ['code'])]),
+        ([code(taught), code('f()', 'out')], [(['Plain first.'], ['code', 'code', 'output'])]),
+        ([code('f()')], [(['Plain first.'], [])]),
+        ([code('f()', '', 'slide')], [(['Plain first.'], ['code'])]),
+        ([code('f()', 'out', 'skip-slide')], [(['Plain first.'], [])]),
+        ([code('f()', long)], [(['Plain first.'], [])]),
+        ([code('f()', long, 'slide')], [plain, ([], ['output'])]),
+        ([code(long, '', 'slide')], [(['Plain first.'], ['code']), ([], ['code'])]),
+        ([text('**B b b b b b b.** Then.'), code('f()', 'out')],
+         [(['**B b b b b b b.**'], []), (['Then.'], ['output'])]),
+    ):  # fmt: skip
+        assert of(*cells) == expected, cells
+
+
+def test_no_such_chapter_and_a_chapter_of_ones_own(tmp_path):
+    done = CliRunner().invoke(slides.main, ['--chapter', '99', '--build', str(tmp_path)])
+    assert done.exit_code == 2 and "there is no chapter '99'" in done.output
+    nb = new_notebook(cells=[new_code_cell('1'), new_markdown_cell('Only a text, and $$x$$')])
+    html, number = slides.page_of(nb, tmp_path, 'mine')
+    assert number >= 1 and '<title>mine</title>' in html and pages.title_of(nb) is None

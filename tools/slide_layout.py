@@ -1,0 +1,189 @@
+"""What goes on which slide, and how large: estimated, on the safe side, without a browser.
+
+A slide is 80 units wide and 45 high, in any window; all sizes here are in these units.
+"""
+
+import ast
+import base64
+import contextlib
+import re
+import struct
+from itertools import pairwise, takewhile
+from math import ceil
+
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import DiffLexer, PythonLexer, TextLexer
+
+STYLES = {'light': HtmlFormatter(style='default'), 'dark': HtmlFormatter(style='github-dark')}
+WIDTH, HEIGHT, COLUMN = 74, 34, 25  # below the heading; for words beside a figure
+LETTER, FIXED, LINE = 0.56, 0.605, 1.35  # of wide fonts: what a letter takes, and a line
+WORDS, ABOVE, READ = 2.6, 1.9, 1.5  # text alone, text with something to see, the smallest
+CODE, SMALL = 1.9, 1.15  # code, output and tables; the smaller one has room for 100 columns
+PICTURE, FORMULA, GAP = 20, 8, 1  # the least that a figure has; a formula; between two things
+HEAD = 6  # what a heading takes more, in the narrow column
+TALL = 1.5  # a figure of less width to its height stands beside the words
+LEAST = {'size': READ, 'small': SMALL, 'beside': False}  # of what nobody can cut
+MANY, BROKEN = 120, 80  # so many words are too many; so many letters a table has side by side
+SAID = ('note', 'plain', 'tail', 'key', 'point')
+JOINED = 1.4  # letters no smaller than this let what two cells in a row show stand together
+
+
+def shape(figure, folder):
+    """The width of an SVG file or a PNG in the page, over its height."""
+    address = re.search(r'\]\((?:data:image/png;base64,)?([^)\s]+)', figure)[1]
+    with contextlib.suppress(OSError, TypeError):
+        if address.endswith('.svg'):
+            text = (folder / address).read_text(encoding='utf-8')
+            width, height = re.search(r'viewBox="\S+ \S+ (\S+) ([^"\s]+)"', text).groups()
+        else:
+            width, height = struct.unpack('>II', base64.b64decode(address[:32])[16:])
+        return float(width) / float(height)
+    return 2
+
+
+def block_of(folder, kind, text, plain=''):
+    """Something to see, as the template needs it, and how many letters of one width it takes."""
+    kind = 'code' if kind == 'trial' else kind
+    block, lines = {'kind': kind, 'html': text, 'text': text}, (plain or text).splitlines()
+    if kind == 'figure':
+        return block | {'shape': shape(text, folder)}
+    if kind == 'formula':
+        return block
+    if kind in ('code', 'output'):
+        lexer = PythonLexer if kind == 'code' else TextLexer
+        if 'def ' in text:
+            with contextlib.suppress(SyntaxError):
+                lexer = PythonLexer if ast.parse(text) else TextLexer
+        lexer = DiffLexer if re.search(r'^[+-] {4}', text, re.MULTILINE) else lexer
+        block['html'] = highlight(text, lexer(stripnl=False), STYLES['light'])
+    if kind == 'table':
+        cells = [re.sub('[`*]', '', row).strip('|').split('|') for row in lines if '---' not in row]
+        wide = [max(map(len, column)) for column in zip(*cells)]
+        # Each column's cells are broken where the table is too wide.
+        share = min(1, BROKEN / sum(wide))
+        rows = sum(0.5 + max(ceil(len(c) / w / share) for c, w in zip(row, wide)) for row in cells)
+        return block | {'columns': sum(wide) * share + 4, 'rows': rows}
+    tight, high = (LETTER / FIXED, 1.3) if kind == 'html' else (1, 1)
+    rows = sum(ceil(len(line) * tight / 100) or 1 for line in lines) + 1
+    columns = min(max(map(len, lines)) * tight, 100) + 4
+    return block | {'columns': columns, 'rows': rows * high}
+
+
+def height(words, size, width):
+    """How high words stand in letters of this size."""
+    plain = (re.sub(r'\]\([^)]*\)|[*`\[]', '', text) for text in words)
+    lines = (ceil(len(text) * LETTER * size / (width - 3 * size)) for text in plain)
+    return sum((n * LINE + 0.7) * size for n in lines)
+
+
+def fitted(words, blocks):
+    """Sizes with which words and blocks fit on a slide, as the template takes them, or None."""
+    figures = [block for block in blocks if 'shape' in block]
+    texts = [block for block in blocks if 'rows' in block]
+    tall = figures != [] and figures[0]['shape'] < TALL
+    if len(figures) > 1 or tall and texts or sum(len(text.split()) for text in words) > MANY:
+        return None
+    beside = tall and words != []
+    room = (
+        HEIGHT
+        - (HEAD if beside else GAP) * len(blocks)
+        - FORMULA * (len(blocks) - len(texts) - len(figures))
+    )
+    room -= PICTURE * len(figures) * (not beside)
+    rows = sum(block['rows'] for block in texts) * LINE
+    size, width = ABOVE if blocks else WORDS, COLUMN if beside else WIDTH
+    while size >= READ and height(words, size, width) + rows * SMALL > room:
+        size -= 0.1
+    if size < READ:
+        return None
+    most = [WIDTH / FIXED / block['columns'] for block in texts]
+    left = room - height(words, size, width)
+    small = min([CODE, *most, left / rows if rows else CODE])
+    return {'size': round(size, 2), 'small': round(small, 2), 'beside': beside}
+
+
+def pieces(folder, block):
+    """Cut what is too long: a table between rows, a listing where it is indented least."""
+    lines, head, found = block['text'].split('\n'), [], []
+    if block['kind'] == 'table':
+        head, lines = lines[:2], lines[2:]
+        most = ceil(len(lines) / 2)
+    else:
+        lines = [part for line in lines for part in re.findall('.{1,100}', line) or ['']]
+        most = int(HEIGHT / SMALL / LINE) - 3
+    while len(lines) > most:
+        even = len(lines) / ceil(len(lines) / most)
+        there = [i for i in range(ceil(0.6 * even), most + 1) if lines[i].strip('+- ')]
+        cut = min(there, key=lambda i: (len(re.match('[+-]? *', lines[i])[0]), abs(i - even)))
+        found.append(lines[:cut])
+        lines = lines[cut:]
+    texts = ('\n'.join([*head, *part]) for part in [*found, lines])
+    return [[block_of(folder, block['kind'], re.sub(r'(\n[+-]?)+$', '', text))] for text in texts]
+
+
+def arranged(heading, groups, folder):
+    """The slides of a section: on each what belongs together, and no more than fits.
+
+    ``groups`` are lists of pairs, a kind and a text. What is SAID is a group by itself; a plain
+    paragraph stands above what comes next, and so does a tail, the end of one with a key sentence.
+    """
+    slides, notes, plain, tail, last = [], [], [], [], ''
+
+    def new():
+        slides.append({'heading': heading, 'words': [], 'blocks': [], 'notes': []})
+
+    def place(words, blocks, anew):
+        if blocks and not fitted([], blocks):
+            parts = [[b] for b in blocks] if len(blocks) > 1 else pieces(folder, blocks[0])
+            for part in parts if len(parts) > 1 else ():
+                place(words, part, anew)
+                words, anew = [], False
+            if len(parts) > 1:
+                return
+        now = slides[-1] if slides else {'words': [], 'blocks': []}
+        both = fitted(now['words'] + words, now['blocks'] + blocks)
+        if anew or not slides or not both or now['blocks'] and (words or both['small'] < JOINED):
+            new()
+            if words and blocks and not fitted(words, blocks):
+                place(words, [], False)
+                words = new()
+        slides[-1]['words'] += words or []
+        slides[-1]['blocks'] += blocks
+        slides[-1]['notes'] += notes
+        notes.clear()
+
+    for i, group in enumerate(groups):
+        kind, text = group[0][:2]
+        if kind == 'note':
+            notes.append(text)
+        elif kind == 'plain':
+            plain += [text] * (text[0] != '(')
+        elif kind == 'tail':
+            tail = [text]
+        elif kind in SAID:
+            place([text], [], anew=last != kind and 'point' in (last, kind))
+            plain, tail = [], []
+        else:
+            # Of several paragraphs before several things to see, each says what its own is.
+            run = list(takewhile(lambda group: group[0][0] not in SAID, groups[i:]))
+            plain = (plain or tail * (kind != 'code'))[-len(run) :]
+            blocks = [block_of(folder, *item) for item in group]
+            if kind == 'trial' and not fitted(plain[:1], blocks):
+                blocks = blocks[1:]
+            if not plain and last in ('key', 'point') and slides[-1]['words'][-1][-1] == ':':
+                plain = [slides[-1]['words'].pop()]
+                if not slides[-1]['words']:
+                    notes[:0] = slides.pop()['notes']
+            place(plain[:1], blocks, anew=plain != [] or last == 'point')
+            plain, tail = plain[1:], []
+        last = kind if kind not in ('note', 'tail') else last
+    if not slides:
+        place(plain[:1], [], True)
+    slides[-1]['notes'] += notes
+    for one, other in pairwise(slides):  # no point of a list is left alone
+        texts, alone = one['words'] + other['words'], not one['blocks'] + other['blocks']
+        if alone and all(re.match(r'\*|\d+\.', text) for text in texts):
+            half = min(len(one['words']), ceil(len(texts) / 2))
+            one['words'], other['words'] = texts[:half], texts[half:]
+    return slides
