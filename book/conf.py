@@ -50,6 +50,8 @@ python_maximum_signature_line_length = 80
 add_module_names = False
 html_math_renderer = 'mathml'
 html_show_sphinx = False
+html_use_index = False
+html_context = {'default_mode': 'auto'}
 html_theme_options = {
     'repository_url': REPOSITORY,
     'repository_branch': 'main',

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import re
 from pathlib import Path
 
@@ -74,6 +75,9 @@ class Terms(SphinxPostTransform):
 
 def links(app, docname, source):
     """Our pages lie at the site's top, not in book/; of the exercises there are the students'."""
+    if docname == 'index' and os.environ.get('PDF'):
+        link = '<p><a href="book.pdf">The whole book as a PDF</a></p>'
+        source[0] = source[0].replace('\n## ', f'\n{link}\n\n## ', 1)
     if '/' not in docname:
         source[0] = source[0].replace('](../', '](')
     source[0] = source[0].replace('](../exercises/0', '](../exercises/student/0')

@@ -16,6 +16,9 @@ SITE = ROOT / 'build/book/site'
 POLICY = "default-src 'self' 'unsafe-inline' data:"  # a request to another host is an error
 LISTEN = """window.said = [];
 console.error = (...words) => said.push('console: ' + words.join(' '));
+const still = new CSSStyleSheet();
+still.replaceSync('* { transition: none !important; animation: none !important; }');
+document.adoptedStyleSheets = [still];
 addEventListener('securitypolicyviolation', (e) => said.push('asks elsewhere: ' + e.blockedURI));
 addEventListener('unhandledrejection', (e) => said.push('rejected: ' + e.reason));
 addEventListener('error', (e) => said.push(
