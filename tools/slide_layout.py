@@ -106,6 +106,8 @@ def fitted(words, blocks):
 def pieces(folder, block):
     """Cut what is too long: a table between rows, a listing where it is indented least."""
     lines, head, found = block['text'].split('\n'), [], []
+    if block['kind'] not in ('code', 'output', 'table'):
+        return [[block]]
     if block['kind'] == 'table':
         head, lines = lines[:2], lines[2:]
         most = ceil(len(lines) / 2)
@@ -115,7 +117,9 @@ def pieces(folder, block):
     while len(lines) > most:
         even = len(lines) / ceil(len(lines) / most)
         there = [i for i in range(ceil(0.6 * even), most + 1) if lines[i].strip('+- ')]
-        cut = min(there, key=lambda i: (len(re.match('[+-]? *', lines[i])[0]), abs(i - even)))
+        cut = min(
+            there or [most], key=lambda i: (len(re.match('[+-]? *', lines[i])[0]), abs(i - even))
+        )
         found.append(lines[:cut])
         lines = lines[cut:]
     texts = ('\n'.join([*head, *part]) for part in [*found, lines])
