@@ -43,7 +43,7 @@ class Browser:
         flags = [*FLAGS, f'--user-data-dir={folder}'] + ['--no-sandbox'] * (os.geteuid() == 0)
         with open(folder / 'log', 'wb') as log:
             self.process = subprocess.Popen([program, *flags], stdout=log, stderr=log)
-        file, deadline = folder / 'DevToolsActivePort', time.monotonic() + 60
+        file, deadline = folder / 'DevToolsActivePort', time.monotonic() + 240
         while not (file.exists() and file.read_text().count('\n')):
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.process.kill()
@@ -143,7 +143,7 @@ def lab(folder, chapter, ours=SETTINGS, layout=None):
     with open(folder / 'log', 'wb') as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=env, cwd=root)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while not (found := list(home.glob('jupyter_runtime_dir/jpserver-*.json'))):
             if process.poll() is not None or time.monotonic() > deadline:
                 pytest.fail('JupyterLab did not start:\n' + (folder / 'log').read_text()[-3000:])
