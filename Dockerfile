@@ -6,7 +6,7 @@
 #   docker build -t mgpu-cpu --build-arg GPU=0 .            both for CPUs
 #   docker run --rm --init --gpus all --shm-size=1g -p 127.0.0.1:8888:8888 -v mgpu-data:/student/.mxnet mgpu
 #
-# The last prints an address with a token, for a browser on the same machine; README.md says how from
+# The last prints an address with a token, for a browser on the same machine; book/elsewhere.md says how from
 # another. NCCL and PyTorch's processes exchange data in shared memory: Docker gives 64 MB unless told.
 
 FROM debian:bookworm-20260918-slim@sha256:3783cc01769c7b2b1b83a5c5ad96c815348e28ed7da68e2e3687004faa906251 AS base

@@ -43,18 +43,18 @@ def choose(words, quick):
 
 
 def publish():
-    """Write the newest result into the README."""
+    """Write the newest result into the book."""
     result = newest()
     if result is None:
         raise click.ClickException(
             'no complete result of a full run in benchmarks/results; make bench makes one'
         )
     report.write_readme(result)
-    click.echo(f'README.md has the table of {result.name}')
+    click.echo(f'book/measured.md has the table of {result.name}')
 
 
 def store(result, folder):
-    """Write the three files, and the README where the result is one to publish."""
+    """Write the three files, and the book where the result is one to publish."""
     path = result.save(folder)
     path.with_suffix('.md').write_text(report.markdown(result), encoding='utf8')
     written = [path.name, path.with_suffix('.md').name]
@@ -78,7 +78,9 @@ def store(result, folder):
 @click.option(
     '--list', 'listed', is_flag=True, help='Measure nothing; print the names of all runs.'
 )
-@click.option('--readme', is_flag=True, help='Measure nothing; put the newest result into README.')
+@click.option(
+    '--readme', is_flag=True, help='Measure nothing; put the newest result into the book.'
+)
 def main(quick, words, rounds, examples, out, no_store, listed, readme):
     """Measure the course's code against what one would use instead, side by side."""
     if listed:

@@ -101,7 +101,7 @@ class Row:
     aim : float, optional
         What we want it to be, at least.
     brief : str
-        What it says, in plain words, for the README; empty if it does not stand there.
+        What it says, in plain words, for the book; empty if it does not stand there.
     good, yard : callable
         From what a kind's processes measured to a number, more is better; above and below.
     label : str

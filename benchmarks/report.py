@@ -1,4 +1,4 @@
-"""The result as text: for a terminal, as Markdown, and a few rows of it for the README."""
+"""The result as text: for a terminal, as Markdown, and a few rows of it for the book."""
 
 import pathlib
 import statistics
@@ -12,7 +12,7 @@ from .chapter3 import COPY, NAIVE
 from .result import FOLDER, QUICK, ROOT
 from .rows import MEMORY, WAITING, figures
 
-README = ROOT / 'README.md'
+PAGE = ROOT / 'book/measured.md'
 BEGIN = '<!-- speed: written by python -m benchmarks --readme -->'
 END = '<!-- speed: end -->'
 HEADS = ['what', 'over', 'median', 'range', 'n', 'wanted']
@@ -198,7 +198,7 @@ def markdown(result):
 
 
 def readme_block(result, folder=FOLDER):
-    """Give the few lines for the README: what, ratio, range, in plain words."""
+    """Give the few lines for the book: what, ratio, range, in plain words."""
     rows = [
         [f.brief, f'{f.median:.2f}', f.range, f.wanted] for f in figures(result.measured) if f.brief
     ]
@@ -211,13 +211,13 @@ def readme_block(result, folder=FOLDER):
         '',
         tabulate(rows, ['what', 'ratio', 'range', 'wanted'], 'github', disable_numparse=True),
         '',
-        f'[All rows, what they were measured with, and a picture]({where}/{result.name}.md).',
+        f'[All rows, what they were measured with, and a picture](../{where}/{result.name}.md).',
     ]
     return '\n'.join(lines)
 
 
-def write_readme(result, path=README):
-    """Put the block between the two comments of the README.
+def write_readme(result, path=PAGE):
+    """Put the block between the two comments of the book's page.
 
     Raises
     ------

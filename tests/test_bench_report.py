@@ -1,4 +1,4 @@
-"""What becomes of the measurements: ratios, tables, a page, a picture, the README's lines."""
+"""What becomes of the measurements: ratios, tables, a page, a picture, the book's lines."""
 
 import json
 import re
@@ -85,7 +85,7 @@ def test_ratios_are_taken_within_a_round_and_are_above_one_where_ours_is_better(
 
 def test_rows_are_of_kinds_that_exist_and_left_out_where_one_was_not_measured(result):
     assert all(set(row.kinds) <= set(KINDS) for row in ROWS)
-    assert 12 <= sum(bool(row.brief) for row in ROWS) <= 18  # as many as the README can bear
+    assert 12 <= sum(bool(row.brief) for row in ROWS) <= 18  # as many as a page can bear
     whole = len(figures(result.measured))
     del result.measured['from scratch, 1 device, 2 threads']  # then who knows which was fastest
     assert len(figures(result.measured)) == whole - 1
@@ -154,7 +154,7 @@ def test_the_readme_gets_its_lines_and_nothing_else_changes(result, tmp_path):
 
 
 def test_the_readme_shows_the_newest_result_and_none_tells_anything_of_who_made_it():
-    _, block, _ = report.cut((ROOT / 'README.md').read_text(encoding='utf8'))
+    _, block, _ = report.cut((ROOT / 'book/measured.md').read_text(encoding='utf8'))
     assert block == report.readme_block(newest())
     for path in (ROOT / 'benchmarks/results').glob('*.json'):
         assert path.with_suffix('.md').exists() and path.with_suffix('.png').exists()

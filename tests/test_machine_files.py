@@ -93,7 +93,7 @@ def test_image_takes_setups_arguments_and_starts_jupyter_for_an_ordinary_user():
 
 def test_what_is_published_is_reached_from_its_own_machine_only():
     """JupyterLab speaks plain HTTP: whoever reads its token on the way can run anything."""
-    for name in ('Dockerfile', 'README.md'):
+    for name in ('Dockerfile', 'book/elsewhere.md'):
         (words,) = re.findall('docker run (.* mgpu)$', (ROOT / name).read_text(), re.MULTILINE)
         assert re.findall(r'-p (\S+)', words) == ['127.0.0.1:8888:8888']
 

@@ -23,7 +23,9 @@ def test_help_is_the_default_and_lists_every_target():
 
 def test_readme_names_only_commands_that_there_are():
     # In code only: text may well say that something makes sense.
-    code = re.findall(r'```.*?```|`[^`\n]+`', (ROOT / 'README.md').read_text(), re.DOTALL)
+    pages = [ROOT / 'README.md', *ROOT.glob('book/*.md')]
+    text = '\n'.join(page.read_text() for page in pages)
+    code = re.findall(r'```.*?```|`[^`\n]+`', text, re.DOTALL)
     named = set(re.findall(r'\bmake ([a-z]+)', '\n'.join(code)))
     assert {'lab', 'test'} <= named <= set(targets())
 

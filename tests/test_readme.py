@@ -1,4 +1,4 @@
-"""What the README tells a reader to type is typed here, on less work where it would take long."""
+"""What the README and the book tell a reader to type is typed here, on less work where need be."""
 
 import contextlib
 import os
@@ -17,7 +17,8 @@ import pytest
 from checkouts import ROOT, call
 from nbformat.v4 import new_code_cell, new_notebook
 
-README = (ROOT / 'README.md').read_text(encoding='utf8')
+PAGES = [ROOT / 'README.md', *sorted(ROOT.glob('book/*.md'))]
+README = '\n'.join(path.read_text(encoding='utf8') for path in PAGES)
 if not (ROOT / '.venv/bin/python').exists():
     pytest.skip("needs the environment of 'make setup'", allow_module_level=True)
 

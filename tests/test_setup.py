@@ -15,7 +15,7 @@ from checkouts import ROOT, call, choose, copy_to, folder_of_tools, python, refu
 from packaging.version import Version
 from serving import mirror
 
-README = (ROOT / 'README.md').read_text()
+HOSTED = (ROOT / 'book/elsewhere.md').read_text()
 NO_GPU = {'CUDA_VISIBLE_DEVICES': '-1'}  # NVIDIA's driver, where there is one, gives none then
 
 
@@ -252,7 +252,7 @@ def test_the_cell_for_hosted_notebooks_runs_where_there_is_pip_alone(tmp_path, w
     if done.returncode:
         pytest.skip(f'no plain environment: {done.stderr}')
     (next(venv.glob('lib/python3*/site-packages')) / 'torch.py').touch()
-    (cell,) = re.findall(r'```python\n(import importlib.util, os\n.*?)```', README, re.DOTALL)
+    (cell,) = re.findall(r'```python\n(import importlib.util, os\n.*?)```', HOSTED, re.DOTALL)
     cell = cell.replace('https://github.com/OWNER/NAME', f'file://{ROOT}')
     again = f'{cell}\n{cell}\nimport os, mgpu_helpers\nprint(os.getcwd(), mgpu_helpers.__file__)\n'
     (work / 'cell.ipy').write_text(again)

@@ -42,7 +42,7 @@ case $system in
         fail "this machine is '$system', but MXNet 1.9.1 is installed here on Linux x86_64 only," \
             "and PyTorch on that, on Linux on Arm and on Apple's own chips (Darwin arm64)." \
             "What to do: use a Linux x86_64 machine or container. On Windows, WSL 2 is one; for PyTorch's" \
-            'chapters the README says how Windows itself serves.'
+            'chapters book/machines.md says how Windows itself serves.'
         ;;
 esac
 if ls /lib/ld-musl-*.so.1 >/dev/null 2>&1 && [ ! -e /lib64/ld-linux-x86-64.so.2 ] &&
