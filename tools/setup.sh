@@ -248,7 +248,8 @@ first_screen() {
 }
 
 # breathe IMPORTS WHAT: does it load?
-# Even where PYTHONDONTWRITEBYTECODE is set: MXNet loads in 1.3 s with its bytecode on disk, else in 3.3 s.
+# Even where PYTHONDONTWRITEBYTECODE is set: MXNet loads in 1.3 s with its bytecode on disk, else in 3.3 s, and
+# what each process of PyTorch's loads for its first optimizer (torch._dynamo, sympy) in 1.4 s, else in 4.
 breathe() {
     ! env -u PYTHONDONTWRITEBYTECODE "$python" -W ignore -c "import mgpu_helpers, $1" >>"$log" 2>&1 || return 0
     missing=$(sed -n 's/^.*[ :]\(lib[^ :]*\.so[^ :]*\): cannot open shared object.*$/\1/p' "$log" | tail -n 1)
@@ -287,7 +288,7 @@ for each in $environments; do
     esac
     case $each in
         *:none) ;;
-        *) breathe 'torch; torch.ones(1).numpy()' PyTorch ;;
+        *) breathe 'torch, torch._dynamo, torch.distributed.run; torch.ones(1).numpy()' PyTorch ;;
     esac
     printf '%s\n' "$key" "$root" >"$stamp.new"
     mv "$stamp.new" "$stamp"
