@@ -124,6 +124,7 @@ KINDS = {
     'cluster, 2 workers, 2-bit': one('chapter4.train', options={'compressed': True}, share=0.5),
     **scaling('PyTorch from scratch', 'chapter5.train', needs=TORCH, both={'OMP_NUM_THREADS': '2'}),
     'train_ddp, 2 processes': one('chapter5.train_ddp', needs=TORCH, share=0.5, quick=True),
+    'train_ddp.py, 2 processes': one('chapter6.train', needs=TORCH, share=0.5, quick=True),
     'bare DDP, 2 processes': one('peer_ddp.train', needs=TORCH, share=0.5, quick=True),
     'bare DDP, 2 processes, our memory settings': one(
         'peer_ddp.train', needs=TORCH, share=0.5, settings=KEEP_MEMORY, quick=True
@@ -154,6 +155,7 @@ KINDS = {
     'first step, d2l': one('peer_d2l.first_step', needs=D2L, quick=True),
     'first step, cluster of 2 workers': one('chapter4.first_step'),
     'first step, DDP in 2 processes': one('chapter5.first_step', needs=TORCH),
+    'first step, train_ddp.py and its end': one('chapter6.first_step', needs=TORCH),
     'first step, bare DDP in 2 processes': one('peer_ddp.first_step', needs=TORCH),
     'memory, from scratch': one('chapter1.train', examples=FEW, weighed=True),
     'memory, Gluon, chapter 1 network': one(
@@ -162,6 +164,7 @@ KINDS = {
     'memory, original text': one('peer_source.train', examples=FEW, weighed=True),
     'memory, d2l': one('peer_d2l.train', needs=D2L, examples=FEW, weighed=True),
     'memory, train_ddp': one('chapter5.train_ddp', needs=TORCH, examples=FEW, weighed=True),
+    'memory, train_ddp.py': one('chapter6.train', needs=TORCH, examples=FEW, weighed=True),
     'memory, bare DDP': one('peer_ddp.train', needs=TORCH, examples=FEW, weighed=True),
 }
 

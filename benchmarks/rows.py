@@ -48,6 +48,7 @@ ROWS = [
     Row(PEERS, 'PyTorch from scratch, 2 devices', DDP),
     Row(PEERS, 'train_ddp, 2 processes', DDP, 0.98,
         'Chapter 5 over a bare PyTorch DDP loop'),
+    Row(PEERS, 'train_ddp.py, 2 processes', DDP),
     *scaled('from scratch', 0.93, 1.7, 'Chapter 1'),
     *scaled('Gluon LeNet', 0.93, 1.75),
     *scaled('ResNet-18', 0.93, 1.85, 'Chapter 2, ResNet-18'),
@@ -85,11 +86,14 @@ ROWS = [
     Row(WAITING, 'first step, Gluon LeNet', ('first step, d2l',), good=soonness),
     Row(WAITING, 'first step, DDP in 2 processes', ('first step, bare DDP in 2 processes',),
         good=soonness),
+    Row(WAITING, 'first step, train_ddp.py and its end', ('first step, bare DDP in 2 processes',),
+        good=soonness),
     Row(MEMORY, 'memory, from scratch', ('memory, original text',), good=lightness),
     Row(MEMORY, 'memory, from scratch', ('memory, d2l',), None,
         "Peak memory: d2l's over chapter 1's", lightness),
     Row(MEMORY, 'memory, Gluon, chapter 1 network', ('memory, d2l',), good=lightness),
     Row(MEMORY, 'memory, train_ddp', ('memory, bare DDP',), good=lightness),
+    Row(MEMORY, 'memory, train_ddp.py', ('memory, bare DDP',), good=lightness),
     *[
         Row(LIMITS, name, (f'limits of {library}',), None, brief, work_on(model), product,
             f"{library}'s fastest matrix product")
