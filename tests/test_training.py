@@ -150,9 +150,13 @@ def test_what_is_wrong_is_named_in_a_sentence(alone, monkeypatch, capsys):
         assert ended.value.code == 2 and last.startswith('train_ddp.py: error: ') and name in last
 
 
-def test_missing_data_is_named_and_help_names_all_options(alone):
-    (said,) = alone.run('--data nowhere', status=1)
-    assert said.startswith('error: rank 0: nowhere: ') and 'train-images-idx3-ubyte.gz' in said
+def test_missing_data_and_a_damaged_checkpoint_are_named_and_help_names_all_options(alone):
+    said = alone.run('--data nowhere', status=2)[-1]
+    assert said == 'train_ddp.py: error: argument --data: there is no folder nowhere'
+    (alone.folder / 'run').mkdir()
+    (alone.folder / 'run' / 'checkpoint.pt').write_bytes(b'not even a zip file')
+    said = alone.run('--checkpoint run', 2, status=1)
+    assert 'error: run/checkpoint.pt is damaged' in said and not any('epoch' in s for s in said)
     text = '\n'.join(alone.run('--help'))
     for option in (
         'epochs batch-size lr seed dtype accumulate clip limit data checkpoint every digest'
@@ -164,22 +168,24 @@ def test_missing_data_is_named_and_help_names_all_options(alone):
 def test_a_checkpoint_of_something_else_is_refused(tmp_path):
     script = runpy.run_path(str(ROOT / 'training' / 'train_ddp.py'))
     load, file, options = script['load'], tmp_path / 'new' / 'checkpoint.pt', {'lr': 0.1}
-    assert load(file, options) == ({}, None) and file.parent.is_dir()
-    right = {'version': script['VERSION'], 'options': options, 'net': {'w': torch.ones(1000)}}
+    assert load(None, options) == load(file, options) == ({}, None)
+    right = {'options': options, 'net': {'w': torch.ones(1000)}}
     script['save'](file, right)
     assert load(file, options)[0]['options'] == options
     assert [path.name for path in file.parent.iterdir()] == ['checkpoint.pt']
     whole = file.read_bytes()
     flipped = bytearray(whole)
     flipped[whole.index(b'\x00\x00\x80?' * 20) + 40] ^= 1  # one bit of a parameter
-    torch.save(right | {'version': 99}, tmp_path / 'version')
-    torch.save(right | {'options': {'lr': 0.2}}, tmp_path / 'options')
-    for content in (
-        (tmp_path / 'version').read_bytes(), (tmp_path / 'options').read_bytes(),
-        whole[:-100], bytes(flipped), b'', b'not even a zip file',
+    torch.save(right | {'options': {'lr': 0.2}}, tmp_path / 'other')
+    torch.save({'lr': 0.1}, tmp_path / 'foreign')
+    for content, said in (
+        ((tmp_path / 'other').read_bytes(), "was saved with other options: {'lr': 0.2}"),
+        ((tmp_path / 'foreign').read_bytes(), 'was saved with other options: None'),
+        (whole[:-100], 'is damaged'), (bytes(flipped), 'is damaged'),
+        (b'', 'is damaged'), (b'not even a zip file', 'is damaged'),
     ):  # fmt: skip
         file.write_bytes(content)
-        with pytest.raises(Exception):  # noqa: B017  whatever it is: train() names the file
+        with pytest.raises(SystemExit, match=f'error: {file} {said}'):
             load(file, options)
 
 

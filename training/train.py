@@ -8,23 +8,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
 
 DATA = Path(os.environ.get('MXNET_HOME') or '~/.mxnet').expanduser() / 'datasets/fashion-mnist'
-
-
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__, usage='%(prog)s [options]')
-    add = parser.add_argument
-    add('--epochs', type=int, default=4, help='passes over the data (4)')
-    add('--batch-size', type=int, default=256, help='examples in a step (256)')
-    add('--lr', type=float, default=0.2, help='learning rate (0.2)')
-    add('--momentum', type=float, default=0.0, help='of SGD (0)')
-    add('--seed', type=int, default=0, help='of the first weights and of the order (0)')
-    add('--limit', type=int, metavar='N', help='train on the first N examples')
-    add('--data', type=Path, default=DATA, metavar='DIR', help=f'its four .gz files ({DATA})')
-    return parser.parse_args()
 
 
 def read(folder, part, limit=None):
@@ -34,10 +20,6 @@ def read(folder, part, limit=None):
     images = torch.tensor(np.frombuffer(images, np.uint8, offset=16).reshape(-1, 1, 28, 28))
     labels = torch.tensor(np.frombuffer(labels, np.uint8, offset=8)).long()
     return TensorDataset(images[:limit], labels[:limit])
-
-
-def loader(examples, batches):
-    return DataLoader(examples, sampler=batches, batch_size=None)
 
 
 def build(seed):
@@ -53,34 +35,37 @@ def build(seed):
     return net
 
 
-def evaluate(net, tests, device):
-    right = 0
-    net.eval()
-    with torch.no_grad():
-        for X, y in loader(tests, np.array_split(range(len(tests)), 10)):
-            right += (net(X.to(device) / 255).argmax(1) == y.to(device)).sum()
-    net.train()
-    return right.item() / len(tests)
-
-
 def main():
-    args = parse()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--epochs', type=int, default=4)
+    parser.add_argument('--batch-size', type=int, default=256)
+    parser.add_argument('--lr', type=float, default=0.2)
+    parser.add_argument('--seed', type=int, default=0)
+    parser.add_argument('--limit', type=int, help='train on the first N examples')
+    parser.add_argument('--data', type=Path, default=DATA, help='the folder of its four .gz files')
+    args = parser.parse_args()
+
     device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
     examples, tests = read(args.data, 'train', args.limit), read(args.data, 't10k')
     net = build(args.seed).to(device)
-    optimizer = torch.optim.SGD(net.parameters(), args.lr, args.momentum)
+    optimizer = torch.optim.SGD(net.parameters(), args.lr)
     for epoch in range(args.epochs):
-        total = 0
+        total = right = 0
         order = np.random.default_rng([args.seed, epoch]).permutation(len(examples))
         steps = np.split(order, range(args.batch_size, len(order), args.batch_size))
-        for X, y in loader(examples, steps):
+        net.train()
+        for X, y in DataLoader(examples, sampler=steps, batch_size=None):
             X, y = X.to(device) / 255, y.to(device)
             optimizer.zero_grad()
-            loss = cross_entropy(net(X), y)
+            loss = nn.functional.cross_entropy(net(X), y)
             loss.backward()
             optimizer.step()
             total += loss.item() * len(y)
-        loss, accuracy = total / len(examples), evaluate(net, tests, device)
+        net.eval()
+        with torch.no_grad():
+            for X, y in DataLoader(tests, 256):
+                right += (net(X.to(device) / 255).argmax(1) == y.to(device)).sum().item()
+        loss, accuracy = total / len(examples), right / len(tests)
         print(f'epoch {epoch + 1}, train loss: {loss:.6f}, test acc: {accuracy:.4f}')
 
 
