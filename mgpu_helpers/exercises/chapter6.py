@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -14,90 +13,11 @@ from torch import nn
 
 from ..pytorch import launch
 from .chapter6_restarts import expect_same_run, expect_whole
+from .chapter6_shares import exercise_1 as exercise_1
+from .chapter6_shares import exercise_2 as exercise_2
 from .checking import Numbers, expect
-from .gradients import Counting, classifier, expect_mean, gradient, real_clip
+from .gradients import Counting, classifier, expect_clipped, expect_mean, gradient, real_clip
 from .ranks import on_ranks
-
-
-def exercise_1(rng: random.Random, _: Numbers, my_steps: Callable[..., Any]) -> None:
-    """One rank's shares of an epoch's steps."""
-    for n, batch, size in ((10, 4, 2), (10, 8, 4), (rng.randint(50, 60), 16, 3)):
-        seed, first = rng.randrange(99), list[list[int]]()
-        for epoch, done in ((0, 0), (1, 0), (1, 1)):
-            case = f'{n} examples in steps of {batch} on {size} ranks, {done} done'
-            ranks = [[[int(i) for i in share] for share in my_steps(n, batch, seed, epoch, done,
-                      size, rank)] for rank in range(size)]  # fmt: skip
-            order = np.random.default_rng([seed, epoch]).permutation(n)
-            steps = [sorted(s.tolist()) for s in np.split(order, range(batch, n, batch))][done:]
-            counts = [len(shares) for shares in ranks]
-            expect(
-                len(set(counts)) == 1,
-                f'{case}: the ranks take {counts} steps; one would wait for the others for ever, '
-                'and an empty share is a share',
-            )
-            expect(
-                counts[0] == len(steps),
-                f'{case}: {counts[0]} steps, and {len(steps)} are left: the last one may be short, '
-                'and the first `done` of them are taken',
-            )
-            joint = [sum((shares[i] for shares in ranks), []) for i in range(len(steps))]
-            dealt = sum(joint, [])
-            expect(
-                len(set(dealt)) == len(dealt),
-                f'{case}: example {max(dealt, key=dealt.count)} is taken more than once in an '
-                'epoch; all ranks draw the same order, and each takes another part of it',
-            )
-            expect(joint != first, f'{case}: epochs 0 and 1 take the examples in the same order')
-            first = first or joint
-            expect(
-                [sorted(step) for step in joint] == steps,
-                f'{case}: in epoch {epoch} the ranks\' first step takes {sorted(joint[0])[:9]}, '
-                f'that of one device {steps[0][:9]}; cut the order into steps first, and each '
-                'step into shares',
-            )  # fmt: skip
-            lengths = [[len(shares[i]) for shares in ranks] for i in range(len(steps))]
-            uneven = [step for step in lengths if max(step) - min(step) > 1]
-            expect(not uneven, f'{case}: shares of {uneven[:1]}; the others wait for the longest')
-
-
-def exercise_2(rng: random.Random, _: Numbers, mirrored: Callable[[int, int, int], Any]) -> None:
-    """An example's own random number, whoever computes with it."""
-    seed, n = rng.randrange(1000), 400
-
-    def others() -> list[str]:
-        return [str(g()) for g in (random.getstate, np.random.get_state)] + [
-            str(torch.get_rng_state().tolist())
-        ]
-
-    def images(seed: int, epoch: int) -> list[bool]:
-        return [bool(mirrored(seed, epoch, i)) for i in range(n)]
-
-    before, first, second, other = others(), images(seed, 0), images(seed, 1), images(seed + 1, 0)
-    expect(
-        others() == before,
-        'it has seeded, or drawn from, a generator that others use, too: what dropout draws next '
-        'has changed; make a generator of its own',
-    )
-    again = [bool(mirrored(seed, 0, i)) for i in reversed(range(n))][::-1]
-    expect(
-        first == again,
-        'asked again, in another order, it says something else: the answer may depend on seed, '
-        'epoch and index alone, not on who asks, and when',
-    )
-    expect(
-        0.35 < sum(first) / n < 0.65,
-        f'{sum(first)} of {n} examples are mirrored in epoch 0, not about half of them: does each '
-        'index get a number of its own?',
-    )
-    expect(first != second, 'in epochs 0 and 1 the same examples are mirrored')
-    expect(first != other, f'seeds {seed} and {seed + 1} mirror the same examples')
-    for k in (1, 10, 100, 1000, 10_000):  # what a student may multiply the epoch or the seed by
-        later = [bool(mirrored(seed, 0, k + i)) for i in range(60)]
-        expect(
-            later not in (second[:60], other[:60]),
-            f'what example {k} gets in epoch 0, example 0 gets in the next epoch, or with the next '
-            'seed, and so on for all: a sum mixes what should stay apart',
-        )
 
 
 def exercise_3(rng: random.Random, _: Numbers, clip_mean: Callable[..., Any]) -> None:
@@ -106,43 +26,14 @@ def exercise_3(rng: random.Random, _: Numbers, clip_mean: Callable[..., Any]) ->
         draw = torch.Generator().manual_seed(rng.randrange(99))
         grads = [[torch.randn(s, generator=draw).double() * (4 * r + 1) for s in ((3, 2), (4,))]
                  for r in range(size)]  # fmt: skip
-        mean = sum(torch.cat([g.flatten() for g in mine]) for mine in grads) / size
-        assert isinstance(mean, torch.Tensor)
-        norm = float(mean.norm())
 
         def call(dist: Any, limit: float = limit, grads: list[Any] = grads) -> Any:
             mine = [g.clone() for g in grads[dist.rank]]
-            given = clip_mean(mine, limit, dist)
-            return torch.cat([g.flatten() for g in mine]), given
+            given = list(mine)
+            norm = clip_mean(given, limit, dist)
+            return mine, norm, all(x is y for x, y in zip(mine, given))
 
-        found, _ranks = on_ranks(size, call)
-        expect(
-            all(torch.allclose(grad, found[0][0]) for grad, _ in found),
-            f'{size} ranks end with different gradients: sum over the ranks first, so that all '
-            'have the same, with the same norm',
-        )
-        for rank, (grad, given) in enumerate(found):
-            length = float(grad.norm())
-            case = f'{size} ranks, a mean gradient of norm {norm:.4g}, limit {limit:g}: '
-            case += f'rank {rank} ends with norm {length:.4g}'
-            expect(
-                norm < limit or length < limit * 1.0001,
-                f'{case}; all parameters together are one long vector with one norm',
-            )
-            expect(
-                norm > limit or math.isclose(length, norm),
-                f'{case}: a gradient within the limit stays the mean over the ranks',
-            )
-            expect(
-                torch.allclose(grad, mean * min(1, limit / norm), rtol=1e-4),
-                f'{case}, but in another direction, or shorter, than the mean gradient clipped: '
-                'first the mean over the ranks, then its norm, then one factor for all',
-            )
-            expect(
-                given is not None and math.isclose(float(given), norm, rel_tol=1e-4),
-                f'{case}, which is right; return the norm that the mean had before, not '
-                f'{given if given is None else round(float(given), 3)}',
-            )
+        expect_clipped(on_ranks(size, call)[0], grads, limit)
     for got, norm in launch(real_clip, 2, clip_mean, labels=False, timeout=300):
         expect(
             np.allclose((*got, norm), (0.9487, 0.3162, 3.1623), atol=1e-3),

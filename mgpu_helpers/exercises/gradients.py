@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from ..pytorch import this_device
-from .checking import expect_value
+from .checking import expect, expect_value
 
 Case = tuple[nn.Linear, torch.Tensor, torch.Tensor]
 
@@ -48,6 +48,77 @@ def expect_mean(case: str, found: torch.Tensor, seed: int, n: int, size: int) ->
         'shares and pieces differ in length, so add up losses, each example with the same weight; '
         'and gradients add up by themselves',
     )
+
+
+def expect_clipped(found: list[Any], grads: list[list[torch.Tensor]], limit: float) -> None:
+    """Raise a hint unless all ranks' tensors hold the clipped mean of ``grads``, and gave its norm.
+
+    Of each rank: its tensors, the norm that it gave, and whether its list still holds the tensors.
+    """
+    size, parts = len(grads), [sum(g[1:], g[0]) / len(g) for g in zip(*grads)]
+    mean = torch.cat([part.flatten() for part in parts])
+    norm = float(mean.norm())
+    for rank, (mine, given, same) in enumerate(found):
+        grad = torch.cat([g.flatten() for g in mine])
+        length, scale = float(grad.norm()), float(grad @ mean) / norm**2
+        case = f'{size} ranks, a mean gradient of norm {norm:.4g}, limit {limit:g}: '
+        case += f'rank {rank} ends with norm {length:.4g}'
+        expect(
+            same or torch.allclose(grad, mean * min(1, limit / norm), rtol=1e-4),
+            f'{case}: the list holds other tensors now, and the parameters keep the old ones; '
+            'grads[i] = h changes the list; g *= x and g.copy_(h) change the tensor',
+        )
+        expect(
+            not torch.equal(grad, torch.cat([g.flatten() for g in grads[rank]])),
+            f'{case}, that of its own gradient, which has not changed: sum over the ranks first, '
+            'in place',
+        )
+        expect(
+            all(torch.allclose(x, y) for other in found for x, y in zip(mine, other[0])),
+            f'{size} ranks end with different gradients: sum over the ranks first, so that all '
+            'have the same, with the same norm',
+        )
+        expect(
+            norm <= limit or not torch.allclose(grad, mean),
+            f'{case}: this is the mean, not clipped; g = g * x makes another tensor, and g *= x '
+            'changes this one',
+        )
+        expect(
+            norm > limit or torch.allclose(grad, mean),
+            f'{case}: a gradient within the limit stays the mean over the ranks',
+        )
+        straight = torch.allclose(grad, scale * mean, rtol=1e-4)
+        each = all(
+            torch.allclose(g, p * (g.norm() / p.norm()), rtol=1e-4) for g, p in zip(mine, parts)
+        )
+        expect(
+            straight or not each,
+            f'{case}, and each parameter was shortened by a factor of its own: all parameters '
+            'together are one long vector with one norm',
+        )
+        expect(
+            straight,
+            f'{case}, but in another direction than the mean gradient: first the mean over the '
+            'ranks, then its norm, then one factor for all values',
+        )
+        expect(
+            norm <= limit or abs(length / limit - 1) < 1e-4,
+            f'{case}; the direction is right, and the norm you divided by was '
+            f'{limit / scale:.4g}, that of the mean is {norm:.4g}',
+        )
+        kinds = {
+            f'{size} x it, that of the sum': size,
+            'its square': norm,
+            'the norm after clipping': limit / norm,
+        }
+        gave = None if given is None else float(given)
+        known = [k for k, x in kinds.items() if gave and abs(gave / norm / x - 1) < 1e-4]
+        expect(
+            gave and abs(gave / norm - 1) < 1e-4,
+            f'{case}, which is right; return the norm of the mean before clipping, {norm:.4g}, not '
+            f'{gave if gave is None else format(gave, ".4g")}'
+            + (f': that is {known[0]}' if known else ''),
+        )
 
 
 class Counting(nn.Module):

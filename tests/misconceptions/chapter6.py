@@ -4,6 +4,7 @@ import os
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -42,6 +43,44 @@ def from_the_beginning(n, batch_size, seed, epoch, done, size, rank):
     return steps()(n, batch_size, seed, epoch, 0, size, rank)
 
 
+def steps_too_many(n, batch_size, seed, epoch, done, size, rank):
+    order = np.random.default_rng([seed, epoch]).permutation(n)
+    whole = [order[i * batch_size : (i + 1) * batch_size] for i in range(n // batch_size + 1)]
+    return [np.array_split(step, size)[rank] for step in whole[done:]]
+
+
+def even_steps(n, batch_size, seed, epoch, done, size, rank):
+    order = np.random.default_rng([seed, epoch]).permutation(n)
+    whole = np.array_split(order, -(-n // batch_size))
+    return [np.array_split(step, size)[rank] for step in whole[done:]]
+
+
+def permutes_the_rest(n, batch_size, seed, epoch, done, size, rank):
+    left = n - done * batch_size
+    order = done * batch_size + np.random.default_rng([seed, epoch]).permutation(left)
+    whole = np.split(order, range(batch_size, left, batch_size))
+    return [np.array_split(step, size)[rank] for step in whole]
+
+
+def an_order_of_its_own(n, batch_size, seed, epoch, done, size, rank):
+    order = np.random.RandomState(seed + epoch).permutation(n)
+    whole = np.split(order, range(batch_size, n, batch_size))[done:]
+    return [np.array_split(step, size)[rank] for step in whole]
+
+
+def chunked(n, batch_size, seed, epoch, done, size, rank):
+    order = torch.from_numpy(np.random.default_rng([seed, epoch]).permutation(n))
+    return [step.chunk(size)[rank] for step in order.split(batch_size)[done:]]
+
+
+def flat(*case):
+    return [i for share in steps()(*case) for i in share]
+
+
+def floats(*case):
+    return [share * 1.0 for share in steps()(*case)]
+
+
 def seeds_all(seed, epoch, index):
     torch.manual_seed(10**6 * seed + 10**4 * epoch + index)
     return torch.rand(1).item() < 0.5
@@ -69,6 +108,36 @@ def clip(mean='before', norm='whole', always=False, divide=True):
         return length
 
     return clip_mean
+
+
+def scaled(way, divide=True, measure=lambda flat, limit: flat.norm().item(), give=lambda x: x):
+    def clip_mean(grads, limit, dist):
+        for g in grads:
+            dist.all_reduce(g)
+            g /= dist.get_world_size() if divide else 1
+        flat = torch.cat([g.flatten() for g in grads])
+        factor, out = min(1, limit / measure(flat, limit)), []
+        for i, g in enumerate(grads):
+            if way == 'in place':
+                g *= factor
+            elif way == 'entries':
+                grads[i] = g * factor
+            elif way == 'clamped':
+                g.clamp_(-limit / 2, limit / 2)
+            else:
+                g = g * factor  # noqa: PLW2901
+            out.append(g * factor)
+        if way == 'whole list':
+            grads[:] = out
+        return give(flat.norm().item())
+
+    return clip_mean
+
+
+def sums_the_norm(grads, limit, dist):
+    norm = torch.tensor(clip()(grads, limit, dist))
+    dist.all_reduce(norm)
+    return norm
 
 
 def clipped_then_measured(grads, limit, dist):
@@ -252,6 +321,13 @@ WRONG = [
     ('6.1', 'empty shares dropped', steps(drop=True), 'an empty share is a share'),
     ('6.1', 'the rest for the last rank', steps(cut='last is long'), 'wait for the longest'),
     ('6.1', 'from the beginning again', from_the_beginning, 'of them are taken'),
+    ('6.1', 'a step too many', steps_too_many, '3 steps, and 2 are left'),
+    ('6.1', 'steps of one length', even_steps, 'have [4, 3, 3] examples, and not [4, 4, 2]'),
+    ('6.1', 'only the rest is shuffled', permutes_the_rest, 'the order is that of all n'),
+    ('6.1', 'another order', an_order_of_its_own, 'the order is that of all n'),
+    ('6.1', 'chunks, which may be fewer', chunked, 'chunked(10, 8, '),
+    ('6.1', 'one flat list', flat, 'one entry for each step'),
+    ('6.1', 'floats', floats, 'examples have whole numbers'),
     ('6.2', 'seeds the generator of all', seeds_all, 'dropout draws next'),
     ('6.2', 'who comes first', draws_the_next, 'on seed, epoch and index alone'),
     ('6.2', 'never a seed', lambda s, e, i: np.random.default_rng().random() < 0.5, 'who asks'),
@@ -260,12 +336,32 @@ WRONG = [
     ('6.2', 'without the seed', same(lambda s, e, i: [e, i]), 'mirror the same examples'),
     ('6.2', 'added up', same(lambda s, e, i: s + e + i), 'a sum mixes'),
     ('6.2', 'too close', same(lambda s, e, i: 1000 * e + i + 10**6 * s), 'example 1000'),
+    ('6.2', "a string's hash", lambda *n: hash(f'{n}') % 2 == 0, 'another process'),
+    ('6.2', "the process's number", same(lambda *n: [*n, os.getpid()]), 'another process'),
+    ('6.2', 'seed and epoch added', same(lambda s, e, i: [s + e, i]), 'mirrors in epoch 1 what'),
+    ('6.2', 'joined by xor', same(lambda s, e, i: s ^ e ^ i), 'mirrors in epoch 1 what'),
+    ('6.2', 'a checksum', lambda *n: crc32(b'%d %d %d' % n) % 2 == 1, 'keep their answer'),
+    ('6.2', 'a number', lambda s, e, i: np.random.default_rng([s, e, i]).random(), 'True or False'),
     ('6.3', 'each by its own norm, then the mean', clip('after'), 'in another direction'),
     ('6.3', 'no sum at all', clip('never'), 'sum over the ranks first'),
     ('6.3', 'each parameter by itself', clip(norm='each'), 'one long vector'),
-    ('6.3', 'not divided', clip(divide=False), 'norm that the mean had'),
+    ('6.3', 'not divided', clip(divide=False), '2 x it, that of the sum'),
     ('6.3', 'made longer, too', clip(always=True), 'within the limit stays'),
-    ('6.3', 'the norm afterwards', clipped_then_measured, 'norm that the mean had'),
+    ('6.3', 'the norm afterwards', clipped_then_measured, 'the norm after clipping'),
+    ('6.3', 'entries of the list', scaled('entries'), 'the parameters keep the old ones'),
+    ('6.3', 'another list', scaled('whole list'), 'the parameters keep the old ones'),
+    ('6.3', 'names, not tensors', scaled('names'), 'g = g * x makes another tensor'),
+    ('6.3', 'value by value', scaled('clamped'), 'in another direction'),
+    (
+        '6.3',
+        'the largest value',
+        scaled('in place', measure=lambda f, _: f.abs().max()),
+        'direction is',
+    ),
+    ('6.3', 'limit divided', scaled('in place', measure=lambda f, _: 2 * f.norm()), 'direction is'),
+    ('6.3', 'squared', scaled('in place', give=lambda x: x * x), 'its square'),
+    ('6.3', 'the norm summed, too', sums_the_norm, '2 x it, that of the sum'),
+    ('6.3', 'no return', scaled('in place', give=lambda x: None), 'is `return` missing?'),
     ('6.4', 'each rank all of them', classes('all'), 'a share each would do'),
     ('6.4', 'rank 0 all of them', classes('rank 0'), 'a share each would do'),
     ('6.4', 'padded like a sampler', classes('padded'), 'each counts once'),
