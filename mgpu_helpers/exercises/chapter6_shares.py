@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -159,10 +158,10 @@ def exercise_2(rng: random.Random, _: Numbers, mirrored: Callable[[int, int, int
 @contextlib.contextmanager
 def elsewhere() -> Iterator[None]:
     """Let strings' hashes, the process's number and the clock be those of another process."""
-    real, now, number = hash, time.time(), os.getpid()
+    real, number = hash, os.getpid()
     with (
         mock.patch('builtins.hash', lambda x: real((x, 'salt') if "'" in repr(x) else x)),
         mock.patch('os.getpid', lambda: number + 1),
-        mock.patch('time.time', lambda: now + 1000),
+        mock.patch('time.time', lambda: 4e9),
     ):
         yield
