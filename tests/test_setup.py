@@ -189,6 +189,7 @@ def test_binder_gets_kernels_of_this_environment(made, tmp_path, with_uv):
         assert json.loads(kernel.read_text())['argv'][0] == str(made / '.venv/bin/python')
 
 
+@pytest.mark.slow  # it makes an environment anew, 25 s; .ci/run has it
 def test_pytorch_that_cannot_be_reached_is_left_out_unless_it_was_asked_for(made, with_uv):
     given = {'PATH': with_uv, 'UV_OFFLINE': 1, 'PIP_CONFIG_FILE': '/dev/null', **NO_GPU}
     given |= {'PIP_FIND_LINKS': None, 'UV_FIND_LINKS': None}
