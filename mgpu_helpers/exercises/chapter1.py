@@ -14,7 +14,7 @@ from mxnet import nd
 from .. import scratch
 from ..collectives import count
 from .arrays import expect_sums, on_devices, one_device_each
-from .checking import Hint, Numbers, expect, expect_value
+from .checking import Hint, Numbers, expect, expect_value, number
 
 if TYPE_CHECKING:
     from mxnet.ndarray import NDArray
@@ -136,7 +136,7 @@ def exercise_5(
         means = [sum(s) / len(s) for s in shards]
         found, right = whole_mean(means, sizes), sum(map(sum, shards)) / sum(sizes)
         expect_value(
-            float(found.asscalar() if isinstance(found, nd.NDArray) else found),
+            number(found),
             right,
             f'means {[round(m, 4) for m in means]} of {list(sizes)} examples gave {{}}',
             {
@@ -218,11 +218,11 @@ def exercise_8(
         (values,) = on_devices(rng, 1)
         replicas = [scratch.get_params([values, values + 1], mx.cpu(i)) for i in range(3)]
         expect(
-            float(largest_difference(replicas)) == 0,
+            number(largest_difference(replicas)) == 0,
             'replicas that are equal bit for bit differ by 0',
         )
         replicas[device][parameter][2, 3] += change
-        found = float(largest_difference(replicas))
+        found = number(largest_difference(replicas))
         case = f'one value of parameter {parameter} on device {device} was changed by {change:g}'
         expect(
             found == abs(change),

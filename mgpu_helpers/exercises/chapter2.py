@@ -11,8 +11,8 @@ import numpy as np
 from mxnet import autograd, gluon, nd
 from mxnet.gluon import nn
 
-from .arrays import on_devices
-from .checking import Hint, Numbers, expect
+from .arrays import on_devices, one_device_each
+from .checking import Hint, Numbers, expect, number
 
 if TYPE_CHECKING:
     from mxnet.gluon import Block
@@ -91,7 +91,8 @@ def exercise_3(rng: random.Random, _: Numbers, average: Callable[[Arrays], None]
     for k in (2, 3):
         stats = on_devices(rng, k, (4,))
         data, mean = list(stats), sum(s.asnumpy() for s in stats) / k
-        average(data)
+        with one_device_each():
+            average(data)
         after = [s.asnumpy() for s in stats]
         expect(
             all(a is b for a, b in zip(data, stats)),
@@ -119,7 +120,13 @@ def exercise_4(
         # Sums over n examples of two parameters, alike on all devices: their norm is 50.
         values = [np.full(16, 10.0) * 0.75, np.full(25, 8.0)]
         grads = [[nd.array(v, ctx=mx.cpu(c), dtype='float64') for v in values] for c in range(k)]
-        clip(grads, n, limit)
+        lists = [list(gs) for gs in grads]
+        clip(lists, n, limit)
+        expect(
+            all(g is h for gs, hs in zip(grads, lists) for g, h in zip(gs, hs)),
+            'the lists hold other arrays now, and the parameters their old gradients: write into '
+            'the arrays',
+        )
         norms = [float(np.sqrt(sum((g.asnumpy() ** 2).sum() for g in gs))) for gs in grads]
         each = [float(np.linalg.norm(g.asnumpy())) for g in grads[0]]
         right = limit * n if clipped else 50.0
@@ -199,7 +206,7 @@ def exercise_6(rng: random.Random, _: Numbers, whole_variance: Callable[..., flo
     for sizes in ((2, 2), (4, 4, 4), (5, 2), (1, 6)):
         shards = [np.array([rng.randrange(50) for _ in range(n)], dtype=float) for n in sizes]
         means, variances = ([float(f(s)) for s in shards] for f in (np.mean, np.var))
-        right, found = float(np.var(np.concatenate(shards))), float(
+        right, found = float(np.var(np.concatenate(shards))), number(
             whole_variance(means, variances, sizes)
         )  # fmt: skip
         if np.isclose(found, right):
@@ -229,7 +236,7 @@ def exercise_7(
         right += 8 - pad - 2
         scores = np.eye(5)[guesses]
         batches.append((nd.array(scores), nd.array(labels), pad))
-    found, seen = float(accuracy(batches)), 21
+    found, seen = number(accuracy(batches)), 21
     case = f'two whole batches of 8, a last one with 3 of 8 padded: {found:.4f}'
     expect(
         not np.isclose(found, (right + 3) / 24),

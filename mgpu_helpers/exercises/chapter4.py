@@ -40,7 +40,7 @@ def exercise_1(rng: random.Random, _: Numbers, my_steps: Callable[..., Any]) -> 
             expect(max(lengths) - min(lengths) <= 1, f'{where}: all wait for the longest shard')
         steps = [len(worker) for worker in found]
         case = f'{case}: they take {steps} steps, not {len(batches)}'
-        expect(max(steps) == len(batches), f'{case}: the last joint batch has the rest')
+        expect(max(steps) == len(batches), f'{case}: the last batch has the rest, none is empty')
         expect(
             min(steps) == len(batches),
             f'{case}: a worker without an example takes part, with an empty list, or all wait',

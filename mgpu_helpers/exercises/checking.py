@@ -89,11 +89,22 @@ def expect_value(
         raise Hint(f'{case}: {hint}')
 
 
+def number(found: Any) -> float:
+    """Give a number that a student's function gave, also where it is an array of one value."""
+    return float(found.asscalar() if hasattr(found, 'asscalar') else found)
+
+
+def _leaves(value: Any) -> list[Any]:
+    nested = isinstance(value, (list, tuple))
+    return sum(map(_leaves, value), []) if nested else [value]
+
+
 def _shown(value: Any) -> str:
     if hasattr(value, 'shape'):
         return f'{type(value).__name__} {tuple(value.shape)}'
-    if isinstance(value, (list, tuple)) and any(hasattr(v, '__len__') for v in value):
-        return f'[{", ".join(map(_shown, value[:2]))}{", ..." * (len(value) > 2)}]'
+    if isinstance(value, (list, tuple)) and any(hasattr(v, 'shape') for v in _leaves(value)):
+        inside = f'{", ".join(map(_shown, value[:2]))}{", ..." * (len(value) > 2)}'
+        return f'[{inside}]' if isinstance(value, list) else f'({inside})'
     shown = ' '.join(repr(value).split())
     return type(value).__name__ if ' at 0x' in shown else textwrap.shorten(shown, 60)
 

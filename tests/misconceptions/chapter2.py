@@ -80,6 +80,18 @@ def limit_of_the_sum(grads, n, limit):
         scaled(gs, limit)
 
 
+def other_arrays(grads, n, limit):
+    factor = min(1, n * limit / norm_of(grads[0]))
+    for device in grads:
+        device[:] = [g * factor for g in device]
+
+
+def across(stats):
+    mean = sum(stats) / len(stats)
+    for s in stats:
+        mean.copyto(s)
+
+
 def always(grads, n, limit):
     for gs in grads:
         norm = norm_of(gs)
@@ -127,6 +139,8 @@ WRONG = [
     ('2.3', 'the first device only', first_only, 'only [0] have the mean'),
     ('2.3', 'the list is rebound', rebound, 'holds other arrays'),
     ('2.3', 'given back, not written', unchanged, 'do not hold the mean'),
+    ('2.3', 'added across devices', across, 'which GPUs refuse'),
+    ('2.4', 'other arrays in the lists', other_arrays, 'the parameters their old gradients'),
     ('2.4', 'each array by itself', each_array, 'turns the direction'),
     ('2.4', 'the limit for the sum', limit_of_the_sum, 'only a tenth of the limit'),
     ('2.4', 'scaled up, too', always, 'below the limit'),

@@ -206,7 +206,13 @@ def next_epoch(training):
 WRONG = [
     ('4.1', 'the data set divided', of_the_data_set, 'not the data set'),
     ('4.1', 'no empty step', without_empty_steps, 'with an empty list'),
-    ('4.1', 'full batches only', full_batches_only, 'the last joint batch has the rest'),
+    ('4.1', 'full batches only', full_batches_only, 'the last batch has the rest'),
+    (
+        '4.1',
+        'a batch too many',
+        lambda o, b, r, k: [o[i : i + b][r::k] for i in range(0, len(o) + 1, b)],
+        'none is empty',
+    ),
     ('4.1', 'the remainder forgotten', without_the_remainder, 'belong to nobody'),
     ('4.1', 'the remainder to the last', remainder_to_the_last, 'wait for the longest'),
     ('4.1', 'all examples for all', whole_batches, 'belong to several workers'),
