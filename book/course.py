@@ -113,13 +113,17 @@ def buttons(app, pagename, templatename, context, doctree):
 
 
 def lighter(app, error):
-    """Leave out icons as a script, 1.6 MB, which the style sheet has as a font, and maps."""
+    """Leave out icons as a script, 1.6 MB, which the style sheet has as a font, and maps; name arrows."""
     site = Path(app.outdir)
     for file in [*site.glob('_static/**/*.map'), *site.glob('_static/scripts/fontawesome.js')]:
         file.unlink()
     for page in site.rglob('*.html'):
         text = page.read_text('utf8')
-        page.write_text(re.sub('<script[^>]*/fontawesome.js.*?</script>', '', text), 'utf8')
+        text = re.sub('<script[^>]*/fontawesome.js.*?</script>', '', text)
+        text = text.replace(
+            '<summary><span class="toc', '<summary aria-label="more"><span class="toc'
+        )
+        page.write_text(text, 'utf8')
 
 
 def setup(app):

@@ -161,7 +161,7 @@ def test_search_and_keyboard(site, browser):
         browser.wait_for(f'document.activeElement.value === "{word}"')
         press(browser, 'Enter', 13, text='\r')
         browser.wait_for('location.pathname === "/search.html"')
-        browser.wait_for('document.querySelector("ul.search > li a")')
+        browser.wait_for('document.querySelectorAll("ul.search > li a").length')
         browser.wait_for('!document.querySelector("#search-progress")?.textContent.trim()')
         shown = browser.ask('document.querySelector("ul.search > li a").getAttribute("href")')
         assert shown.split('?')[0].split('#')[0].endswith(section.split('#')[0]), shown
@@ -176,7 +176,7 @@ def test_search_and_keyboard(site, browser):
               s.outlineStyle !== 'none' || s.boxShadow !== 'none']; })()""")
         )
     assert focused[0][0] == 'Skip to main content' and len({words for words, *_ in focused}) > 30
-    assert all(seen and marked for _, seen, marked in focused), focused
+    assert not [words for words, seen, marked in focused if not (seen and marked)]
 
 
 def test_the_book_has_every_chapter_and_page_and_each_term_is_in_a_chapter():
