@@ -13,6 +13,7 @@ from sphinx.addnodes import pending_xref
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 PYTORCH = re.compile(r'notebooks/0[567]-')  # what Colab can run
+HOSTED = 'On Colab, [one cell](../elsewhere.md#colab-and-other-hosted-notebooks) comes first.'
 NOT_LINKED = nodes.title | nodes.reference | nodes.literal | nodes.strong | nodes.thead
 
 
@@ -82,7 +83,12 @@ def links(app, docname, source):
         source[0] = source[0].replace('](../', '](')
     source[0] = source[0].replace('](../exercises/0', '](../exercises/student/0')
     if docname.startswith(('notebooks/', 'exercises/')):
-        source[0] = shown(json.loads(source[0]))
+        notebook = json.loads(source[0])
+        if PYTORCH.match(docname):
+            notebook['cells'][0]['source'] += ['\n\n', HOSTED]
+        source[0] = shown(notebook)
+    if known := app.config.html_theme_options['repository_url']:
+        source[0] = source[0].replace('https://github.com/OWNER/NAME', known)
 
 
 def shown(notebook):
@@ -113,7 +119,7 @@ def buttons(app, pagename, templatename, context, doctree):
 
 
 def lighter(app, error):
-    """Leave out icons as a script, 1.6 MB, which the style sheet has as a font, and maps; name arrows."""
+    """Leave out icons as a script (1.6 MB; they are a font, too) and maps; name the arrows."""
     site = Path(app.outdir)
     for file in [*site.glob('_static/**/*.map'), *site.glob('_static/scripts/fontawesome.js')]:
         file.unlink()
