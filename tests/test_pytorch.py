@@ -78,31 +78,6 @@ def with_statistics():
     return own, pt.evaluate_ddp(net, test_iter), buffers(net), list(net.parameters())
 
 
-def compiled():
-    """Whether training has imported the compiler; the losses without it and with it; its graphs."""
-    early, graphs = 'sympy' in sys.modules, []
-
-    def backend(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
-
-    def train(compile):
-        torch.manual_seed(0)
-        net = torch.nn.Linear(3, 3).double()
-        optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
-
-        def step(x):
-            optimizer.zero_grad()
-            loss = net(x).square().sum()
-            loss.backward()
-            optimizer.step()
-            return loss.item()
-
-        return [compile(step)(torch.ones(2, 3).double()) for _ in range(4)]
-
-    return early, train(lambda step: step), train(torch.compile(backend=backend)), len(graphs)
-
-
 def in_each_rank():
     return {
         'statistics': with_statistics(),
@@ -111,7 +86,6 @@ def in_each_rank():
         'odd': pt.train_rank(64, 0.2, **ODD),
         'by hand': pt.train_rank(64, 0.2, **ODD, wrap=pt.OwnDDP),
         'no seed': pt.train_rank(64, 0.2, 1, 192),
-        'compiler': dist.get_rank() == 0 and compiled(),
     }
 
 
@@ -185,11 +159,6 @@ def test_training_with_an_uneven_last_batch_and_more_devices_than_examples(ranks
     for other in (three, *(rank[way] for rank in ranks for way in ('odd', 'by hand'))):
         assert other.train_loss == pytest.approx(one.train_loss, rel=1e-10)
         assert other.test_acc == one.test_acc
-
-
-def test_the_compiler_comes_when_something_is_compiled_and_not_before(ranks):
-    early, plain, compiled, graphs = ranks[0]['compiler']
-    assert not early and graphs and compiled == pytest.approx(plain, rel=1e-12)
 
 
 def test_without_a_seed_the_ranks_agree_on_one(ranks):

@@ -14,6 +14,7 @@ import time
 import psutil
 import pytest
 from checkouts import ROOT
+from serving import real_files
 
 torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
 
@@ -21,20 +22,12 @@ pytestmark = pytest.mark.usefixtures('started')  # nothing is left behind
 SMALL = '--epochs 1 --limit 1001 --batch-size 64 --dtype float64'  # its last step has 41 examples
 
 
-# Without torch.compile's parts, which PyTorch imports for every optimizer: 4 s of a core in each of
-# some twenty processes. Chapter 6 runs the scripts with them.
-QUICKER = f"""
-import runpy
-runpy.run_path({str(ROOT / 'mgpu_helpers/pytorch/compiler.py')!r})['postpone_compiler']()
-"""
-
-
 class Alone:
     """A folder with copies of the scripts, in which ``import mgpu_helpers`` fails."""
 
     def __init__(self, folder):
         self.folder = folder
-        (folder / 'sitecustomize.py').write_text(QUICKER)
+        shutil.copy(ROOT / 'tests/without_compiler.py', folder / 'sitecustomize.py')
         for name in ('train.py', 'train_ddp.py'):
             shutil.copy(ROOT / 'training' / name, folder)
         (folder / 'mgpu_helpers.py').write_text('raise ImportError("not in this folder")')
@@ -64,6 +57,7 @@ class Alone:
 
 @pytest.fixture
 def alone(tmp_path, monkeypatch):
+    real_files('fashion-mnist')  # or skip
     monkeypatch.setenv('OMP_NUM_THREADS', '1')
     return Alone(tmp_path)
 
@@ -152,7 +146,7 @@ def test_what_is_wrong_is_named_in_a_sentence(alone, monkeypatch, capsys):
 
 def test_missing_data_and_a_damaged_checkpoint_are_named_and_help_names_all_options(alone):
     said = alone.run('--data nowhere', status=2)[-1]
-    assert said == 'train_ddp.py: error: argument --data: there is no folder nowhere'
+    assert said.endswith('argument --data: there is no train-images-idx3-ubyte.gz in nowhere')
     (alone.folder / 'run').mkdir()
     (alone.folder / 'run' / 'checkpoint.pt').write_bytes(b'not even a zip file')
     # By one: several say it together, perhaps in one line.

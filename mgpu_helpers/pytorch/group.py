@@ -24,7 +24,6 @@ from .. import checks
 from ..data import OfflineDataWarning, environment_for_children
 from ..display import Line
 from ..processes import run_workers
-from .compiler import postpone_compiler
 from .devices import usable_gpus
 
 T = TypeVar('T')
@@ -82,7 +81,6 @@ def process_group() -> Iterator[None]:
     if gpu:
         torch.cuda.set_device(this_device())
     dist.init_process_group('nccl' if gpu else 'gloo', store=store, rank=rank, world_size=size)
-    postpone_compiler()
     yield
     # Not after an error: the others would hear that this rank is gone before it has said why.
     dist.destroy_process_group()
