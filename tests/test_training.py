@@ -146,7 +146,7 @@ def test_what_is_wrong_is_named_in_a_sentence(alone, monkeypatch, capsys):
 
 def test_missing_data_and_a_damaged_checkpoint_are_named_and_help_names_all_options(alone):
     said = alone.run('--data nowhere', status=2)[-1]
-    assert said.endswith('argument --data: there is no train-images-idx3-ubyte.gz in nowhere')
+    assert said == 'train_ddp.py: error: argument --data: there is no folder nowhere'
     (alone.folder / 'run').mkdir()
     (alone.folder / 'run' / 'checkpoint.pt').write_bytes(b'not even a zip file')
     # By one: several say it together, perhaps in one line.

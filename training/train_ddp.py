@@ -51,8 +51,8 @@ def parse():
         given = isinstance(value, int | float) and value != parser.get_default(name)
         if given and not 0 < value < np.inf:
             parser.error(f'argument --{name.replace("_", "-")}: {value} is not above 0')
-    if not (args.data / 'train-images-idx3-ubyte.gz').is_file():
-        parser.error(f'argument --data: there is no train-images-idx3-ubyte.gz in {args.data}')
+    if not args.data.is_dir():
+        parser.error(f'argument --data: there is no folder {args.data}')
     return args
 
 
