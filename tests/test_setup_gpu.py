@@ -196,15 +196,14 @@ def test_mxnet_and_pytorch_for_gpus_have_an_environment_and_a_kernel_each(two):
     both = [str(folder / where / 'bin/python') for where in ('.venv-torch', '.venv')]
     assert python(folder, code).stdout.splitlines() == both
 
-    # Back to one, killed in the middle: the next setup mends it, and what is left over goes.
-    stamp = folder / '.venv/made-by-setup'
+    # Back to one, killed in the middle: both are as they were. Done, what is left over goes.
     command, env = ['sh', 'tools/setup.sh'], environment(**given, GPU=0)
     with subprocess.Popen(command, cwd=folder, env=env, stdout=-1, process_group=0) as killed:
-        while stamp.exists() and killed.poll() is None:
+        while not (folder / '.uv/making').exists() and killed.poll() is None:
             time.sleep(0.01)
         os.killpg(killed.pid, signal.SIGKILL)
-    assert not stamp.exists()
-    done = setup(folder, **given)
+    assert setup(folder, **given).stdout == ready
+    done = setup(folder, **given, GPU=0)
     assert done.stdout.endswith('setup: ready (MXNet for CPUs and PyTorch in .venv)\n'), done.stderr
     assert not (folder / '.venv-torch').exists() and setup(folder, **given).stdout.count('\n') == 1
     assert python(folder, 'import mgpu_helpers, mxnet, torch').returncode == 0

@@ -19,8 +19,8 @@
 #               the driver is not here, but will be where this runs: GPU=1 is installed without asking it
 #
 # Nothing outside this folder is changed, except uv's cache of downloads in the user's home.
-# An environment that is up to date is recognised by its stamp, in a few hundredths of a second;
-# one that was left half-made has no stamp and is made anew.
+# An environment that is up to date is recognised by its stamp, in a few hundredths of a second. Any other is
+# made anew in .uv/making, and takes its place when it is whole: until then, whatever happens, the old one works.
 set -eu
 umask 022
 
@@ -60,7 +60,7 @@ sha256() { if command -v sha256sum >/dev/null 2>&1; then sha256sum; else shasum 
 # with an empty cache), and the room that it takes.
 choose() {
     folder=${1%%:*} pytorch=${1##*:}
-    python=$folder/bin/python stamp=$folder/made-by-setup
+    python=$folder/bin/python
     locks=locks/base.txt what='' sizes='Jupyter and other packages 200 MB' room=1
     case $1 in
         *:cpu:*) locks="$locks locks/cpu.txt" what='MXNet for CPUs' sizes="$sizes, MXNet 50 MB" room=2 ;;
@@ -87,8 +87,7 @@ choose() {
         cat $locks pyproject.toml tools/setup.sh tools/uv-requirements.txt tools/lab/overrides.json
     } | sha256 | cut -d ' ' -f 1)
 }
-stamped() { sed -n "$1p" "$stamp" 2>/dev/null || :; } # its lines: the key, the folder
-made() { "$python" -c '' 2>/dev/null && [ "$(stamped 1)" = "$key" ]; }
+made() { "$python" -c '' 2>/dev/null && [ "$(sed 1q "$folder/made-by-setup" 2>/dev/null)" = "$key" ]; }
 
 # --- Is it there already? -----------------------------------------------------------------------
 ready() {
@@ -125,7 +124,7 @@ remember() {
     [ -n "$unsure" ] || printf '%s\n' "$kind" >.uv/kind
     [ -n "$unsure" ] || printf '%s\n' "$build" >.uv/build
 }
-remember
+[ -e .venv/made-by-setup ] || remember # else when the new one takes its place
 
 . tools/get-uv.sh
 . tools/uv-settings.sh
@@ -141,22 +140,20 @@ disk() { stat -c %d "$1" 2>/dev/null || stat -f %d "$1"; } # GNU's, or that of m
 [ "$(disk "$cache")" = "$(disk .)" ] || export UV_LINK_MODE="${UV_LINK_MODE:-copy}"
 
 # --- Python 3.11 --------------------------------------------------------------------------------
-# What a finished setup left is brought up to date; anything else is made anew.
+making=.uv/making
 fresh=''
 interpreter() {
+    python=$making/bin/python
     [ "$folder" != "$fresh" ] || return 0
-    if [ "$(stamped 2)" = "$root" ] &&
-        "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then
-        say "the course, or what is wanted of it, has changed since $folder was made; bringing it up to date"
-        rm -f "$stamp"
-        return 0
-    fi
-    [ ! -e "$folder" ] || say "$folder is not finished, or from another place; making it anew"
-    rm -rf "$folder"
-    if ! "$uv" venv --quiet --no-project --no-python-downloads --python 3.11 "$folder" >>"$log" 2>&1; then
+    [ ! -e "$folder" ] ||
+        say "$folder is not finished, or the course or what is wanted of it has changed since; making it anew"
+    rm -rf "$making"
+    # Relocatable: its scripts look for their Python beside themselves.
+    set -- --no-project --relocatable --python 3.11 "$making"
+    if ! "$uv" venv --quiet --no-python-downloads "$@" >>"$log" 2>&1; then
         say 'no Python 3.11 here; fetching one (30 MB, for this course only)'
-        rm -rf "$folder"
-        "$uv" venv --no-project --python 3.11 "$folder" >>"$log" 2>&1 || fail \
+        rm -rf "$making"
+        "$uv" venv "$@" >>"$log" 2>&1 || fail \
             'Python 3.11 is missing, and it could not be fetched: is there a network?' \
             "The last message was: $(last_line)" \
             'What to do: connect; or install it yourself: sudo apt-get install python3.11 (Debian 12),' \
@@ -166,7 +163,7 @@ interpreter() {
     say "Python: $("$python" -c 'import platform; print(platform.python_version())') in $folder"
 }
 if [ -n "$unsure" ]; then # there was no Python to ask the driver with
-    folder=.venv python=.venv/bin/python stamp=.venv/made-by-setup
+    folder=.venv
     interpreter
     fresh=.venv
     decide
@@ -224,25 +221,17 @@ packages() {
 }
 
 # --- Kernels and a first breath -----------------------------------------------------------------
-kernel() { # kernel NAME TITLE
+kernel() { # kernel NAME TITLE FOLDER: where its Python will be
     "$python" -m ipykernel install --sys-prefix --name "$1" --display-name "$2 (multi-GPU course)" >>"$log" 2>&1 ||
         fail 'a Jupyter kernel could not be registered.' "The last message was: $(last_line)" "All of it: $log"
-}
-kernels() {
-    kernel python3 'Python 3'
-    kernel mgpu-torch PyTorch
-    case $folder,$environments in
-        .venv,*.venv-torch:*)
-            spec=.venv/share/jupyter/kernels/mgpu-torch/kernel.json
-            sed 's:/\.venv/bin/python:/.venv-torch/bin/python:' "$spec" >"$spec.new" && mv "$spec.new" "$spec"
-            ;;
-    esac
+    spec=$making/share/jupyter/kernels/$1/kernel.json
+    sed "s:/$making/bin/:/$3/bin/:" "$spec" >"$spec.new" && mv "$spec.new" "$spec"
 }
 
 # How JupyterLab opens: our defaults, below what the user sets, and a first layout, kept in .uv as it is changed.
 first_screen() {
-    mkdir -p "$folder/share/jupyter/lab/settings" .uv/workspaces
-    cp tools/lab/overrides.json "$folder/share/jupyter/lab/settings/"
+    mkdir -p "$making/share/jupyter/lab/settings" .uv/workspaces
+    cp tools/lab/overrides.json "$making/share/jupyter/lab/settings/"
     layout=default-37a8.jupyterlab-workspace # JupyterLab's name for the one that opens by itself
     [ -e ".uv/workspaces/$layout" ] || cp "tools/lab/$layout" .uv/workspaces/
 }
@@ -279,7 +268,11 @@ for each in $environments; do
     # Our own package: a link to this folder, built with what the lock just installed.
     "$uv" pip install --python "$python" --quiet --offline --no-deps --no-build-isolation --editable . >>"$log" 2>&1 ||
         fail 'our own package could not be installed.' "The last message was: $(last_line)" "All of it: $log"
-    kernels
+    kernel python3 'Python 3' "$folder"
+    case $environments in
+        *.venv-torch:*) kernel mgpu-torch PyTorch .venv-torch ;;
+        *) kernel mgpu-torch PyTorch "$folder" ;;
+    esac
     first_screen
     case $each,${MGPU_DRIVER:-} in
         *:none:*) ;;
@@ -290,8 +283,12 @@ for each in $environments; do
         *:none) ;;
         *) breathe 'torch, torch._dynamo, torch.distributed.run; torch.ones(1).numpy()' PyTorch ;;
     esac
-    printf '%s\n' "$key" "$root" >"$stamp.new"
-    mv "$stamp.new" "$stamp"
+    printf '%s\n' "$key" >"$making/made-by-setup"
+    remember
+    rm -rf .uv/old
+    mv -f "$folder" .uv/old 2>/dev/null || : # there may be none
+    mv "$making" "$folder"
+    rm -rf .uv/old
 done
 [ "$folder" = .venv-torch ] || rm -rf .venv-torch # of a choice that was taken back
 say "ready (${there#, })"
