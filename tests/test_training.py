@@ -129,6 +129,17 @@ def test_each_rank_draws_numbers_of_its_own_also_where_build_seeds_all_alike(alo
     assert not torch.equal(first, second)
 
 
+def test_no_thread_is_left_that_could_abort_the_end(alone):
+    """One inside a store's call when Python ends: SIGABRT, after all the work (60 of 60)."""
+    script = alone.folder / 'train_ddp.py'
+    text, ends = script.read_text(encoding='utf8'), '    dist.destroy_process_group()'
+    assert text.count('done.wait(1)') == text.count(ends) == 1
+    text = text.replace('done.wait(1)', '(time.sleep(3) or done.is_set())')  # as in a slow call
+    text = text.replace(ends, f'    print(threading.active_count())\n{ends}')
+    script.write_text(text, encoding='utf8')
+    assert alone.run('--epochs 1 --limit 64')[-1] == '1'
+
+
 @pytest.mark.slow  # the chapter asserts the last one, with two ranks
 @pytest.mark.parametrize('more', ['', '--momentum 0.9 --warmup 5 --clip 0.05'])
 def test_three_ranks_do_what_one_does_also_in_pieces_and_clipped(alone, more):
@@ -159,6 +170,8 @@ def test_missing_data_and_a_damaged_checkpoint_are_named_and_help_names_all_opti
     said = alone.run('--data nowhere', status=2)[-1]
     assert said == 'train_ddp.py: error: argument --data: there is no folder nowhere'
     (alone.folder / 'run').mkdir()
+    (said,) = alone.run('--data run', status=1)
+    assert said.startswith('error: there is no file run/train-images-idx3-ubyte.gz, and no run/')
     (alone.folder / 'run' / 'checkpoint.pt').write_bytes(b'not even a zip file')
     # By one: several say it together, perhaps in one line.
     assert alone.run('--checkpoint run', status=1) == ['error: run/checkpoint.pt is damaged']

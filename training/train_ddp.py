@@ -58,8 +58,10 @@ def parse():
 
 def read(folder, part, limit=None):
     """Read examples: images (1, 28, 28), as bytes, and labels."""
-    images = gzip.open(folder / f'{part}-images-idx3-ubyte.gz').read()
-    labels = gzip.open(folder / f'{part}-labels-idx1-ubyte.gz').read()
+    files = [folder / f'{part}-{name}-ubyte.gz' for name in ('images-idx3', 'labels-idx1')]
+    if missing := [str(file) for file in files if not file.exists()]:
+        sys.exit(f'error: there is no file {", and no ".join(missing)}')
+    images, labels = (gzip.open(file).read() for file in files)
     images = torch.tensor(np.frombuffer(images, np.uint8, offset=16).reshape(-1, 1, 28, 28))
     labels = torch.tensor(np.frombuffer(labels, np.uint8, offset=8)).long()
     return TensorDataset(images[:limit], labels[:limit])
@@ -257,9 +259,11 @@ def main():
         torch.cuda.set_device(int(os.environ.get('LOCAL_RANK', 0)))
     store = meet('nccl' if gpu else 'gloo', timedelta(seconds=args.timeout))
     done = threading.Event()
-    threading.Thread(target=watch, args=(store, args.timeout / 2, done), daemon=True).start()
+    watcher = threading.Thread(target=watch, args=(store, args.timeout / 2, done), daemon=True)
+    watcher.start()
     train(args, torch.device('cuda' if gpu else 'cpu'))
     done.set()
+    watcher.join()  # if Python ended while it asks the store, the process would abort
     dist.destroy_process_group()
     gc.collect()  # DDP is part of a cycle: it would outlive the group that it uses
 
