@@ -1,5 +1,6 @@
 """The sets as a reader gets them: the real ones, and the digits that stand in for them."""
 
+import gzip
 import hashlib
 import re
 import warnings
@@ -149,6 +150,23 @@ def test_children_map_what_is_decoded_here(home, mnist_files, tmp_path, monkeypa
     assert finish(start('-c', code)) == (f'files {sha256(ours)} False\n', '')
     request.getfixturevalue('full_disk')  # then each decodes its own
     assert data.environment_for_children(str(tmp_path)) == {}
+
+
+def test_programs_that_know_files_alone_get_the_set_or_what_stands_in(home, mnist_files, tmp_path):
+    folder = put(home, 'mnist', mnist_files)
+    assert data.home_with_files('mnist', tmp_path / 'none') == home
+    (folder / 'train-labels-idx1-ubyte.gz').unlink()  # decoded, but not kept
+    with pytest.warns(data.OfflineDataWarning):
+        data.dataset('fashion-mnist')
+    for name in ('mnist', 'fashion-mnist'):
+        assert data.home_with_files(name, tmp_path / 'own') == tmp_path / 'own'
+        found = [array for half in halves(data.dataset(name)) for array in half]
+        for filename, array in zip(catalogue.FILES[name], found, strict=True):
+            content = gzip.open(tmp_path / 'own/datasets' / name / filename).read()
+            assert content[-array.nbytes :] == array.tobytes()
+            # Two zero bytes, the code of the type, the axes; then the length of each.
+            assert content[:4] == bytes([0, 0, 8, array.ndim])
+            assert np.frombuffer(content[4 : -array.nbytes], '>u4').tolist() == [*array.shape]
 
 
 def test_the_warning_names_the_readers_line_and_as_an_error_no_silence_follows(home):
