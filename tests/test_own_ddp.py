@@ -122,6 +122,12 @@ def test_any_network_is_trained_as_on_one_device_and_as_by_pytorchs_wrapper(rank
         same(params, {n: ranks[0]['own'][n] for n in params}, tolerance=0)
 
 
+def test_only_a_network_itself_is_wrapped():
+    for wrong in (3, pt.OwnDDP(Odd(0)), nn.Sequential(nn.ReLU(), pt.Replica(Odd(0)))):
+        with pytest.raises(TypeError, match='module must be the network itself'):
+            pt.OwnDDP(wrong)
+
+
 def test_without_a_group_it_is_the_network_itself():
     same(trained(pt.OwnDDP(Odd(0)), alone, EVEN, True), trained(Odd(0), alone, EVEN, True))
 

@@ -3,7 +3,10 @@ table.
 """
 
 import itertools
+import json
 import math
+import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,7 @@ from mgpu_helpers.scaling import LINKS, MODELS, Layer, Link, Model, memory_per_d
 from mgpu_helpers.scaling.costs import ring, sharded
 from mgpu_helpers.scaling.parallel import bubble, parameter_servers, tensor_parallel, zero
 
+CHAPTER_7 = Path(__file__).parent.parent / 'notebooks' / '07-larger-than-one-device.ipynb'
 WIRE = Link('wire', latency=1.0, bandwidth=10.0)
 
 
@@ -115,3 +119,20 @@ def test_llamas_have_the_published_sizes():
         seen = 2 * 8192 * (model.parameters - model.layers[0].parameters)
         assert 1 < model.flops / seen < 1.2
     assert math.isclose(LINKS['8 x 400 Gb IB'].bandwidth, 400e9)
+
+
+def test_chapter_7_takes_its_prices_from_here():
+    """7 billion parameters in 32 blocks, 16 texts of 4,096 pieces, 8 devices; last 4 by 2."""
+    cells = json.loads(CHAPTER_7.read_text(encoding='utf8'))['cells']
+    (text,) = (t for cell in cells if 'Which way when?' in (t := ''.join(cell['source'])))
+    told = [re.findall(r'\| ([\d.]+ m?s) (?=\|)', line) for line in text.splitlines()]
+    P, A = 14e9, 16 * 4096 * 4096 * 2
+    fast, slow = LINKS['NVLink 4'], LINKS['100 Gb InfiniBand']
+    priced = [
+        [zero(1, 8, P, link), zero(3, 8, P, link), tensor_parallel(8, 32, A, link)]
+        + [2 * 32 * link.seconds(A / 32)]  # forward and back, in 32 micro-batches
+        for link in (fast, slow)
+    ]
+    rows = [*zip(*priced), (tensor_parallel(4, 32, A / 2, fast), ring(2, P / 4, slow))]
+    short = [[f'{s:.1f} s' if s > 1 else f'{1000 * s:.0f} ms' for s in row] for row in rows]
+    assert [row for row in told if row] == short and f'{bubble(8, 32):.0%} idle' in text

@@ -7,6 +7,8 @@ torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make set
 import torch.distributed as dist  # noqa: E402
 from ten_steps import (  # noqa: E402
     START,
+    apart,
+    backward,
     batches,
     check,
     one_device,
@@ -17,6 +19,7 @@ from ten_steps import (  # noqa: E402
 )
 
 import mgpu_helpers as mgpu  # noqa: E402
+from mgpu_helpers.processes import ProcessFailed  # noqa: E402
 from mgpu_helpers.pytorch.traffic import Traffic  # noqa: E402
 
 pt = mgpu.pytorch
@@ -84,6 +87,13 @@ def with_tensor():
     return ten_steps(stage, gradients), values(pt.full_state(stage, tensor))
 
 
+def frozen():
+    """The gradients of one step with the first stage frozen as a whole."""
+    stage = stage_here().requires_grad_(dist.get_rank() > 0)
+    pt.one_f_one_b(stage, *batches()[0], MICRO)
+    return {name: p.grad.numpy() for name, p in stage.named_parameters() if p.requires_grad}
+
+
 def refusals():
     stage, (X, y) = stage_here(), batches()[0]
     net = pt.vit(**START)
@@ -100,7 +110,7 @@ def refusals():
 
 def in_each_rank():
     """Four ranks: two pipelines of two stages beside each other, then one of four."""
-    found = {'with tensor': with_tensor(), 'refusals': refusals()}
+    found = {'with tensor': with_tensor(), 'refusals': refusals(), 'frozen': frozen()}
     for k, group in ((2, pt.mesh_groups(2, 2)[1]), (4, None)):
         found[k] = {name: by_hand(step, group) for name, step in SCHEDULES.items()}
         if k == 2 and dist.get_rank() < 2:
@@ -148,6 +158,15 @@ def test_stages_of_cut_layers_equal_one_device(found, one):
     found = [rank['with tensor'] for rank in found]
     check(joined([found[0], found[2]]), one)
     assert all(same_bits(found[i][1], found[i + 1][1]) for i in (0, 2))
+
+
+def test_a_frozen_first_stage_only_computes(found):
+    net = pt.vit(**START)
+    backward(net, *batches()[0])
+    exact = {name: p.grad.numpy() for name, p in net.named_parameters()}
+    ours = {name: grad for rank in found for name, grad in rank['frozen'].items()}
+    assert not found[0]['frozen']
+    assert apart(ours, {name: exact[name] for name in ours}) < 1e-10
 
 
 def test_activations_go_to_the_next_stage_and_their_gradients_come_back(ranks):
@@ -199,6 +218,10 @@ def test_stages_have_about_as_many_parameters_each_and_the_names_of_the_whole():
     assert blocks == [1, 1, 1, 1]
 
 
+def gives_two():
+    pt.gpipe(lambda X: (X, X), *batches()[0], MICRO)
+
+
 def test_bad_input_is_a_sentence_before_anything_starts(found):
     for words, which in (
         ('3 micro-batches are too few for 4 stages, which would never all be at work', 'few'),
@@ -212,3 +235,5 @@ def test_bad_input_is_a_sentence_before_anything_starts(found):
         for rank in found:
             assert words in rank['refusals'][which]
     assert 'belongs to no group' in said(pt.gpipe, pt.vit(**START), *batches()[0], 2)
+    with pytest.raises(ProcessFailed, match='what a stage gives to the next must be'):
+        pt.launch(gives_two, 1)

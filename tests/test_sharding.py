@@ -1,6 +1,9 @@
 """Chapter 7's sharding: the training of one device, in float64, for networks of every kind."""
 
+import copy
+import pickle
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -83,7 +86,7 @@ def groups(net):
     ]
 
 
-def train(net, optimizer, whole=False):
+def train(net, optimizer, whole=False, clip=bool):
     """Ten steps, the learning rate on a schedule, a group more after the third."""
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 4, 0.5)
     for step, tokens in enumerate(batches()):
@@ -91,6 +94,7 @@ def train(net, optimizer, whole=False):
             late = [p for name, p in net.named_parameters() if 'twice' in name]
             optimizer.add_param_group({'params': late, 'lr': 0.03})
         gradients(net, tokens, whole)
+        clip()
         optimizer.step()
         schedule.step()
         for p in net.parameters():
@@ -139,11 +143,11 @@ def fsdp_in_each_rank():
     one, net = odd(), pt.OwnFSDP(odd(seed=rank))
     held = sum(p.numel() for p in net.parameters())
     plain, optimizer = (torch.optim.AdamW(groups(n), lr=0.01) for n in (one, net))
-    train(one, plain, whole=True)
+    train(one, plain, True, partial(nn.utils.clip_grad_norm_, list(one.parameters()), 0.05))
     with pytest.raises(KeyError):  # leaves nothing gathered behind
         net(batches()[0], broken=True)
-    train(net, optimizer)
-    with net.full_parameters() as whole:
+    train(net, optimizer, clip=partial(net.clip_grad_norm_, 0.05))
+    with net.full_parameters() as whole, net.full_parameters():
         assert list(whole) == [name for name, _ in one.named_parameters()]
         found['AdamW'] = values(one.parameters()), values(whole.values())
         saved = {name: value.clone() for name, value in net.module.state_dict().items()}
@@ -155,6 +159,21 @@ def fsdp_in_each_rank():
         found['written'] = values(one.parameters()) + 1, values(whole.values())
     total = sum(p.numel() for p in one.parameters())
     return found, held, total, sorted({p.dim() for p in net.parameters()})
+
+
+class Normalized(nn.Module):
+    """What has buffers: statistics, and what is added to activations of lower precision."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 4)])
+        self.register_buffer('places', torch.rand(4))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x) + self.places
+        return x
 
 
 def lower_precision_in_each_rank():
@@ -173,12 +192,18 @@ def lower_precision_in_each_rank():
             moved[str(dtype)] = values(whole.values()) - start
         assert {p.dtype for p in net.parameters()} == {torch.float32}
         assert net(batches()[0])['scores'].dtype == torch.float32
+        one, net = Normalized(), pt.OwnFSDP(Normalized(), compute_dtype=dtype)
+        X = torch.rand(64, 4, generator=torch.Generator().manual_seed(2))
+        one(X).sum().backward(), net(X).sum().backward()
+        for ours, exact in zip(net.buffers(), one.buffers(), strict=True):
+            assert ours.dtype == exact.dtype and torch.allclose(ours, exact, rtol=0.01, atol=0.01)
     return moved
 
 
 def in_a_sentence_in_each_rank():
     net, said = nn.Linear(2, 2), []
     sharded = pt.OwnFSDP(nn.Linear(2, 2))
+    sparse = nn.Embedding(3, 2, sparse=True)
 
     class Strange(nn.Linear):
         def forward(self, x):
@@ -195,6 +220,13 @@ def in_a_sentence_in_each_rank():
         lambda: pt.OwnFSDP(sharded),
         lambda: sharded.to(torch.float64),
         lambda: pt.OwnFSDP(Strange(2, 2))(torch.ones(1, 2)),
+        lambda: pt.OwnFSDP(sharded.module),
+        lambda: pt.OwnFSDP(nn.Sequential(nn.ReLU(), pt.OwnDDP(net))),
+        lambda: copy.deepcopy(sharded),
+        lambda: pickle.dumps(pt.ShardedOptimizer(net.parameters(), torch.optim.SGD)),
+        lambda: sharded.state_dict(),
+        lambda: sharded.load_state_dict({}),
+        lambda: pt.OwnFSDP(sparse)(torch.tensor([1])).sum().backward(),
     ):
         try:
             said.append(f'nothing, and gave {call()}')
@@ -271,12 +303,19 @@ def test_what_cannot_be_sharded_is_told(ranks):
         "TypeError: optimizer_class must be .*, not 'adam'",
         'ValueError: Invalid learning rate: -1',
         'ValueError: optimizer got an empty parameter list',
-        'TypeError: module must be the network itself, not 3',
+        'TypeError: module must be the network itself, .*: 3',
         r'ValueError: ReLU\(\) has no parameters',
         "ValueError: compute_dtype must be one of None, torch.bfloat16.* not 'bfloat16'",
         'TypeError: module must be the network itself',
         r'RuntimeError: .* before OwnFSDP\(module\)',
         'TypeError: Strange gave back {1, 2}; return tensors',
+        'TypeError: module must be the network itself, not wrapped nor in shares: Linear',
+        'TypeError: module must be the network itself, not wrapped nor in shares: .*OwnDDP',
+        'TypeError: a share cannot be copied',
+        "TypeError: a share cannot be copied: copy or save the optimizer's state_dict",
+        'RuntimeError: these parameters lie in shares: save and load net.module.state_dict',
+        'RuntimeError: these parameters lie in shares',
+        'TypeError: a sparse gradient cannot be cut',
     )
     for words, said in zip(expected, ranks[3][0], strict=True):
         assert re.match(words, said), said

@@ -3,6 +3,8 @@
 Chapter 7 holds PyTorch's own engines to the same steps.
 """
 
+import copy
+
 import pytest
 
 torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
@@ -42,7 +44,8 @@ def by_hand(group):
     with Traffic() as back:
         mean.backward()
     counts = [(dict(way.calls), way.total) for way in (forward, back)]
-    return (losses, values(pt.full_state(net, group))), values(net.state_dict()), counts
+    own = copy.deepcopy(net) if group is None else net  # a group cannot be copied
+    return (losses, values(pt.full_state(own, group))), values(net.state_dict()), counts
 
 
 def two_layers():
@@ -60,9 +63,13 @@ def two_layers():
 
 
 def refusals():
-    three = dist.new_group([0, 1, 2])
+    three, net = dist.new_group([0, 1, 2]), torch.nn.Linear(4, 4)
     found = {
-        'no net': said(pt.tensor_parallel, torch.nn.Linear(4, 4)),
+        'no net': said(pt.tensor_parallel, net),
+        'other blocks': said(
+            pt.tensor_parallel, torch.nn.ModuleDict({'attention': net, 'mlp': net})
+        ),
+        'part': said(pt.column_linear, pt.row_linear(torch.nn.Linear(16, 16))),
         'twice': said(pt.tensor_parallel, pt.tensor_parallel(pt.vit(**START))),
         'mesh': said(pt.mesh_groups, 2, 3),
         'size': said(pt.mesh_groups, 0, 4),
@@ -175,12 +182,14 @@ def test_what_cannot_be_cut_is_said_before_anything_is(ranks):
             'the number of heads must be a multiple of the number of ranks, 3, not 4: take 3 or 6',
             'heads',
         ),
-        ('no block with .attention and .mlp', 'no net'),
+        ('no blocks with .attention and .mlp', 'no net'),
+        ('no blocks with .attention and .mlp', 'other blocks'),
+        ('layer must be a whole nn.Linear, not ', 'part'),
         ('cut already', 'twice'),
         ('a mesh of 2 x 3 takes 6 ranks, and there are 4: choose sizes whose product is 4', 'mesh'),
         ('must be at least 1, not 0', 'size'),
         ('in_features must be a multiple of the number of ranks, 4, not 7: take 4 or 8', 'layer'),
-        ('layer must be an nn.Linear, not ReLU()', 'kind'),
+        ('layer must be a whole nn.Linear, not ReLU()', 'kind'),
     ):
         assert words in ranks[0]['refusals'][which]
     assert 'belongs to no group' in said(pt.tensor_parallel, pt.vit(**START))

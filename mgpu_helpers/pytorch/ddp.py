@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -44,6 +45,7 @@ class Replica(nn.Module):
     """
 
     def __init__(self, module: nn.Module) -> None:
+        check_network(module)
         super().__init__()
         self.module = module
         self.size = dist.get_world_size() if dist.is_initialized() else 1
@@ -75,9 +77,7 @@ class OwnDDP(Replica):
         """Start the sums of the gradients that are there, on all ranks in the same order."""
         check_first_pass(self, param)
         self.there.add(param)
-        for p in self.params[len(self.sums) :]:
-            if p not in self.there:
-                break
+        for p in takewhile(lambda p: p in self.there, self.params[len(self.sums) :]):
             self.sums.append(dist.all_reduce(p.grad, async_op=True))
 
     def finish(self) -> None:
@@ -86,8 +86,17 @@ class OwnDDP(Replica):
         for p, work in zip(self.params, self.sums):
             work.wait()
             p.grad /= self.size  # type: ignore[assignment,operator]  # it has one
-        self.there.clear()
-        self.sums.clear()
+        self.there, self.sums = set(), []
+
+
+def check_network(module: Any) -> None:
+    """Raise unless this is a network itself, of which no part is wrapped or lies in shares."""
+    parts = list(module.modules()) if isinstance(module, nn.Module) else []
+    ours = DistributedDataParallel | Replica
+    wrapped = [m for m in parts if isinstance(m, ours) or hasattr(m, 'wrapped')]
+    if wrapped or not parts:
+        found = checks.shown(wrapped[0] if wrapped else module)
+        raise TypeError(f'module must be the network itself, not wrapped nor in shares: {found}')
 
 
 def check_first_pass(net: OwnDDP, param: torch.Tensor) -> None:

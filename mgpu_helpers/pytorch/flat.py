@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 def flatten(tensors: Sequence[torch.Tensor], k: int) -> torch.Tensor:
     """Copy tensors into one vector, with zeros at its end so that ``k`` divides its length."""
+    check_dense(tensors)
     whole = torch.cat([t.detach().reshape(-1) for t in tensors])
     return F.pad(whole, (0, -len(whole) % k))
 
@@ -68,3 +69,9 @@ def lots(params: Sequence[torch.Tensor], most: float = 2**25) -> list[list[torch
             kind.append([])
         kind[-1].append(p)
     return [lot for kind in found.values() for lot in kind]
+
+
+def check_dense(tensors: Sequence[torch.Tensor]) -> None:
+    """Raise if a gradient names only the rows that it has."""
+    if any(t.layout != torch.strided for t in tensors):
+        raise TypeError('a sparse gradient cannot be cut: build nn.Embedding(..., sparse=False)')

@@ -98,8 +98,8 @@ def one_f_one_b(
     return run_stage(one_f_one_b_order, layers, X, y, num_micro_batches, group)
 
 
-class Stage:
-    """The layers of one rank during one step, and what they keep for their backward passes."""
+class StageState:
+    """What a stage has during one step: its place, its micro-batches, and what it keeps."""
 
     def __init__(
         self,
@@ -118,10 +118,15 @@ class Stage:
         # Messages that were sent; shape and type of an example as the stage before sends it.
         self.sent, self.like = [], None  # type: ignore[var-annotated]
 
+
+class Stage(StageState):
+    """The layers of one rank during one step: its passes."""
+
     def forward(self, i: int, x: torch.Tensor | None) -> torch.Tensor | None:
         """Compute micro-batch i; gives what the next stage needs, None on the last."""
         x = self.Xs[i] if x is None else x.requires_grad_()
         out = self.layers(x)
+        checks.array('what a stage gives to the next', out)
         if self.rank == self.last:
             self.losses.append(loss(out, self.ys[i]))
             out = self.losses[-1].sum() / self.num_examples
@@ -131,7 +136,8 @@ class Stage:
     def backward(self, i: int, grad: torch.Tensor | None) -> torch.Tensor | None:
         """Go back through micro-batch i; gives what the stage before needs, None on the first."""
         x, out = self.kept.pop(i)
-        out.backward(grad)
+        if out.requires_grad:  # not where all up to here is frozen
+            out.backward(grad)
         return x.grad
 
 

@@ -81,14 +81,11 @@ def shard_parameters(layer: nn.Module) -> nn.Parameter:
     """
     params = list(layer.parameters())
     whole, share = own_share(params)
-    share.data = share.data.clone()
+    share.data, drop = share.data.clone(), partial(whole.untyped_storage().resize_, 0)
 
     def gather(*_: object) -> None:
         whole.untyped_storage().resize_(whole.nbytes)
         dist.all_gather_single(whole, share.detach())
-
-    def drop(*_: object) -> None:
-        whole.untyped_storage().resize_(0)
 
     def after_forward(layer: nn.Module, inputs: object, output: torch.Tensor) -> None:
         drop()
@@ -126,9 +123,9 @@ class ShardedOptimizer(torch.optim.Optimizer):
     """Any optimizer that treats each value by itself, its state sharded over the ranks (ZeRO 1).
 
     ``ShardedOptimizer(net.parameters(), torch.optim.AdamW, lr=1e-3)``, with the network as it is or
-    in DDP: ``step`` takes the mean of the gradients over the ranks. (So clip them in DDP only.)
-    ``state_dict`` is the whole, as of ``optimizer_class``, and fits any number of ranks. All ranks
-    must call each method, and begin with rank 0's values.
+    in DDP: ``step`` takes the mean of the gradients over the ranks. (So clip them, or unscale, in
+    DDP only.) ``state_dict`` is the whole, as of ``optimizer_class``, and fits any number of ranks.
+    All ranks must call each method, and begin with rank 0's values.
     """
 
     inner: Any = None  # the optimizer of this rank's shards
@@ -199,6 +196,9 @@ class ShardedOptimizer(torch.optim.Optimizer):
     def _numbers(self) -> dict[nn.Parameter, int]:
         shards = (shard for group in self.inner.param_groups for shard in group['params'])
         return {shard: i for i, shard in enumerate(shards)}
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a share cannot be copied: copy or save the optimizer's state_dict()")
 
     def state_dict(self) -> dict[str, Any]:
         """Give the whole state, gathered on every rank, as ``optimizer_class`` itself would."""

@@ -61,13 +61,11 @@ class SumForward(torch.autograd.Function):
 
 
 def part_of(param: torch.Tensor | None, axis: int, group: dist.ProcessGroup | None) -> Any:
-    """Copy this rank's part of a parameter that is cut along an axis; ``.cut`` remembers which."""
+    """Copy this rank's part of a parameter that is cut along an axis."""
     if param is None:
         return None
     rank, size = dist.get_rank(group), dist.get_world_size(group)
-    part = nn.Parameter(param.detach().chunk(size, axis)[rank].clone(), param.requires_grad)
-    part.cut = axis  # type: ignore[attr-defined]  # our own mark
-    return part
+    return nn.Parameter(param.detach().chunk(size, axis)[rank].clone(), param.requires_grad)
 
 
 def column_linear(layer: nn.Linear, group: dist.ProcessGroup | None = None) -> nn.Linear:
@@ -80,13 +78,14 @@ def column_linear(layer: nn.Linear, group: dist.ProcessGroup | None = None) -> n
     wide = layer.out_features // dist.get_world_size(group)
     part = nn.Linear(layer.in_features, wide, device='meta')  # without memory: all is put in
     part.weight, part.bias = (part_of(p, 0, group) for p in (layer.weight, layer.bias))
+    part.cut = {'weight': 0, 'bias': 0}  # type: ignore[assignment]  # our own mark
     return part
 
 
 class RowLinear(nn.Linear):
     """What ``row_linear`` gives back."""
 
-    group = None
+    group, cut = None, {'weight': 1}  # along which axis
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Sum what the ranks' parts of ``x`` contribute, then add the bias, once."""
@@ -138,21 +137,22 @@ def full_state(net: nn.Module, group: dist.ProcessGroup | None = None) -> dict[s
     It is that of a network which ``tensor_parallel`` has not cut, and fits one.
     """
     check_group()
-    state = {}
-    for name, value in net.state_dict(keep_vars=True).items():
-        if hasattr(value, 'cut'):
-            parts = [torch.empty_like(value) for _ in range(dist.get_world_size(group))]
-            dist.all_gather(parts, value.detach().contiguous(), group=group)
-            value = torch.cat(parts, value.cut)
-        state[name] = value.detach()
+    state = net.state_dict()
+    for prefix, layer in net.named_modules():
+        for name, axis in getattr(layer, 'cut', {}).items():
+            key = f'{prefix}.{name}'.removeprefix('.')
+            if key in state:
+                parts = [torch.empty_like(state[key]) for _ in range(dist.get_world_size(group))]
+                dist.all_gather(parts, state[key].contiguous(), group=group)
+                state[key] = torch.cat(parts, axis)
     return state
 
 
 def check_layer(layer: object, features: str, group: dist.ProcessGroup | None) -> None:
     """Raise unless these features of a linear layer can be divided among the ranks."""
     check_group()
-    if not isinstance(layer, nn.Linear):
-        raise TypeError(f'layer must be an nn.Linear, not {checks.shown(layer)}')
+    if not isinstance(layer, nn.Linear) or hasattr(layer, 'cut'):
+        raise TypeError(f'layer must be a whole nn.Linear, not {checks.shown(layer)}')
     ranks = dist.get_world_size(group)
     checks.divisible(features, getattr(layer, features), ranks, 'the number of ranks')
 
@@ -160,13 +160,15 @@ def check_layer(layer: object, features: str, group: dist.ProcessGroup | None) -
 def check_blocks(net: nn.Module, group: dist.ProcessGroup | None) -> None:
     """Raise unless a network has blocks, and every one of them can be cut."""
     check_group()
-    if not blocks_of(net):
+    blocks = blocks_of(net) if isinstance(net, nn.Module) else []
+    needed = 'q', 'k', 'v', 'out', 'head_width'
+    if not blocks or not all(hasattr(b.attention, name) for b in blocks for name in needed):
         raise ValueError(
-            'this network has no block with .attention and .mlp, as vit() has: cut its layers with '
-            'column_linear and row_linear'
+            'this network has no blocks with .attention and .mlp like those of vit(): cut its '
+            'layers with column_linear and row_linear'
         )
     ranks = dist.get_world_size(group)
-    for block in blocks_of(net):
+    for block in blocks:
         a, m = block.attention, block.mlp
         if isinstance(a.out, RowLinear):
             raise ValueError('this network is cut already: build a new one, and cut that')
