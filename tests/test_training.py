@@ -68,9 +68,11 @@ def ended(process, seconds):
     """Give what it said; stop one that comes to no end, whose words would be lost."""
     late = threading.Timer(seconds, process.kill)  # its ranks then end themselves
     late.start()
-    said = process.communicate()
-    late.cancel()
-    return said
+    try:
+        return process.communicate()
+    finally:
+        late.cancel()
+        process.kill()  # also where somebody interrupts us
 
 
 def losses(lines):
