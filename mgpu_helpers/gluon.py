@@ -80,6 +80,7 @@ def resnet18_28(num_classes: int, norm: Norm = nn.BatchNorm) -> nn.HybridSequent
     values in 58 arrays and 3,586 running statistics in 26. ``norm`` makes a normalization layer.
     """
     checks.positive_int('num_classes', num_classes)
+    checks.function('norm', norm, 'that makes a layer, such as nn.BatchNorm')
     net = nn.HybridSequential(prefix='resnet_')
     with net.name_scope():
         net.add(norm(), nn.Conv2D(64, kernel_size=3), nn.MaxPool2D(pool_size=3, strides=2))
@@ -198,8 +199,7 @@ def train(
     After each epoch the running statistics are averaged. Without ``test``, no accuracy: ``nan``.
     """
     devices = choose_devices(num_gpus, devices)
-    checks.positive_int('num_epochs', num_epochs)
-    checks.positive_number('lr', lr)
+    checks.training(num_epochs, lr)
     checks.function('load_data', load_data, 'such as load_data_fashion_mnist')
     check_network(net, devices)
     train_iter, test_iter = load_data(batch_size, num_examples=num_examples, seed=seed)

@@ -44,7 +44,7 @@ def init_params(scale: float = 0.01, seed: int | None = None, dtype: str = 'floa
     ``scale`` is the standard deviation of the weights; biases start at 0. With the texts' 0.01, the
     first epoch stays near chance. A seed gives the same numbers in every framework (NumPy's).
     """
-    checks.positive_number('scale', scale)
+    checks.drawing(seed, dtype, scale)
     rng = np.random.default_rng(seed)
     shapes = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
     values = [rng.normal(0, scale, s) if len(s) > 1 else np.zeros(s) for s in shapes]
@@ -224,6 +224,7 @@ def evaluate_accuracy(net: Net, data_iter: Pairs, device: mx.Context) -> float:
 
 def total_loss(losses: Sequence[Arrays]) -> float:
     """Add up what ``train_batch`` gave for one or several batches; waits for each loss."""
+    checks.losses(losses)
     return float(sum(l.asnumpy().sum(dtype='float64') for ls in losses for l in ls))
 
 
@@ -254,6 +255,7 @@ def train_epochs(
     name: str, num_epochs: int, train_iter: NDArrayIter, step: Step, evaluate: Test, ahead: int = 16
 ) -> History:
     """Train, evaluate after each epoch, say how it goes; the time is that of training alone."""
+    checks.epochs(num_epochs, train_iter)
     history = History(name, train_iter.num_examples)
     for epoch in range(1, num_epochs + 1):
         start = time.perf_counter()
@@ -284,9 +286,7 @@ def train(
     ``params`` are the trained replicas, one per device. Without ``test``, no accuracy: ``nan``.
     """
     devices = choose_devices(num_gpus, devices)
-    checks.positive_int('num_epochs', num_epochs)
-    checks.positive_number('lr', lr)
-    checks.function('sync', sync, checks.SYNC)
+    checks.training(num_epochs, lr, sync)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed, dtype)
     params = init_params(seed=seed, dtype=dtype)
     device_params = [get_params(params, d) for d in devices]

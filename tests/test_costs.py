@@ -173,8 +173,8 @@ def test_picture_of_the_costs():
         assert seconds[3] == ALGORITHMS[name](8, int(sizes[3]), PCIE)
     figure.savefig(io.BytesIO())
     assert axes.xaxis.get_major_formatter()(1e6) == '1 MB'
-    with pytest.raises(ValueError, match='devices must be at least 1'):
-        scaling.plot_costs(0, PCIE)
+    with pytest.raises(ValueError, match='devices must be at least 2'):
+        scaling.plot_costs(1, PCIE)
 
 
 def test_neither_a_framework_nor_widgets_are_needed():

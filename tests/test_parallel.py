@@ -77,13 +77,14 @@ def test_shards_and_cut_layers_by_hand():
     assert tensor_parallel(2, 3, 20, WIRE) == 12 * ring(2, 20, WIRE) == 12 * 2 * (1 + 1)
     for call, message in (
         (lambda: zero(4, 8, 160, WIRE), "stage must be one of 0, 1, 2, 3, not '4'"),
+        (lambda: zero('3', 8, 160, WIRE), "stage must be an integer of at least 0, not '3'"),
         (lambda: parameter_servers(8, 0, 1, WIRE), 'servers must be at least 1, not 0'),
         (lambda: tensor_parallel(8, 0, 1, WIRE), 'blocks must be at least 1, not 0'),
         (lambda: bubble(0, 1), 'stages must be at least 1, not 0'),
         (lambda: bubble(1, 0), 'micro_batches must be at least 1, not 0'),
         (lambda: memory_per_device(MODELS['LeNet'], 1, stage=5), 'stage must be one of'),
     ):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises((TypeError, ValueError), match=message):
             call()
 
 

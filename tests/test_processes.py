@@ -58,6 +58,10 @@ def test_what_cannot_travel_is_said_before_anything_starts_or_as_an_error_of_tha
     lock = threading.Lock()
     with pytest.raises(TypeError, match='cannot be sent to another process.*lock'):
         both(lambda i: lock)
+    with pytest.raises(ValueError, match='1 calls, 2 names'):
+        run_workers(dict, [((), {})], ['a', 'b'])
+    with pytest.raises(TypeError, match='function must be a function.*, not 5'):
+        run_workers(5, [((), {})], ['a'])
     assert not popened
     failed = failure_of(lambda i: __import__('threading').Lock())
     what = str(failed).splitlines()[0]

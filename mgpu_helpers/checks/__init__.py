@@ -16,9 +16,9 @@ from .arrays import evaluation as evaluation
 from .arrays import for_device as for_device
 from .arrays import library as library
 from .arrays import list_of_arrays as list_of_arrays
+from .arrays import on_a_device as on_a_device
 from .arrays import same_length as same_length
 from .arrays import shards as shards
-from .replicas import SYNC as SYNC
 from .replicas import alike as alike
 from .replicas import inputs as inputs
 from .replicas import lenet as lenet
@@ -26,11 +26,15 @@ from .replicas import lists_of_gradients as lists_of_gradients
 from .replicas import replicas as replicas
 from .replicas import step as step
 from .replicas import trainable as trainable
+from .replicas import training as training
 from .values import any_examples as any_examples
 from .values import divisible as divisible
+from .values import drawing as drawing
 from .values import epoch as epoch
+from .values import epochs as epochs
 from .values import function as function
 from .values import last_batch as last_batch
+from .values import losses as losses
 from .values import not_negative as not_negative
 from .values import one_of as one_of
 from .values import pairs as pairs

@@ -124,6 +124,15 @@ def for_device(name: str, value: Any, where: Any) -> None:
         )
 
 
+def on_a_device(name: str, value: Any) -> None:
+    """Raise if ``value`` is an array of NumPy."""
+    if library(value.__class__) == 'NumPy':
+        raise TypeError(
+            f'{name} is an array of NumPy, which is on no device: convert it, nd.array(x, '
+            'ctx=device), or with PyTorch torch.as_tensor(x)'
+        )
+
+
 def same_length(X: Array, y: Array) -> None:
     """Raise unless ``X`` and ``y`` hold the same number of examples."""
     array('X', X)

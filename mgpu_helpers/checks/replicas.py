@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .arrays import Array, array, batch, for_device, library, list_of_arrays
-from .values import function, positive_number, shown
+from .arrays import Array, array, batch, for_device, library, list_of_arrays, on_a_device
+from .values import function, positive_int, positive_number, shown
 
 SYNC = 'of all gradients, such as sync_gradients or what sync_with(...) gives'
 
@@ -27,11 +27,19 @@ def inputs(X: Array, params: Sequence[Array]) -> None:
             f'LeNet takes images X (n, 1, 28, 28), not {tuple(X.shape)}: batches of '
             'load_data_fashion_mnist are such images'
         )
+    for name, a in (('X', X), ('params[0]', params[0])):
+        on_a_device(name, a)
     x_on, p_on = (getattr(a, 'context', None) or a.device for a in (X, params[0]))
     if x_on != p_on:
         raise ValueError(
             f'X is on {x_on}, the parameters are on {p_on}: copy X there, or take the replica on '
             f'{x_on}'
+        )
+    if X.dtype != params[0].dtype:
+        of_x, of_p = (getattr(a.dtype, '__name__', str(a.dtype)) for a in (X, params[0]))
+        raise TypeError(
+            f'X is of the type {of_x}, the parameters are {of_p}: load the data and draw the '
+            'parameters with the same dtype'
         )
 
 
@@ -50,6 +58,13 @@ def step(
     if library(y.__class__) == 'PyTorch' and str(y.dtype) != 'torch.int64':
         raise TypeError(f'y must be of the type torch.int64, not {y.dtype}: convert it, y.long()')
     replicas(device_params, devices)
+    positive_number('lr', lr)
+    function('sync', sync, SYNC)
+
+
+def training(num_epochs: object, lr: object, sync: object = print) -> None:
+    """Raise unless one can train with these."""
+    positive_int('num_epochs', num_epochs)
     positive_number('lr', lr)
     function('sync', sync, SYNC)
 
@@ -118,11 +133,8 @@ def alike(data: Sequence[Array]) -> None:
     )
     if not data:
         raise ValueError('nothing to sum: the list of arrays is empty; pass one array per device')
-    if 'NumPy' in (library(x.__class__) for x in data):
-        raise TypeError(
-            'data lists arrays of NumPy, which are on no device: convert them, nd.array(x, '
-            'ctx=device), or with PyTorch torch.as_tensor(x)'
-        )
+    for i, x in enumerate(data):
+        on_a_device(f'data[{i}]', x)
     shapes = [tuple(x.shape) for x in data]
     if len(set(shapes)) > 1:
         raise ValueError(f'arrays of different shapes cannot be summed: {shapes}')

@@ -79,6 +79,16 @@ def one_of(name: str, value: object, choices: Collection[str]) -> None:
 STORES = ('local', 'device', 'nccl', 'dist_sync', 'dist_device_sync', 'dist_async')
 
 
+DTYPES = ('float32', 'float64')
+
+
+def drawing(seed: object, dtype: object = 'float32', scale: object = 1) -> None:
+    """Raise unless numbers can be drawn: by a seed or None, of a type that we use, on a scale."""
+    positive_number('scale', scale)
+    whole_number('seed', 0 if seed is None else seed)
+    one_of('dtype', dtype, DTYPES)
+
+
 def store(name: str, kind: object) -> None:
     """Raise unless ``kind``, a name or a store, is a kind of key-value store that MXNet has."""
     one_of(name, getattr(kind, 'type', kind), STORES)
@@ -112,6 +122,15 @@ def epoch(batches: object, step: object, ahead: object = 1) -> None:
     pairs(batches)
 
 
+def losses(of_steps: Sequence[object]) -> None:
+    """Raise if a training step gave nothing back."""
+    if any(of_one is None for of_one in of_steps):
+        raise TypeError(
+            'a training step gave None, not the list of its losses: does the function end with '
+            'return losses?'
+        )
+
+
 def pairs(batches: Any) -> None:
     """Raise unless ``batches`` can be gone through, and may give pairs ``(X, y)``."""
     pair = isinstance(batches, tuple) and not all(isinstance(b, (list, tuple)) for b in batches)
@@ -122,13 +141,19 @@ def pairs(batches: Any) -> None:
         )
 
 
-def last_batch(batches: Any, batch_size: int, devices: Sequence[object]) -> None:
-    """Raise unless every batch of an epoch has an example for each device."""
+def epochs(num_epochs: object, batches: object) -> None:
+    """Raise unless there are epochs of an iterator that knows how long it is."""
+    positive_int('num_epochs', num_epochs)
     if not hasattr(batches, 'num_examples') or not hasattr(batches, '__len__'):
         raise TypeError(
-            'load_data must return iterators that have num_examples and a length, as those of '
-            f'load_data_fashion_mnist, not {type(batches).__name__}'
+            'expected an iterator that has num_examples and a length, as load_data_fashion_mnist '
+            f'gives two, not {shown(batches)}'
         )
+
+
+def last_batch(batches: Any, batch_size: int, devices: Sequence[object]) -> None:
+    """Raise unless every batch of an epoch has an example for each device."""
+    epochs(1, batches)
     n = batches.num_examples
     last = min(n - (len(batches) - 1) * batch_size, batch_size)
     if last < len(devices):

@@ -9,8 +9,6 @@ import numpy as np
 
 from .. import checks
 
-DTYPES = ('float32', 'float64')
-
 
 class Batches:
     """Batches of ``images`` uint8 (n, height, width) and ``labels`` (n,); each ``iter()`` an epoch.
@@ -81,6 +79,4 @@ class Batches:
 def check_options(batch_size: int, seed: int | None, dtype: str) -> None:
     """Raise unless batches can be made with these."""
     checks.positive_int('batch_size', batch_size)
-    if seed is not None:
-        checks.whole_number('seed', seed)
-    checks.one_of('dtype', dtype, DTYPES)
+    checks.drawing(seed, dtype)

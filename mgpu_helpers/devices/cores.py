@@ -16,14 +16,14 @@ def usable_cores() -> int:
     return cpu_count()
 
 
-def free_cores(seconds: float = 0.5) -> float:
-    """Measure how many of these cores nobody uses, while we wait for some ``seconds``.
+def free_cores() -> float:
+    """Measure how many of these cores nobody uses, while we wait for half a second.
 
     On a machine that is busy with something else, two stand-ins may be no faster than one (below
     1.2 times with two busy loops on two cores). Where there is no ``/proc/stat``, all are free.
     """
     before = _idle_and_all()
-    time.sleep(seconds)
+    time.sleep(0.5)
     pairs = [(before[core], now) for core, now in _idle_and_all().items()]
     free = [(idle - idle0) / max(1, total - total0) for (idle0, total0), (idle, total) in pairs]
     return min(sum(free), usable_cores()) if free else usable_cores()

@@ -10,6 +10,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from .. import checks
 from .group import Group
 
 if TYPE_CHECKING:
@@ -57,6 +58,12 @@ def start_workers(
 
     Afterwards each has a ``result``. What cannot be sent is a TypeError before anything starts.
     """
+    checks.function('function', function, 'that each process is to call')
+    if not len(calls) == len(names) == len(envs or names):
+        raise ValueError(
+            f'{len(calls)} calls, {len(names)} names and {len(envs or names)} environments: give '
+            'one of each per process'
+        )
     payloads = _payloads(function, calls)
     # The same search path as here, so that what can be imported here can be imported there.
     code = (

@@ -41,7 +41,7 @@ def init_params(
     small: the first epoch on Fashion-MNIST hardly leaves chance level. The same seed gives the
     numbers of chapter 1's function: they are drawn with NumPy.
     """
-    checks.positive_number('scale', scale)
+    checks.drawing(seed, dtype, scale)
     rng = np.random.default_rng(seed)
     shapes = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
     values = [rng.normal(0, scale, s) if len(s) > 1 else np.zeros(s) for s in shapes]
@@ -215,6 +215,7 @@ def total_loss(losses: Sequence[Sequence[torch.Tensor]]) -> float:
     """Add up what ``train_batch`` gave back for one or several batches; this waits for it."""
     if not losses:
         raise ValueError('no losses to add up: the iterator gave no batch')
+    checks.losses(losses)
     return torch.cat([l.cpu() for ls in losses for l in ls]).double().sum().item()
 
 
@@ -276,9 +277,7 @@ def train(
     it draws the accuracy as it goes. The original trains for 10 epochs; see ``train_epochs``.
     """
     devices = choose_devices(num_gpus, devices)
-    checks.positive_int('num_epochs', num_epochs)
-    checks.positive_number('lr', lr)
-    checks.function('sync', sync, checks.SYNC)
+    checks.training(num_epochs, lr, sync)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed, dtype)
     params = init_params(seed=seed, dtype=dtype)
     device_params = [get_params(params, d) for d in devices]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from .. import checks
 from ..display import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, panels, percent, quantity
 from .costs import ALGORITHMS, meeting_point
 
@@ -53,6 +54,7 @@ def plot_costs(devices: int, link: Link) -> Figure:
     A line marks where butterfly and halving-doubling meet, if they do. ``sharded`` is left out: its
     curve is that of ``ring``.
     """
+    checks.whole_number('devices', devices, least=2)
     sizes = [int(10 ** (i / 2)) for i in range(6, 19)]
     names = [name for name in ALGORITHMS if name != 'sharded']
     costs = {name: [ALGORITHMS[name](devices, n, link) for n in sizes] for name in names}

@@ -25,7 +25,6 @@ def measure(
     sizes: Sequence[int] = SIZES,
     repeats: int = 20,
     seconds: float = 3.0,
-    label: str = 'measuring',
 ) -> dict[Name, list[float]]:
     """Time each of ``runs`` at several sizes, in rounds; give the shortest of each, in seconds.
 
@@ -41,7 +40,7 @@ def measure(
     checks.positive_number('seconds', seconds)
     best = {name: dict.fromkeys(sizes, float('inf')) for name in runs}
     begin = time.perf_counter()
-    with progress(range(repeats), label, unit='round') as turns:
+    with progress(range(repeats), 'measuring', unit='round') as turns:
         for turn in turns:
             if turn >= 3 and time.perf_counter() - begin > seconds:
                 break
@@ -54,9 +53,7 @@ def measure(
     return {name: list(found.values()) for name, found in best.items()}
 
 
-def fit_link(
-    nbytes: Iterable[int], seconds: Iterable[float], messages: int, name: str = 'here'
-) -> Link:
+def fit_link(nbytes: Iterable[int], seconds: Iterable[float], messages: int) -> Link:
     """Find the link over which so many ``messages`` of ``nbytes``, in turn, take ``seconds``.
 
     The line with the least sum of squared *relative* errors, so that 4 kB count as much as 4 MB,
@@ -81,4 +78,4 @@ def fit_link(
             'the times do not grow with the size, so there is no bandwidth to find: measure '
             'larger sizes, or more repeats'
         )
-    return Link(name, float(alpha), float(1 / beta))
+    return Link('here', float(alpha), float(1 / beta))

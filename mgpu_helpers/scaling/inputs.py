@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NoReturn, TypeVar
 
-from ..checks import positive_int, positive_number, shown
+from ..checks import one_of, positive_int, positive_number, shown, whole_number
 
 
 def check_message(devices: object, nbytes: object, link: object) -> None:
@@ -31,6 +31,12 @@ def check_levels(value: object) -> None:
             'levels must be a list of (devices, link), innermost first, such as '
             f"[(4, LINKS['PCIe 3 x16']), (128, LINKS['25 Gb RoCE'])], not {shown(value)}"
         )
+
+
+def check_stage(stage: int) -> None:
+    """Raise unless ZeRO has such a stage."""
+    whole_number('stage', stage)
+    one_of('stage', str(stage), tuple('0123'))
 
 
 def check_counts(name: str, values: object) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .. import checks
 from ..display import BLUE, GREEN, GREY, ORANGE, PINK, panels
 from .drawings import in_units
-from .inputs import check_model
+from .inputs import check_model, check_stage
 from .models import FLOAT32
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def memory_per_device(
     checks.positive_int('batch', batch)
     checks.positive_int('devices', devices)
     checks.whole_number('optimizer_state', optimizer_state)
-    checks.one_of('stage', str(stage), ('0', '1', '2', '3'))
+    check_stage(stage)
     state, gradients, parameters = (devices if stage >= first else 1 for first in (1, 2, 3))
     return Memory(
         label or f'{model.name}, {batch:,} per device',

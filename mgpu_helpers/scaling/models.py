@@ -186,13 +186,13 @@ def _inception_v3() -> Iterator[Layer]:
     yield dense('fc', 2048, 1000)
 
 
-def _llama(blocks: int, width: int, hidden: int, keys: int, tokens: int = 8192) -> Iterator[Layer]:
-    """Llama 3.1 (Meta 2024); an example is a text of so many tokens, and sees what came before.
+def _llama(blocks: int, width: int, hidden: int, keys: int) -> Iterator[Layer]:
+    """Llama 3.1 (Meta 2024); an example is a text of 8,192 tokens; each sees those before it.
 
     A block keeps 17 values for each token and each of its ``width`` channels (Korthikanti and
     others 2022, without the matrix of attention).
     """
-    words = 128_256
+    words, tokens = 128_256, 8192
     yield Layer('embedding', words * width, 0, tokens * width)
     block = 2 * width**2 + 2 * width * keys + 3 * width * hidden
     for i in range(1, blocks + 1):

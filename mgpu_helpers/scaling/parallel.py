@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .. import checks
 from .costs import ring
-from .inputs import check_message
+from .inputs import check_message, check_stage
 
 if TYPE_CHECKING:
     from .links import Link
@@ -30,7 +30,7 @@ def zero(stage: int, devices: int, nbytes: float, link: Link) -> float:
     gathers parameters for the forward pass and once more for the backward pass. ``nbytes`` are
     those of all parameters.
     """
-    checks.one_of('stage', str(stage), ('0', '1', '2', '3'))
+    check_stage(stage)
     return (1.5 if stage == 3 else 1) * ring(devices, nbytes, link)
 
 

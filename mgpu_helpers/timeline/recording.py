@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import mxnet as mx
@@ -12,8 +12,7 @@ from mxnet import nd
 from mxnet.base import MXNetError
 
 from .. import checks
-from ..devices import choose_devices
-from .events import Profiler, check_known
+from .events import Profiler
 from .lanes import KINDS, Lanes, Span
 from .phases import spans
 from .pushes import Listener
@@ -22,13 +21,13 @@ _listener: Listener | None = None  # of the recording that is on
 
 
 @contextlib.contextmanager
-def record(title: str = '', devices: Sequence[mx.Context] | None = None) -> Iterator[Lanes]:
+def record(title: str = '') -> Iterator[Lanes]:
     """Record what every device does while a block of code runs: give Lanes, empty until its end.
 
-    A lane per device, also for those of ``devices`` that do nothing, and a span per operator. Its
-    kind is the phase of training: see the room's own text. It waits for the devices when it begins,
-    before each new training step (its shards, or its forward pass, after an update), and at the
-    end. Settings of your own for MXNet's profiler are lost.
+    A lane per device, and a span per operator. Its kind is the phase of training: see the room's
+    own text. It waits for the devices when it begins, before each new training step (its shards, or
+    its forward pass, after an update), and at the end. Settings of your own for MXNet's profiler
+    are lost.
     """
     global _listener
     if _listener is not None:
@@ -36,11 +35,6 @@ def record(title: str = '', devices: Sequence[mx.Context] | None = None) -> Iter
             'recording is already on: let the other `with record()` block end before this one '
             'begins'
         )
-    if devices is not None:
-        checks.device_list(devices)
-        choose_devices(len(devices), devices)
-        for device in devices:
-            check_known(device.device_type, device.device_id)
     lanes = Lanes(title=title)
     with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
         profiler = Profiler(Path(folder))
@@ -58,10 +52,10 @@ def record(title: str = '', devices: Sequence[mx.Context] | None = None) -> Iter
         finally:
             _listener = None
             try:
-                events = profiler.stop([*(devices or ()), *listener.devices])
+                events = profiler.stop(listener.devices)
             finally:
                 listener.free_held()
-            lanes.add([*spans(events, listener.steps), *listener.noted], map(str, devices or ()))
+            lanes.add([*spans(events, listener.steps), *listener.noted])
 
 
 def phase(kind: str) -> contextlib._GeneratorContextManager[None]:

@@ -29,22 +29,18 @@ class Lanes:
     """What several lanes did, and when.
 
     Spans may come in any order, and those of one lane may overlap: they are drawn one below the
-    other. ``lanes`` names lanes to show even if they did nothing; as an attribute it has all of
-    them, sorted, ``cpu(2)`` before ``cpu(10)``.
+    other. ``lanes`` names all of them, sorted, ``cpu(2)`` before ``cpu(10)``.
     """
 
-    def __init__(
-        self, spans: Iterable[Span] = (), title: str = '', lanes: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, spans: Iterable[Span] = (), title: str = '') -> None:
         self.spans: list[Span] = []
-        self.lanes: list[str] = []
-        self.add(spans, lanes)
         self.title = title
+        self.add(spans)
 
-    def add(self, spans: Iterable[Span], lanes: Iterable[str] = ()) -> None:
-        """Take in more of what happened, and more lanes."""
+    def add(self, spans: Iterable[Span]) -> None:
+        """Take in more of what happened."""
         self.spans = sorted([*self.spans, *spans], key=lambda s: (s.start, s.end))
-        self.lanes = sorted({*self.lanes, *lanes, *(s.lane for s in self.spans)}, key=_natural)
+        self.lanes = sorted({s.lane for s in self.spans}, key=_natural)
 
     def __repr__(self) -> str:
         if not self.spans:
@@ -105,15 +101,14 @@ class Lanes:
         cells = [[name, *(percent(_length(t) / seconds) for t in times)] for name, *times in rows]
         return Table(cells, ['lane', 'busy', 'idle', *kinds])
 
-    def operators(self, n: int = 10) -> Table:
-        """List the n names that took most of the time of all operators, over all lanes."""
-        checks.positive_int('n', n)
+    def operators(self) -> Table:
+        """List the ten names that took most of the time of all operators, over all lanes."""
         ends(self.spans, self.title)
         took = collections.defaultdict(list)
         for s in self.spans:
             took[s.name, s.kind].append(s.seconds)
         most, total = (
-            sorted(took, key=lambda key: -sum(took[key]))[:n],
+            sorted(took, key=lambda key: -sum(took[key]))[:10],
             sum(map(sum, took.values())),
         )
         rows = [
