@@ -1,12 +1,15 @@
 """Exercises: solutions are right, blanks are told as such, and known mistakes get their hint."""
 
+import ast
+import contextlib
 import importlib
-import re
+import io
 from collections import Counter
 
 import nbformat
 import pytest
 import student
+from IPython.lib.pretty import pretty
 from run_notebooks import frameworks
 
 from mgpu_helpers.exercises import check, checking, given
@@ -28,15 +31,20 @@ def needs(chapter):
         pytest.importorskip('mxnet', reason='MXNet is not installed')
 
 
-def run(cells):
-    """Run cells as a notebook does, and give what the last line of each with a check is worth."""
-    space, verdicts = {}, []
+def run(cells, space):
+    """Run cells as a notebook does; give the value of each one's last line and what it printed."""
+    found = []
     for cell in cells:
-        if cell.startswith('check('):
-            verdicts.append(eval(cell, space))
-        else:
-            exec(cell, space)
-    return verdicts
+        *statements, last = ast.parse(cell).body
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            if not isinstance(last, ast.Expr):
+                exec(cell, space)
+                value = None
+            else:
+                exec(compile(ast.Module(statements, []), 'a cell', 'exec'), space)
+                value = eval(compile(ast.Expression(last.value), 'a cell', 'eval'), space)
+        found.append((value, printed.getvalue()))
+    return found
 
 
 def module_of(chapter):
@@ -44,17 +52,27 @@ def module_of(chapter):
 
 
 @pytest.mark.parametrize('path', student.SOURCES, ids=lambda path: path.name)
-def test_solutions_are_right_and_blanks_are_told_in_a_sentence(path):
-    """Solutions with other seeds than in the notebook, which nbval runs."""
+def test_solutions_are_right_as_stored_and_blanks_are_told_in_a_sentence(path):
+    """The puzzles go through nbval, too, for their pictures; the others need no kernel each."""
     needs(path.name[:2])
-    source = path.read_text(encoding='utf8')
-    cells = [re.sub(r'^(check\(.*)\)$', r'\1, seed=5)', cell) for cell in code_of(source)]
-    solved = run(cells)
+    nb, space = nbformat.read(path, as_version=4), {}
+    cells = [cell for cell in nb.cells if cell.cell_type == 'code']
+    for cell, (value, printed) in zip(cells, run([cell.source for cell in cells], space)):
+        shown = printed + ('' if value is None else pretty(value))
+        stored = (out.get('text') or out['data']['text/plain'] for out in cell.outputs)
+        assert shown == ''.join(stored), cell.source
+    checks = [cell.source[:-1] for cell in cells if cell.source.startswith('check(')]
+    solved = [verdict for verdict, _ in run([f'{check}, seed=5)' for check in checks], space)]
     assert all(verdict.right for verdict in solved), solved
     chapter = int(path.name[:2])
     numbers = [f'{chapter}.{n}' for n in checking.exercises_of(module_of(chapter))]
     assert [verdict.number for verdict in solved] == numbers
-    for verdict in run(code_of(student.student_version(path))):
+    blank = [value for value, _ in run(code_of(student.student_version(path)), {})]
+    blank = [value for value in blank if isinstance(value, checking.Verdict)]
+    assert [
+        *dict.fromkeys(verdict.number for verdict in blank)
+    ] == numbers  # a picture says it, too
+    for verdict in blank:
         assert not verdict.right and 'still blank' in verdict.sentence
 
 
