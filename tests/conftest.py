@@ -68,6 +68,16 @@ def popened():
 
 
 @pytest.fixture(scope='module')
+def without_compiler(tmp_path_factory):
+    """What these tests start is spared PyTorch's compiler: without_compiler.py says why."""
+    folder = tmp_path_factory.mktemp('site')
+    shutil.copy(ROOT / 'tests' / 'without_compiler.py', folder / 'sitecustomize.py')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('PYTHONPATH', str(folder), prepend=os.pathsep)
+        yield
+
+
+@pytest.fixture(scope='module')
 def kernel():
     """Run a cell in a real kernel: gives its reply, what it showed, and what it printed.
 

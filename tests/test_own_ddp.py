@@ -12,6 +12,7 @@ import mgpu_helpers as mgpu  # noqa: E402
 from mgpu_helpers.processes import ProcessFailed  # noqa: E402
 
 pt = mgpu.pytorch
+pytestmark = pytest.mark.usefixtures('without_compiler')
 UNEVEN, EVEN = (7, 5, 6, 2), (6, 6)  # examples in each batch: of 2, the third rank has none
 
 

@@ -23,6 +23,7 @@ from mgpu_helpers.processes import ProcessFailed  # noqa: E402
 from mgpu_helpers.pytorch.traffic import Traffic  # noqa: E402
 
 pt = mgpu.pytorch
+pytestmark = pytest.mark.usefixtures('without_compiler')
 SCHEDULES = {'gpipe': pt.gpipe, 'one_f_one_b': pt.one_f_one_b}
 EVEN = 48, 480  # PyTorch's stages take micro-batches of one size
 MICRO = 6  # of 47 examples

@@ -19,6 +19,7 @@ import mgpu_helpers as mgpu  # noqa: E402
 from mgpu_helpers.pytorch.group import device_for  # noqa: E402
 
 pt = mgpu.pytorch
+pytestmark = pytest.mark.usefixtures('without_compiler')
 DEVICES = [pt.StandIn(i) for i in range(5)]
 # 50 examples a batch, neither 3 nor 4 divides it; the last of 10 batches has 2, so that a device or
 # rank has none: its gradient must be 0, not an old one. A livelier start than the original's.

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 import mgpu_helpers as mgpu  # noqa: E402
 
 pt = mgpu.pytorch
-pytestmark = pytest.mark.usefixtures('started')  # nothing is left behind
+pytestmark = pytest.mark.usefixtures('without_compiler', 'started')  # nothing is left behind
 
 
 class Layer(nn.Module):

@@ -29,6 +29,7 @@ import mgpu_helpers as mgpu  # noqa: E402
 from mgpu_helpers.pytorch.traffic import Traffic  # noqa: E402
 
 pt = mgpu.pytorch
+pytestmark = pytest.mark.usefixtures('without_compiler')
 COLUMNS = 'attention.q', 'attention.k', 'attention.v', 'mlp.0'
 ROWS = 'attention.out', 'mlp.2'
 
