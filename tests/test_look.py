@@ -1,6 +1,6 @@
 """The published look: every chapter as a page in a real browser, light and dark.
 
-Pictures of all pages are left in ``build/look/``, also when a check fails.
+Pictures of all pages are left in ``build/look/``: light, and dark where a check fails there.
 """
 
 import re
@@ -112,8 +112,10 @@ def test_a_chapter_looks_as_it_should(path, browser, tmp_path):
     for theme in ('dark', 'light'):
         browser.prefer(theme)
         found, picture = browser.ask(FINDINGS), LOOK / f'{path.stem[:2]}-{theme}.png'
-        browser.picture(picture, found['height'], SCALE)
-        assert complaints(found, theme) == []
+        said = complaints(found, theme)
+        if said or theme == 'light':  # one of a whole page is half of what a test takes
+            browser.picture(picture, found['height'], SCALE)
+        assert said == []
     assert found['title'] == pages.title_of(nb)
     drawn = sum(c.source.count('](../img/') for c in nb.cells if c.cell_type == 'markdown')
     assert sum(image['drawn'] for image in found['images']) == drawn
