@@ -113,7 +113,7 @@ def test_a_chapter_looks_as_it_should(path, browser, tmp_path):
         browser.prefer(theme)
         found, picture = browser.ask(FINDINGS), LOOK / f'{path.stem[:2]}-{theme}.png'
         said = complaints(found, theme)
-        if said or theme == 'light':  # one of a whole page is half of what a test takes
+        if said or theme == 'light':  # one of a whole page is a quarter of what it takes
             browser.picture(picture, found['height'], SCALE)
         assert said == []
     assert found['title'] == pages.title_of(nb)

@@ -20,7 +20,7 @@ from mgpu_helpers.pytorch.__main__ import main  # noqa: E402
 
 pt = mgpu.pytorch
 SHORT = '--batch-size 64 --lr 0.2 --num-epochs 1 --num-examples 128 --seed 0'.split()
-pytestmark = pytest.mark.usefixtures('started')  # nothing is left behind
+pytestmark = pytest.mark.usefixtures('without_compiler', 'started')  # nothing is left behind
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_a_rank_killed_in_the_middle_of_training_ends_it():
         contextlib.redirect_stdout(Killer()),
         pytest.raises(ProcessFailed, match=r'^rank . was killed by signal 9 \(SIGKILL\)'),
     ):
-        pt.train_ddp(2, 64, 0.2, num_epochs=50, num_examples=6400, seed=0)
+        pt.train_ddp(2, 64, 0.2, num_epochs=50, num_examples=640, seed=0)
     assert time.monotonic() - killed[0] < 30
 
 
