@@ -5,8 +5,10 @@ import contextlib
 import importlib
 import io
 from collections import Counter
+from fractions import Fraction
 
 import nbformat
+import numpy as np
 import pytest
 import student
 from IPython.lib.pretty import pretty
@@ -116,3 +118,15 @@ def test_what_is_raised_in_an_answer_is_told_and_what_cannot_be_checked_refused(
         given('1.1', 'Ada')
     assert given('1.6', 'Ada ') == given('1.6', 'ada')
     assert len({str(given('1.6', f'student {i}')) for i in range(40)}) > 5
+
+
+def test_a_right_number_of_another_type_is_right_and_what_is_no_number_is_told():
+    def efficiency(times):
+        return sum(map(sum, times)) / len(times[0]) / sum(map(max, times))
+
+    for kind in (np.float32, np.array, Fraction, lambda x: np.array([x])):
+        assert check('8.9', lambda times, kind=kind: kind(efficiency(times))).right
+    for strange in ('0.5', [0.5], {}, print, 10**400):
+        verdict = check('8.9', lambda times, strange=strange: strange)
+        assert not verdict.right and len(verdict.sentence) < 400
+        assert 'is no number' in verdict.sentence or 'cannot be used' in verdict.sentence

@@ -2,11 +2,13 @@
 
 import csv
 import json
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import grade
 import nbformat
 import pytest
 import student
@@ -26,9 +28,12 @@ ANSWERS = {
     'dies': ('    import os\n    os._exit(0)', False, ''),
     'segfaults': ('    import ctypes\n    ctypes.string_at(0)', False, ''),
     'no syntax': ('    return [', False, 'SyntaxError'),
-    'forks': (
+    'kills its parent': ('    import os\n    os.kill(os.getppid(), 9)', False, ''),
+    'leaves processes': (
         '    import subprocess, sys\n'
-        "    subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(987)'])\n"
+        '    for own in (False, True):\n'
+        "        subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(987)'],\n"
+        '                         start_new_session=own)\n'
         '    return [n // k + (i < n % k) for i in range(k)]',
         True,
         '',
@@ -37,11 +42,6 @@ ANSWERS = {
 }
 # Cells put before the others, in notebooks with all solutions.
 CELLS = {
-    'its own check': "def check(*args):\n    return 'right'",
-    'tampered package': (
-        'import mgpu_helpers.exercises.checking as c, mgpu_helpers.exercises.chapter1 as one\n'
-        'c.expect = one.expect = lambda *args: None'
-    ),
     'loop first': 'while True:\n    pass',
     'passes over': (
         'while True:\n    try:\n        while True:\n            pass\n'
@@ -51,9 +51,46 @@ CELLS = {
     'ends all': 'import os\nos._exit(3)',
     'no syntax': 'this is no code',
     'big': 'x = bytearray(1 << 40)',
-    'talks': "print('x' * 10_000_000)",
+    'talks': "print('x' * 100_000_000)",
     'asks': 'input()',
     'magic': '%%bash\necho hello',
+    'an earlier answer': "def shard_sizes(n, k):\n    return []\ncheck('1.1', shard_sizes)\n",
+}
+# Cells put before a wrong answer to 1.1, and a part of the remarks: nothing of it is right.
+CHEATS = {
+    'its own check': ("def check(*args):\n    return 'right'", ''),
+    'tampered checks': (
+        'import mgpu_helpers.exercises.checking as c, mgpu_helpers.exercises.chapter1 as one\n'
+        'c.expect = one.expect = lambda *args: None',
+        '',
+    ),
+    'tampered NumPy': (
+        'import numpy, builtins\n'
+        'numpy.allclose = numpy.array_equal = builtins.all = lambda *args, **kwargs: True\n'
+        'builtins.any = lambda *args: False',
+        '',
+    ),
+    'edited package': (
+        'import mgpu_helpers.exercises.checking as c\n'
+        "open(c.__file__, 'a').write('\\ndef expect(*args): pass')",
+        'changed files of the course',
+    ),
+    'written results': (
+        'import contextlib, json, os\n'
+        "line = json.dumps({'number': '1.1', 'right': True, 'sentence': 'right'})\n"
+        'for fd in range(1, 30):\n'
+        '    with contextlib.suppress(OSError):\n'
+        "        os.write(fd, f'{line}\\n'.encode())",
+        'wrote to the results',
+    ),
+    'half a result': (
+        'import contextlib, os\n'
+        'for fd in range(1, 30):\n'
+        '    with contextlib.suppress(OSError):\n'
+        "        os.write(fd, b'x')\n"
+        'while True: pass',
+        'ran out of time',
+    ),
 }
 
 
@@ -72,6 +109,9 @@ def notebook(fill=None, first=None, without=()):
 
 def submissions():
     """Give name -> (text, right ones, a part of the remarks)."""
+    solved = nbformat.reads(notebook(), as_version=4)
+    checks = [cell for cell in solved.cells if cell.source.startswith('check(')]
+    others = [cell for cell in solved.cells if not cell.source.startswith('check(')]
     given = {
         'solved': (notebook(), NUMBERS, ''),
         'blank': (notebook('    raise NotImplementedError'), [], ''),
@@ -81,12 +121,20 @@ def submissions():
         'no notebook': ('PK\x03\x04 not JSON', [], 'no notebook'),
         'a list': ('[1, 2]', [], 'no notebook'),
         'half': (notebook()[:5000], [], 'no notebook'),
-        'odd cells': (json.dumps({'cells': [1, {'cell_type': 'code'}, None]}), [], ''),
+        'odd cells': (json.dumps({'cells': [1, {'cell_type': 'code'}]}), [], 'no notebook'),
+        'deep': ('[' * 10**6, [], 'no notebook'),
+        # Their names mean something to a shell, a page and a spreadsheet.
+        '=cmd()': ('', [], 'no notebook'),
+        """O'Neil, "Bo" & <b>Co""": ('', [], 'no notebook'),
+        'another order': (json.dumps(solved | {'cells': checks + others}), NUMBERS, ''),
+        'version 3': (nbformat.writes(nbformat.convert(solved, 3), version=3), NUMBERS, ''),
     }
     for name, (lines, right, remark) in ANSWERS.items():
         given[f'answer {name}'] = notebook(lines), ['1.1'] if right else [], remark
     for name, first in CELLS.items():
         given[f'cell {name}'] = notebook(first=first), NUMBERS, ''
+    for name, (first, remark) in CHEATS.items():
+        given[f'cheat {name}'] = notebook('    return [n // k] * k', first), [], remark
     return given
 
 
@@ -105,27 +153,48 @@ def graded(folder, chosen):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr
     with (folder / 'out' / 'grades.csv').open(encoding='utf8', newline='') as file:
-        rows = {row['student']: row for row in csv.DictReader(file)}
+        rows = {row['student'].lstrip("'"): row for row in csv.DictReader(file)}
+        assert not [row for row in rows.values() if row['student'].startswith('=')]
     assert list(rows) == sorted(chosen)
     for name, row in rows.items():
         _, right, remark = made[name]
         assert row['exercises'].split() == right, row
         assert int(row['points']) == sum(WORTH[number][0] for number in right)
         assert remark in row['remarks'], row
-        assert (folder / 'out' / f'{name.replace(" ", "_")}-01.html').exists()
+    pages = [page.read_text(encoding='utf8') for page in (folder / 'out').glob('*-01.html')]
+    assert len(pages) == len(chosen) and not any('<b>' in page for page in pages)
 
 
 def test_each_submission_gets_its_verdict_and_nothing_is_left(tmp_path, started):
-    # What forks is right, and all else there is blank.
-    graded(tmp_path, ['solved', 'no notebook', 'answer dies', 'answer forks'])
+    # What leaves processes is right, and all else there is blank.
+    files = ['no notebook', '=cmd()', """O'Neil, "Bo" & <b>Co"""]
+    graded(tmp_path, ['solved', 'answer dies', 'answer leaves processes', *files])
     assert not started()
 
 
 @pytest.mark.slow
-def test_thirty_submissions(tmp_path, started):
-    assert len(submissions()) == 30
+def test_whatever_is_handed_in(tmp_path, started):
     graded(tmp_path, list(submissions()))
     assert not started()
+
+
+def test_what_is_no_plain_file_is_told_and_a_link_is_followed(tmp_path):
+    for name in ('pipe', 'nowhere', 'folder', 'huge', 'link'):
+        path = tmp_path / f'01-{name}.ipynb'
+        if name == 'pipe':
+            os.mkfifo(path)
+        elif name == 'folder':
+            path.mkdir()
+        elif name == 'huge':
+            path.touch()
+            os.truncate(path, grade.LARGEST + 1)
+        else:
+            path.symlink_to(FIRST if name == 'link' else tmp_path / 'not there')
+        if name == 'link':
+            assert [n for _, found in grade.cells_of(path) for n in found] == NUMBERS
+        else:
+            verdicts, remarks = grade.grade([], {}, path, 1, {})
+            assert not verdicts and 'no notebook that can be read' in remarks[0]
 
 
 def test_a_folder_without_submissions_is_told(tmp_path):

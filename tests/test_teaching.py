@@ -108,6 +108,11 @@ def test_each_exercise_has_points_and_each_objective_a_section():
     assert list(PLAN['points']) == EXERCISES, 'points in teaching/plan.yml, in the order of numbers'
     for points, objective in PLAN['points'].values():
         assert points in (1, 2, 3) and objective in PLAN['objectives']
+    checked = {objective for _, objective in PLAN['points'].values()}
+    assert checked.isdisjoint(PLAN['talks']) and checked | set(PLAN['talks']) == set(
+        PLAN['objectives']
+    )
+    assert all(set(talk) == {'ask', 'good'} for talk in PLAN['talks'].values())
     sections = [s for chapter in PLAN['chapters'].values() for s in chapter['sections']]
     assert {s['objective'] for s in sections if 'objective' in s} == set(PLAN['objectives'])
 

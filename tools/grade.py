@@ -2,138 +2,146 @@
 
 Below the folder each notebook is a submission: its name begins with the chapter's number, and its
 folder, or what stands in the name after the chapter's, is the student. Each is run in a process of
-its own, with limits of time and memory, without network where the system allows it, and in an empty
-folder; checks are ours, with another seed. It is students' code that runs: for strangers' use the
-container. ``PRIVATE=folder`` takes sources, with other checks, from there.
+its own, with limits of time and memory, alone and without network where the system allows it, in an
+empty folder, with a copy of the package; checks are ours, with another seed. It is students' code
+that runs: for strangers' use the container. ``PRIVATE=folder`` takes sources from there.
 """
 
 import csv
-import html
 import json
 import os
 import re
-import shutil
+import select
 import signal
+import socket
 import subprocess
 import sys
-import tempfile
-import threading
+import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 
 import click
+import nbformat
+import psutil
 import yaml
+from tabulate import tabulate
 from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 240  # a whole submission, its restarts included; then what is graded counts
+LARGEST = 100 << 20  # bytes of a notebook
 PLAN = ROOT / 'teaching' / 'plan.yml'  # what each exercise is worth
-RESTARTS = 4  # a cell that takes its process with it is left out the next time
+CELL_SECONDS = 20  # one cell, or answer; the slowest solution takes about two
+NEVER = False, 'not reached'
+HEAD = """<!doctype html><meta charset="utf8"><title>Exercises</title>
+<style>body{font:16px sans-serif;max-width:50em;margin:2em auto}td{padding:.3em .8em}</style>"""
+CHECK = re.compile(r"^check\('(\d+\.\d+)'.*", re.MULTILINE)
 
 
-def without_network():
-    """Give the words before a command that take the network away, or none where that fails."""
-    if not (shutil.which('unshare') and shutil.which('ip')):
-        return []
-    words = ['unshare', '-rn', 'sh', '-c', 'ip link set lo up && exec "$@"', 'sh']
-    try:
-        tried = subprocess.run([*words, 'true'], capture_output=True, timeout=10)
-    except subprocess.SubprocessError:
-        return []
-    return words if tried.returncode == 0 else []
+def package(folder):
+    """Read the package in a folder: what is copied, and what no submission may change."""
+    files = (folder / 'mgpu_helpers').rglob('*.py*')
+    return {str(p.relative_to(folder)): p.read_bytes() for p in files if p.suffix != '.pyc'}
 
 
-def run_once(words, source, submission, seed, skipped, seconds):
-    """Run a submission once; give its lines."""
-    reading, writing = os.pipe()
-    here = ROOT / 'tools' / 'grade_one.py'
-    command = [*words, sys.executable, here, source, submission, str(seed), *map(str, skipped)]
+def alone():
+    """Give the words before a command that hide network and processes, or none where that fails."""
+    words = ['unshare', '-rnpf', '--kill-child', '--mount-proc']
+    words += ['sh', '-c', 'ip link set lo up && exec "$@"', 'sh']
+    with suppress(OSError, subprocess.SubprocessError):
+        if subprocess.run([*words, 'true'], capture_output=True, timeout=10).returncode == 0:
+            return words
+    return []
+
+
+def cells_of(path):
+    """Give a notebook's cells of code, and the calls of ``check`` in each by number."""
+    if not path.is_file() or path.stat().st_size > LARGEST:
+        raise ValueError(f'{path} is no file, or larger than {LARGEST} bytes')
+    cells = nbformat.reads(path.read_text(encoding='utf8'), as_version=4).cells
+    code = [cell.source for cell in cells if cell.cell_type == 'code']
+    return [(source, {m[1]: m[0] for m in CHECK.finditer(source)}) for source in code]
+
+
+def run(words, job, course, deadline):
+    """Run a submission once; give what was said of it, and how it ended."""
+    command = [*words, sys.executable, '-P', ROOT / 'tools' / 'grade_one.py']
     environment = {k: v for k, v in os.environ.items() if not re.search('KEY|TOKEN|SECRET|PASS', k)}
-    environment |= {'PYTHONPATH': str(ROOT), 'HOME': '.', 'IPYTHONDIR': '.'}
-    with tempfile.TemporaryDirectory() as folder:
+    token, said, end, rest = os.urandom(16).hex().encode(), [], '', b''
+    with TemporaryDirectory() as top, TemporaryFile('w+') as given, ExitStack() as at_end:
+        for name, content in course.items():
+            Path(top, name).parent.mkdir(parents=True, exist_ok=True)
+            Path(top, name).write_bytes(content)
+        (folder := Path(top, 'empty')).mkdir()
+        json.dump(job | {'token': token.decode()}, given)
+        given.seek(0)
         process = subprocess.Popen(
-            [sys.executable, '-c', 'import os, sys; os.dup2(int(sys.argv[1]), 3); '
-             'os.execvp(sys.argv[2], sys.argv[2:])', str(writing), *map(str, command)],
-            cwd=folder, env=environment, pass_fds=(writing,), stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            command, cwd=folder, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            env=environment | {'PYTHONPATH': top, 'HOME': '.', 'IPYTHONDIR': '.'},
+            start_new_session=True,
         )  # fmt: skip
-        os.close(writing)
-        timer = threading.Timer(seconds, stop, [process])
-        timer.start()
-        lines = []
-        try:
-            with os.fdopen(reading, encoding='utf8', errors='replace') as pipe:
-                for line in pipe:
-                    lines.append(json.loads(line))
-                    if 'end' in lines[-1]:
-                        break
-        finally:
-            timer.cancel()
-            stop(process)
-            process.wait()
-    return lines
+        at_end.callback(stop, process, top)
+        while not end:
+            left = min(CELL_SECONDS if said else SECONDS, max(0, deadline - time.monotonic()))
+            late = not select.select([process.stdout], [], [], left)[0]
+            if late or not (read := os.read(process.stdout.fileno(), 1 << 16)):
+                end = 'ran out of time' if late else 'ended the process'
+                break
+            *lines, rest = (rest + read).split(b'\n')
+            for by, _, line in (line.partition(b' ') for line in lines):
+                said.append(json.loads(line) if by == token else {'error': 'wrote to the results'})
+                end = end or said[-1].get('end')
+        return said, end if package(Path(top)) == course else 'changed the course'
 
 
-def stop(process):
-    """End a submission and all that it has started and left in its session."""
-    try:
+def stop(process, top):
+    """End a submission, and all that it has started: in its session, or with its settings."""
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
+    for other in psutil.process_iter():
+        with suppress(psutil.Error):
+            if other.environ().get('PYTHONPATH') == top:
+                other.kill()
+    process.communicate()
 
 
-def grade(words, source, submission, seed):
+def grade(words, checks, path, seed, course):
     """Give the verdicts, {number: (right, sentence)}, and remarks on what else there was."""
-    verdicts, remarks, skipped = {}, [], []
-    for _ in range(RESTARTS):
-        lines, last = run_once(words, source, submission, seed, skipped, SECONDS / RESTARTS), None
-        for line in lines:
+    verdicts, remarks, skipped, deadline = {}, [], [], time.monotonic() + SECONDS
+    try:
+        cells = cells_of(path)
+    except Exception as error:  # whatever a file can be
+        return {}, [f'it is no notebook that can be read: {type(error).__name__}']
+    while time.monotonic() < deadline:
+        job = {'checks': checks, 'cells': cells, 'seed': seed, 'skipped': skipped}
+        at, (said, end) = {'cell': -1, 'number': None}, run(words, job, course, deadline)
+        for line in said:
             if 'sentence' in line:
                 verdicts[line['number']] = line['right'], line['sentence']
             elif 'error' in line:
-                remarks.append(f'cell {line["at"] + 1}: {line["error"]}')
-            elif 'cell' in line:
-                last = line
-        if (lines and 'end' in lines[-1]) or last is None:
+                remarks.append(f'cell {at["cell"] + 1}: {line["error"]}')
+            else:
+                at = line
+        if end == 'changed the course':
+            return {}, [*remarks, 'it has changed files of the course: nothing counts']
+        if end == 'all done':
             break
-        where = last['cell'] if last['cell'] >= 0 else last['number']
-        remarks.append(f'cell {last["cell"] + 1} ended its process or ran out of time: left out')
-        skipped.append(where)
-        if last['number']:
-            verdicts[last['number']] = False, 'its answer ended the process or ran out of time'
-    if not lines:
-        remarks.append('it is no notebook that can be read')
+        skipped.append(at['number'] or at['cell'])  # left out the next time
+        if at['number']:
+            verdicts[at['number']] = False, f'its answer {end}'
+        else:
+            remarks.append(f'cell {at["cell"] + 1} {end}: left out')
     return verdicts, list(dict.fromkeys(remarks))
 
 
-def page(student, chapter, numbers, verdicts, remarks):
-    """Give one student's page."""
-    rows = ''.join(
-        f'<tr><td>{n}<td>{"✓" if verdicts.get(n, (0,))[0] else "–"}'
-        f'<td>{html.escape(verdicts.get(n, (0, "not reached"))[1])}'
-        for n in numbers
-    )
-    said = ''.join(f'<li>{html.escape(remark)}' for remark in remarks)
-    return (
-        f'<!doctype html><meta charset="utf8"><title>{html.escape(student)}</title>'
-        '<style>body{font:16px sans-serif;max-width:50em;margin:2em auto}td{padding:.3em .8em}'
-        f'</style><h1>{html.escape(student)}: chapter {chapter}</h1><table>{rows}</table>'
-        f'<ul>{said}</ul>'
-    )
-
-
-def numbers_of(source):
-    text = source.read_text(encoding='utf8')
-    return list(dict.fromkeys(re.findall(r"\bcheck\('(\d+\.\d+)'", text)))
-
-
 def submissions_in(folder, sources):
-    """Yield the student, the source and the file of each submission."""
+    """Yield the student, the chapter and the file of each submission."""
     for path in sorted(folder.rglob('*.ipynb')):
-        found = re.match(r'(\d\d)-', path.name)
-        if found and found[1] in sources and '.ipynb_checkpoints' not in path.parts:
-            source = sources[found[1]]
-            rest = path.stem.removeprefix(source.stem).strip('-_ .')
-            yield rest or path.parent.relative_to(folder).as_posix(), source, path
+        chapter = path.name[:2]
+        if chapter in sources and '.ipynb_checkpoints' not in path.parts:
+            rest = path.stem.removeprefix(sources[chapter].stem).strip('-_ .')
+            yield rest or path.parent.relative_to(folder).as_posix(), chapter, path
 
 
 @click.command()
@@ -146,29 +154,32 @@ def main(folder, private, seed, build):
     sources = {p.name[:2]: p for p in (private or ROOT / 'exercises').glob('[0-9]*.ipynb')}
     found = list(submissions_in(folder, sources))
     if not found:
-        raise click.ClickException(
-            f"there is no submission in '{folder}': notebooks named like {sources['01'].name}"
-        )
-    words = without_network()
-    click.echo(f'network: {"none" if words else "NOT taken away: this system does not allow it"}')
+        named = min(sources.values()).name
+        raise click.ClickException(f"there is no submission in '{folder}': notebooks like {named}")
+    words, course = alone(), package(ROOT)
+    none = words or {name for _, name in socket.if_nameindex()} == {'lo'}
+    click.echo(f'network: {"none" if none else "NOT taken away: this system does not allow it"}')
     worth = yaml.safe_load(PLAN.read_text(encoding='utf8'))['points']
     build.mkdir(parents=True, exist_ok=True)
     with (build / 'grades.csv').open('w', newline='', encoding='utf8') as file:
         table = csv.writer(file)
         table.writerow('student chapter right of points out_of exercises remarks'.split())
-        for student, source, path in tqdm(found, unit='submission', disable=None):
-            numbers = numbers_of(source)
-            verdicts, remarks = grade(words, source, path.resolve(), seed)
-            right = [n for n in numbers if verdicts.get(n, (False,))[0]]
-            chapter = int(source.name[:2])
+        for student, chapter, path in tqdm(found, unit='submission', disable=None):
+            checks = dict(pair for _, of in cells_of(sources[chapter]) for pair in of.items())
+            verdicts, remarks = grade(words, checks, path, seed, course)
+            right = [n for n in checks if verdicts.get(n, NEVER)[0]]
             # An exercise of the teacher's own, which is not in the plan, is one point.
-            points, out_of = (sum(worth.get(n, [1])[0] for n in of) for of in (right, numbers))
-            counts = len(right), len(numbers), points, out_of
-            table.writerow([student, chapter, *counts, ' '.join(right), '; '.join(remarks)])
+            points, out_of = (sum(worth.get(n, [1])[0] for n in of) for of in (right, checks))
+            row = [student, int(chapter), len(right), len(checks), points, out_of]
+            row += [' '.join(right), '; '.join(remarks)]
+            # What begins so is a formula to a spreadsheet.
+            table.writerow([f"'{x}" if str(x).startswith(tuple('=+-@')) else x for x in row])
             file.flush()
-            name = re.sub(r'[^\w.-]+', '_', student)
-            text = page(student, chapter, numbers, verdicts, remarks)
-            (build / f'{name}-{chapter:02}.html').write_text(text, encoding='utf8')
+            lines = [(n, '✓' if n in right else '–', verdicts.get(n, NEVER)[1]) for n in checks]
+            lines += [('', '', remark) for remark in remarks]
+            name = re.sub(r'[^\w.-]+', '_', student)[-100:]
+            text = HEAD + tabulate(lines, [student, f'chapter {row[1]}', ''], 'html')
+            (build / f'{name}-{chapter}.html').write_text(text, encoding='utf8')
     click.echo(build / 'grades.csv')
 
 

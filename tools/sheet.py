@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 GUIDE = ROOT / 'teaching' / 'guide.md'
 PLAN = yaml.safe_load((ROOT / 'teaching' / 'plan.yml').read_text(encoding='utf8'))
 CHAPTERS, POINTS = PLAN['chapters'], PLAN['points']
-MISTAKES = [int(p.stem[7:]) for p in ROOT.glob('tests/misconceptions/chapter*.py')]
+MISTAKES = [int(p.stem[7:]) for p in ROOT.glob('tests/misconceptions/chapter?.py')]
 ALL = sorted({*CHAPTERS, *MISTAKES})
 
 
@@ -73,7 +73,7 @@ def chapters():
 
 
 def objectives():
-    """Give the table of objectives: the chapters that serve each, its exercises, and the points."""
+    """Give the table of objectives, with chapters, exercises and points, and what else is asked."""
     lines = ['| a student can … | chapters | exercises | points |', '|:---|:---|:---|---:|']
     for name, text in PLAN['objectives'].items():
         where = [
@@ -82,10 +82,14 @@ def objectives():
             if any(s.get('objective') == name for s in c['sections'])
         ]
         mine = {n: points for n, (points, objective) in POINTS.items() if objective == name}
-        cells = [text[0].lower() + text[1:], ', '.join(where), ', '.join(mine) or '–']
+        cells = [text[0].lower() + text[1:], ', '.join(where), ', '.join(mine) or 'in a talk']
         lines.append(f'| {" | ".join(cells)} | {sum(mine.values()) or "–"} |')
     total = sum(points for points, _ in POINTS.values())
-    return [*lines, f'| **all** | | {len(POINTS)} | {total} |']
+    lines += [f'| **all** | | {len(POINTS)} | {total} |', '']
+    for name, talk in PLAN['talks'].items():
+        what = PLAN['objectives'][name]
+        lines.append(f'* **{what}.** {talk["ask"]} A good answer: {talk["good"]}')
+    return lines
 
 
 def renewed(text):

@@ -63,13 +63,17 @@ def exercise_2(_: random.Random, __: Numbers, begin_alike: Callable[..., None]) 
         return net.state_dict()
 
     wanted = Start(0).state_dict()
-    for rank, state in enumerate(on_ranks(3, call)[0]):
+    states, ranks = on_ranks(3, call)
+    for rank, state in enumerate(states):
         other = [name for name in wanted if not torch.equal(state[name], wanted[name])]
         expect(rank or not other, 'rank 0 itself has changed: it gives, the others take: broadcast')
+        calls = len(ranks[rank].calls)
         expect(
             len(other) < 5,
             f'rank {rank} begins with others than rank 0 had: {", ".join(other[:3])}, ...; '
-            'broadcast(x) replaces x by what rank 0 has',
+            'broadcast(x) replaces x by what rank 0 has'
+            + f', and was called {calls} times: was x the tensor itself, or a copy?'
+            * (calls > 0),
         )
         expect(
             not other,
@@ -99,10 +103,18 @@ def exercise_3(rng: random.Random, _: Numbers, mean_gradients: Callable[..., Non
             sum(counts) == n and max(counts) < n,
             f'{case}: they compute with {counts} of them; each example belongs to one rank',
         )
-        expect(
-            all(torch.equal(grad, found[0]) for grad in found),
-            f'{case}: the ranks end with different gradients; each is summed over them, in place',
-        )
+        for grad in found[1:]:
+            along = float(grad @ found[0] / found[0].norm() ** 2)
+            expect(
+                torch.equal(grad, found[0]) or not torch.allclose(grad, along * found[0]),
+                f'{case}: a gradient is {along:.3g} times that of rank 0; the sum is the same, so '
+                'by what has each rank divided it?',
+            )
+            expect(
+                torch.equal(grad, found[0]),
+                f'{case}: the ranks end with different gradients; each is summed over them, in '
+                'place',
+            )
         if again:
             case = f'{case}, in a second step: is the gradient of the first one cleared? Here'
         expect_mean(case, found[0], seed, n, size)

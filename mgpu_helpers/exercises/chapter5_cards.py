@@ -21,7 +21,9 @@ def exercise_8(rng: random.Random, _: Numbers, my_cards: Callable[..., Any]) -> 
             expect(
                 len(set(lengths)) == 1,
                 f'{case}: they get {lengths}; with as many steps as examples, one would wait for '
-                'the others for ever',
+                'the others for ever'
+                + '; may filling up go around the order more than once?'
+                * (sum(lengths) > n),
             )
             counts = Counter(sum(hands, []))
             expect(set(counts) <= set(range(n)), f'{case}: there is no example {max(counts)}')

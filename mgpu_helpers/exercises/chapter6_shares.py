@@ -144,8 +144,8 @@ def exercise_2(rng: random.Random, _: Numbers, mirrored: Callable[[int, int, int
     for k in (1, 10, 100):
         expect(
             other != images(seed, k),
-            f'seed {seed} mirrors in epoch {k} what seed {seed + 1} mirrors in epoch 0: a sum '
-            'mixes what should stay apart, so give the generator all three numbers',
+            f'seed {seed} mirrors in epoch {k} what seed {seed + 1} mirrors in epoch 0: a '
+            'sum, or xor, mixes what should stay apart; give the generator all three numbers',
         )
     for k in (1, 10, 100, 1000, 10_000):  # what a student may multiply the epoch or the seed by
         expect(

@@ -15,7 +15,7 @@ from .chapter7_shards import exercise_1 as exercise_1
 from .chapter7_shards import exercise_2 as exercise_2
 from .chapter7_shards import exercise_3 as exercise_3
 from .chapter7_shards import exercise_4 as exercise_4
-from .checking import Hint, Numbers, expect, expect_value
+from .checking import Hint, Numbers, expect, expect_value, number
 
 
 def exercise_5(rng: random.Random, _: Numbers, cut_mlp: Callable[..., Any]) -> None:
@@ -176,7 +176,7 @@ def draw_9(rng: random.Random) -> dict[str, Any]:
 
 
 def exercise_9(
-    _: random.Random, numbers: Numbers, step_ms: float, idle: float, enough: int, kept: int
+    _: random.Random, numbers: Numbers, step_ms: float, idle: float, enough: float, kept: float
 ) -> None:
     """A bubble on paper."""
     assert numbers
@@ -205,13 +205,14 @@ def exercise_9(
         'of all passes that fit into the step, how many are not made?',
         0.01,
     )
+    enough, kept = number(enough), number(kept)
     waits = (p - 1) / (enough + p - 1)
-    expect(waits < 0.1, f'with {enough} micro-batches {waits:.1%} of a step is idle')
-    expect(enough == 9 * (p - 1) + 1, f'{enough} are enough, and so are fewer')
-    expect(kept != m, f'{kept} micro-batches held: GPipe keeps all; 1F1B goes back earlier')
+    expect(waits < 0.1, f'with {enough:g} micro-batches {waits:.1%} of a step is idle')
+    expect(enough == 9 * (p - 1) + 1, f'{enough:g} are enough, and so are fewer')
+    expect(kept != m, f'{kept:g} micro-batches held: GPipe keeps all; 1F1B goes back earlier')
     expect(
         kept == p,
-        f'{kept} micro-batches held: stage 0 goes back when its first one has come back from the '
+        f'{kept:g} micro-batches held: stage 0 goes back when its first one has come back from the '
         'last stage; how many has it sent by then?',
     )
 

@@ -166,7 +166,7 @@ def exercise_4(_: random.Random, __: Numbers, events: Callable[[int], Any]) -> N
     """When a fully sharded network gathers, and what it drops."""
     for layers in (3, 1, 6):
         whole, forward, back, scattered, gathers = set[int](), 0, layers, set[int](), 0
-        for number, (what, i) in enumerate(events(layers)):
+        for number, (what, i) in enumerate((what, int(i)) for what, i in events(layers)):
             case = f'L = {layers}, event {number}, {what} {i}'
             if what in ('forward', 'backward'):
                 expect(i in whole, f'{case}: the layer is not whole; its {what} pass needs it')
@@ -187,6 +187,7 @@ def exercise_4(_: random.Random, __: Numbers, events: Callable[[int], Any]) -> N
                 back -= 1
             elif what == 'scatter':
                 expect(back <= i, f'{case}: this gradient is not there yet')
+                expect(i not in scattered, f'{case}: this gradient has been scattered before')
                 scattered.add(i)
             else:
                 raise Hint(f'{case}: there are gather, drop, forward, backward and scatter')

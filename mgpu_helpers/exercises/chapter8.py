@@ -43,7 +43,9 @@ def exercise_2(_: random.Random, __: Numbers, fit: Callable[..., Sequence[float]
     """Latency and bandwidth from two round trips."""
     for alpha, bandwidth, n1, n2 in ((14e-6, 3.125e9, 1000, 10**6), (1e-3, 1e8, 64, 10**7)):
         t1, t2 = (2 * (alpha + n / bandwidth) for n in (n1, n2))
-        case, found = f'{n1:,} bytes in {t1:.4g} s, {n2:,} in {t2:.4g} s', fit(n1, t1, n2, t2)
+        found = tuple(fit(n1, t1, n2, t2))
+        case = f'{n1:,} bytes in {t1:.4g} s, {n2:,} in {t2:.4g} s'
+        expect(len(found) == 2, f'{case}: {found}; give two numbers, latency and bandwidth')
         mistakes = {
             'there and back are two messages': 2 * alpha,
             'also the shorter message has bytes, which take their time': t1 / 2,
@@ -277,4 +279,4 @@ def exercise_9(rng: random.Random, _: Numbers, efficiency: Callable[..., float])
             'the share that they wait; asked is that which they compute': 1 - right,
         }
         hint = f'not {right:.4g}: the mean seconds computed, over those of all steps'
-        expect_value(efficiency(times), right, f'{times} gave {{}}', mistakes, hint)
+        expect_value(efficiency(times), right, f'{times} gave {{}}', mistakes, hint, 1e-6)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import functools
-import importlib
+import importlib.util
 import inspect
 import random
-import textwrap
+import reprlib
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -46,15 +47,11 @@ class Noted:
         return found
 
     def __reduce__(self) -> Any:
-        return _itself, (self.function,)  # other processes get the function alone
+        return copy.copy, (self.function,)  # other processes get the function alone
 
     def __repr__(self) -> str:
         name = getattr(self.function, '__name__', '<').split('<')[0] or 'your function'
         return f'{name}({", ".join(map(_shown, self.args))})'
-
-
-def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
 
 
 class Verdict(NamedTuple):
@@ -81,8 +78,9 @@ def expect_value(
 
     A case may be formatted with what was found, ``'{} ms'``; ``hint`` is for all other values.
     """
+    expect(found is not None, f'{case.replace("{}", "None")}: give the result back with return')
+    found = number(found) if np.ndim(right) == 0 else found
     case = case.replace('{}', f'{found:.6g}' if isinstance(found, float) else str(found))
-    expect(found is not None, f'{case}: give the result back with return')
     if not _close(found, right, tolerance):
         for known, wrong in mistakes.items():
             expect(not _close(found, wrong, tolerance), f'{case}: {known}')
@@ -90,23 +88,26 @@ def expect_value(
 
 
 def number(found: Any) -> float:
-    """Give a number that a student's function gave, also where it is an array of one value."""
-    return float(found.asscalar() if hasattr(found, 'asscalar') else found)
+    """Give a number that a student gave, also where it is an array of one value."""
+    try:
+        found = found.asscalar() if hasattr(found, 'asscalar') else found
+        return found if isinstance(found, int) else float(found + 0)  # what is text has no sum
+    except Exception:
+        raise Hint(f'{_shown(found)} is no number') from None
 
 
-def _leaves(value: Any) -> list[Any]:
-    nested = isinstance(value, (list, tuple))
-    return sum(map(_leaves, value), []) if nested else [value]
+class _Shown(reprlib.Repr):
+    """What a function was called with, in short; of arrays and tensors the shape alone."""
+
+    def repr_instance(self, x: Any, level: int) -> str:
+        name = type(x).__name__
+        if hasattr(x, 'shape'):
+            return f'{name} {tuple(x.shape)}'
+        shown = ' '.join(super().repr_instance(x, level).split())
+        return name if shown.startswith('<') else shown
 
 
-def _shown(value: Any) -> str:
-    if hasattr(value, 'shape'):
-        return f'{type(value).__name__} {tuple(value.shape)}'
-    if isinstance(value, (list, tuple)) and any(hasattr(v, 'shape') for v in _leaves(value)):
-        inside = f'{", ".join(map(_shown, value[:2]))}{", ..." * (len(value) > 2)}'
-        return f'[{inside}]' if isinstance(value, list) else f'({inside})'
-    shown = ' '.join(repr(value).split())
-    return type(value).__name__ if ' at 0x' in shown else textwrap.shorten(shown, 60)
+_shown = _Shown().repr
 
 
 def _close(x: Any, y: Any, tolerance: float) -> bool:
@@ -121,14 +122,14 @@ def check(number: str, *answers: Any, name: str = '', seed: int = 0) -> Verdict:
     the arrays that a function is tried with.
     """
     exercise = find(number)
-    drawn = numbers_of(number, name)
+    drawn = given(number, name) if hasattr(exercise, 'draw') else None
     parameters = list(inspect.signature(exercise).parameters.values())[2:]
     wanted = {p.name: str(p.annotation) for p in parameters}
     if len(answers) != len(wanted):
         raise TypeError(
             f"check('{number}', ...) takes {', '.join(wanted)}, not {len(answers)} answers"
         )
-    noted = {}
+    tried: dict[str, Any] = dict(zip(wanted, answers))
     for (word, kind), answer in zip(wanted.items(), answers):
         if answer is ... or answer is None:
             return Verdict(number, False, f'{word} is still blank')
@@ -136,14 +137,14 @@ def check(number: str, *answers: Any, name: str = '', seed: int = 0) -> Verdict:
             if not callable(answer):
                 hint = f'not yet: pass the function itself, {word}, without calling it'
                 return Verdict(number, False, hint)
-            noted[word] = Noted(answer, gives='None]' not in kind)
-    tried = [noted.get(word, answer) for word, answer in zip(wanted, answers)]
+            tried[word] = Noted(answer, gives='None]' not in kind)
     try:
-        exercise(random.Random(f'{number} {seed}'), drawn, *tried)
+        exercise(random.Random(f'{number} {seed}'), drawn, *tried.values())
     except NotImplementedError:
         return Verdict(number, False, f'{" or ".join(wanted)} is still blank')
     except Exception as error:  # a hint, or whatever a student's function raises
-        return Verdict(number, False, f'not yet: {_told(error, list(noted.values()))}')
+        noted = [answer for answer in tried.values() if isinstance(answer, Noted)]
+        return Verdict(number, False, f'not yet: {_told(error, noted)}'[:399])
     return Verdict(number, True, 'right')
 
 
@@ -163,28 +164,18 @@ def _told(error: Exception, noted: list[Noted]) -> str:
 
 def given(number: str, name: str) -> dict[str, Any]:
     """Draw a student's own numbers for an exercise on paper; the same name gives the same ones."""
-    drawn = numbers_of(number, name)
-    if drawn is None:
-        raise ValueError(f'exercise {number} has no numbers of its own: they stand in its text')
-    return drawn
-
-
-def numbers_of(number: str, name: str) -> Numbers:
-    """Draw them, or None where an exercise has none."""
     draw: Callable[..., dict[str, Any]] | None = getattr(find(number), 'draw', None)
-    return draw and draw(random.Random(f'{number} {name.strip().lower()}'))
+    if draw is None:
+        raise ValueError(f'exercise {number} has no numbers of its own: they stand in its text')
+    return draw(random.Random(f'{number} {name.strip().lower()}'))
 
 
 def find(number: str) -> Callable[..., None]:
     """Give the check of an exercise: ``exercise_7`` of ``chapter1`` for '1.7'."""
     chapter, _, which = str(number).partition('.')
-    try:
-        module = importlib.import_module(f'.chapter{chapter}', __package__)
-    except ModuleNotFoundError as error:
-        if error.name != f'{__package__}.chapter{chapter}':
-            raise
-        raise ValueError(f"there are no exercises of chapter '{chapter}'") from None
-    there = exercises_of(module)
+    if importlib.util.find_spec(f'.chapter{chapter}', __package__) is None:
+        raise ValueError(f"there are no exercises of chapter '{chapter}'")
+    there = exercises_of(importlib.import_module(f'.chapter{chapter}', __package__))
     if which not in there:
         numbers = ', '.join(f'{chapter}.{n}' for n in there)
         raise ValueError(f"there is no exercise '{number}' to check; there are {numbers}")

@@ -107,7 +107,7 @@ def expect_clipped(found: list[Any], grads: list[list[torch.Tensor]], limit: flo
             f'{limit / scale:.4g}, that of the mean is {norm:.4g}',
         )
         kinds = {
-            f'{size} x it, that of the sum': size,
+            f'{size} x it, that of the sum, or the sum of norms': size,
             'its square': norm,
             'the norm after clipping': limit / norm,
         }

@@ -57,6 +57,10 @@ def begin(tensors=lambda net: [*net.parameters(), *net.buffers()], how='broadcas
     return begin_alike
 
 
+def trained(net):
+    return [p for p in net.parameters() if p.requires_grad]
+
+
 def step(factor=lambda n, size, own: 1, reduction='sum', after=lambda n, size, own: n, **kinds):
     def mean_gradients(X, y, net, dist):
         rank, size, n = dist.get_rank(), dist.get_world_size(), len(X)
@@ -192,6 +196,8 @@ EACH, FEWER = -(-N // K), N // K
 STEPS, TWICE = math.ceil(EACH / B), EACH * K - N
 LAST, LEFT = (EACH - (STEPS - 1) * B) * K, N - FEWER // B * B * K
 
+EACH_NAME = 'in front of each name'
+
 WRONG = [
     ('5.1', 'entries rebound', rebound, 'puts another tensor there'),
     ('5.1', 'not divided', summed, 'that is the sum'),
@@ -199,14 +205,9 @@ WRONG = [
     ('5.1', 'divided twice', divided_twice, 'divided twice'),
     ('5.1', 'means of means', one_after_the_other, 'before any was changed'),
     ('5.2', 'no buffers', begin(lambda net: net.parameters()), 'such as running statistics'),
-    (
-        '5.2',
-        'only what is trained',
-        begin(lambda net: [p for p in net.parameters() if p.requires_grad]),
-        'frozen parameters',
-    ),
+    ('5.2', 'only what is trained', begin(trained), 'frozen parameters'),
     ('5.2', 'broadcast forgotten', begin(lambda net: []), 'replaces x by what rank 0 has'),
-    ('5.2', 'into copies', begin(how='copies'), 'replaces x by what rank 0 has'),
+    ('5.2', 'into copies', begin(how='copies'), 'the tensor itself, or a copy?'),
     ('5.2', 'a mean of all', begin(how='mean'), 'rank 0 itself has changed'),
     ('5.2', 'rank 0 alone', begin(who='rank 0'), 'rank 1 never calls it'),
     ('5.3', 'no sum', step(where='nowhere'), 'different gradients'),
@@ -221,7 +222,12 @@ WRONG = [
         step(reduction='mean', after=lambda n, s, k: s),
         'each example with the same weight',
     ),
-    ('5.3', 'divided by the share', step(after=lambda n, s, k: k), 'different gradients'),
+    (
+        '5.3',
+        'divided by the share',
+        step(after=lambda n, s, k: k),
+        'has each rank divided it',
+    ),
     ('5.3', 'everyone everything', step(mine=lambda X: X), 'belongs to one rank'),
     ('5.3', 'empty ranks stay away', step(only=True), 'waits for ever'),
     ('5.3', 'never cleared', step(dirty=True), 'is the gradient of the first one cleared'),
@@ -243,22 +249,17 @@ WRONG = [
     ('5.6', 'all at the end', at_the_end, 'longer than it must'),
     ('5.6', 'before they are there', before_it_is_there, 'before they are there'),
     ('5.7', 'not strict', load(lambda name: name, strict=False), 'strict=False'),
-    ('5.7', 'as it is', load(lambda name: name), 'in front of each name'),
-    (
-        '5.7',
-        'replaced everywhere',
-        load(lambda n: n.replace('module.', '')),
-        'in front of each name',
-    ),
-    ('5.7', 'letters stripped', load(lambda n: n.lstrip('module.')), 'in front of each name'),  # noqa: B005
-    ('5.7', 'always cut', load(lambda n: n[7:]), 'in front of each name'),
+    ('5.7', 'as it is', load(lambda name: name), EACH_NAME),
+    ('5.7', 'replaced everywhere', load(lambda n: n.replace('module.', '')), EACH_NAME),
+    ('5.7', 'letters stripped', load(lambda n: n.lstrip('module.')), EACH_NAME),  # noqa: B005
+    ('5.7', 'always cut', load(lambda n: n[7:]), EACH_NAME),
     ('5.7', 'what fits', what_fits, 'be strict'),
     ('5.8', 'set_epoch forgotten', cards(lambda s, e, r: [s]), 'set_epoch'),
     ('5.8', 'an order for each rank', cards(lambda s, e, r: [s, e, r]), 'the same order'),
     ('5.8', 'nothing filled up', cards(rest='left'), 'would wait for the others'),
     ('5.8', 'the rest dropped', cards(rest='dropped'), 'is the rest dealt'),
     ('5.8', 'always the same', cards(rest='always the first'), 'from the beginning of the order'),
-    ('5.8', 'once around', cards(rest='once around'), 'would wait for the others'),
+    ('5.8', 'once around', cards(rest='once around'), 'around the order more than once'),
     ('5.8', 'one that is not there', cards(rest='zeros'), 'there is no example'),
     ('5.8', 'a round too many', cards(rest='a round more'), 'are enough'),
     ('5.9', 'full steps only', (STEPS - 1, TWICE, LAST, LEFT), 'counts, too'),

@@ -1,0 +1,87 @@
+"""What students get wrong in exercises 6.8 and 6.9: what a run needs to go on after a death."""
+
+import os
+import shutil
+from pathlib import Path
+
+import torch
+
+
+def in_place(file, write, flush):
+    write(file)
+    flush(file)
+
+
+def moved_away(file, write, flush):
+    write(f'{file}.new')
+    flush(f'{file}.new')
+    os.remove(file)
+    os.rename(f'{file}.new', file)
+
+
+def renamed_first(file, write, flush):
+    write(f'{file}.new')
+    os.replace(f'{file}.new', file)
+    flush(file)
+
+
+def never_flushed(file, write, flush):
+    write(f'{file}.new')
+    os.replace(f'{file}.new', file)
+
+
+def copied(file, write, flush):
+    write(f'{file}.new')
+    flush(f'{file}.new')
+    shutil.copy(f'{file}.new', file)
+
+
+def elsewhere(file, write, flush):
+    new = Path(file).parent / 'another disk' / 'new'
+    new.parent.mkdir(exist_ok=True)
+    write(new)
+    flush(new)
+    shutil.move(new, file)
+
+
+def never_renamed(file, write, flush):
+    write(f'{file}.new')
+    flush(f'{file}.new')
+
+
+def kept(without='', wrapped=False, objects=False):
+    def my_state(ddp, optimizer, schedule, done):
+        net = ddp if wrapped else ddp.module
+        state = {'net': net, 'optimizer': optimizer, 'schedule': schedule}
+        state = {name: part if objects else part.state_dict() for name, part in state.items()}
+        return state | {'done': done, 'random': torch.get_rng_state()}
+
+    def my_resume(state, net, optimizer, schedule):
+        parts = {'net': net, 'optimizer': optimizer, 'schedule': schedule}
+        for name in parts.keys() - {without}:
+            strict = {'strict': False} if name == 'net' and wrapped == 'not strict' else {}
+            parts[name].load_state_dict(state[name], **strict)
+        if without != 'random':
+            torch.set_rng_state(state['random'])
+        return 0 if without == 'done' else state['done']
+
+    return my_state, my_resume
+
+
+WRONG = [
+    ('6.8', 'over the old one', in_place, 'write beside it'),
+    ('6.8', 'removed first', moved_away, 'the only change'),
+    ('6.8', 'renamed, then flushed', renamed_first, 'before it is flushed'),
+    ('6.8', 'never flushed', never_flushed, 'nothing was flushed'),
+    ('6.8', 'copied', copied, 'was it copied'),
+    ('6.8', 'on another disk', elsewhere, 'from disk to disk'),
+    ('6.8', 'never renamed', never_renamed, 'still the old one'),
+    ('6.9', "DDP's names", kept(wrapped=True), "begin with 'module.'"),
+    ('6.9', 'not strict', kept(wrapped='not strict'), 'was every name found'),
+    ('6.9', 'whole objects', kept(objects=True), 'no objects'),
+    ('6.9', 'no parameters', kept('net'), 'not those that were saved'),
+    ('6.9', 'no optimizer', kept('optimizer'), 'without its momentum'),
+    ('6.9', 'no schedule', kept('schedule'), 'begins anew'),
+    ('6.9', 'no place', kept('done'), '3 steps were done'),
+    ('6.9', 'no random numbers', kept('random'), 'torch.get_rng_state()'),
+]
