@@ -45,6 +45,8 @@ def shape(figure, folder):
 def block_of(folder, kind, text, plain=''):
     """Something to see, as the template needs it, and how many letters of one width it takes."""
     kind = 'code' if kind == 'trial' else kind
+    if kind == 'code':  # the comment behind a long line would make all letters small
+        text = re.sub(rf'(?m)^(?=.{{{BROKEN}}})( *)(.*\S)  (# .*)$', r'\1\3\n\1\2', text)
     block, lines = {'kind': kind, 'html': text, 'text': text}, (plain or text).splitlines()
     if kind == 'figure':
         return block | {'shape': shape(text, folder)}
@@ -65,8 +67,9 @@ def block_of(folder, kind, text, plain=''):
         rows = sum(0.5 + max(ceil(len(c) / w / share) for c, w in zip(row, wide)) for row in cells)
         return block | {'columns': sum(wide) * share + 4, 'rows': rows}
     tight, high = (LETTER / FIXED, 1.3) if kind == 'html' else (1, 1)
-    rows = sum(ceil(len(line) * tight / 100) or 1 for line in lines) + 1
-    columns = min(max(map(len, lines)) * tight, 100) + 4
+    most = 100 if kind == 'code' else BROKEN  # what is printed may be broken, to be read from afar
+    rows = sum(ceil(len(line) * tight / most) or 1 for line in lines) + 1
+    columns = min(max(map(len, lines)) * tight, most) + 4
     return block | {'columns': columns, 'rows': rows * high}
 
 
