@@ -14,6 +14,7 @@ project = 'Training on several GPUs'
 author = 'the authors of the course'
 copyright = 'the authors of the course. Apache-2.0'
 language = 'en'
+highlight_language = 'none'  # a command is no Python
 
 extensions = ['myst_nb', 'sphinx_copybutton', 'course']
 include_patterns = [
@@ -32,7 +33,7 @@ nb_execution_mode = 'off'
 myst_enable_extensions = ['dollarmath']
 myst_dmath_allow_space = False
 myst_heading_anchors = 3
-copybutton_selector = 'div.cell_input pre, div.highlight-python pre, div.highlight-default pre'
+copybutton_selector = 'div.cell_input pre, div.highlight-python pre, div.highlight-none pre'
 
 LAUNCH = {
     'binderhub_url': 'https://mybinder.org',
@@ -61,6 +62,7 @@ html_theme_options = {
     'use_download_button': True,
     'launch_buttons': LAUNCH if REPOSITORY else {},
     'show_toc_level': 2,
+    'footer_content_items': ['copyright.html'],
     'pygments_light_style': 'github-light',
     'pygments_dark_style': 'github-dark',
 }

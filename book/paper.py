@@ -14,6 +14,7 @@ from pypdf import PdfReader
 
 TITLE = 'Training on several GPUs'
 CHROMES = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable')
+FLAGS = '--headless --disable-gpu --no-pdf-header-footer --generate-pdf-document-outline'.split()
 STYLES = ('_static/pygments.css', '_static/book.css', '_static/paper.css')
 
 
@@ -82,19 +83,9 @@ def main(site, target):
             'utf8',
         )
         with tempfile.TemporaryDirectory() as profile:
-            options = [
-                '--headless',
-                '--disable-gpu',
-                f'--user-data-dir={profile}',
-                '--no-pdf-header-footer',
-            ]
-            options += ['--no-sandbox'] * (os.geteuid() == 0)
-            options += [
-                '--generate-pdf-document-outline',
-                f'--print-to-pdf={target}',
-                file.as_uri(),
-            ]
-            subprocess.run([chrome, *options], check=True, capture_output=True)
+            options = [*FLAGS, *['--no-sandbox'] * (os.geteuid() == 0), f'--print-to-pdf={target}']
+            command = [chrome, *options, f'--user-data-dir={profile}', file.as_uri()]
+            subprocess.run(command, check=True, capture_output=True)
         pdf = PdfReader(target)
         places = pdf.named_destinations.items()
         numbers = {i.lstrip('/'): pdf.get_destination_page_number(to) + 1 for i, to in places}

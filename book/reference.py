@@ -39,6 +39,7 @@ def signature(node):
             part.returns = None
             return signature(part)
     fields = [ast.unparse(part) for part in node.body if isinstance(part, ast.AnnAssign)]
+    fields = [field for field in fields if 'ClassVar' not in field]
     return f'({", ".join(fields)})' if 'dataclass' in ast.dump(node)[-4000:] else ''
 
 

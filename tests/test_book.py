@@ -3,6 +3,7 @@
 import functools
 import html
 import http.server
+import importlib
 import re
 import threading
 from urllib.parse import unquote, urldefrag, urlparse
@@ -192,3 +193,20 @@ def test_the_book_has_every_chapter_and_page_and_each_term_is_in_a_chapter():
     for path in ROOT.glob('book/*.md'):
         for link in re.findall(r'\]\((?!https?:)([^)#]+)', path.read_text('utf8')):
             assert link.startswith('reference/') or (path.parent / link).exists(), f'{path}: {link}'
+
+
+def test_its_contents_name_what_is_there_and_the_reference_has_each_room(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / 'book')
+    reference = importlib.import_module('reference')
+    (tmp_path / 'mgpu_helpers').symlink_to(ROOT / 'mgpu_helpers')
+    reference.write(tmp_path)
+    for file in (tmp_path / 'reference').iterdir():
+        text = file.read_text('utf8')
+        assert '.. py:' in text.partition('currentmodule')[2] and 'ClassVar' not in text, file
+    named = ''.join((ROOT / f'book/{page}.md').read_text('utf8') for page in ('index', 'reference'))
+    entries = re.findall(r'^(?:[^`\n]*<)?([\w/-]+)>?$', named, re.MULTILINE)
+    places = [ROOT / 'book', ROOT, tmp_path]
+    found = [e for e in entries if any([*p.glob(f'{e}.*')] for p in places)]
+    assert found == entries and {f'reference/{room}' for room in reference.ROOMS} < {*found}
+    students = {f'exercises/student/{path.stem}' for path in ROOT.glob('exercises/*.ipynb')}
+    assert students and students < {*found}

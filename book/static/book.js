@@ -1,6 +1,8 @@
 // Sphinx finds a heading only if the words searched for are at least half of it. Here a chapter's section
-// whose heading has all of them comes first, in the order of the chapters.
+// whose heading has all of them comes first, in the order of the chapters,
+// then other text of chapters; names of the package come after what explains them.
 if (typeof Search !== "undefined") {
+  Object.assign(Scorer, { objNameMatch: 0, objPartialMatch: 0, objPrio: {} });
   const inText = Search.performTermsSearch;
   Search.performTermsSearch = (terms, excluded) => {
     const { docnames, filenames, titles, alltitles } = Search._index;
@@ -15,6 +17,8 @@ if (typeof Search !== "undefined") {
         found.push([docnames[page], name, "#" + id, null, 300 - chapter, filenames[page], "title"]);
       }
     }
-    return [...found, ...inText(terms, excluded)];
+    const hits = inText(terms, excluded);
+    for (const hit of hits) if (hit[0].startsWith("notebooks/")) hit[4] += 10;
+    return [...found, ...hits];
   };
 }
