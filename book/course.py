@@ -135,9 +135,9 @@ def lighter(app, error):
         # A list within a term is none that a screen reader can follow.
         text = re.sub(r'(?s)<dl>\n(<dd><em class="sig-param.*?)</dl>', plain, text)
         text = re.sub('<script[^>]*/fontawesome.js.*?</script>', '', text)
-        text = text.replace(
-            '<summary><span class="toc', '<summary aria-label="more"><span class="toc'
-        )
+        text = text.replace('<summary><span', '<summary aria-label="more"><span')
+        start = 'class="sidebar-primary-items__start'
+        text = text.replace(start, f'role="region" aria-label="The book" {start}')
         page.write_text(text, 'utf8')
 
 

@@ -1,8 +1,8 @@
 // Sphinx finds a heading only if the words searched for are at least half of it. Here a chapter's section
-// whose heading has all of them comes first, in the order of the chapters,
-// then other text of chapters; names of the package come after what explains them.
+// whose heading has all of them comes first, in the order of the chapters, then their text; a name of the
+// package comes after what explains it.
 if (typeof Search !== "undefined") {
-  Object.assign(Scorer, { objNameMatch: 0, objPartialMatch: 0, objPrio: {} });
+  Object.assign(Scorer, { objPartialMatch: 0, objPrio: {} });
   const inText = Search.performTermsSearch;
   Search.performTermsSearch = (terms, excluded) => {
     const { docnames, filenames, titles, alltitles } = Search._index;
