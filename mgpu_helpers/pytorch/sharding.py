@@ -104,6 +104,10 @@ def shard_parameters(layer: nn.Module) -> nn.Parameter:
 NOT_BY_VALUE = ('LBFGS', 'SparseAdam', 'Adafactor', 'Muon')
 
 
+# State that has one number a tensor, in optimizers of PyTorch, also where that is a number itself.
+COUNTS = ('step', 'mu_product', 'eta', 'mu')
+
+
 def check_by_value(optimizer_class: Any) -> None:
     """Raise unless this is a class of optimizers that can work on shares."""
     kind = isinstance(optimizer_class, type) and issubclass(optimizer_class, torch.optim.Optimizer)
@@ -221,7 +225,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
             for p, shard, (_, mine) in self._parts(params, shards):
                 entry = state[number[shard]] = dict(state.get(number[shard], {}))
                 for name, value in entry.items():
-                    if name != 'step' and _by_value(value, p):
+                    if name not in COUNTS and _by_value(value, p):
                         entry[name] = value.reshape(-1)[mine].clone()
         self.inner.load_state_dict({**state_dict, 'state': state})
         for group, cut in zip(self.param_groups, self.inner.param_groups):
