@@ -81,8 +81,11 @@ class History:
         return figure
 
     def live(self, num_epochs: int) -> None:
-        """In a notebook, show a curve of the test accuracy that grows with every ``add``."""
-        if in_notebook():
+        """In a notebook, show a curve of the test accuracy that grows with every ``add``.
+
+        One epoch would be a single dot, so it has none.
+        """
+        if in_notebook() and num_epochs > 1:
             self._curve = LiveCurve(self, num_epochs)
 
 
@@ -117,8 +120,7 @@ class LiveCurve:
         axes = figure.subplots()
         values = self._history.test_acc
         axes.plot(range(1, len(values) + 1), values, marker='o')
-        # With one epoch, both ends of the axis would be the same.
-        axes.set(xlim=(0.8, max(self._num_epochs, 2) + 0.2), ylim=(0, 1))
+        axes.set(xlim=(0.8, self._num_epochs + 0.2), ylim=(0, 1))
         axes.set(xlabel='epoch', title=f'test accuracy, {self._history.label}')
         axes.locator_params(axis='x', integer=True)
         axes.grid(alpha=0.3)

@@ -112,7 +112,7 @@ class Started:
 
     def nothing_is_left(self):
         """Raise if a process, or a port at which it listens, outlives the launcher."""
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 30  # 5 were once too few for 14 logins, at a load of 24
         while (left := self.living()) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not left, [process.cmdline() for process in left]
