@@ -126,6 +126,7 @@ def test_chapter_7_takes_its_prices_from_here():
     """7 billion parameters in 32 blocks, 16 texts of 4,096 pieces, 8 devices; last 4 by 2."""
     cells = json.loads(CHAPTER_7.read_text(encoding='utf8'))['cells']
     (text,) = (t for cell in cells if 'Which way when?' in (t := ''.join(cell['source'])))
+    text = text.replace('\N{NO-BREAK SPACE}', ' ')
     told = [re.findall(r'\| ([\d.]+ m?s) (?=\|)', line) for line in text.splitlines()]
     P, A = 14e9, 16 * 4096 * 4096 * 2
     fast, slow = LINKS['NVLink 4'], LINKS['100 Gb InfiniBand']
