@@ -110,6 +110,7 @@ def optimizers_in_each_rank():
     for make, options in (
         (torch.optim.AdamW, {'lr': 0.01}),
         (torch.optim.SGD, {'lr': 0.05, 'momentum': 0.9, 'nesterov': True}),
+        (torch.optim.NAdam, {'lr': 0.01}),  # a number of its own for each tensor, beside the step
     ):
         one, ours = odd(), odd(seed=dist.get_rank())  # rank 0's values count
         ours.twice.load_state_dict(one.twice.state_dict())  # not known from the beginning
@@ -127,9 +128,9 @@ def optimizers_in_each_rank():
     again = odd()
     again.load_state_dict(one.state_dict())
     late = {'params': list(again.twice.parameters())}
-    other = torch.optim.SGD([*groups(again), late], **options)
+    other = make([*groups(again), late], **options)
     other.load_state_dict(saved)
-    optimizer.load_state_dict(plain.state_dict())
+    optimizer.load_state_dict(copy.deepcopy(plain.state_dict()))  # PyTorch would share its counts
     for net, how, whole in ((one, plain, True), (ours, optimizer, False), (again, other, True)):
         gradients(net, batches()[0], whole)
         how.step()
