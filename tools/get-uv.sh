@@ -21,7 +21,9 @@ fetch_uv() {
     rm -rf .uv/new .uv/new-venv
     tried=''
     for py in python3 python3.11 python; do
-        "$py" -c 'import sys; sys.exit(sys.version_info < (3, 8))' >/dev/null 2>&1 || continue
+        # The interpreter itself: through pyenv's shim, each pip waits for pyenv's lock, a minute if a killed one left it.
+        py=$("$py" -c 'import sys; print(sys.version_info < (3, 8) or sys.executable)' 2>/dev/null) || continue
+        [ -x "$py" ] || continue
         if "$py" -m pip --version >/dev/null 2>&1; then
             tried=yes
             pip_uv "$py" .uv/new && break
