@@ -19,12 +19,11 @@ def without_waits(batch_size, num_examples):
 
     import mgpu_helpers as mgpu
 
-    part = mgpu.cluster.training
     store, devices, net, trainer = mgpu.cluster.connect('dist_sync', 1, lr=0.3, seed=0)
     batches, _ = mgpu.load_data_fashion_mnist(batch_size, num_examples, seed=0)
 
     def step(X, y):
-        losses = part.compute_gradients(X, y, net, devices, store.rank, store.num_workers)
+        losses = mgpu.cluster.compute_gradients(X, y, net, devices, store.rank, store.num_workers)
         trainer.step(1, ignore_stale_grad=True)
         return losses
 
@@ -109,11 +108,10 @@ def one_step(batch_size):
 
     import mgpu_helpers as mgpu
 
-    part = mgpu.cluster.training
     store, devices, net, trainer = mgpu.cluster.connect('dist_sync', 1, lr=0.3, seed=0)
     batches, _ = mgpu.load_data_fashion_mnist(batch_size, seed=0)
     X, y = next(iter(batches))
-    part.compute_gradients(X, y, net, devices, store.rank, store.num_workers)
+    mgpu.cluster.compute_gradients(X, y, net, devices, store.rank, store.num_workers)
     trainer.step(1, ignore_stale_grad=True)
     mgpu.gluon.nd.waitall()
     return time.monotonic()

@@ -3,7 +3,6 @@
 import os
 import re
 import shlex
-import subprocess
 import sys
 
 import pytest
@@ -57,18 +56,14 @@ SLURM = (FOLDER / 'slurm.sh').read_text()
 OPTIONS = dict(re.findall('^#SBATCH --([^=]+)=(.*)$', SLURM, re.MULTILINE))
 
 
-def test_the_slurm_script_is_one_and_asks_for_one_task_per_role():
-    subprocess.run(['bash', '-n', FOLDER / 'slurm.sh'], check=True)
+def test_the_slurm_script_asks_for_all_that_it_needs():
     assert os.access(FOLDER / 'slurm.sh', os.X_OK)
     lines = SLURM.splitlines()
-    assert lines[0] == '#!/bin/bash'
     # Slurm reads no options after the first line that is a command.
     command = next(i for i, line in enumerate(lines) if line and not line.startswith('#'))
     assert max(i for i, line in enumerate(lines) if line.startswith('#SBATCH')) < command
-    assert OPTIONS['ntasks'] == '4' and OPTIONS['nodes'] == '2'
-    assert {'job-name', 'time', 'output', 'cpus-per-task', 'mem-per-cpu'} <= OPTIONS.keys()
-    (srun,) = (line for line in lines if line.startswith('exec srun'))
-    assert '--kill-on-bad-exit=1' in srun  # or the others never notice that one has failed
+    assert {'nodes', 'ntasks', 'time', 'output', 'cpus-per-task', 'mem-per-cpu'} <= OPTIONS.keys()
+    assert 'srun --kill-on-bad-exit=1' in SLURM  # or the others never notice that one has failed
 
 
 @pytest.fixture

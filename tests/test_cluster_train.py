@@ -293,9 +293,7 @@ def test_refused_before_it_begins(capsys):
     for change, words in (
         ({'num_epochs': 0}, 'num_epochs must be at least 1, not 0'),
         ({'batch_size': 0}, 'batch_size must be at least 1, not 0'),
-        ({'num_examples': 60_001}, 'num_examples must be at most 60000'),
         ({'num_gpus': 0}, 'num_gpus must be at least 1, not 0'),
-        ({'num_gpus': 100_000}, '100000 stand-ins are too many for one machine'),
         ({'lr': -1}, 'lr must be a number above 0, not -1'),
         ({'seed': None}, 'seed must be an integer of at least 0, not None'),
     ):

@@ -1,12 +1,9 @@
 """Other machines: hostfiles, names and addresses, and ssh with all that can go wrong there."""
 
-import ast
 import os
-import re
 import signal
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 from launching import ADDING, ENDLESS, SECONDS, SECRETS, Launcher, check_secrets, refused
@@ -86,6 +83,9 @@ UNUSABLE = {
     'no-such-host.invalid': "line 1: the host name 'no-such-host.invalid' leads to no IPv4",
     '203.0.113.1\nlocalhost': 'so 203.0.113.1 cannot reach it',
     '203.0.113.1\n203.0.113.1': 'line 2: 203.0.113.1 is 203.0.113.1, and so is 203.0.113.1',
+    '0.0.0.0': '0.0.0.0, which is no address of one machine',
+    '224.0.0.1': '224.0.0.1, which is no address of one machine',
+    '255.255.255.255': '255.255.255.255, which is no address of one machine',
     'localhost\n127.0.0.1': 'name each machine once',
     'localhost slots=1': '2 workers are more than the hosts take (127.0.0.1 takes 1)',
 }
@@ -98,41 +98,33 @@ def test_a_hostfile_that_cannot_work(hostfile, tmp_path):
     assert 'Is a directory' in refused('launch', '-n', 2, '--hostfile', tmp_path, '--', 'true')
 
 
-# Each stands for a user, a machine, a number of slots, or follows a machine that there is.
+# Each stands for a user, a machine, a number of slots, or follows a machine that there is. To ssh,
+# what begins with '-' would be an option, and to a shell the rest would be more than one word.
 HOSTILE = [
-    *"-Fcfg -oProxyCommand=ls -- - @ @@ . .. ' ` `ls` $(ls) $HOME ;ls |ls &ls >f * ? ~ !".split(),
-    *'% %h \\ / " :22 ::1 [::1] 0 0.0.0.0 255.255.255.255 224.0.0.1 slots= =1 0x1 +1 -1'.split(),
-    *'\0\t\r\x1b \x85\xa0\u0430\u0661\u200b\u2028\u202e\u2066\ufeff\uff0d\uff4c\U0001f600',
-    *('1' * 5000, 'a' * 64, 'a' * 100_000, 'a b', '1 slots=1', '#\n-v'),
+    *'-Fcfg -oProxyCommand=ls @ . ~ ` $(ls) ;ls |ls \\ " [::1] =1 -1'.split(),
+    *'\0 \x1b \u0430 \u0661 \u200b \u202e \uff0d \U0001f600'.split(' '),
+    *('1' * 5000, 'a' * 100_000, 'a b'),
 ]
 FORMS = ('{}@127.0.0.1', 'me@{}', 'me@127.0.0.1 slots={}', 'me@127.0.0.1 {}')
 
 
-def test_whatever_stands_in_a_hostfile_is_refused_or_is_one_word_to_ssh(hostfile, ssh):
-    """This ssh notes its words and reaches nobody."""
-    programs = ssh(SSH.partition('while words')[0] + 'sys.exit(255)')
-    assert len(HOSTILE) * len(FORMS) >= 200
+def test_whatever_is_no_name_in_a_hostfile_is_refused_in_one_line(hostfile, popened):
     for line in [form.format(text) for form in FORMS for text in HOSTILE]:
-        args = ('launch', '-n', 1, '--hostfile', hostfile(line), '--connect-timeout', 20)
-        err = refused(*args, '--', 'true', **programs)
+        err = refused('launch', '-n', 1, '--hostfile', hostfile(line), '--', 'true')
         assert len(err) < 400 and err.isprintable(), ascii(line[:60])
-    noted = Path(programs['PATH'].partition(os.pathsep)[0], 'ssh.log').read_text().splitlines()
-    for *_, dashes, host, command in map(ast.literal_eval, noted):
-        assert dashes == '--' and command.startswith('sh -c '), host
-        assert re.fullmatch(r'\w[\w.]*@\w[\w.]*', host, re.ASCII)
-    assert len(noted) >= 10
+    assert not popened
 
 
 def test_workers_go_round_the_hosts_that_have_a_slot():
     hosts = ['10.0.0.1', '10.0.0.2', '10.0.0.3']
 
     def placed(workers, slots):
-        roles = plan(workers, 1, hosts, slots)
+        roles = plan(workers, 1, dict(zip(hosts, slots)))
         of_workers = [r.host for r in roles if r.kind == 'worker']
         assert of_workers == sorted(of_workers, reverse=True)  # as MXNet gives ranks
         return [of_workers.count(host) for host in hosts]
 
-    assert placed(5, None) == placed(5, [None] * 3) == [2, 2, 1]
+    assert placed(5, [None] * 3) == [2, 2, 1]
     assert placed(5, [1, None, 1]) == [1, 3, 1]
     assert placed(6, [1, 2, 3]) == [1, 2, 3]
     with pytest.raises(ValueError, match='7 workers are more than the hosts take.*at most 6'):
@@ -222,8 +214,9 @@ def test_a_login_that_talks(ssh, monkeypatch):
     """Some shells greet whoever comes."""
     greeting = SSH.replace('import os,', 'print("Welcome!", flush=True)\nimport os,')
     monkeypatch.setenv('PATH', ssh(greeting)['PATH'])
-    answer = remote.ask({'b': {'ip': '127.0.0.1', 'ports': 2, 'workers': 1}}, python=sys.executable)
-    assert len(answer['b']['ports']) == 2 and len(answer['b']['gpus']) == 1
+    question = {'ip': '127.0.0.1', 'ports': 2, 'workers': 1, 'program': 'true'}
+    answer = remote.ask({'b': question}, 'ssh', sys.executable, 60)['127.0.0.1']
+    assert len(answer['ports']) == 2 and len(answer['gpus']) == 1
 
 
 def test_without_ssh(hostfile):
@@ -257,10 +250,10 @@ def test_joining_what_cannot_be():
         assert f'port {taken} at 127.0.0.1' in refused(*join(port=taken - 2))
 
 
-def test_the_index_may_come_from_slurm_or_kubernetes():
+def test_the_index_may_come_from_kubernetes():
+    """Or from Slurm, whose script test_cluster_files runs."""
     args = [word for word in join(program='env', index='no') if word not in ('--index', 'no')]
-    for name in ('SLURM_PROCID', 'JOB_COMPLETION_INDEX'):
-        with Launcher(*args, env={name: '3'}) as launcher:
-            status, out, err = launcher.end()
-        assert status == 0 and 'PORT=23459' in out.split() and 'DMLC_ROLE=worker' in out.split()
+    with Launcher(*args, env={'JOB_COMPLETION_INDEX': '3'}) as launcher:
+        status, out, err = launcher.end()
+    assert status == 0 and {'PORT=23459', 'DMLC_ROLE=worker'} <= set(out.split())
     assert "Missing option '--index'" in refused(*args)

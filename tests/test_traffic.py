@@ -1,7 +1,6 @@
-"""Bytes over TCP: the count is what went through real sockets; what MXNet's store sends."""
+"""Bytes over TCP: the count is what went through real sockets. Chapter 4 counts the store's."""
 
 import contextlib
-import itertools
 import os
 import socket
 import sys
@@ -11,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mgpu_helpers.cluster import LocalCluster, Traffic, socket_bytes, traffic
+from mgpu_helpers.cluster import Traffic, socket_bytes, traffic
 
 if sys.platform != 'linux':
     pytest.skip('asks the Linux kernel', allow_module_level=True)
@@ -134,28 +133,20 @@ def test_a_connection_with_several_descriptors_counts_once_and_stays_as_it_is():
 
 
 def test_descriptors_that_come_and_go_while_we_look():
-    stop, opened = threading.Event(), itertools.count()
     many = threading.Event()  # how often the two threads take turns is the machine's choice
 
     def churn():
-        while not stop.is_set():
+        for _ in range(200):
             with pair() as (a, b):
                 send(a, b, 10)
-            if next(opened) > 20:
-                many.set()
+        many.set()
 
     with pair() as (a, b), ThreadPoolExecutor() as pool:
         send(a, b, 500)
         churning = pool.submit(churn)
-        try:
-            looked = 0
-            while looked < 1000 or not (many.is_set() or churning.done()):
-                assert 500 <= socket_bytes().sent <= 530  # of theirs, one a descriptor at most
-                looked += 1
-        finally:
-            stop.set()
+        while not (many.is_set() or churning.done()):
+            assert 500 <= socket_bytes().sent <= 530  # of theirs, one a descriptor at most
         churning.result()
-        assert many.is_set()
 
 
 def test_a_system_that_cannot_tell(monkeypatch):
@@ -166,36 +157,3 @@ def test_a_system_that_cannot_tell(monkeypatch):
     monkeypatch.setattr(sys, 'platform', 'darwin')
     with pytest.raises(NotImplementedError, match='asks the Linux kernel, and this is darwin'):
         socket_bytes()
-
-
-ARRAY = 4_000_000  # bytes
-
-
-def push_and_pull():
-    """Give, without and with compression, the bytes sent and received, and what was pulled."""
-    import mxnet as mx
-
-    found = []
-    store = mx.kv.create('dist_sync')
-    for compression in (None, {'type': '2bit', 'threshold': 0.5}):
-        if compression:
-            store.set_gradient_compression(compression)
-        key, values = str(compression), mx.nd.ones(1_000_000)
-        store.init(key, mx.nd.zeros(1_000_000))
-        before = socket_bytes()
-        store.push(key, values)
-        store.pull(key, out=values)
-        values.wait_to_read()
-        after = socket_bytes()
-        sent, received = after.sent - before.sent, after.received - before.received
-        found.append((sent, received, values.asnumpy().mean().item()))
-    return found
-
-
-def test_a_push_sends_the_array_once_or_a_sixteenth_and_a_pull_receives_it_once(started):
-    pytest.importorskip('mxnet')
-    ((plain, packed),) = LocalCluster(1, 1).run(push_and_pull, show=False)
-    for (sent, received, mean), less, pulled in ((plain, 1, 1), (packed, 16, 0.5)):
-        assert ARRAY / less <= sent <= 1.01 * ARRAY / less  # 86 and 98 bytes more were measured
-        assert ARRAY <= received <= 1.01 * ARRAY  # a pull is not compressed
-        assert mean == pulled  # the threshold; the rest of the 1 waits in the worker

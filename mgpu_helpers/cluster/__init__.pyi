@@ -1,16 +1,3 @@
-from . import checkpoint as checkpoint
-from . import commands as commands
-from . import hosts as hosts
-from . import joining as joining
-from . import launching as launching
-from . import local as local
-from . import probe as probe
-from . import resuming as resuming
-from . import roles as roles
-from . import ssh as ssh
-from . import traffic as traffic
-from . import training as training
-from . import watch as watch
 from .checkpoint import BrokenCheckpoint as BrokenCheckpoint
 from .checkpoint import Checkpoint as Checkpoint
 from .checkpoint import latest_checkpoint as latest_checkpoint

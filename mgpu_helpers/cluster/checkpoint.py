@@ -1,9 +1,7 @@
 """Checkpoints: what a run needs in order to resume, in files that are whole or not there at all.
 
-A file's first line is JSON: ``format``, ``version``, ``epoch``, ``info``, ``names`` (of the arrays,
-in order), ``size`` (of the rest, in bytes) and ``sha256``: that of the line without it and of the
-rest, since a damaged learning rate is as bad as a damaged weight. The rest is what ``numpy.savez``
-writes. The names stand in the line because not every text can be a name in a zip file.
+A line of JSON, and after it what ``numpy.savez`` writes; ``cluster/README.md`` has the details. The
+names of the arrays stand in the line because not every text can be a name in a zip file.
 """
 
 from __future__ import annotations
@@ -124,27 +122,21 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     line, _, body = path.read_bytes().partition(b'\n')
     try:
         head = json.loads(line)
-        epoch, info, names, size = (head[key] for key in ('epoch', 'info', 'names', 'size'))
+        epoch, info, names = head['epoch'], head['info'], head['names']
         whole = first_line(epoch, info, names, body) == line
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise BrokenCheckpoint(path, 'its first line is not that of a checkpoint') from error
-    if size != len(body):
-        what = f'{checks.shown(size)} bytes should follow its first line, {len(body)} do'
-        raise BrokenCheckpoint(path, what)
     if not whole:
         raise BrokenCheckpoint(path, 'its content does not have the SHA-256 in its first line')
-    # A SHA-256 says that nothing has changed, not who wrote it.
-    texts = isinstance(names, list) and all(isinstance(name, str) for name in names)
-    if type(epoch) is not int or epoch < 0 or not isinstance(info, dict) or not texts:
-        what = f'no checkpoint has epoch {checks.shown(epoch)}, {type(info).__name__} as info, and '
-        raise BrokenCheckpoint(path, f'{what}the names {checks.shown(names)}')
-    try:
+    try:  # a SHA-256 says that nothing has changed, not who wrote it
         found = list(np.load(io.BytesIO(body), allow_pickle=False).values())
+        arrays = dict(zip(names, found))
+        if not len(arrays) == len(found) == len(names):
+            raise ValueError(f'{len(arrays)} names for {len(found)} arrays')
+        _check(epoch, arrays, info)
     except Exception as error:  # NumPy has a kind of its own for each way not to be an .npz file
-        raise BrokenCheckpoint(path, f'its arrays cannot be read ({error})') from error
-    if not len(found) == len(names) == len(set(names)):
-        raise BrokenCheckpoint(path, f'it has {len(set(names))} names for {len(found)} arrays')
-    return Checkpoint(epoch, dict(zip(names, found)), info, path, head['sha256'])
+        raise BrokenCheckpoint(path, f'its content cannot be loaded ({error})') from error
+    return Checkpoint(epoch, arrays, info, path, head['sha256'])
 
 
 def latest_checkpoint(folder: str | Path) -> Checkpoint | None:
@@ -171,18 +163,14 @@ def _check(epoch: int, arrays: dict[str, np.ndarray], info: dict[str, Any]) -> N
             '{str(i): a for i, a in enumerate(arrays)}'
         )
     for name, array in arrays.items():
-        if not isinstance(name, str):
-            raise TypeError(f'the names in arrays must be texts, not {checks.shown(name)}')
-        # Exactly: a masked array, for one, would lose its mask.
-        if type(array) is not np.ndarray:
+        # Exactly NumPy's: a masked array, for one, would lose its mask. 2: a type from outside.
+        plain = type(array) is np.ndarray and not array.dtype.hasobject
+        if not isinstance(name, str) or not plain or array.dtype.isbuiltin == 2:
             raise TypeError(
-                f'arrays[{name!r}] must be a NumPy array, not {checks.shown(array)}: convert it '
-                'with asnumpy() or numpy.asarray, or pass a plain number or text as name=value'
-            )
-        if array.dtype.hasobject or array.dtype.isbuiltin == 2:  # 2: a type from outside NumPy
-            raise TypeError(
-                f'arrays[{name!r}] must hold numbers of a type of NumPy, not {array.dtype}: others '
-                'would need pickle, which can run any code when it is loaded; convert with astype'
+                f'arrays[{name!r}] is {checks.shown(array)}: names must be texts, and values NumPy '
+                'arrays of a type of NumPy, since others would need pickle, which can run any code '
+                'when it is loaded. Convert with asnumpy(), numpy.asarray or astype, or pass a '
+                'plain number or text as name=value'
             )
     for name, value in info.items():
         try:

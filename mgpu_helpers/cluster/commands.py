@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 import click
 
@@ -16,20 +15,16 @@ from ..processes import ProcessFailed
 from . import joining, launching
 from .probe import sentence
 
-F = TypeVar('F', bound=Callable[..., Any])
-
 BAD_USAGE, TOO_LATE = 2, 124  # the second is what the program `timeout` says
 # Everything after the first word that is no option belongs to the command; `--` may stand before.
-SETTINGS = {'allow_interspersed_args': False, 'help_option_names': ['-h', '--help']}
+SETTINGS = dict(
+    allow_interspersed_args=False, help_option_names=['-h', '--help'], show_default=True
+)
 COLOURS = {'scheduler': 'yellow', 'server': 'magenta', 'worker': 'cyan'}
 
 
 class Ended(BaseException):
-    """A signal, ``number``, asked us to end; no ``except Exception`` on the way may keep it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.number = number
+    """A signal asked us to end; no ``except Exception`` on the way may keep it."""
 
 
 @contextlib.contextmanager
@@ -40,10 +35,10 @@ def signals_end() -> Iterator[None]:
     """
 
     def end(number: int, frame: object) -> NoReturn:
-        raise Ended(number)
+        raise Ended(signal.Signals(number))
 
-    numbers = [getattr(signal, name, 0) for name in ('SIGINT', 'SIGTERM', 'SIGHUP')]
-    before = {n: h for n in numbers if n and (h := signal.getsignal(n)) is not signal.SIG_IGN}
+    numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
+    before = {n: h for n in numbers if (h := signal.getsignal(n)) is not signal.SIG_IGN}
     for number in before:
         signal.signal(number, end)
     try:
@@ -74,24 +69,18 @@ def _refuse(error: Exception) -> NoReturn:
     _leave(f'Error: {sentence(error)}', BAD_USAGE)
 
 
-def _options(function: F) -> F:
+def _options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add what both commands have."""
-    options = (
-        click.option('-n', '--workers', type=int, required=True, help='How many workers.'),
-        click.option(
-            '-s', '--servers', type=int, default=1, show_default=True, help='How many servers.'
-        ),
-        click.option(
-            '--connect-timeout',
-            type=float,
-            default=60,
-            show_default=True,
-            metavar='SECONDS',
-            help='How long to wait until all have found each other.',
-        ),
+    for option in (
         click.argument('command', nargs=-1, required=True, type=click.UNPROCESSED),
-    )
-    return functools.reduce(lambda f, option: option(f), reversed(options), function)
+        click.option(
+            '--connect-timeout', type=float, default=60, help='Seconds until all have registered.'
+        ),
+        click.option('-s', '--servers', type=int, default=1, help='How many servers.'),
+        click.option('-n', '--workers', type=int, required=True, help='How many workers.'),
+    ):
+        function = option(function)
+    return function
 
 
 @click.command(context_settings=SETTINGS)
@@ -99,7 +88,7 @@ def _options(function: F) -> F:
 @click.option('--hostfile', metavar='FILE', help="Machines, one 'name [slots=N]' per line.")
 @click.option('--port', type=int, help='Of the scheduler; the others have those that follow.')
 @click.option('--timeout', type=float, metavar='SECONDS', help='Stop all after this time.')
-@click.option('--ssh', default='ssh', show_default=True, help='The program, with its options.')
+@click.option('--ssh', default='ssh', help='The program, with its options.')
 @click.option('--python', help='The Python on other machines, if its path is another.')
 def launch(command: tuple[str, ...], workers: int, servers: int, **options: Any) -> None:
     """Run COMMAND in several workers, with the scheduler and the servers of MXNet's store.
@@ -133,7 +122,8 @@ def launch(command: tuple[str, ...], workers: int, servers: int, **options: Any)
     except RuntimeError as error:  # somebody registered who should not
         _leave(f'Error: {error}', 1)
     except Ended as error:
-        _leave(f'Stopped by {error}: nothing is left running.', 128 + error.number)
+        (number,) = error.args
+        _leave(f'Stopped by {number.name}: nothing is left running.', 128 + number)
     if not was_up:
         words = 'the workers ended well, but no store that connects them was ever up: each worked '
         words += "alone. Does the command call mx.kv.create with a kind that begins with 'dist_'?"

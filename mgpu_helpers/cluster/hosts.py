@@ -14,7 +14,6 @@ from .roles import LOOPBACK
 # To ssh, what begins with '-' is an option, be it a user or a machine. ASCII: other letters look
 # like these, and ssh and we would make different names of them. No name is over 253 letters long.
 LINE = re.compile(r'(?:(\w[\w.-]{0,63})@)?(\w[\w.-]{0,252})(?:\s+slots\s*=\s*(\d{1,6}))?', re.ASCII)
-BROADCAST = ipaddress.IPv4Address('255.255.255.255')
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def resolve(name: str, patience: float = 0) -> str:
                 ) from error
         time.sleep(min(1, max(0, deadline - time.monotonic())))
     ip = ipaddress.IPv4Address(found[0][4][0])
-    if ip.is_unspecified or ip.is_multicast or ip == BROADCAST:
+    if ip.is_unspecified or ip.is_multicast or ip.is_reserved:
         raise ValueError(f'{name!r} is {ip}, which is no address of one machine: name one that is')
     return str(ip)
 

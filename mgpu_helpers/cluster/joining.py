@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from .. import checks
 from .hosts import is_here, resolve
-from .launching import program_of, unbuffered
+from .launching import program_of
 from .probe import find_program
-from .roles import NO_GPU, NODE, Role, check_first_port, check_numbers, check_port, environment
+from .roles import NODE, Role, check_first_port, check_numbers, check_port, environment
 
 
 def prepare(
@@ -48,15 +48,13 @@ def prepare(
     check_port(own, port + index)
     # Of the others only the number counts, and of the scheduler where it is.
     roles = [Role(kind, 0, address, port) for kind in kinds]
-    env = environment(Role(kinds[index], index, own, port + index), roles) | unbuffered()
+    env = environment(Role(kinds[index], index, own, port + index), roles)
     env.pop('PS_VERBOSE', None)  # nobody reads here who has registered
-    return program, env | ({} if is_worker else NO_GPU)
+    return program, env
 
 
 def _find_root(root: str, index: int, patience: float) -> str:
     """Resolve the root's name, and raise if it cannot be the root's address."""
-    if not root.strip():
-        raise ValueError('--root is empty: name the machine on which index 0 runs')
     ip = resolve(root, patience)
     if ipaddress.ip_address(ip).is_loopback and root not in (ip, 'localhost'):
         raise ValueError(
@@ -81,7 +79,5 @@ def _own_address(root: str) -> str:
         try:
             s.connect((root, 9))
         except OSError as error:
-            raise OSError(
-                error.errno, f'there is no way from this machine to {root} ({error.strerror})'
-            ) from error
+            raise OSError(error.errno, error.strerror, f'from here to {root}') from error
         return s.getsockname()[0]

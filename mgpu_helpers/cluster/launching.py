@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 import time
@@ -16,7 +15,7 @@ from ..processes import Group
 from . import probe
 from . import ssh as remote
 from .hosts import THIS, Host, read_hosts
-from .roles import NO_GPU, NODE, Role, check_first_port, environment, plan, with_ports
+from .roles import NODE, Role, check_first_port, environment, plan, with_ports
 from .watch import Watch
 
 # sshd turns connections away at random when more than 10 are logging in (its MaxStartups).
@@ -47,14 +46,6 @@ def program_of(command: Sequence[str], python: str) -> list[str]:
     return [python if command[0] in ('python', 'python3') else command[0], *command[1:]]
 
 
-def unbuffered() -> dict[str, str]:
-    """Let Python programs print each line at once, also the last ones before they are killed.
-
-    Gives a variable to add; nothing, if the user has set it.
-    """
-    return {} if 'PYTHONUNBUFFERED' in os.environ else {'PYTHONUNBUFFERED': '1'}
-
-
 def prepare(
     command: Sequence[str],
     workers: int,
@@ -79,7 +70,7 @@ def prepare(
     if port is not None:
         check_first_port(port, workers + servers)
     hosts = {host.ip: host for host in (read_hosts(hostfile) if hostfile else [THIS])}
-    roles = plan(workers, servers, list(hosts), [host.slots for host in hosts.values()])
+    roles = plan(workers, servers, {ip: host.slots for ip, host in hosts.items()})
     python = python or sys.executable
     questions: dict[Host, dict[str, Any]] = {}  # see probe.look
     for ip, host in hosts.items():
@@ -87,20 +78,18 @@ def prepare(
         number = sum(roles[i].kind == 'worker' for i in mine)
         program = program_of(command, sys.executable if host.here else python)[0]
         ports = len(mine) if port is None else [port + i for i in mine]
-        question = {'ip': ip, 'ports': ports, 'workers': number}
         if mine:
-            questions[host] = question | {'program': program if number else None}
+            questions[host] = dict(ip=ip, ports=ports, workers=number, program=program)
     # What is wrong here is found before anybody is asked.
     answers = {host.ip: probe.look(**q) for host, q in questions.items() if host.here}
     others = {host.name: q for host, q in questions.items() if not host.here}
     if others:
         program = next(iter(shlex.split(ssh)), '')
         probe.find_program(program, 'other machines are reached through it; --ssh names another')
-        asked = remote.ask(others, ssh, python, connect_timeout)
-        answers |= {others[name]['ip']: answer for name, answer in asked.items()}
+        answers |= remote.ask(others, ssh, python, connect_timeout)
     roles = with_ports(roles, {ip: answer['ports'] for ip, answer in answers.items()})
     shares = {ip: iter(answer['gpus']) for ip, answer in answers.items()}
-    gpus = [next(shares[r.host]) if r.kind == 'worker' else NO_GPU for r in roles]
+    gpus = [next(shares[r.host]) if r.kind == 'worker' else {} for r in roles]
     return Cluster(roles, hosts, gpus, list(command), connect_timeout, timeout, ssh, python)
 
 
@@ -115,21 +104,8 @@ def run(cluster: Cluster, on_line: Callable[[str, str], object]) -> bool:
         watch = Watch(cluster.roles, cluster.connect_timeout)
         for role, gpus in zip(cluster.roles, cluster.gpus):
             _start(group, role, gpus, cluster)
-
-        def take(name: str, text: str) -> bool:
-            if watch.line(name, text):
-                return True
-            on_line(name, text)
-            return False
-
-        def check() -> None:
-            watch.check()
-            way_out = 'Ctrl-C stops all, --timeout does so by itself'
-            if sentence := watch.left_alone(group.at_work, way_out):
-                on_line('launch', sentence)
-
         try:
-            group.wait(on_line=take, timeout=cluster.timeout, check=check)
+            watch.wait(group, on_line, timeout=cluster.timeout)
         except TimeoutError as error:
             if watch.up_since or len(cluster.hosts) == 1:
                 raise
@@ -144,7 +120,7 @@ def _start(group: Group, role: Role, gpus: dict[str, str], cluster: Cluster) -> 
     host, is_worker = cluster.hosts[role.host], role.kind == 'worker'
     python = sys.executable if host.here else cluster.python
     command = program_of(cluster.command, python) if is_worker else [python, *NODE]
-    env = environment(role, cluster.roles) | gpus | unbuffered()
+    env = environment(role, cluster.roles) | gpus
     if host.here:
         group.start(role.name, command, env, service=not is_worker)
         return

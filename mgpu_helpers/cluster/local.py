@@ -8,21 +8,15 @@ import os
 import pathlib
 import signal
 import sys
-import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from .. import checks
 from ..data import environment_for_children
 from ..display import Table
-from ..processes import SETTLE, Group, start_workers
-from .roles import LOOPBACK, NO_GPU, NODE, environment, free_ports, plan, share_gpus, with_ports
+from ..processes import SETTLE, Group, Member, start_workers
+from .roles import LOOPBACK, NODE, Role, environment, free_ports, plan, share_gpus, with_ports
 from .watch import Watch
-
-if TYPE_CHECKING:
-    from ..processes import Member
-    from ..processes.calls import Call
-    from .roles import Role
 
 # Where `mgpu_helpers` lies, so that schedulers and servers find it, whatever folder this is.
 PACKAGE = str(pathlib.Path(__file__).parents[2])
@@ -37,7 +31,7 @@ class LocalCluster:
 
     def __init__(self, workers: int = 2, servers: int = 1, connect_timeout: float = 60) -> None:
         checks.positive_number('connect_timeout', connect_timeout)
-        self._roles, self._limit = plan(workers, servers), connect_timeout
+        self._roles, self._limit = plan(workers, servers, {LOOPBACK: None}), connect_timeout
         self._group: Group | None = None
         self._lines: dict[str, list[str]] = {}
 
@@ -76,32 +70,21 @@ class LocalCluster:
             raise RuntimeError('this cluster is in a run; wait for it, or make another cluster')
         roles = with_ports(self._roles, {LOOPBACK: free_ports(LOOPBACK, len(self._roles))})
         self._lines = {role.name: [] for role in roles}
-        watch = Watch(roles, self._limit)
+        watch = Watch(roles, self._limit, timeout)
 
-        def read(name: str, text: str) -> bool:
-            if watch.line(name, text):
-                return True
-            self._lines[name].append(text)
-            if show:
+        def read(name: str, text: str) -> None:
+            if show or name == 'cluster':  # which is ourselves
                 print(f'[{name}] {text}')
-            if on_line:
-                on_line(name, text)
-            return False
-
-        def check() -> None:
-            watch.check()
-            sentence = watch.left_alone(group.at_work, 'run(..., timeout=60) would end all')
-            if sentence:
-                print(f'[cluster] {sentence}')
-            if timeout and watch.up_since and time.monotonic() > watch.up_since + timeout:
-                late = ', '.join(group.at_work)
-                raise TimeoutError(f'{late} still at work after {timeout} seconds: stopped')
+            if name != 'cluster':
+                self._lines[name].append(text)
+                if on_line:
+                    on_line(name, text)
 
         with Group() as group:
             try:
                 self._group = group
-                workers = _start(group, roles, ((function, args, kwargs), {}))
-                group.wait(read, settle=settle, check=check)
+                workers = _start(group, roles, (function, args, kwargs))
+                watch.wait(group, read, settle=settle)
             finally:
                 self._group = None
         return [worker.result for worker in workers]
@@ -121,21 +104,20 @@ class LocalCluster:
         return Table(itertools.zip_longest(*self._lines.values(), fillvalue=''), list(self._lines))
 
 
-def _start(group: Group, roles: list[Role], call: Call) -> list[Member]:
+def _start(group: Group, roles: list[Role], call: tuple[Any, ...]) -> list[Member]:
     """Start all roles; the workers are given back."""
     workers = [role for role in roles if role.kind == 'worker']
     # That CPU cores stand in is for the notebook to say, and not for every worker once more.
     shared = environment_for_children() | {'MGPU_SAID': 'stand-ins crowded'}
-    envs = [
-        shared | environment(role, roles) | share_gpus(role.index, len(workers)) for role in workers
-    ]
+    gpus = share_gpus(len(workers))
+    envs = [shared | environment(role, roles) | gpus[role.index] for role in workers]
     names = [role.name for role in workers]
     # Workers first: a function that cannot be sent is found out before anything has started.
-    members = start_workers(group, _in_worker, [call] * len(workers), names, envs)
+    members = start_workers(group, _in_worker, [(call, {})] * len(workers), names, envs)
     search = os.pathsep.join([PACKAGE, *filter(None, [os.environ.get('PYTHONPATH')])])
     for role in roles:
         if role.kind != 'worker':
-            env = environment(role, roles) | NO_GPU | {'PYTHONPATH': search}
+            env = environment(role, roles) | {'PYTHONPATH': search}
             group.start(role.name, [sys.executable, *NODE], env, service=True)
     return members
 

@@ -10,9 +10,9 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
 from typing import Any
 
+from .hosts import is_here
 from .roles import check_port, free_ports, share_gpus
 
 MARK = 'mgpu-probe: '  # a login shell may print something, too
@@ -28,33 +28,27 @@ def find_program(
         raise FileNotFoundError(f'there is no program {program!r} here: {advice}')
 
 
-def look(
-    ip: str, ports: int | Sequence[int], workers: int = 0, program: str | None = None
-) -> dict[str, Any]:
+def look(ip: str, ports: int | list[int], workers: int, program: str) -> dict[str, Any]:
     """Raise unless this machine can take its part; say at which ports, and with which GPUs.
 
     At ``ip`` the others shall reach it. ``ports`` is how many free ones to find, or a list of those
     that must be free; ``program`` is what its ``workers`` run. Gives ``'ports'``, ascending, and
     ``'gpus'``, for each worker what ``share_gpus`` gives.
     """
-    if program:
+    if workers:
         find_program(program)
     # Not found through `import`: the check there would load NVIDIA's libraries into the launcher.
     if importlib.machinery.PathFinder.find_spec('mxnet') is None:
         raise ModuleNotFoundError(
             f"MXNet is not installed in {sys.executable}: run 'make setup' and use its environment"
         )
-    try:
-        free = free_ports(ip, ports if isinstance(ports, int) else 1)
-    except OSError as error:
-        raise OSError(
-            error.errno, f'{ip} is no address that this machine can listen at ({error.strerror})'
-        ) from error
-    if not isinstance(ports, int):
-        for port in ports:
-            check_port(ip, port)
-        free = ports
-    return {'ports': free, 'gpus': [share_gpus(i, workers) for i in range(workers)]}
+    if not is_here(ip):
+        raise OSError(f'{ip} is no address that this machine can listen at')
+    if isinstance(ports, int):
+        ports = free_ports(ip, ports)
+    for port in ports:
+        check_port(ip, port)
+    return {'ports': ports, 'gpus': share_gpus(workers)}
 
 
 def sentence(error: Exception) -> str:

@@ -20,7 +20,6 @@ LAST_PORT = 65535
 OWN_PORTS = range(12000, 32768)
 MOST_ROLES = 256  # of a machine; one takes 0.13 to 0.42 GiB. 5,000 started for minutes, in silence
 NODE = ('-m', 'mgpu_helpers.cluster.node')  # what Python runs as the scheduler or a server
-NO_GPU = {'CUDA_VISIBLE_DEVICES': ''}  # the scheduler and the servers would only take memory there
 
 
 @dataclass(frozen=True)
@@ -61,19 +60,15 @@ def check_kind(kind: str) -> None:
         )
 
 
-def plan(
-    workers: int,
-    servers: int,
-    hosts: Sequence[str] = (LOOPBACK,),
-    slots: Sequence[int | None] | None = None,
-) -> list[Role]:
+def plan(workers: int, servers: int, room: Mapping[str, int | None]) -> list[Role]:
     """Place the roles of a cluster, without ports yet: scheduler first, then servers, then workers.
 
-    Roles go round the ``hosts``, IP addresses; those with all their ``slots`` taken (None: any
-    number) get no more workers. MXNet's scheduler gives ranks by address: IP addresses as text,
-    descending, then ports, ascending; no variable changes that (``DMLC_RANK`` is ignored). So
-    workers are numbered as the scheduler will: worker i has rank i.
+    Roles go round the hosts. ``room`` says, by IP address, how many workers each takes at most;
+    None is any number. MXNet's scheduler gives ranks by address: IP addresses as text, descending,
+    then ports, ascending; no variable changes that (``DMLC_RANK`` is ignored). So workers are
+    numbered as the scheduler will: worker i has rank i.
     """
+    hosts = list(room)
     check_numbers(workers, servers)
     if workers + servers > MOST_ROLES * len(hosts):
         raise ValueError(
@@ -81,7 +76,6 @@ def plan(
             f'machine{"s" * (len(hosts) > 1)}: each is a process that loads MXNet; take at most '
             f'{MOST_ROLES} on each'
         )
-    room = dict(zip(hosts, slots or [None] * len(hosts)))
     if None not in room.values() and (most := sum(filter(None, room.values()))) < workers:
         listed = ', '.join(f'{host} takes {n}' for host, n in room.items())
         raise ValueError(
@@ -158,21 +152,25 @@ def environment(role: Role, roles: Sequence[Role]) -> dict[str, str]:
         'DMLC_NUM_WORKER': str(sum(r.kind == 'worker' for r in roles)),
         'DMLC_NODE_HOST': role.host,
         'PORT': str(role.port),
+        # Each line is printed at once, also the last one before a process is killed.
+        'PYTHONUNBUFFERED': os.environ.get('PYTHONUNBUFFERED', '1'),
     }
+    if role.kind != 'worker':
+        told['CUDA_VISIBLE_DEVICES'] = ''  # it would only take memory there
     if role.kind == 'scheduler':
         told['PS_VERBOSE'] = '2'  # it says who has registered; launch and LocalCluster read it
     return told
 
 
-def share_gpus(index: int, workers: int) -> dict[str, str]:
-    """Give a worker its part of this machine's GPUs, by ``CUDA_VISIBLE_DEVICES``; {} without GPUs.
+def share_gpus(workers: int) -> list[dict[str, str]]:
+    """Give each worker its part of this machine's GPUs, by ``CUDA_VISIBLE_DEVICES``; {} without.
 
     If there are fewer GPUs than workers here, nobody gets one, so that all compute alike.
     """
     count = len(driver_gpus())
     if not count:
-        return {}
+        return [{}] * workers
     given = os.environ.get('CUDA_VISIBLE_DEVICES')
     names = given.split(',')[:count] if given else [str(i) for i in range(count)]
-    part = names[count * index // workers : count * (index + 1) // workers]
-    return {'CUDA_VISIBLE_DEVICES': ','.join(part if count >= workers else [])}
+    cuts = [count * i // workers if count >= workers else 0 for i in range(workers + 1)]
+    return [{'CUDA_VISIBLE_DEVICES': ','.join(names[a:b])} for a, b in zip(cuts, cuts[1:])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import platform
@@ -53,22 +54,17 @@ def socket_bytes() -> Traffic:
 
 def _ask(descriptor: int) -> dict[int, Traffic]:
     """Give ``{number of the socket: its Traffic}``, and ``{}`` for what is no socket."""
-    copy = os.dup(descriptor)  # so that nobody can close it, and open another, while we ask
-    try:
+    with contextlib.ExitStack() as at_end:
+        copy = os.dup(descriptor)  # so that nobody can close it, and open another, while we ask
+        at_end.callback(os.close, copy)
         status = os.fstat(copy)
         if not stat.S_ISSOCK(status.st_mode):
             return {}
         # SOCK_NONBLOCK is no setting here. Without it, where there is socket.setdefaulttimeout,
         # Python would turn the process's own socket, not only this view of it, non-blocking.
         view = socket.socket(type=socket.SOCK_STREAM | socket.SOCK_NONBLOCK, fileno=copy)
-        try:
-            return {
-                status.st_ino: _counts(view.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256))
-            }
-        finally:
-            view.detach()  # else it would close the copy, too
-    finally:
-        os.close(copy)
+        at_end.callback(view.detach)  # else it would close the copy, too
+        return {status.st_ino: _counts(view.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256))}
 
 
 def _counts(answer: bytes) -> Traffic:

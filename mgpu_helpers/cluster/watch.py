@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ..processes import Group
     from .roles import Role
 
 # With PS_VERBOSE=2 the scheduler reports each node that registers, and each message after that. Two
@@ -28,33 +29,45 @@ GOES_ON = re.compile(r'\? => (\d+)\. Meta: request=0.*cmd=BARRIER')
 class Watch:
     """Reads what the scheduler says, and knows when the time to register is over.
 
-    That is ``limit`` seconds from now. ``up_since`` is when everybody had registered and the store
-    was up (``time.monotonic``), None until then.
+    That is ``limit`` seconds from now; all must end within ``lasting`` seconds after that.
+    ``up_since`` is when everybody had registered and the store was up (``time.monotonic``), None
+    until then.
     """
 
-    def __init__(self, roles: Sequence[Role], limit: float) -> None:
-        self._missing = {(r.kind, r.host, r.port): r.name for r in roles if r.kind != 'scheduler'}
-        self._places = set(self._missing)
-        self._stranger: tuple[str, str, int] | None = None
+    def __init__(self, roles: Sequence[Role], limit: float, lasting: float | None = None) -> None:
+        self._planned = {(r.kind, r.host, r.port): r.name for r in roles if r.kind != 'scheduler'}
+        self._there: set[tuple[str, str, int]] = set()
         self._workers = [role.name for role in roles if role.kind == 'worker']
         self._waiting: set[str] = set()  # those at a barrier
         self._state: tuple[set[str], list[str]] = set(), self._workers
         self._since: float | None = None  # when that began, until it was said
-        self._limit = limit
+        self._limit, self._lasting = limit, lasting
         self._deadline = time.monotonic() + limit
         self._reports = False
         self.up_since: float | None = None
 
-    def line(self, name: str, text: str) -> bool:
+    def wait(self, group: Group, on_line: Callable[[str, str], object], **options: Any) -> None:
+        """Wait for a group as ``Group.wait`` does, which has the other ``options``.
+
+        ``on_line`` gets all but the scheduler's reports, and a sentence of the ``'cluster'`` itself
+        if some are left alone.
+        """
+
+        def check() -> None:
+            self._check(group.at_work)
+            if sentence := self._left_alone(group.at_work):
+                on_line('cluster', sentence)
+
+        group.wait(lambda *line: self._line(*line) or on_line(*line), check=check, **options)
+
+    def _line(self, name: str, text: str) -> bool:
         """Take note of a line; tell whether it is a report of the scheduler, not for the user."""
         if name != 'scheduler' or not (self._reports or REPORT.search(text)):
             return False
         self._reports = True
         for kind, host, port in ADDED.findall(text):
-            place = kind, host, int(port)
-            self._missing.pop(place, None)
-            if kind != 'scheduler' and place not in self._places:
-                self._stranger = place
+            if kind != 'scheduler':
+                self._there.add((kind, host, int(port)))
         for number in ARRIVES.findall(text):
             self._waiting.add(f'worker {(int(number) - 9) // 2}')
         for number in GOES_ON.findall(text):
@@ -64,28 +77,31 @@ class Watch:
         # What ends the scheduler is of interest, such as a port that is taken.
         return not TROUBLE.search(text)
 
-    def check(self) -> None:
-        """Raise if the time is over, or if somebody registered from another port than planned.
+    def _check(self, at_work: list[str]) -> None:
+        """Raise if a time is over, or if somebody registered from another port than planned.
 
         A node whose port is taken takes any other, and then ranks are not what they should be.
         """
-        if self._stranger:
-            kind, host, port = self._stranger
+        for kind, host, port in self._there - self._planned.keys():
             raise RuntimeError(
                 f'a {kind} has registered from port {port} at {host}, and none should: another '
                 f'program took its own port a moment ago, so that ranks would be mixed up, and all '
                 'were stopped. Run again'
             )
         if self.up_since is None and time.monotonic() > self._deadline:
-            who = ', '.join(self._missing.values()) or 'nobody, but the store'
-            have = 'has' if len(self._missing) == 1 else 'have'
+            missing = [name for place, name in self._planned.items() if place not in self._there]
+            who = ', '.join(missing) or 'nobody, but the store'
+            have = 'has' if len(missing) == 1 else 'have'
             raise TimeoutError(
                 f'the store was not up after {self._limit:g} seconds: {who} {have} not registered '
                 'with the scheduler, and all were stopped. Does it call mx.kv.create with a kind '
                 "that begins with 'dist_', and early enough? (connect_timeout sets the limit)"
             )
+        if self._lasting and self.up_since and time.monotonic() > self.up_since + self._lasting:
+            late = ', '.join(at_work)
+            raise TimeoutError(f'{late} still at work after {self._lasting} seconds: stopped')
 
-    def left_alone(self, at_work: list[str], way_out: str) -> str | None:
+    def _left_alone(self, at_work: list[str]) -> str | None:
         """Give a sentence if, for ``PATIENCE`` seconds, some have waited for others, or ended.
 
         ``at_work`` are the workers that still run. It is said once, until something changes.
@@ -104,5 +120,5 @@ class Watch:
         who = '; '.join(f'{what}: {", ".join(names)}' for what, names in states.items() if names)
         return (
             f'no worker has come or gone for {PATIENCE} seconds ({who}). Whoever waits for one '
-            f'that comes no more does so for ever: {way_out}'
+            'that comes no more does so for ever, until Ctrl-C or a timeout ends all'
         )
