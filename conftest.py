@@ -59,7 +59,14 @@ SLOWEST_FIRST = (
     'test_pytorch.py',
 )
 GREEN = ROOT / 'build' / 'green'  # what each chapter was made of when it last passed
-CODE = ('mgpu_helpers/**/*.py', 'cluster/*', 'training/*', 'pyproject.toml', 'locks/*.txt')
+CODE = (
+    'mgpu_helpers/**/*.py',
+    'exercises/mgpu_exercises/*.py',
+    'cluster/*',
+    'training/*',
+    'pyproject.toml',
+    'locks/*.txt',
+)
 _passed: dict[str, int] = {}
 
 

@@ -10,11 +10,11 @@ from fractions import Fraction
 import nbformat
 import numpy as np
 import pytest
-import student
 from IPython.lib.pretty import pretty
 from run_notebooks import frameworks
 
-from mgpu_helpers.exercises import check, checking, given
+import student
+from mgpu_exercises import check, checking, given
 
 CHAPTERS = [str(int(path.name[:2])) for path in student.SOURCES]
 
@@ -50,7 +50,7 @@ def run(cells, space):
 
 
 def module_of(chapter):
-    return importlib.import_module(f'mgpu_helpers.exercises.chapter{chapter}')
+    return importlib.import_module(f'mgpu_exercises.chapter{chapter}')
 
 
 @pytest.mark.parametrize('path', student.SOURCES, ids=lambda path: path.name)

@@ -11,8 +11,9 @@ from pathlib import Path
 import grade
 import nbformat
 import pytest
-import student
 import yaml
+
+import student
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRST = student.SOURCES[0]
@@ -60,7 +61,7 @@ CELLS = {
 CHEATS = {
     'its own check': ("def check(*args):\n    return 'right'", ''),
     'tampered checks': (
-        'import mgpu_helpers.exercises.checking as c, mgpu_helpers.exercises.chapter1 as one\n'
+        'import mgpu_exercises.checking as c, mgpu_exercises.chapter1 as one\n'
         'c.expect = one.expect = lambda *args: None',
         '',
     ),
@@ -71,7 +72,7 @@ CHEATS = {
         '',
     ),
     'edited package': (
-        'import mgpu_helpers.exercises.checking as c\n'
+        'import mgpu_exercises.checking as c\n'
         "open(c.__file__, 'a').write('\\ndef expect(*args): pass')",
         'changed files of the course',
     ),

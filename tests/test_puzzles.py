@@ -9,6 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from misconceptions.chapter9 import one_f_one_b
 
+from mgpu_exercises.chapter9 import PLAY, TARGETS, picture
 from mgpu_helpers.collectives import (
     all_gather,
     allreduce_halving_doubling,
@@ -16,7 +17,6 @@ from mgpu_helpers.collectives import (
     count,
     reduce_scatter,
 )
-from mgpu_helpers.exercises.chapter9 import PLAY, TARGETS, picture
 from mgpu_helpers.scaling import LINKS, hierarchical
 
 

@@ -131,7 +131,7 @@ def test_the_guide_has_the_plans_tables_and_names_what_is_there():
         assert set(re.findall(r'\bmake ([a-z]+)', code)) <= set(targets)
         assert all((ROOT / 'teaching' / to).exists() for to in re.findall(r'\]\(([^)#]+)\)', page))
         for path in re.findall(r'`([a-z_]+/[\w/.*-]*)`', page):
-            made = 'handed-in/', 'grades/', 'build/', 'mgpu_helpers/exercises/chapter10.py'
+            made = 'handed-in/', 'grades/', 'build/', 'exercises/mgpu_exercises/chapter10.py'
             assert path.startswith(made) or list(ROOT.glob(path)), path
     # In italics: sections, headings of this page, and a few other things.
     known = {section for _, section in ORDER} | set(re.findall(r'^## (.*)$', GUIDE, re.M))

@@ -11,7 +11,7 @@ from checkouts import ROOT, call
 
 import mgpu_helpers  # noqa: F401  before a hint's MXNet: it makes the settings
 
-MODULES = sorted((ROOT / 'mgpu_helpers').rglob('*.py'))
+MODULES = sorted([*ROOT.glob('mgpu_helpers/**/*.py'), *ROOT.glob('exercises/*/*.py')])
 WRONG = """\
 import mgpu_helpers as mgpu
 from mgpu_helpers.scaling import LINKS, ring

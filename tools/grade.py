@@ -40,8 +40,8 @@ CHECK = re.compile(r"^check\('(\d+\.\d+)'.*", re.MULTILINE)
 
 
 def package(folder):
-    """Read the package in a folder: what is copied, and what no submission may change."""
-    files = (folder / 'mgpu_helpers').rglob('*.py*')
+    """Read the packages in a folder: what is copied, and what no submission may change."""
+    files = [*folder.glob('mgpu_helpers/**/*.py*'), *folder.glob('exercises/mgpu_exercises/*.py')]
     return {str(p.relative_to(folder)): p.read_bytes() for p in files if p.suffix != '.pyc'}
 
 
@@ -68,6 +68,7 @@ def run(words, job, course, deadline):
     """Run a submission once; give what was said of it, and how it ended."""
     command = [*words, sys.executable, '-P', ROOT / 'tools' / 'grade_one.py']
     environment = {k: v for k, v in os.environ.items() if not re.search('KEY|TOKEN|SECRET|PASS', k)}
+    environment |= {'HOME': '.', 'IPYTHONDIR': '.'}
     token, said, end, rest = os.urandom(16).hex().encode(), [], '', b''
     with TemporaryDirectory() as top, TemporaryFile('w+') as given, ExitStack() as at_end:
         for name, content in course.items():
@@ -78,7 +79,7 @@ def run(words, job, course, deadline):
         given.seek(0)
         process = subprocess.Popen(
             command, cwd=folder, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env=environment | {'PYTHONPATH': top, 'HOME': '.', 'IPYTHONDIR': '.'},
+            env=environment | {'PYTHONPATH': f'{top}:{top}/exercises'},
             start_new_session=True,
         )  # fmt: skip
         at_end.callback(stop, process, top)
@@ -101,7 +102,7 @@ def stop(process, top):
         os.killpg(process.pid, signal.SIGKILL)
     for other in psutil.process_iter():
         with suppress(psutil.Error):
-            if other.environ().get('PYTHONPATH') == top:
+            if other.environ().get('PYTHONPATH', '').startswith(top):
                 other.kill()
     process.communicate()
 

@@ -124,7 +124,7 @@ def sheet(chapter):
         return
     yield f'\n## What students get wrong in the exercises {chapter}.1 and on, and the hint'
     sys.path[:0] = [str(ROOT), str(ROOT / 'tests')]
-    from mgpu_helpers.exercises import check
+    from mgpu_exercises import check
 
     wrong = importlib.import_module(f'misconceptions.chapter{chapter}').WRONG
     for number, what, answers, _ in wrong:

@@ -6,7 +6,7 @@ Also the teacher's list: each entry is the exercise, the misconception, the answ
 from mxnet import nd
 
 import mgpu_helpers as mgpu
-from mgpu_helpers.exercises import given
+from mgpu_exercises import given
 
 
 def rebinding(data):

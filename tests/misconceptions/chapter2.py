@@ -3,7 +3,7 @@
 import numpy as np
 from mxnet import autograd
 
-from mgpu_helpers.exercises import given
+from mgpu_exercises import given
 
 
 def backward_of(losses_of):

@@ -5,8 +5,8 @@ import math
 from mxnet import autograd
 
 import mgpu_helpers as mgpu
+from mgpu_exercises import given
 from mgpu_helpers.collectives import allreduce_ring, allreduce_tree
-from mgpu_helpers.exercises import given
 
 
 def added_at_once(data):

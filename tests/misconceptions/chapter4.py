@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mgpu_helpers.exercises import given
+from mgpu_exercises import given
 
 
 def cut(order, size):

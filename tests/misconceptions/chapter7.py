@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-from mgpu_helpers.exercises import given
+from mgpu_exercises import given
 
 
 def held(*begins, share=lambda n, k: -(-n // k), state=8):

@@ -2,7 +2,7 @@
 
 import math
 
-from mgpu_helpers.exercises import given
+from mgpu_exercises import given
 from mgpu_helpers.scaling import ring
 
 

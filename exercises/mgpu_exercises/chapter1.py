@@ -11,8 +11,9 @@ import mxnet as mx
 import numpy as np
 from mxnet import nd
 
-from .. import scratch
-from ..collectives import count
+from mgpu_helpers import scratch
+from mgpu_helpers.collectives import count
+
 from .arrays import expect_sums, on_devices, one_device_each
 from .checking import Hint, Numbers, expect, expect_value, number
 

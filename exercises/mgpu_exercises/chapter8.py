@@ -7,7 +7,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..scaling import LINKS, bubble, ring
+from mgpu_helpers.scaling import LINKS, bubble, ring
+
 from .checking import Numbers, expect, expect_value
 
 

@@ -11,7 +11,8 @@ import torch
 import torch._dynamo  # noqa: F401  the first optimizer would, 5 s within an answer's time
 from torch import nn
 
-from ..pytorch import launch
+from mgpu_helpers.pytorch import launch
+
 from .chapter6_restarts import expect_same_run, expect_whole
 from .chapter6_shares import exercise_1 as exercise_1
 from .chapter6_shares import exercise_2 as exercise_2

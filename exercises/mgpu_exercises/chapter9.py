@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ..scaling import LINKS, Link
+from mgpu_helpers.scaling import LINKS, Link
+
 from .checking import Hint, Numbers, Verdict, check
 from .schedules import Order, Played, accumulated, in_buckets, pipelined, sends, sharded
 

@@ -11,7 +11,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from ..pytorch import this_device
+from mgpu_helpers.pytorch import this_device
+
 from .checking import expect, expect_value
 
 Case = tuple[nn.Linear, torch.Tensor, torch.Tensor]

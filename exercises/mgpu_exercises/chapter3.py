@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import mxnet as mx
 import numpy as np
 
-from .. import scratch
-from ..collectives import (
+from mgpu_helpers import scratch
+from mgpu_helpers.collectives import (
     allreduce_butterfly,
     allreduce_halving_doubling,
     count,
     fill_buckets,
 )
+
 from .arrays import expect_sums, on_devices
 from .checking import Hint, Numbers, expect
 from .schedules import counted

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ..collectives import Count, count
-from ..scaling import Link, ring
-from ..timeline.lanes import Lanes, Span
+from mgpu_helpers.collectives import Count, count
+from mgpu_helpers.scaling import Link, ring
+from mgpu_helpers.timeline.lanes import Lanes, Span
+
 from .checking import Hint, expect
 
 Order = list[tuple[str, int]]

@@ -10,7 +10,8 @@ import torch
 import torch.distributed
 from torch import nn
 
-from ..pytorch import launch, this_device
+from mgpu_helpers.pytorch import launch, this_device
+
 from .chapter5_cards import exercise_8 as exercise_8
 from .chapter5_cards import exercise_9 as exercise_9
 from .checking import Hint, Numbers, expect, expect_value
