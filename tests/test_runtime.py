@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import lazy_loader
-from examining import distribution, python
+from examining import python
 
 from mgpu_helpers import runtime
 
@@ -89,17 +89,6 @@ def test_mxnet_first_is_said_plainly(tmp_path):
     assert 'may wait for each other for ever' in done.stderr
 
 
-def test_what_mxnet_cannot_work_beside_is_named(tmp_path):
-    both = distribution(distribution(tmp_path / 'both', 'mxnet'), 'mxnet-cu112')
-    numpy = distribution(tmp_path / 'numpy', 'numpy', '1.24.0')
-    for path, *words in [
-        (both, 'mxnet and mxnet-cu112 are both installed', 'pip uninstall -y mxnet mxnet-cu112'),
-        (numpy, 'NumPy 1.24.0 is too new for MXNet 1.9.1', 'numpy==1.23.5'),
-    ]:
-        done = python('import mgpu_helpers, mxnet', [path])
-        assert done.returncode == 1 and all(word in done.stderr for word in words)
-
-
 def test_a_python_without_mxnet_or_without_anything_is_told_so_in_a_sentence(tmp_path):
     """-S leaves site-packages out, and with them what the course has installed."""
     command = [sys.executable, '-S', '-c', 'import mgpu_helpers\nimport mxnet']
@@ -112,28 +101,3 @@ def test_a_python_without_mxnet_or_without_anything_is_told_so_in_a_sentence(tmp
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path)
         said = done.stderr.strip().splitlines()[-1]
         assert done.returncode == 1 and words in said and 'make setup' in said
-
-
-def test_the_gpu_build_needs_a_driver_and_loads_nvidias_wheels(tmp_path, stub_driver, compile_c):
-    """In any order: liba needs libb and comes first in the alphabet; both must be there."""
-    site = distribution(tmp_path / 'site', 'mxnet-cu112')
-    (site / 'mxnet.py').write_text('__version__ = "1.9.1"\n')  # in place of the library
-    # Without the metadata of the CPU build beside us.
-    script = """
-        import importlib.metadata as metadata
-        real = metadata.distributions
-        metadata.distributions = lambda: (d for d in real() if d.metadata['Name'] != 'mxnet')
-        import mgpu_helpers, mxnet, ctypes
-        print(ctypes.CDLL(None).first())
-    """
-    done = python(script, [site])
-    assert done.returncode == 1
-    assert 'needs the NVIDIA driver' in done.stderr and 'libcuda.so.1' in done.stderr
-
-    first, second = (site / 'nvidia' / part / 'lib' for part in ('a_first', 'b_second'))
-    first.mkdir(parents=True), second.mkdir(parents=True)
-    compile_c('int second(void) { return 2; }', second / 'libsecond.so.11')
-    text = 'int second(void); int first(void) { return second(); }'
-    compile_c(text, first / 'libfirst.so.11', '-L', str(second), '-l:libsecond.so.11')
-    done = python(script, [site], LD_LIBRARY_PATH=str(stub_driver([])))
-    assert done.stdout.strip() == '2', done.stderr

@@ -15,10 +15,12 @@ from .probes import JUPYTER, KERNELS, MARK, MODULES, TRAININGS, Facts
 LIMIT = 60.0
 BY_PYTORCH = ('torch', 'train torch')
 # What one process takes, so that what several load is loaded once, and MXNet and PyTorch, whose
-# libraries could get in each other's way, apart. A training waits there until it is asked for.
+# libraries could get in each other's way, apart; PyTorch may have another Python, too. A training
+# waits there until it is asked for.
 TOGETHER = (
     ('numpy', 'mxnet', 'd2l', *MODULES, 'cores', 'train mxnet'),
-    ('torch', *JUPYTER, *KERNELS, 'driver', 'train torch'),
+    BY_PYTORCH,
+    (*JUPYTER, *KERNELS, 'driver'),
 )
 
 
@@ -49,13 +51,8 @@ class Questions:
         """Start the processes that take these steps, without waiting for them."""
         waiting = set(steps) - set(self._asked)
         for together in TOGETHER:
-            by_python: dict[str, list[str]] = {}
-            for step in together:
-                if step in waiting:
-                    by_python.setdefault(_python_of(step), []).append(step)
-            for some in by_python.values():
-                with contextlib.suppress(OSError):  # no more processes: whoever asks will be told
-                    self._start(*some)
+            with contextlib.suppress(OSError):  # no more processes: whoever asks will be told
+                self._start(*(step for step in together if step in waiting))
 
     def _start(self, *steps: str) -> None:
         if not steps:

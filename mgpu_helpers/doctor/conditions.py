@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,8 +61,11 @@ def _limit(there: int) -> tuple[str, str]:
 
 
 def settings(ask: Questions) -> Iterator[Row]:
-    """Look at what MXNet reads when it is loaded, and at the allocator."""
-    name, others = 'settings', _others(SETTINGS)
+    """Look at what MXNet reads when it is loaded, and glibc, which keeps freed memory for it."""
+    name, get = 'settings', os.environ.get
+    ours = SETTINGS | {variable: str(value) for variable, (_, value) in MALLOC.items()}
+    ours['GLIBC_TUNABLES'] = ''  # where it is set, runtime.py leaves the allocator alone
+    others = {name: get(name, '') for name, value in ours.items() if get(name, value) != value}
     if TOO_LATE:
         yield Row(
             name,
@@ -77,35 +78,15 @@ def settings(ask: Questions) -> Iterator[Row]:
     elif not others:
         yield Row(name, OK, f'in force: {_listed(SETTINGS)}')
     for variable, value in others.items():
-        found = f'{variable} is {value!r} (ours: {SETTINGS[variable]}): {COSTS[variable]}'
+        found = f'{variable} is {value!r} (ours: {ours[variable] or "none"}): '
+        found += COSTS.get(variable, ALLOCATOR)
         if variable == 'OMP_NUM_THREADS' and 'MXNET_CPU_TEMP_COPY' not in os.environ:
             found += '. For this reason MXNET_CPU_TEMP_COPY is left out'  # see runtime.prepare
         yield Row(name, WARNING, found, f'unset {variable}')
-    yield _allocator()
-
-
-def _others(ours: dict[str, str]) -> dict[str, str]:
-    """The variables that the user set to something else."""
-    get = os.environ.get
-    return {name: get(name, '') for name, value in ours.items() if get(name, value) != value}
 
 
 def _listed(variables: dict[str, str], between: str = ', ') -> str:
     return between.join(f'{name}={value}' for name, value in variables.items())
-
-
-def _allocator() -> Row:
-    name = 'allocator'
-    if sys.platform == 'win32' or not hasattr(ctypes.CDLL(None), 'mallopt'):
-        return Row(name, NOT_NEEDED, "this system's is not glibc's, for which we have settings")
-    if 'GLIBC_TUNABLES' in os.environ:
-        found = f'GLIBC_TUNABLES is {os.environ["GLIBC_TUNABLES"]!r}: ours are left out, and '
-        return Row(name, WARNING, found + ALLOCATOR, 'unset GLIBC_TUNABLES')
-    others = _others({variable: str(ours) for variable, (_, ours) in MALLOC.items()})
-    if others:
-        found = f'{_listed(others)}: {ALLOCATOR}'
-        return Row(name, WARNING, found, f'unset {" ".join(others)}')
-    return Row(name, OK, 'glibc keeps freed memory for the next operator')
 
 
 def data(ask: Questions) -> Iterator[Row]:

@@ -6,7 +6,6 @@ import os
 import platform
 import shlex
 import sys
-from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 from ..runtime import installed_builds
@@ -19,6 +18,11 @@ PACKAGES = {
     'libquadmath.so.0': ('libquadmath0', 'libquadmath'),
     'libstdc++.so.6': ('libstdc++6', 'libstdc++'),
     'libgcc_s.so.1': ('libgcc-s1', 'libgcc'),
+}
+DRIVERS = {  # NVIDIA's; Debian has it in its part non-free, Fedora in RPM Fusion
+    'ubuntu': 'sudo ubuntu-drivers install && sudo reboot',
+    'debian': 'sudo apt-get install nvidia-driver && sudo reboot',
+    'fedora': 'sudo dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda && sudo reboot',
 }
 
 
@@ -98,21 +102,14 @@ def library(name: str) -> str:
     if name not in PACKAGES:
         return ''
     debian, fedora = PACKAGES[name]
-    if 'fedora' in _systems():
-        return f'sudo dnf install {fedora}'
-    return f'sudo apt-get install {debian}'
+    return (
+        f'sudo dnf install {fedora}' if 'fedora' in _systems() else f'sudo apt-get install {debian}'
+    )
 
 
 def driver() -> str:
     """Give the command that installs NVIDIA's driver, as far as we know this system."""
-    systems = _systems()
-    if 'ubuntu' in systems:
-        return 'sudo ubuntu-drivers install && sudo reboot'
-    if 'debian' in systems:  # in its part non-free
-        return 'sudo apt-get install nvidia-driver && sudo reboot'
-    if 'fedora' in systems:  # from RPM Fusion
-        return 'sudo dnf install akmod-nvidia xorg-x11-drv-nvidia-cuda && sudo reboot'
-    return ''
+    return next((DRIVERS[system] for system in _systems() if system in DRIVERS), '')
 
 
 def _systems() -> list[str]:
@@ -122,12 +119,3 @@ def _systems() -> list[str]:
     except OSError:
         return []
     return [release.get('ID', ''), *release.get('ID_LIKE', '').split()]
-
-
-def pinned(package: str) -> str:
-    """Give a package with the version that the course pins, as far as it is known here."""
-    try:
-        wanted = [line.split(';')[0].strip() for line in requires('mgpu-helpers') or []]
-    except PackageNotFoundError:  # our own is not installed as a package
-        wanted = []
-    return next((line for line in wanted if line.startswith(f'{package}==')), package)

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..devices.driver import CAPABILITIES, GPU, OLDEST_CUDA, has_code
 from . import fixes
 from .asking import Questions
-from .probes import CUDA_LIBRARIES, Facts
+from .probes import Facts
 from .report import FAILED, NOT_NEEDED, OK, WARNING, Row
 
 NVIDIA, DISPLAY = '0x10de', '0x03'  # on the PCI bus: the vendor, and how a display's class begins
@@ -145,10 +145,6 @@ def cuda(ask: Questions) -> Iterator[Row]:
     if not absent:
         yield Row(name, OK, here)
         return
-    wheels = {f'nvidia-{CUDA_LIBRARIES[name]}-cu11' for name in absent if name in CUDA_LIBRARIES}
-    if ' pip ' in fix and wheels:
-        pins = ' '.join(sorted(map(fixes.pinned, wheels)))
-        fix = f'{fixes.python()} -m pip install --force-reinstall --no-deps {pins}'
     yield Row(name, FAILED, f'missing: {", ".join(sorted(absent))}; {here}', fix)
 
 

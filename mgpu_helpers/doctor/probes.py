@@ -27,20 +27,12 @@ JUPYTER = ('ipykernel', 'jupyterlab', 'nbval')
 KERNELS = {'kernel': 'python3', 'kernel of PyTorch': 'mgpu-torch'}
 # What libmxnet.so of mxnet-cu112 1.9.1, the last one, is linked with, as `readelf -d` lists it
 # (without the driver's libcuda.so.1), and libcublasLt and libcusparse, which libcublas and
-# libcusolver need; each with its wheel, nvidia-...-cu11.
-CUDA_LIBRARIES = {
-    'libcublas.so.11': 'cublas',
-    'libcublasLt.so.11': 'cublas',
-    'libcudart.so.11.0': 'cuda-runtime',
-    'libcudnn.so.8': 'cudnn',
-    'libcufft.so.10': 'cufft',
-    'libcurand.so.10': 'curand',
-    'libcusolver.so.11': 'cusolver',
-    'libcusparse.so.11': 'cusparse',
-    'libnccl.so.2': 'nccl',
-    'libnvToolsExt.so.1': 'nvtx',
-    'libnvrtc.so.11.2': 'cuda-nvrtc',
-}
+# libcusolver need.
+CUDA_LIBRARIES = (
+    'libcublas.so.11 libcublasLt.so.11 libcudart.so.11.0 libcudnn.so.8 libcufft.so.10 '
+    'libcurand.so.10 libcusolver.so.11 libcusparse.so.11 libnccl.so.2 libnvToolsExt.so.1 '
+    'libnvrtc.so.11.2'
+).split()
 
 
 def main(*steps: str) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import textwrap
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 from tabulate import tabulate
@@ -17,7 +16,6 @@ COLOURS = {OK: 'green', WARNING: 'yellow', FAILED: 'red', NOT_NEEDED: None}
 HEADERS = ('check', 'verdict', 'what was found')
 WIDEST, NARROWEST = 100, 60  # columns of a table, also where the terminal has more, or fewer
 PADDING = 2  # what tabulate adds to a title, at least
-WORD = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+""")  # of a shell
 
 
 class Row(NamedTuple):
@@ -37,7 +35,9 @@ class Report:
     check    verdict    what was found
     -------  ---------  ----------------
     NumPy    failed     it is missing
-                        fix: make setup
+    <BLANKLINE>
+    What mends it:
+    NumPy  make setup
     """
 
     rows: list[Row]
@@ -62,31 +62,26 @@ class Report:
 
         return Table(self.rows, [*HEADERS, 'fix'])._repr_html_()
 
-    def text(self, width: int | None = None, colours: bool = False) -> str:
-        """Give the table in ``width`` columns at most, by default the terminal's, up to 100.
+    def text(self, colours: bool = False) -> str:
+        """Give the table, as wide as the terminal, up to 100 columns, and the commands below it.
 
-        A command that is too long for its column is continued as a shell continues it, so that its
-        lines can be pasted together.
+        These are not wrapped, so that they can be pasted.
         """
         if not self.rows:
             return 'There is nothing to look at here.'
         there = shutil.get_terminal_size((WIDEST, 24)).columns
-        width = width or min(WIDEST, max(NARROWEST, there))
         names, verdicts = (
             max(len(title) + PADDING, *map(len, column))
             for title, column in zip(HEADERS, zip(*(row[:2] for row in self.rows)))
         )
-        room = width - names - verdicts - 4
-
-        def paint(text: str, **style: Any) -> str:
-            return click.style(text, **style) if colours else text
-
+        room = min(WIDEST, max(NARROWEST, there)) - names - verdicts - 4
         cells = []
-        for row in self.rows:
-            lines = textwrap.wrap(row.found, room, break_on_hyphens=False)
-            lines += [paint(line, bold=True) for line in _fix_lines(row.fix, room)]
-            cells.append([row.name, paint(row.verdict, fg=COLOURS[row.verdict]), '\n'.join(lines)])
-        return tabulate(cells, HEADERS, disable_numparse=True)
+        for name, verdict, found, _ in self.rows:
+            painted = click.style(verdict, fg=COLOURS[verdict]) if colours else verdict
+            cells.append([name, painted, textwrap.fill(found, room, break_on_hyphens=False)])
+        table = tabulate(cells, HEADERS, disable_numparse=True)
+        fixes = [[row.name, row.fix] for row in self.rows if row.fix]
+        return table + f'\n\nWhat mends it:\n{tabulate(fixes, tablefmt="plain")}' * bool(fixes)
 
     def summary(self) -> str:
         """Say in a sentence how many things are wrong, and how long it took."""
@@ -105,22 +100,3 @@ class Report:
             'checks': [row._asdict() for row in self.rows],
         }
         return json.dumps(found, indent=2, ensure_ascii=False)
-
-
-def _fix_lines(fix: str, room: int) -> list[str]:
-    """The commands, each begun on a line of its own; a long one continued by a backslash."""
-    lines: list[str] = []
-    for command in fix.splitlines():
-        # No line may end inside quotes.
-        whole = WORD.sub(lambda word: word[0].replace(' ', '\0'), command)
-        parts = textwrap.wrap(
-            whole,
-            room - len(' \\'),
-            initial_indent='     ' if lines else 'fix: ',
-            subsequent_indent='       ',
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        parts = [part.replace('\0', ' ') for part in parts]
-        lines += [part + ' \\' for part in parts[:-1]] + parts[-1:]
-    return lines

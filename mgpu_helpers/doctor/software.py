@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..processes import python_with
-from ..runtime import NUMPY_LIMIT, installed_builds
+from ..runtime import installed_builds
 from . import fixes
 from .asking import Questions
 from .probes import JUPYTER, KERNELS, MODULES, Facts
@@ -41,28 +41,18 @@ def python(ask: Questions) -> Iterator[Row]:
 
 
 def numpy(ask: Questions) -> Iterator[Row]:
-    """Look at NumPy, and whether it is old enough for MXNet."""
+    """Look at NumPy; whether it is old enough for MXNet is told with MXNet."""
     facts = ask('numpy')
     if 'error' in facts:
         yield Row('NumPy', FAILED, _error(facts), _fix(facts))
-        return
-    limit, found = '.'.join(map(str, NUMPY_LIMIT)), facts['version']
-    if tuple(int(part) for part in re.findall(r'\d+', found)[:2]) < NUMPY_LIMIT:
-        yield Row('NumPy', OK, found)
-    elif installed_builds():
-        found += f' is too new for MXNet 1.9.1, which needs NumPy below {limit}'
-        yield Row('NumPy', FAILED, found, fixes.setup(anew=True))
     else:
-        yield Row('NumPy', OK, f'{found} (MXNet would need one below {limit})')
+        yield Row('NumPy', OK, facts['version'])
 
 
 def mxnet(ask: Questions) -> Iterator[Row]:
     """Look at which MXNet is installed, whether it loads, and at d2l."""
     builds, facts = installed_builds(), ask('mxnet')
-    if len(builds) > 1:
-        found = f'{" and ".join(builds)} are both installed and overwrite each other'
-        yield Row('MXNet', FAILED, found, fixes.setup(anew=True))
-    elif facts.get('missing') == 'mxnet' and not builds:
+    if facts.get('missing') == 'mxnet' and not builds:
         yield _no_mxnet(ask)
         return
     elif 'error' in facts:
