@@ -111,18 +111,4 @@ def test_bad_input_is_refused_before_the_data_are_looked_for(home):
     ]:
         with pytest.raises(ValueError, match=message):
             data.load_arrays(**{'name': 'mnist', 'batch_size': 4, **bad})
-        if not {'name', 'num_examples'} & set(bad):
-            with pytest.raises(ValueError, match=message):
-                make(n=10, **bad)
-    images, labels = numbered(6)
-    for bad, its_labels, message in [
-        (images, labels[:5], '6 examples and y has 5 labels'),
-        (images[:0], labels[:0], r'n at least 1, not uint8 of shape \(0, 28, 28\)'),
-        (images / 255, labels, 'images must be uint8 .* not float64'),
-        (images.reshape(6, 784), labels, r'\(6, 784\)'),
-        (images, labels / 1, 'labels must be whole numbers .* not float64'),
-        (images, labels.reshape(6, 1), r'\(6, 1\)'),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            Batches(bad, its_labels, 2)
     assert not home.exists()

@@ -28,19 +28,6 @@ class Batches:
         dtype: str = 'float32',
         shuffle: bool = True,
     ) -> None:
-        check_options(batch_size, seed, dtype)
-        images, labels = np.asarray(images), np.asarray(labels)
-        if images.dtype != np.uint8 or images.ndim != 3 or not len(images):
-            raise ValueError(
-                'images must be uint8 of shape (n, height, width), n at least 1, not '
-                f'{images.dtype} of shape {images.shape}'
-            )
-        if labels.dtype.kind not in 'iu' or labels.ndim != 1:
-            raise ValueError(
-                'labels must be whole numbers of shape (n,), not '
-                f'{labels.dtype} of shape {labels.shape}'
-            )
-        checks.same_length(images, labels)
         self.batch_size, self.num_examples = int(batch_size), len(images)
         self._images, self._labels = images, labels
         self._seed, self._dtype, self._shuffle = seed, dtype, shuffle
@@ -54,10 +41,9 @@ class Batches:
 
     def groups(self, count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Go through one epoch ``count`` batches at a time, in arrays as many times as long."""
-        checks.positive_int('count', count)
         # The epoch is counted here, not when the first batch is asked for: in a generator
         # function it would depend on which of several iterators is used first.
-        return self._epoch(next(self._epochs), int(count) * self.batch_size)
+        return self._epoch(next(self._epochs), count * self.batch_size)
 
     def skip(self, epochs: int) -> None:
         """Count epochs as done without going through them: training resumes where it stopped."""
@@ -74,9 +60,3 @@ class Batches:
             X = self._images[chosen][:, np.newaxis].astype(self._dtype)
             X /= 255
             yield X, self._labels[chosen].astype(self._dtype)
-
-
-def check_options(batch_size: int, seed: int | None, dtype: str) -> None:
-    """Raise unless batches can be made with these."""
-    checks.positive_int('batch_size', batch_size)
-    checks.drawing(seed, dtype)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from .. import checks, runtime
-from .batches import Batches, check_options
+from .batches import Batches
 from .catalogue import DIGIT_NAMES, FILES, LABEL_NAMES, folder_of
 from .digits import digits
 from .fetch import Unavailable, read, warn
@@ -157,7 +157,8 @@ def load_arrays(
     shuffled. All arguments are checked before the data are looked for.
     """
     checks.one_of('name', name, tuple(FILES))
-    check_options(batch_size, seed, dtype)
+    checks.positive_int('batch_size', batch_size)
+    checks.drawing(seed, dtype)
     if num_examples is not None:
         checks.positive_int('num_examples', num_examples)
         if num_examples > NUM_TRAIN:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _payloads(function: Callable[..., Any], calls: Sequence[Call]) -> list[bytes]:
-    """Pickle a call for each process; one that stands in the list several times only once."""
+    """Pickle each call; one that stands in the list several times only once."""
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):
@@ -31,20 +31,17 @@ def _payloads(function: Callable[..., Any], calls: Sequence[Call]) -> list[bytes
                 return importlib.import_module, (value.__name__,)
             return super().reducer_override(value)
 
-    done = {}
-    for args, kwargs in calls:
-        key = id(args), id(kwargs)
-        if key not in done:
-            file = io.BytesIO()
-            try:
-                Pickler(file).dump((function, args, kwargs))
-            except (TypeError, ValueError, AttributeError, pickle.PicklingError) as error:
-                raise TypeError(
-                    f'the function, or something that it uses, cannot be sent to another process: '
-                    f'{error}. Make or open it inside the function.'
-                ) from error
-            done[key] = file.getvalue()
-    return [done[id(args), id(kwargs)] for args, kwargs in calls]
+    files = {id(call): io.BytesIO() for call in calls}
+    try:
+        for call in calls:
+            if not files[id(call)].tell():
+                Pickler(files[id(call)]).dump((function, *call))
+    except (TypeError, ValueError, AttributeError, pickle.PicklingError) as error:
+        raise TypeError(
+            f'the function, or something that it uses, cannot be sent to another process: {error}. '
+            'Make or open it inside the function.'
+        ) from error
+    return [files[id(call)].getvalue() for call in calls]
 
 
 def start_workers(
