@@ -77,61 +77,46 @@ def check_good(folder, name):
 def mirror(content, piece=None):
     """A web server with these files; with `piece`, it sends so many bytes every 20 ms.
 
-    Gives its address and a list of what it was asked for.
+    Gives its address, with the set's name as a folder, and a list of what it was asked for. In
+    another folder, it answers HEAD well, and GET in the way that the folder says.
     """
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_HEAD(self):
-            found = content.get(self.path.split('/')[-1])
-            self.send_response(404 if found is None else 200)
-            self.send_header('Content-Length', str(len(found or b'')))
-            self.end_headers()
-            return found or b''
-
-        def do_GET(self):
-            asked.append(self.path)
-            found = self.do_HEAD()
-            step = piece or len(found) or 1
-            with contextlib.suppress(OSError):
-                for start in range(0, len(found), step):
-                    self.wfile.write(found[start : start + step])
-                    time.sleep(0.02 if piece else 0)
-
-    asked = []
-    with serving(Handler) as address:
-        yield address + '{name}', asked
-
-
-@contextlib.contextmanager
-def hostile(content):
-    """A web server that answers HEAD well, and GET in the way that the first folder says."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_HEAD(self):
             self.wfile.write(b'HTTP/1.0 200 OK\r\n\r\n')
 
         def do_GET(self):
-            kind, name = self.path.split('/')[1], self.path.split('/')[-1]
+            asked.append(self.path)
+            kind, name = self.path.split('/')[-2:]
+            kind = 'good' if kind in catalogue.FILES else kind
+            kind = kind if name in content else 'gone'
             with contextlib.suppress(OSError):
-                for piece in answer(kind, content[name], self.path.encode()):
+                for part in answer(kind, content.get(name, b''), self.path.encode(), piece):
                     if over:
                         break
-                    self.wfile.write(piece)
+                    self.wfile.write(part)
 
-    over = []
+    asked, over = [], []
     with serving(Handler) as address:
-        yield address
+        yield address + '{name}', asked
         over.append(True)
 
 
-def answer(kind, good, path):
+def slowly(content, piece):
+    """Cut bytes into pieces, of which one comes every 20 ms."""
+    for start in range(0, len(content), piece):
+        time.sleep(0.02)
+        yield content[start : start + piece]
+
+
+def answer(kind, good, path, piece=None):
     """What a server sends that is good, hostile or broken."""
     ok, moved = b'HTTP/1.1 200 OK\r\n', b'HTTP/1.1 302 Found\r\nLocation: '
     encoded = b'Content-Encoding: gzip\r\n\r\n', gzip.compress(bytes(10**7)) * 100
     dripping = (bytes(1) for _ in iter(lambda: time.sleep(0.05), 0))
     zeros, chunked = itertools.repeat(bytes(1 << 16)), b'Transfer-Encoding: chunked\r\n\r\n0\r\n'
     return {
-        'good': [ok + b'\r\n', good],
+        'good': itertools.chain([ok + b'\r\n'], slowly(good, piece) if piece else [good]),
         'endless': itertools.chain([ok + b'\r\n', good], zeros),
         'wrong': [ok + b'\r\n', good[:-1] + b'?'],
         'cut': [ok, b'Content-Length: %d\r\n\r\n' % len(good), good[: len(good) // 2]],

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from serving import IMAGES, LABELS, check_good, dead_mirror, finish, hostile, mirror, put, start
+from serving import IMAGES, LABELS, check_good, dead_mirror, finish, mirror, put, start
 
 from mgpu_helpers import data
 from mgpu_helpers.data import catalogue, fetch, sets
@@ -150,19 +150,19 @@ REFUSED = {
 
 def test_hostile_mirrors_are_refused_in_time_and_by_name(home, mnist_files, monkeypatch):
     folder = home / 'datasets' / 'mnist'
-    with hostile(mnist_files) as address:
+    with mirror(mnist_files) as (address, _):
         for moved in 'moved', 'moved-bomb':  # what a redirect holds is not read
-            assert load(f'{address}{moved}/') == 'files'
+            assert load(address.format(name=moved)) == 'files'
             shutil.rmtree(home)
         for words, kinds in REFUSED.items():
             monkeypatch.setattr(fetch, 'STALLED', 1 if words == 'in time' else 60)
             for kind in kinds:
-                monkeypatch.setenv('MGPU_DATA_MIRRORS', f'{address}{kind}/')
+                monkeypatch.setenv('MGPU_DATA_MIRRORS', address.format(name=kind))
                 with pytest.raises(fetch.Unavailable, match=f'/{kind}/{IMAGES} .*{words}'):
                     fetch.read('mnist')
                 assert not list(folder.iterdir())
         # With a good one beside it, whichever answers first.
-        assert load(f'{address}cut/', f'{address}good/') == 'files'
+        assert load(address.format(name='cut'), address) == 'files'
         check_good(folder, 'mnist')
 
 
@@ -188,13 +188,13 @@ def test_fifty_hostile_downloads(home, mnist_files, monkeypatch):
     draw, outcomes, longest = random.Random(50), Counter(), 0.0
     kinds = ['good', 'moved', 'moved-bomb', *itertools.chain(*REFUSED.values())]
     monkeypatch.setenv('HTTP_PROXY', 'http://me:s3cr@t@127.0.0.1:1')
-    with hostile(mnist_files) as address:
+    with mirror(mnist_files) as (address, _):
         for turn in range(50):
             shutil.rmtree(home, ignore_errors=True)
             folder = put(home, 'mnist', {LABELS: mnist_files[LABELS]} if turn % 3 else {})
             draw.choice(list(itertools.chain(*CACHED.values())))(folder / IMAGES)
             bad = [path.name for path in folder.iterdir() if path.name != LABELS]
-            own = f'{address}{kinds[turn % len(kinds)]}/'
+            own = address.format(name=kinds[turn % len(kinds)])
             env = {'MGPU_DATA_MIRRORS': own.replace('//', '//me:s3cr@t@')}
             env |= {'NO_PROXY': ''} if turn % 10 == 9 else {}
             room, began = str(2 ** draw.choice([20, 40, 40])), time.monotonic()

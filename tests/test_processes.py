@@ -127,18 +127,6 @@ def test_the_first_that_fails_is_the_cause_whoever_is_heard_first(does, seconds,
     assert seconds < 1 or failed.others == {'worker 0': None}
 
 
-def test_who_is_late_is_named_and_killed_though_it_ignores_the_request_to_end(monkeypatch):
-    monkeypatch.setattr(group, 'GRACE', 0.5)
-
-    def stubborn(i):
-        if i == 0:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            time.sleep(60)
-
-    with pytest.raises(TimeoutError, match='^worker 0(, worker 1)? still at work after 3 seconds'):
-        both(stubborn, timeout=3)
-
-
 def test_a_commands_last_words_and_what_the_others_did():
     code = 'import time; time.sleep(0.5); print("first"); print("last"); raise SystemExit(3)'
     with pytest.raises(ProcessFailed) as caught, Group() as some:
@@ -165,7 +153,10 @@ def test_only_a_running_process_can_be_killed_and_only_a_program_that_is_there_b
 
 
 def test_services(monkeypatch):
-    """What serves the others is at its end when they are, and is never late; it may fail."""
+    """What serves the others is at its end when they are, and is never late; it may fail.
+
+    Who is late is named, and killed though it ignores the request to end.
+    """
     monkeypatch.setattr(group, 'GRACE', 0.5)
     started = time.monotonic()
     with Group() as some:
@@ -174,7 +165,7 @@ def test_services(monkeypatch):
         some.wait()
     with pytest.raises(TimeoutError, match='^worker still at work after'), Group() as some:
         some.start('server', ['sleep', '60'], service=True)
-        some.start('worker', ['sleep', '60'])
+        some.start('worker', ['sh', '-c', 'trap "" TERM; sleep 60'])
         some.wait(timeout=0.5)
     with pytest.raises(ProcessFailed, match='server ended with status 4'), Group() as some:
         some.start('server', ['sh', '-c', 'exit 4'], service=True)
@@ -212,72 +203,46 @@ def test_what_started_a_session_of_its_own_is_named_and_keeps_nobody_waiting(sec
 
 
 STARTER = """
-    import os, time
+    import ctypes, os, subprocess, sys, time
     from mgpu_helpers.processes import Group, start_workers
 
     # Neither a polite request nor a lost pipe ends these.
     SHELL = 'trap "" TERM INT HUP PIPE; sleep 61 & echo $!; echo $$; wait'
+    guarded = len(sys.argv) < 2
 
     def work(i):
         print(os.getpid())
-        if i == 0:  # what a worker starts ends, too
-            import subprocess
-            print(subprocess.Popen(['sleep', '60']).pid)
-        else:  # a worker whose C code never gives the interpreter lock back
-            import ctypes
+        print(subprocess.Popen(['sleep', '60']).pid)
+        if i and guarded:  # a worker whose C code never gives the interpreter lock back
             ctypes.PyDLL(None).sleep(60)
         time.sleep(60)
 
     with Group() as group:
-        group.start('shell', ['sh', '-c', SHELL])
-        start_workers(group, work, [((0,), {}), ((1,), {})], ['worker 0', 'worker 1'])
-        group.wait(on_line=lambda name, line: print(line, flush=True))
-"""
-
-
-def test_everything_ends_when_the_starter_does(started):
-    """By Ctrl-C, a polite end, and one that leaves no time for anything: workers, commands, what
-    these have started, and their guards."""
-    code = [sys.executable, '-c', textwrap.dedent(STARTER)]
-    pipes = {'stdout': subprocess.PIPE, 'stderr': subprocess.PIPE, 'text': True}
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-    starters = [subprocess.Popen(code, **pipes) for _ in numbers]
-    for number, starter in zip(numbers, starters):
-        pids = {int(starter.stdout.readline()) for _ in range(5)}
-        assert all(map(psutil.pid_exists, pids))  # and `started` sees to it that none is left
-        starter.send_signal(number)
-    said = [starter.communicate(timeout=20)[1] for starter in starters]
-    assert all(starter.returncode for starter in starters) and 'KeyboardInterrupt' in said[0]
-
-
-FORKED = """
-    import os, subprocess, time
-    from mgpu_helpers.processes import Group, start_workers
-
-    def work(i):
-        print(os.getpid(), subprocess.Popen(['sleep', '60']).pid)
-        time.sleep(60)
-
-    with Group() as group:
         start_workers(group, work, [((i,), {}) for i in range(2)], ['worker 0', 'worker 1'])
-        if not (pid := os.fork()):
+        if guarded:
+            group.start('shell', ['sh', '-c', SHELL])
+        if not (forked := os.fork()):
             time.sleep(60)
-        print(pid, flush=True)
+        print(forked, flush=True)
         group.wait(on_line=lambda name, line: print(line, flush=True))
 """
 
 
-@pytest.mark.parametrize('guarded', [True, False])
-def test_the_starter_s_end_is_noticed_though_its_child_lives_on_and_guards_do_not(started, guarded):
-    code = [sys.executable, '-c', textwrap.dedent(FORKED)]
-    with subprocess.Popen(code, stdout=subprocess.PIPE, text=True) as starter:
-        said = ' '.join(starter.stdout.readline() for _ in range(3))
-        forked, *workers = map(int, said.split())
-        guards = [p for p in started() if p.pid not in {forked, *workers, starter.pid}]
-        assert len(guards) == 2
-        for guard in guards * (not guarded):
+@pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, None])
+def test_everything_ends_when_the_starter_does(started, number):
+    """By Ctrl-C, a polite end, and one that leaves no time for anything: workers, commands, what
+    these have started, and their guards, though a child of the starter's lives on. And workers also
+    where (None) their guards were killed before."""
+    code = [sys.executable, '-c', textwrap.dedent(STARTER), *['unguarded'] * (number is None)]
+    with subprocess.Popen(code, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as starter:
+        forked, *others = (int(starter.stdout.readline()) for _ in range(7 if number else 5))
+        assert all(map(psutil.pid_exists, others))
+        guards = [p for p in started() if p.pid not in {forked, *others, starter.pid}]
+        assert len(guards) == (3 if number else 2)
+        for guard in guards * (number is None):
             guard.kill()
-        starter.kill()
+        starter.send_signal(number or signal.SIGKILL)
+        assert starter.wait(timeout=20) == -(number or signal.SIGKILL)
         deadline = time.monotonic() + 20
         while len(left := started()) > 1 and time.monotonic() < deadline:
             time.sleep(0.1)

@@ -103,10 +103,3 @@ def test_a_folder_that_cannot_take_them(home, stick, tmp_path, full_disk):
     _, messages = bring('mnist', '--from', stick, status=1, MXNET_HOME=str(tmp_path / 'file'))
     assert f'{tmp_path / "file" / "datasets" / "mnist"} cannot be written' in messages
     assert 'set MXNET_HOME' in messages
-
-
-def test_wrong_words(home):
-    for words in (['cifar10'], ['--from', 'no-such-folder'], ['mnist', 'all']):
-        _, messages = bring(*words, status=2)
-        assert 'Usage:' in messages and words[-1] in messages
-    assert not home.exists()
