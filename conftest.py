@@ -14,42 +14,20 @@ ROOT = Path(__file__).parent
 python_with = runpy.run_path(str(ROOT / 'mgpu_helpers/processes/pythons.py'))['python_with']
 # What imports MXNet, or calls what does, and the command whose environment has it; `make test`
 # runs in all of them. Whatever is not named here runs everywhere, or asks for itself.
+MXNET = (
+    'buckets cluster cluster_files cluster_train collectives devices docstrings gluon gluon_train '
+    'hosts kills launch machines models notebooks readme runtime scratch timeline train'
+).split()
 NEEDS = {
-    'mxnet': (
-        'MXNet is not installed here: make setup TORCH=1',
-        (
-            'tests/test_buckets.py',
-            'tests/test_cluster.py',
-            'tests/test_cluster_files.py',
-            'tests/test_cluster_train.py',
-            'tests/test_collectives.py',
-            'tests/test_devices.py',
-            'tests/test_docstrings.py',
-            'tests/test_gluon.py',
-            'tests/test_gluon_train.py',
-            'tests/test_hosts.py',
-            'tests/test_kills.py',
-            'tests/test_launch.py',
-            'tests/test_machines.py',
-            'tests/test_models.py',
-            'tests/test_notebooks.py',
-            'tests/test_readme.py',
-            'tests/test_runtime.py',
-            'tests/test_scratch.py',
-            'tests/test_timeline.py',
-            'tests/test_train.py',
-            'notebooks/0[1-48]-*.ipynb',
-        ),
-    ),
-    'torch': (
-        'PyTorch is not installed here: make setup TORCH=1',
-        ('notebooks/0[567]-*.ipynb', 'exercises/0[567]-*.ipynb'),
-    ),
+    'MXNet': [*(f'tests/test_{name}.py' for name in MXNET), 'notebooks/0[1-48]-*.ipynb'],
+    'PyTorch': ['notebooks/0[567]-*.ipynb', 'exercises/0[567]-*.ipynb'],
 }
-MISSING = {name: why for name, why in NEEDS.items() if not python_with(name)}
+MODULES = {'MXNet': 'mxnet', 'PyTorch': 'torch'}
+MISSING = [name for name in NEEDS if not python_with(MODULES[name])]
 # Some files run at a time; one of these begun last would run on by itself.
 SLOWEST_FIRST = (
     '07-larger-than-one-device.ipynb',
+    '06-your-own-training.ipynb',
     '04-multiple-machines.ipynb',
     'test_training.py',
     'test_cluster.py',
@@ -81,9 +59,9 @@ class Skipped(pytest.File):
 def pytest_collect_file(file_path, parent):
     found = yield
     reasons = [
-        why
-        for why, patterns in MISSING.values()
-        if any(file_path.match(str(ROOT / pattern)) for pattern in patterns)
+        f'{name} is not installed here: make setup TORCH=1'
+        for name in MISSING
+        if any(file_path.match(str(ROOT / pattern)) for pattern in NEEDS[name])
     ]
     if os.environ.get('CHANGED') and file_path.suffix == '.ipynb' and is_green(file_path):
         reasons = ['nothing that it is made of has changed since it last passed']

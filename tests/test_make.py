@@ -38,14 +38,9 @@ def test_what_is_given_to_make_reaches_the_programs_whatever_it_is(tmp_path):
     """The programs here are others: each says with which words it was called."""
     shutil.copytree(ROOT / 'tools', tmp_path / 'tools')
     (tmp_path / '.venv').symlink_to(sys.prefix)
-    for name in (
-        'tools/run_notebooks',
-        'tools/report',
-        'benchmarks',
-        'jupyterlab',
-        'mgpu_helpers',
-        'pytest',
-    ):
+    for (
+        name
+    ) in 'tools/run_notebooks tools/report benchmarks jupyterlab mgpu_helpers pytest'.split():
         (tmp_path / f'{name}.py').write_text('import sys; print(sys.argv[1:])')
     (tmp_path / 'tools/setup.sh').write_text('printf "%s;" "$GPU"')
 

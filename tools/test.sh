@@ -44,11 +44,11 @@ fi
 
 # Most tests wait for processes that start, so two at a time are quicker even on two cores; three are
 # not (725 s both). A file's tests stay together: some share what is slow to make. No notebook is
-# marked slow. Chapters 4 and 7 and the puzzles run beside the tests; tests/test_exercises.py runs the
-# other exercises' cells. The chapters that measure what two free cores gain have the machine to
+# marked slow. Chapters 4, 6 and 7 and the puzzles run beside the tests; tests/test_exercises.py runs
+# the other exercises' cells. The chapters that measure what two free cores gain have the machine to
 # themselves, one by one.
-then_run pytest -n 2 --dist loadfile --no-loadscope-reorder tests notebooks/0[47]-*.ipynb exercises/09-*.ipynb
+then_run pytest -n 2 --dist loadfile --no-loadscope-reorder tests notebooks/0[467]-*.ipynb exercises/09-*.ipynb
 then_run pytorch
 # shellcheck disable=SC2046
-[ "$marked" = slow ] || then_run pytest $(ls notebooks/0*.ipynb | grep -v '/0[47]-')
+[ "$marked" = slow ] || then_run pytest $(ls notebooks/0*.ipynb | grep -v '/0[467]-')
 exit "$status"
