@@ -4,14 +4,18 @@ import base64
 import contextlib
 import json
 import os
+import re
+import shlex
 import shutil
+import signal
 import subprocess
-import sys
 import time
+import urllib.request
 
+import psutil
 import pytest
 import websocket
-from checkouts import ROOT
+from checkouts import ROOT, environment
 
 NAMES = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable')
 # No window, nothing fetched or synchronised on its own; /dev/shm may be tiny in a container.
@@ -20,16 +24,17 @@ FLAGS = (
     '--disable-background-networking --disable-component-update --disable-dev-shm-usage '
     '--remote-debugging-port=0'
 ).split()
-# What `make lab` gives the server, apart from what opens a window.
-OPTIONS = (
-    '--no-browser --allow-root --ServerApp.ip=127.0.0.1 --ServerApp.port=0 '
-    '--LabApp.expose_app_in_browser=True'
-).split()
-SETTINGS = {
-    'apputils-extension/themes': {'theme': 'JupyterLab Light'},
-    'apputils-extension/notification': {'fetchNews': 'false', 'checkForUpdates': False},
-    'notebook-extension/tracker': {'windowingMode': 'none'},  # all cells, also below
-}
+ALL_CELLS = {'windowingMode': 'none'}  # also those below; all else is as `make setup` leaves it
+# Before anything else of a page: note what it complains about, or may not fetch; no motion.
+LISTEN = """window.said = [];
+console.error = (...words) => said.push('console: ' + words.join(' '));
+const still = new CSSStyleSheet();
+still.replaceSync('* { transition: none !important; animation: none !important; }');
+document.adoptedStyleSheets = [still];
+addEventListener('securitypolicyviolation', (e) => said.push('asks elsewhere: ' + e.blockedURI));
+addEventListener('unhandledrejection', (e) => said.push('rejected: ' + e.reason));
+addEventListener('error', (e) => said.push(
+  'error: ' + (e.message || e.target.src || e.target.href)), true);"""
 
 
 class Browser:
@@ -56,6 +61,8 @@ class Browser:
         target = self.call('Target.createTarget', url='about:blank')['targetId']
         session = self.call('Target.attachToTarget', targetId=target, flatten=True)['sessionId']
         self.tab = {'sessionId': session}
+        self.call('Page.enable')
+        self.call('Page.addScriptToEvaluateOnNewDocument', source=LISTEN)
 
     def call(self, method, **parameters):
         """Send a command and return its result; events that come before it are passed over."""
@@ -110,6 +117,10 @@ class Browser:
             time.sleep(0.05)
         pytest.fail(f'not within {seconds} s: {condition}')
 
+    def press(self, key, **options):
+        for kind in ('keyDown', 'keyUp'):
+            self.call('Input.dispatchKeyEvent', type=kind, key=key, code=key, **options)
+
     def picture(self, path, height, scale=1):
         """Save what a window of this height shows, as PNG."""
         self.resize(height)
@@ -119,43 +130,39 @@ class Browser:
 
 
 @contextlib.contextmanager
-def lab(folder, chapter, ours=SETTINGS, layout=None):
-    """A server over a copy of a chapter and of the figures; gives where the chapter opens.
-
-    ``ours`` are a user's settings, and ``layout`` is a file with a layout to begin with.
-    """
+def lab(folder, chapter):
+    """`make lab` over a copy of a chapter and of the figures; gives where it says it is."""
     root, settings, home = folder / 'a course', folder / 'settings', folder / 'home'
-    for name, values in ours.items():
-        file = settings / f'@jupyterlab/{name}.jupyterlab-settings'
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(values))
     shutil.copytree(ROOT / 'img', root / 'img')
     (root / 'notebooks').mkdir()
     shutil.copy(ROOT / 'notebooks' / chapter, root / 'notebooks')
     home.mkdir()  # nothing of the caller's own Jupyter
-    if layout:
-        shutil.copy(layout, home)
+    shutil.copy(ROOT / 'tools/lab/default-37a8.jupyterlab-workspace', home)
+    file = settings / '@jupyterlab/notebook-extension/tracker.jupyterlab-settings'
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(ALL_CELLS))
+    options = ['--no-browser', '--ServerApp.port=0', f'--ServerApp.root_dir={root}']
+    options += [f'--LabApp.user_settings_dir={settings}', f'--LabApp.workspaces_dir={home}']
+    options += ['--LabApp.expose_app_in_browser=True']
     names = ('JUPYTER_CONFIG_DIR', 'JUPYTER_DATA_DIR', 'JUPYTER_RUNTIME_DIR', 'IPYTHONDIR')
-    env = {**os.environ, **{name: str(home / name.lower()) for name in names}}
-    command = [sys.executable, '-m', 'jupyterlab', *OPTIONS, f'--ServerApp.root_dir={root}']
-    command += [f'--config={ROOT / "tools/lab/config.py"}']
-    command += [f'--LabApp.user_settings_dir={settings}', f'--LabApp.workspaces_dir={home}']
-    with open(folder / 'log', 'wb') as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=env, cwd=root)
+    env = environment(**{name: home / name.lower() for name in names})
+    command, log = ['make', 'lab', f'LAB_ARGS={shlex.join(options)}'], folder / 'log'
+    with log.open('wb') as file:
+        to = {'stdout': file, 'stderr': file, 'start_new_session': True}
+        process = subprocess.Popen(command, cwd=ROOT, env=env, **to)
     try:
-        deadline = time.monotonic() + 240
-        while not (found := list(home.glob('jupyter_runtime_dir/jpserver-*.json'))):
+        address, deadline = '', time.monotonic() + 240
+        while not address:
             if process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail('JupyterLab did not start:\n' + (folder / 'log').read_text()[-3000:])
+                pytest.fail('JupyterLab did not start:\n' + log.read_text()[-3000:])
             time.sleep(0.1)
-        time.sleep(0.1)  # the file is there a moment before it is complete
-        server = json.loads(found[0].read_text())
-        yield f'{server["url"]}lab/tree/notebooks/{chapter}?token={server["token"]}' + '&reset' * (
-            not layout
-        )
+            if found := re.search(r'http://127\S+', log.read_text()):
+                with contextlib.suppress(OSError):  # it says so a moment before it listens
+                    address = urllib.request.urlopen(found[0], timeout=60).url and found[0]
+        yield address
     finally:
-        process.terminate()  # ends its kernels, too
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(20)
-        process.kill()
+        below = psutil.Process(process.pid).children(recursive=True)
+        os.killpg(process.pid, signal.SIGTERM)
+        left = psutil.wait_procs(below, timeout=30)[1]
         process.wait()
+    assert not left  # its kernels have ended, too

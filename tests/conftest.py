@@ -78,6 +78,16 @@ def without_compiler(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
+def browser(tmp_path_factory):
+    """A Chromium that keeps in its pages' ``said`` what they complain about."""
+    from browser import Browser  # not every environment has what it needs
+
+    browser = Browser(tmp_path_factory.mktemp('chromium'))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(scope='module')
 def kernel():
     """Run a cell in a real kernel: gives its reply, what it showed, and what it printed.
 

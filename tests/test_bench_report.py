@@ -126,7 +126,7 @@ def test_the_picture_is_one(result, tmp_path):
     picture.draw(result, tmp_path / 'all.png')
     image = imread(tmp_path / 'all.png')
     assert image.shape[0] > 300 and image.shape[1] > 1000
-    assert (image[0, 0, :3] == 1).all()  # a light card
+    assert (image[0, 0, :3] > 0.9).all()  # a light card
     assert 0.005 < (image[..., :3].min(axis=2) < 0.8).mean() < 0.3  # and something on it
     few = {name: result.measured[name] for name in ('first step, from scratch', 'first step, d2l')}
     picture.draw(replace(result, measured=few), tmp_path / 'one.png')

@@ -9,21 +9,11 @@ import threading
 from urllib.parse import unquote, urldefrag, urlparse
 
 import pytest
-from browser import Browser
 from checkouts import ROOT, call
 from nbformat import NO_CONVERT, read
 
 SITE = ROOT / 'build/book/site'
 POLICY = "default-src 'self' 'unsafe-inline' data:"  # a request to another host is an error
-LISTEN = """window.said = [];
-console.error = (...words) => said.push('console: ' + words.join(' '));
-const still = new CSSStyleSheet();
-still.replaceSync('* { transition: none !important; animation: none !important; }');
-document.adoptedStyleSheets = [still];
-addEventListener('securitypolicyviolation', (e) => said.push('asks elsewhere: ' + e.blockedURI));
-addEventListener('unhandledrejection', (e) => said.push('rejected: ' + e.reason));
-addEventListener('error', (e) => said.push(
-  'error: ' + (e.message || e.target.src || e.target.href)), true);"""
 FINDINGS = r"""(() => {
   const said = [...window.said], canvas = document.createElement('canvas').getContext('2d');
   const known = {};
@@ -89,25 +79,9 @@ def site():
         server.shutdown()
 
 
-@pytest.fixture(scope='module')
-def browser(tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp('chromium'))
-    browser.call('Page.enable')
-    browser.call('Page.addScriptToEvaluateOnNewDocument', source=LISTEN)
-    yield browser
-    browser.close()
-
-
 def pages():
     found = (path.relative_to(SITE).as_posix() for path in SITE.rglob('*.html'))
     return sorted(page for page in found if not page.startswith('_'))  # the theme's
-
-
-def press(browser, key, code, **options):
-    for kind in ('keyDown', 'keyUp'):
-        browser.call(
-            'Input.dispatchKeyEvent', type=kind, key=key, windowsVirtualKeyCode=code, **options
-        )
 
 
 @pytest.mark.slow  # it makes the book, and its environment the first time
@@ -156,11 +130,11 @@ def test_search_and_keyboard(site, browser):
     }
     for word, section in first.items():
         browser.open(site + 'index.html', 1280)
-        press(browser, 'k', 75, modifiers=2)
+        browser.press('k', windowsVirtualKeyCode=75, modifiers=2)
         browser.wait_for('document.activeElement.matches("input[type=search]")')
         browser.call('Input.insertText', text=word)
         browser.wait_for(f'document.activeElement.value === "{word}"')
-        press(browser, 'Enter', 13, text='\r')
+        browser.press('Enter', windowsVirtualKeyCode=13, text='\r')
         browser.wait_for('location.pathname === "/search.html"')
         browser.wait_for('document.querySelectorAll("ul.search > li a").length')
         browser.wait_for('!document.querySelector("#search-progress")?.textContent.trim()')
@@ -170,7 +144,7 @@ def test_search_and_keyboard(site, browser):
     browser.open(site + 'notebooks/03-faster-allreduce.html', 1280)
     focused = []
     for _ in range(60):
-        press(browser, 'Tab', 9)
+        browser.press('Tab', windowsVirtualKeyCode=9)
         focused.append(
             browser.ask("""(() => { const e = document.activeElement, s = getComputedStyle(e);
             return [e.textContent.trim().slice(0, 30), e.checkVisibility(),

@@ -64,18 +64,6 @@ def test_docstrings_are_short_prose():
     assert not found
 
 
-def test_a_form_or_a_long_story_is_found():
-    for text in (
-        'Give a thing',
-        'Give a thing.\nAnd more.',
-        'Give a thing.\n\nReturns\n-------\nint',
-        'Give a thing.\n\nn : int\n    How many.',
-        'Give a thing.\n\nArgs:\n    n: how many.',
-        'Give a thing.\n' + '\nIt is a long story.' * 6,
-    ):
-        assert faults(ast.parse(f'def f():\n    """{text}\n    """').body[0], True), text
-
-
 def test_examples_run(capsys, popened):
     """All in one process, and none starts another."""
     mgpu_helpers.devices(9)  # the notice is said now, not in the middle of an example

@@ -21,10 +21,8 @@ WORTH = yaml.safe_load((ROOT / 'teaching/plan.yml').read_text('utf8'))['points']
 NUMBERS = [f'1.{n}' for n in range(1, 10)]
 # What a student writes into the blank of 1.1; the verdict on 1.1, and a part of the remarks.
 ANSWERS = {
-    'wrong': ('    return [n // k] * k', False, ''),
     'endless loop': ('    while True:\n        pass', False, ''),
     'memory eater': ('    return bytearray(1 << 40)', False, ''),
-    'eats slowly': ('    x = []\n    while True:\n        x.append(bytearray(1 << 26))', False, ''),
     'leaves': ('    raise SystemExit', False, ''),
     'dies': ('    import os\n    os._exit(0)', False, ''),
     'segfaults': ('    import ctypes\n    ctypes.string_at(0)', False, ''),
@@ -39,19 +37,15 @@ ANSWERS = {
         True,
         '',
     ),
-    'recursion': ('    return shard_sizes(n, k)', False, ''),
 }
 # Cells put before the others, in notebooks with all solutions.
 CELLS = {
-    'loop first': 'while True:\n    pass',
     'passes over': (
         'while True:\n    try:\n        while True:\n            pass\n'
         '    except Exception:\n        pass'
     ),
     'exit': 'import sys\nsys.exit()',
     'ends all': 'import os\nos._exit(3)',
-    'no syntax': 'this is no code',
-    'big': 'x = bytearray(1 << 40)',
     'talks': "print('x' * 100_000_000)",
     'asks': 'input()',
     'magic': '%%bash\necho hello',
@@ -118,9 +112,7 @@ def submissions():
         'blank': (notebook('    raise NotImplementedError'), [], ''),
         'no checks': (notebook(without=['check(']), NUMBERS, ''),
         'one deleted': (notebook(without=['def shard_sizes']), NUMBERS[2:], ''),  # 1.2 calls it
-        'empty': ('', [], 'no notebook'),
         'no notebook': ('PK\x03\x04 not JSON', [], 'no notebook'),
-        'a list': ('[1, 2]', [], 'no notebook'),
         'half': (notebook()[:5000], [], 'no notebook'),
         'odd cells': (json.dumps({'cells': [1, {'cell_type': 'code'}]}), [], 'no notebook'),
         'deep': ('[' * 10**6, [], 'no notebook'),
@@ -144,13 +136,7 @@ def graded(folder, chosen):
     for name in chosen:
         (folder / 'in' / name).mkdir(parents=True)
         (folder / 'in' / name / FIRST.name).write_text(made[name][0], encoding='utf8')
-    command = [
-        sys.executable,
-        ROOT / 'tools' / 'grade.py',
-        folder / 'in',
-        '--build',
-        folder / 'out',
-    ]
+    command = [sys.executable, ROOT / 'tools/grade.py', folder / 'in', '--build', folder / 'out']
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stderr
     with (folder / 'out' / 'grades.csv').open(encoding='utf8', newline='') as file:

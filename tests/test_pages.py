@@ -14,15 +14,6 @@ def page(*cells, **metadata):
     return pages.page_of(new_notebook(cells=list(cells), metadata=metadata), FOLDER, '09-name')
 
 
-def test_nothing_is_fetched_from_elsewhere_and_links_lead_to_pages_of_chapters_and_to_files():
-    text = '# A chapter\n\n![a network](../img/lenet.svg) [next](02-two.ipynb) and '
-    text += '[there](02-two.ipynb#a-part), [a file](../cluster/train.py)'
-    html = page(new_markdown_cell(text))
-    found = re.findall(r'(?:src|href)="(?!data:|#)([^"]*)"', html)
-    assert found == ['02-two.html', '02-two.html#a-part', '../cluster/train.py']
-    assert 'src="data:image/svg+xml;base64,' in html and '<script' not in html
-
-
 def test_a_displayed_formula_is_set_and_one_that_cannot_be_is_left():
     html = page(new_markdown_cell(r'Before.' + '\n\n' + r'$$\sum_{i=1}^n x_i$$' + '\n\nAfter.'))
     (path,) = re.findall(r'<path d="([^"]+)"></path></svg></div>', html)
@@ -31,16 +22,6 @@ def test_a_displayed_formula_is_set_and_one_that_cannot_be_is_left():
     with pytest.raises(ValueError, match='underbrace'):
         pages.formula(r'\underbrace{x}')
     assert r'$$\underbrace{x}$$' in page(new_markdown_cell(r'$$\underbrace{x}$$'))
-
-
-def test_title_is_the_first_heading():
-    for cells, metadata, title in (
-        (['# What `x` *is*', '# More'], {}, 'What x is'),
-        (['No heading', '# One'], {}, 'One'),
-        (['No heading'], {}, '09-name'),
-        (['# One'], {'title': 'A title of its own'}, 'A title of its own'),
-    ):
-        assert f'<title>{title}</title>' in page(*map(new_markdown_cell, cells), **metadata)
 
 
 def test_a_notebook_is_not_changed_by_rendering_it():

@@ -7,20 +7,13 @@ import nbformat
 import pages
 import pytest
 import slides
-from browser import Browser
 from checkouts import ROOT
 from click.testing import CliRunner
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from test_look import luminance
+from test_look import contrast, luminance
 
 CHAPTERS = sorted((ROOT / 'notebooks').glob('[0-9]*.ipynb'))
 LOOK = ROOT / 'build' / 'look'
-# Before anything else of a page: what it complains about, and what it was refused to fetch.
-LISTEN = """
-addEventListener('error', (event) => said.push(event.message || event.target.outerHTML), true);
-addEventListener('securitypolicyviolation', (event) => said.push('fetches ' + event.blockedURI));
-console.error = console.warn = (...words) => said.push(words.join(' '));
-"""
 # Every slide, shown in turn: what is on it, and what sticks out of it or of what it stands in.
 SLIDES = """
 [...document.querySelectorAll('section')].map((slide, i) => {
@@ -46,24 +39,8 @@ SLIDES = """
 """
 
 
-@pytest.fixture(scope='module')
-def browser(tmp_path_factory):
-    browser = Browser(tmp_path_factory.mktemp('chromium'))
-    browser.call('Page.enable')
-    source = f'window.said = []; {LISTEN}'
-    browser.call('Page.addScriptToEvaluateOnNewDocument', source=source)
-    yield browser
-    browser.close()
-
-
 def shown(browser):
     return browser.ask('[document.querySelector(".now").id, location.hash].join()')
-
-
-def press(browser, *keys):
-    for key in keys:
-        for kind in ('keyDown', 'keyUp'):
-            browser.call('Input.dispatchKeyEvent', type=kind, key=key, code=key)
 
 
 @pytest.mark.parametrize('path', CHAPTERS, ids=lambda path: path.stem[:2])
@@ -122,7 +99,8 @@ def test_keys_hash_and_themes(lecture, browser):
         (['End', 'ArrowRight'], last),
         (['Home', 'ArrowUp'], 1),
     ):
-        press(browser, *keys)
+        for key in keys:
+            browser.press(key)
         browser.wait_for(f'document.querySelector(".now").id === "{number}"')
         assert number == 1 or shown(browser) == f'{number},#{number}'
     browser.ask('location.hash = "7"')
@@ -130,21 +108,20 @@ def test_keys_hash_and_themes(lecture, browser):
     assert browser.ask('document.querySelector(".now nav").textContent.trim()') == f'‹7 / {last}›'
     visible = '[...document.querySelectorAll("{}")].filter((e) => e.offsetHeight).length'
     assert browser.ask(visible.format('section')) == 1 and not browser.ask(visible.format('aside'))
-    press(browser, 's')
+    browser.press('s')
     assert browser.ask(visible.format('aside')) == 1
-    press(browser, 's', 'f')
+    browser.press('s')
+    browser.press('f')
     browser.wait_for('document.fullscreenElement !== null')
-    press(browser, 'f')
+    browser.press('f')
     browser.wait_for('document.fullscreenElement === null')
     for theme in ('dark', 'light'):
         browser.prefer(theme)
         browser.picture(LOOK / f'slides-{theme}.png', 720)
         style = 'getComputedStyle(document.body)'
         paper, ink = browser.ask(f'[{style}.backgroundColor, {style}.color]')
-        light, dark = sorted(map(luminance, (paper, ink)), reverse=True)
-        assert (light + 0.05) / (dark + 0.05) > 7 and (light == luminance(paper)) == (
-            theme == 'light'
-        )
+        light, dark = luminance(paper), luminance(ink)
+        assert contrast(light, dark) > 7 and (light > dark) == (theme == 'light')
     assert browser.ask('said.join()') == ''
 
 
