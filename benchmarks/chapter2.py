@@ -1,7 +1,6 @@
 """Chapter 2: training and evaluation in Gluon."""
 
 import time
-from functools import partial
 
 from .child import WARM_UP, wait_for_the_others
 
@@ -39,28 +38,6 @@ def train(num_devices, batch_size, num_examples, network):
     epoch(min(WARM_UP, num_examples // 2))
     wait_for_the_others()
     return epoch(num_examples).seconds[0]
-
-
-def each_device_updates(num_devices, batch_size, num_examples, network):
-    """Do as ``train``, but every device updates its own replica."""
-    import mgpu_helpers as mgpu
-
-    net, chapter, devices = make(network), mgpu.gluon, mgpu.devices(num_devices)
-    chapter.prepare(net, devices)
-    trained = [p for p in net.collect_params().values() if p.grad_req != 'null']
-    sgd = {'learning_rate': 0.05}
-    trainer = chapter.gluon.Trainer(trained, 'sgd', sgd, update_on_kvstore=False)
-    step = partial(chapter.train_batch, net=net, devices=devices, trainer=trainer)
-
-    def epoch(n):
-        start = time.perf_counter()
-        batches, _ = mgpu.load_data_fashion_mnist(batch_size, num_examples=n, seed=0)
-        mgpu.train_epoch(batches, step, ahead=min(16, 2 + len(batches) // 16))
-        return time.perf_counter() - start
-
-    epoch(min(WARM_UP, num_examples // 2))
-    wait_for_the_others()
-    return epoch(num_examples)
 
 
 def evaluate(num_devices, batch_size, num_examples, network):

@@ -8,33 +8,6 @@ VALUES = 129_068  # of LeNet
 TWO_BIT = {'type': '2bit', 'threshold': 0.005}
 
 
-def without_waits(batch_size, num_examples):
-    """Do in a worker what ``train`` does, but hand out steps ahead, as chapters 1 and 2 do.
-
-    Gives the seconds of each of two epochs. The engine itself makes a push wait for its gradient
-    and a layer for its pull, so that layers whose gradients are ready are pushed while the others'
-    are still computed.
-    """
-    import time
-
-    import mgpu_helpers as mgpu
-
-    store, devices, net, trainer = mgpu.cluster.connect('dist_sync', 1, lr=0.3, seed=0)
-    batches, _ = mgpu.load_data_fashion_mnist(batch_size, num_examples, seed=0)
-
-    def step(X, y):
-        losses = mgpu.cluster.compute_gradients(X, y, net, devices, store.rank, store.num_workers)
-        trainer.step(1, ignore_stale_grad=True)
-        return losses
-
-    seconds = []
-    for _ in range(2):
-        start = time.perf_counter()
-        mgpu.train_epoch(batches, step, ahead=min(16, 2 + len(batches) // 16))
-        seconds.append(time.perf_counter() - start)
-    return seconds
-
-
 def compressing(net, store):
     """Make a trainer that sends gradients in 2 bits a number; see ``cluster/README.md``."""
     from mxnet import gluon
@@ -78,7 +51,7 @@ def two_epochs(kind, batch_size, num_examples, compressed):
     return seconds, *split, *map(int, traffic)
 
 
-def train(num_workers, batch_size, num_examples, kind='dist_sync', compressed=False, waits=True):
+def train(num_workers, batch_size, num_examples, kind='dist_sync', compressed=False):
     """Train in a new cluster with one server; give what was measured in the second of two epochs.
 
     Shares and bytes are means over the workers.
@@ -87,9 +60,6 @@ def train(num_workers, batch_size, num_examples, kind='dist_sync', compressed=Fa
 
     wait_for_the_others()
     with cluster.LocalCluster(num_workers, servers=1) as started:
-        if not waits:
-            found = started.run(without_waits, batch_size, num_examples, show=False)
-            return {'seconds': max(seconds[1] for seconds in found)}
         found = started.run(two_epochs, kind, batch_size, num_examples, compressed, show=False)
     model = 4 * VALUES * -(-num_examples // batch_size)  # bytes, as often as there are steps
     seconds, computing, waiting, sent, received = zip(*found)

@@ -50,13 +50,3 @@ def first_step(num_devices, batch_size, num_examples):
     wait_for_the_others()
     start = time.monotonic()
     return {'waited': max(part.launch(one_step, num_devices, batch_size)) - start}
-
-
-def ten_epochs(num_devices, batch_size, num_examples):
-    """Do the original text's run, from scratch: ten epochs, learning rate 0.2."""
-    import mgpu_helpers as mgpu
-
-    wait_for_the_others()
-    history = mgpu.pytorch.train(num_devices, batch_size, 0.2, 10, num_examples, seed=0)
-    accuracies = [round(float(accuracy), 4) for accuracy in history.test_acc]
-    return {'seconds': sum(history.seconds) / 10, 'test_accuracies': accuracies}

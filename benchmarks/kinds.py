@@ -29,9 +29,9 @@ class Kind:
 
     They take a ``share`` of the examples (ResNet-18 takes ten times as long as LeNet), or so many
     ``examples``; ``needs`` are the modules without which the kind is left out, ``data`` says that
-    it reads Fashion-MNIST, ``once`` that one round is enough, ``quick`` that ``--quick`` runs it,
-    ``extra`` that only ``--only`` does. A ``weighed`` kind has the memory of its processes looked
-    at, which takes time: its speed is not used. ``found_by`` is another word for ``--only``.
+    it reads Fashion-MNIST, ``once`` that one round is enough, ``quick`` that ``--quick`` runs it. A
+    ``weighed`` kind has the memory of its processes looked at, which takes time: its speed is not
+    used.
     """
 
     runs: list
@@ -42,9 +42,7 @@ class Kind:
     data: bool = True
     once: bool = False
     quick: bool = False
-    extra: bool = False
     weighed: bool = False
-    found_by: str = ''
 
     def examples_of(self, examples):
         """Give how many examples it trains on: whole batches, at least one."""
@@ -85,10 +83,6 @@ FEW = 12_800  # 50 batches: more than Python runs ahead, so memory is at its hig
 KINDS = {
     **scaling('from scratch', 'chapter1.train', quick=True),
     'from scratch, 2 devices, buckets': one('chapter1.train', options={'buckets': True}),
-    'from scratch, 2 devices, batch 64': one('chapter1.train', batch=64, share=0.5, extra=True),
-    'from scratch, 2 devices, batch 64, buckets': one(
-        'chapter1.train', batch=64, options={'buckets': True}, share=0.5, extra=True
-    ),
     'original text, 2 devices': one('peer_source.train', share=0.5, quick=True),
     'd2l, 2 devices': one('peer_d2l.train', share=0.25, needs=D2L, quick=True),
     'd2l, 2 devices, our settings': one(
@@ -97,27 +91,18 @@ KINDS = {
     'Gluon, chapter 1 network, 2 devices': one('chapter2.train', options=SAME, quick=True),
     **scaling('Gluon LeNet', 'chapter2.train', options=LENET),
     **scaling('ResNet-18', 'chapter2.train', batch=128, options=RESNET, share=0.2),
-    'ResNet-18, 2 devices, each updates': one(
-        'chapter2.each_device_updates', options=RESNET, share=0.2, extra=True
-    ),
     **scaling('evaluate LeNet', 'chapter2.evaluate', options=LENET),
     **scaling('evaluate ResNet-18', 'chapter2.evaluate', options=RESNET, share=0.2),
     **{
         f'allreduce, {network}, {k} devices': one(
-            'chapter3.measure',
-            k,
-            options={'network': network},
-            data=False,
-            once=True,
-            found_by='allreduces',
-        )  # fmt: skip
+            'chapter3.measure', k, options={'network': network}, data=False, once=True
+        )
         for network in ('LeNet', 'ResNet-18')
         for k in (2, 4)
     },
     # Two epochs each, so half the examples.
     'cluster, 2 workers': one('chapter4.train', share=0.5),
     'cluster, 1 worker': one('chapter4.train', 1, share=0.5),
-    'cluster, 2 workers, no waits': one('chapter4.train', options={'waits': False}, share=0.5),
     'cluster, 2 workers, dist_async': one(
         'chapter4.train', options={'kind': 'dist_async'}, share=0.5
     ),
@@ -135,12 +120,6 @@ KINDS = {
         )
         for m in (2, 4, 8)
     },
-    'original in PyTorch, ten epochs, 1 device': one(
-        'chapter5.ten_epochs', 1, needs=TORCH, once=True, extra=True, examples=60_000
-    ),
-    'original in PyTorch, ten epochs, 2 devices': one(
-        'chapter5.ten_epochs', 2, needs=TORCH, once=True, extra=True, examples=60_000
-    ),
     'limits of MXNet': one('limits.mxnet', data=False, quick=True),
     'limits of PyTorch': one('limits.torch', data=False, needs=TORCH),
     'import mgpu_helpers': one(
@@ -171,13 +150,9 @@ KINDS = {
 
 def names_with(words):
     """List the kinds that ``--only`` chooses by any of these words, in the order of ``KINDS``."""
-    return [
-        name
-        for name, kind in KINDS.items()
-        if any(word in text for word in words for text in (name, kind.found_by))
-    ]
+    return [name for name in KINDS if any(word in name for word in words)]
 
 
 def usual(quick):
     """List the kinds of a run that chooses nothing."""
-    return [name for name, kind in KINDS.items() if not kind.extra and (kind.quick or not quick)]
+    return [name for name, kind in KINDS.items() if kind.quick or not quick]

@@ -5,6 +5,7 @@ the fastest of some repeats: a limit is what was reached once.
 """
 
 import time
+from functools import partial
 
 from .child import wait_for_the_others
 
@@ -32,37 +33,47 @@ def best(amount, hand_out, wait):
     return amount * calls / min(seconds(calls) for _ in range(REPEATS)) / 1e9
 
 
+def highest(num_devices, ones, products, copy, each, wait=lambda: None):
+    """Give the rates of one stand-in alone, and of all at the same time.
+
+    ``ones(i, *shape)`` makes an array on stand-in ``i``; ``products`` (by name) and ``copy`` take
+    such arrays; ``each(call, arrays)`` hands out a call on every stand-in.
+    """
+    found = {}
+    for k in (1, num_devices):
+        rates = dict.fromkeys(products, 0)
+        for n in SIZES:
+            three = [[ones(i, n, n) for _ in range(3)] for i in range(k)]
+            for name, call in products.items():
+                rate = best(2 * n**3 * k, partial(each, call, three), wait)
+                rates[name] = max(rates[name], rate)
+        two = [[ones(i, COPIED // 4) for _ in range(2)] for i in range(k)]
+        found[f'{k} at once'] = rates | {'copy': best(COPIED * k, partial(each, copy, two), wait)}
+    return found
+
+
 def mxnet(num_devices, batch_size, num_examples):
     """Measure MXNet: both of its matrix products, ``dot`` (OpenBLAS) and a dense layer (oneDNN)."""
     import mgpu_helpers as mgpu
 
-    nd = mgpu.gluon.nd
-    devices = mgpu.devices(num_devices)
+    nd, devices = mgpu.gluon.nd, mgpu.devices(num_devices)
+
+    def ones(i, *shape):
+        return nd.ones(shape, ctx=devices[i])
+
+    def dot(a, b, out):
+        nd.dot(a, b, out=out)
+
+    def dense(a, b, out):
+        nd.FullyConnected(a, b, no_bias=True, num_hidden=len(b), flatten=False, out=out)
+
+    def each(call, arrays):
+        for some in arrays:
+            call(*some)
+
     wait_for_the_others()
-    found = {}
-    for k in (1, num_devices):
-        rates = {'dot': 0, 'dense': 0}
-        for n in SIZES:
-            arrays = [[nd.ones((n, n), ctx=d) for _ in range(3)] for d in devices[:k]]
-
-            def dot(arrays=arrays):
-                for a, b, out in arrays:
-                    nd.dot(a, b, out=out)
-
-            def dense(arrays=arrays, n=n):
-                for a, b, out in arrays:
-                    nd.FullyConnected(a, b, no_bias=True, num_hidden=n, flatten=False, out=out)
-
-            for name, call in (('dot', dot), ('dense', dense)):
-                rates[name] = max(rates[name], best(2 * n**3 * k, call, nd.waitall))
-        large = [[nd.ones(COPIED // 4, ctx=d) for _ in range(2)] for d in devices[:k]]
-
-        def copy(large=large):
-            for source, target in large:
-                source.copyto(target)
-
-        found[f'{k} at once'] = rates | {'copy': best(COPIED * k, copy, nd.waitall)}
-    return found
+    products = {'dot': dot, 'dense': dense}
+    return highest(num_devices, ones, products, nd.NDArray.copyto, each, nd.waitall)
 
 
 def torch(num_devices, batch_size, num_examples):
@@ -73,21 +84,15 @@ def torch(num_devices, batch_size, num_examples):
 
     part = mgpu.pytorch
     devices = part.devices(num_devices)
+
+    def ones(i, *shape):
+        return torch.ones(shape)
+
+    def mm(a, b, out):
+        torch.mm(a, b, out=out)
+
+    def each(call, arrays):
+        part.on_each(devices[: len(arrays)], lambda some: call(*some), arrays)
+
     wait_for_the_others()
-    found = {}
-    for k in (1, num_devices):
-        some, fastest = devices[:k], 0
-        for n in SIZES:
-            arrays = [[torch.ones(n, n) for _ in range(3)] for _ in some]
-
-            def products(some=some, arrays=arrays):
-                part.on_each(some, lambda three: torch.mm(*three[:2], out=three[2]), arrays)
-
-            fastest = max(fastest, best(2 * n**3 * k, products, lambda: None))
-        large = [[torch.ones(COPIED // 4) for _ in range(2)] for _ in some]
-
-        def copy(some=some, large=large):
-            part.on_each(some, lambda two: two[0].copy_(two[1]), large)
-
-        found[f'{k} at once'] = {'mm': fastest, 'copy': best(COPIED * k, copy, lambda: None)}
-    return found
+    return highest(num_devices, ones, {'mm': mm}, torch.Tensor.copy_, each)

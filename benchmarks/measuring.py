@@ -22,7 +22,7 @@ from .kinds import KINDS, OUR_SETTINGS
 
 ROOT = pathlib.Path(__file__).parent.parent
 TIMEOUT = 900  # seconds after which a run hangs; the longest honest one, ten epochs, takes 150
-FIRST_GUESS = 8.0  # seconds of a run, until some have been seen
+BAR = '{percentage:3.0f}% |{bar:20}| {n_fmt}/{total_fmt}, {remaining} left; now: {desc}'
 
 
 @contextlib.contextmanager
@@ -114,35 +114,6 @@ def run(name, num_examples, tick=lambda: None):
     return found
 
 
-class Remaining:
-    """How long it will still take: as long as it took before, kind by kind."""
-
-    def __init__(self, steps):
-        self.steps, self.done, self.seen = list(steps), 0, {}
-        self.began = time.monotonic()
-
-    def begin(self):
-        """Note that the next step begins."""
-        self.began = time.monotonic()
-
-    def end(self):
-        """Note that it has ended."""
-        self.seen[self.steps[self.done]] = time.monotonic() - self.began
-        self.done += 1
-
-    @property
-    def seconds(self):
-        """float: still to wait, about."""
-        usual = sum(self.seen.values()) / len(self.seen) if self.seen else FIRST_GUESS
-        left = sum(self.seen.get(name, usual) for name in self.steps[self.done + 1 :])
-        now = self.seen.get(self.steps[self.done], usual) - (time.monotonic() - self.began)
-        return left + max(0, now)
-
-    def __str__(self):
-        minutes, seconds = divmod(round(self.seconds), 60)
-        return f'about {minutes} min left' if minutes else f'about {seconds} s left'
-
-
 def measure(names, rounds, num_examples, say):
     """Run kinds in rounds; a bar tells what runs now and how long it will still take.
 
@@ -151,25 +122,17 @@ def measure(names, rounds, num_examples, say):
     """
     steps = [name for i in range(rounds) for name in names if i == 0 or not KINDS[name].once]
     measured, failed = {name: [] for name in names}, []
-    remaining = Remaining(steps)
-    style = '{percentage:3.0f}% |{bar:20}| {n_fmt}/{total_fmt} {postfix}'
-    with tqdm(total=len(steps), disable=None, leave=False, bar_format=style) as bar:
+    style = {'disable': None, 'leave': False, 'bar_format': BAR, 'smoothing': 0}
+    with tqdm(total=len(steps), **style) as bar:
         for name in steps:
-
-            def tick(name=name):
-                bar.set_postfix_str(f'{remaining}; now: {name}', refresh=False)
-                bar.refresh()
-
-            remaining.begin()
             if name not in failed:
-                tick()
+                bar.set_description_str(name)
                 try:
-                    measured[name].append(run(name, num_examples, tick))
+                    measured[name].append(run(name, num_examples, bar.refresh))
                 except (ProcessFailed, TimeoutError) as error:
                     failed.append(name)
                     del measured[name]
                     with tqdm.external_write_mode(file=sys.stderr):
                         say(f'{name}: left out, because it failed. {error}')
-            remaining.end()
             bar.update()
     return measured, failed

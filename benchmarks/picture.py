@@ -2,30 +2,24 @@
 
 from itertools import groupby
 
+from mgpu_helpers.display import BLUE, EDGE, GREY, INK, LOOK, RED, SOFT
+
 from .report import NOT_PUBLISHED, short
 from .result import QUICK
 from .rows import figures
 
-INK, SOFT, GRID = '#22303c', '#66727c', '#dfe5ea'
-BETTER, WORSE, NEUTRAL = '#1f77b4', '#c4572b', '#5f6b76'
 LINE = 0.27  # inches of a row
 
 
 def color_of(figure):
     """Blue if it is as we want it, or above 1 where we want nothing; red if it falls short."""
     if figure.aim is not None:
-        return BETTER if figure.median >= figure.aim else WORSE
-    return BETTER if figure.median >= 1 else NEUTRAL
+        return BLUE if figure.median >= figure.aim else RED
+    return BLUE if figure.median >= 1 else GREY
 
 
 def draw(result, path):
-    """Draw the ratios of a result into a PNG file.
-
-    Raises
-    ------
-    ValueError
-        If it has none.
-    """
+    """Draw the ratios of a result into a PNG file."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, NullLocator
 
@@ -35,7 +29,7 @@ def draw(result, path):
     rows = []  # from top to bottom: a heading, or a figure
     for group, members in groupby(found, key=lambda figure: figure.group):
         rows += [None] * bool(rows) + [group, *members]
-    fig = Figure(figsize=(11, LINE * len(rows) + 1.5), facecolor='white', layout='constrained')
+    fig = Figure(figsize=(11, LINE * len(rows) + 1.5), **LOOK)
     ax = fig.add_subplot()
     ax.set_xscale('log')
     low = min(0.5, *(min(f.values) for f in found)) / 1.15
@@ -52,7 +46,7 @@ def draw(result, path):
             continue
         labels.append(f'{short(row, row.what)}  ÷  {short(row, row.over)}')
         color = color_of(row)
-        ax.axhline(y, color=GRID, lw=0.7, zorder=0)
+        ax.axhline(y, color=EDGE, lw=0.7, zorder=0)
         ax.plot([min(row.values), max(row.values)], [y, y], color=color, lw=3, alpha=0.45,
                 solid_capstyle='round')  # fmt: skip
         ax.plot(row.median, y, 'o', color=color, ms=6)

@@ -26,7 +26,7 @@ class Figure:
 
     @property
     def median(self):
-        """float: of the repeats."""
+        """The median of the repeats."""
         return statistics.median(self.values)
 
     @property
@@ -88,24 +88,12 @@ def work_on(model):
 
 @dataclass(frozen=True)
 class Row:
-    """A ratio of two kinds.
+    """A ratio of two kinds, below the heading ``group``: more is better.
 
-    Parameters
-    ----------
-    group : str
-        The heading under which it stands.
-    of : str
-        The kind above the line.
-    over : tuple of str
-        Kinds that do the same in several ways; below the line is the one that does best here.
-    aim : float, optional
-        What we want it to be, at least.
-    brief : str
-        What it says, in plain words, for the book; empty if it does not stand there.
-    good, yard : callable
-        From what a kind's processes measured to a number, more is better; above and below.
-    label : str
-        What stands below the line, if it is not the name of the kind.
+    ``of`` stands above the line; below it the one of ``over``, which do the same in several ways,
+    that does best here. ``aim`` is what we want at least, ``brief`` what the book says of it (empty
+    where it does not stand there); ``good`` and ``yard`` make a number of what a kind's processes
+    measured, above and below; ``label`` stands below the line instead of the kind's name.
     """
 
     group: str
@@ -119,22 +107,11 @@ class Row:
 
     @property
     def kinds(self):
-        """tuple of str: all that must have been measured."""
+        """All that must have been measured."""
         return self.of, *self.over
 
     def figure(self, measured):
-        """Compute it.
-
-        Parameters
-        ----------
-        measured : dict
-            From the name of a kind to a list with one item per round: what its processes measured.
-
-        Returns
-        -------
-        Figure or None
-            None where one of its kinds was not measured.
-        """
+        """Compute it from what ``measuring.measure`` gives; None where a kind was not measured."""
         if not all(measured.get(name) for name in self.kinds):
             return None
         yard = self.yard or self.good

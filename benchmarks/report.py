@@ -9,6 +9,7 @@ from tabulate import tabulate
 from mgpu_helpers.display import Table
 
 from .chapter3 import COPY, NAIVE
+from .ratios import rate
 from .result import FOLDER, QUICK, ROOT
 from .rows import MEMORY, WAITING, figures
 
@@ -21,10 +22,10 @@ NOT_PUBLISHED = 'A quick look: few and short runs, not to be published.'
 PREFIXES = {WAITING: 'first step, ', MEMORY: 'memory, '}
 
 
-def median_and_range(runs, value):
-    """Give median and range of something in each round."""
-    values = [value(one) for one in runs]
-    return statistics.median(values), f'{min(values):.3g} to {max(values):.3g}'
+def told(values, form='.3g', unit=''):
+    """Give the median of repeats, with its unit, and their range."""
+    median, *ends = (f'{v:{form}}' for v in (statistics.median(values), min(values), max(values)))
+    return [f'{median} {unit}'.strip(), ' to '.join(ends)]
 
 
 def short(figure, name):
@@ -38,120 +39,80 @@ def ratio_rows(result):
         rows = []
         for f in found:
             names = short(f, f.what), short(f, f.over)
-            rows.append([*names, f'{f.median:.2f}', f.range, len(f.values), f.wanted])
+            rows.append([*names, *told(f.values, '.2f'), len(f.values), f.wanted])
         yield group, rows
 
 
 def seconds_and_gigabytes(result):
     """List what one waits for and what it takes, in its own units."""
     wanted = {'import mgpu_helpers': '≤ 0.1', 'memory, from scratch': '≤ 1.5'}
-    units = ('waited', 's'), ('peak_gb', 'GB')
     for name, runs in result.measured.items():
-        for key, unit in units:
-            timed = name.startswith(('import ', 'first step, '))
-            if key in runs[0][0] and (timed if unit == 's' else True):
-                median, spread = median_and_range(
-                    runs, lambda processes, key=key: processes[0][key]
-                )
-                yield [name, f'{median:.3g} {unit}', spread, len(runs), wanted.get(name, '')]
+        for key, unit in ('waited', 's'), ('peak_gb', 'GB'):
+            if key in runs[0][0] and (unit == 'GB' or name.startswith(('import ', 'first step, '))):
+                values = [processes[0][key] for processes in runs]
+                yield [name, *told(values, unit=unit), len(runs), wanted.get(name, '')]
 
 
 def limits(result):
     """List the highest rates of this machine, in billions a second."""
     for name, runs in result.measured.items():
-        if not name.startswith('limits of '):
-            continue
-        for key in next(iter(runs[0][0].values())):
-            row = [f'{name.removeprefix("limits of ")}, {key}']
-            for k in (1, 2):
-                median, spread = median_and_range(
-                    runs, lambda p, k=k, key=key: p[0][f'{k} at once'][key]
-                )
-                row += [f'{median:.3g} {"GB/s" if key == "copy" else "GFLOP/s"}', spread]
-            yield row
+        if name.startswith('limits of '):
+            for key in next(iter(runs[0][0].values())):
+                row, unit = [], 'GB/s' if key == 'copy' else 'GFLOP/s'
+                for k in (1, 2):
+                    row += told([one[0][f'{k} at once'][key] for one in runs], unit=unit)
+                yield [f'{name.removeprefix("limits of ")}, {key}', *row]
 
 
 def allreduces(result):
     """List every way to sum of chapter 3."""
     for name, runs in result.measured.items():
-        if not name.startswith('allreduce, '):
-            continue
-        found, times = runs[0][0], runs[0][0]['times']
-        for way, seconds in times.items():
-            if way != COPY:
-                over = [naive / mine for naive, mine in zip(times[NAIVE], seconds)]
-                share = [copy / mine for copy, mine in zip(times[COPY], seconds)]
-                yield [
-                    f'{name.removeprefix("allreduce, ")}, {found["gradients"]} gradients',
-                    way,
-                    f'{statistics.median(over):.2f}',
-                    f'{min(over):.2f} to {max(over):.2f}',
-                    f'{found["bytes"] / statistics.median(seconds) / 1e9:.2f}',
-                    f'{statistics.median(share):.3f}',
-                ]
+        if name.startswith('allreduce, '):
+            found, times = runs[0][0], runs[0][0]['times']
+            summed = f'{name.removeprefix("allreduce, ")}, {found["gradients"]} gradients'
+            for way in (way for way in times if way != COPY):
+                over, share = (
+                    [other / mine for other, mine in zip(times[base], times[way])]
+                    for base in (NAIVE, COPY)
+                )
+                speed = found['bytes'] / statistics.median(times[way]) / 1e9
+                yield [summed, way, *told(over, '.2f'), f'{speed:.2f}', told(share, '.3f')[0]]
 
 
 def workers(result):
     """List what a worker of chapter 4 does and sends."""
+    keys = 'computing', 'waiting', 'sent', 'received'
     for name, runs in result.measured.items():
         if 'waiting' in runs[0][0]:
-            medians = {
-                key: statistics.median(one[0][key] for one in runs)
-                for key in ('computing', 'waiting', 'sent', 'received')
-            }
-            yield [name, *(f'{value:.4f}' for value in medians.values())]
+            yield [name, *(told([one[0][key] for one in runs], '.4f')[0] for key in keys)]
 
 
 def rates(result):
     """List the examples per second of all that trains or evaluates."""
     for name, runs in result.measured.items():
         if 'examples_per_second' in runs[0][0] and 'peak_gb' not in runs[0][0]:
-            values = [sum(one['examples_per_second'] for one in processes) for processes in runs]
-            yield [
-                name,
-                f'{statistics.median(values):,.0f}',
-                f'{min(values):,.0f} to {max(values):,.0f}',
-            ]
+            yield [name, *told([rate(processes) for processes in runs], ',.0f')]
 
 
-def accuracies(result):
-    """List the test accuracies after each epoch of the long runs."""
-    for name, runs in result.measured.items():
-        if 'test_accuracies' in runs[0][0]:
-            reached = runs[0][0]['test_accuracies']
-            yield [name, ', '.join(f'{a:.3f}' for a in reached), f'{max(reached):.3f}', '≥ 0.80']
-
-
-DETAILS = [
-    ('In seconds and gigabytes', ['what', 'median', 'range', 'n', 'wanted'], seconds_and_gigabytes),
-    (
-        'Limits of this machine, one and two at once',
-        ['library', 'one', 'range', 'two', 'range '],
-        limits,
-    ),
-    (
-        'Ways to sum gradients',
-        ['summed', 'how', 'over naive', 'range', 'GB/s', 'of a memory copy'],
-        allreduces,
-    ),
-    (
-        'A worker: shares of an epoch; bytes over those of the model',
-        ['a worker of', 'computes', 'waits', 'sends a step', 'receives a step'],
+DETAILS = {
+    'In seconds and gigabytes': (seconds_and_gigabytes, 'what,median,range,n,wanted'),
+    'Limits of this machine, one and two at once': (limits, 'library,one,range,two,range '),
+    'Ways to sum gradients': (allreduces, 'summed,how,over naive,range,GB/s,of a memory copy'),
+    'A worker: shares of an epoch; bytes over those of the model': (
         workers,
+        'a worker of,computes,waits,sends a step,receives a step',
     ),
-    ('Examples per second', ['run', 'median', 'range'], rates),
-    ('Test accuracy', ['run', 'after each epoch', 'best', 'wanted'], accuracies),
-]
+    'Examples per second': (rates, 'run,median,range'),
+}
 
 
 def tables(result):
     """Give every table of the result: a heading, column titles, rows; no empty one."""
     for group, rows in ratio_rows(result):
         yield group, HEADS, rows
-    for title, heads, make in DETAILS:
-        rows = list(make(result))
-        if rows:
-            yield title, heads, rows
+    for title, (make, heads) in DETAILS.items():
+        if rows := list(make(result)):
+            yield title, heads.split(','), rows
 
 
 def about(result):
@@ -217,13 +178,7 @@ def readme_block(result, folder=FOLDER):
 
 
 def write_readme(result, path=PAGE):
-    """Put the block between the two comments of the book's page.
-
-    Raises
-    ------
-    ValueError
-        If the comments are not there.
-    """
+    """Put the block between the two comments of the book's page."""
     path = pathlib.Path(path)
     before, block, after = cut(path.read_text(encoding='utf8'))
     path.write_text(f'{before}{BEGIN}\n{readme_block(result)}\n{END}{after}', encoding='utf8')

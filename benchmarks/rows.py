@@ -55,7 +55,6 @@ ROWS = [
     *scaled('evaluate LeNet', None, 1.7),
     *scaled('evaluate ResNet-18', None, 1.7),
     *scaled('PyTorch from scratch', None, 1.8, 'Chapter 5'),
-    Row(SCALING, 'ResNet-18, 2 devices', ('ResNet-18, 2 devices, each updates',)),
     *[
         Sum(SUMS, f'allreduce, {network}, {k} devices', (), None, brief, way=NAIVE)
         for network, k, brief in (
@@ -66,12 +65,9 @@ ROWS = [
         )
     ],
     Row(SUMS, 'from scratch, 2 devices, buckets', (SCRATCH,), 1.0),
-    Row(SUMS, 'from scratch, 2 devices, batch 64, buckets',
-        ('from scratch, 2 devices, batch 64',), 1.0),
     Row(CLUSTER, 'cluster, 2 workers', ('cluster, 1 worker',), None,
         'Chapter 4: two workers over one, scheduler and server beside them'),
     Row(CLUSTER, 'cluster, 2 workers', ('Gluon LeNet, 2 devices',)),
-    Row(CLUSTER, 'cluster, 2 workers', ('cluster, 2 workers, no waits',)),
     Row(CLUSTER, 'cluster, 2 workers, dist_async', ('cluster, 2 workers',)),
     Row(CLUSTER, 'cluster, 2 workers, 2-bit', ('cluster, 2 workers',)),
     *[  # wanted: an idle share within 0.1 of the formula's

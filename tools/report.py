@@ -227,11 +227,10 @@ def measure(report):
 
 @click.command(help=__doc__.split('\n')[0])
 @click.option('--chapter', metavar='N', help='Which: 1, or 1,3 (default: all there are).')
-@click.option('--no-bench', is_flag=True, help='Without a look at the speed.')
 @click.option('--timeout', default=900, show_default=True, help='Seconds one cell may take.')
 @click.option('--notebooks', type=FOLDER, default=ROOT / 'notebooks', metavar='DIR')
 @click.option('--out', type=FOLDER, default=ROOT / 'build', metavar='DIR')
-def main(chapter, no_bench, timeout, notebooks, out):
+def main(chapter, timeout, notebooks, out):
     os.environ.clear()
     os.environ.update(ENVIRONMENT)
     os.chdir(ROOT)
@@ -252,8 +251,7 @@ def main(chapter, no_bench, timeout, notebooks, out):
             check(report, row, path, timeout)
             report.save()
             click.echo(f'\r{row["chapter"]}  {row["verdict"]} in {row["seconds"]} s')
-        if not no_bench:
-            measure(report)
+        measure(report)
         report.found['finished'] = True
         verdicts = [row['verdict'] for row in (*report.found['chapters'], report.found['bench'])]
         status = int(FAILED in verdicts)
