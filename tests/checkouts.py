@@ -15,6 +15,9 @@ TOOLS = (
     'mv printenv readlink rm sed sha256sum sort stat tail tar touch tr true uname'
 ).split()
 
+# The variables that the Makefile knows.
+GIVEN = re.search(r'GIVEN := ((?:.*\\\n)*.*)', (ROOT / 'Makefile').read_text())[1].split()
+
 
 def tracked():
     """The files of the checkout: what git has, and what is not ignored."""
@@ -37,8 +40,7 @@ def environment(**changes):
     """Our environment without what a surrounding `make` put there; None takes a name away."""
     # `make test SLOW=1` hands SLOW on to every command below it: a `make test` in a copy would then
     # leave all but the slow tests out.
-    given = re.search(r'GIVEN := ((?:.*\\\n)*.*)', (ROOT / 'Makefile').read_text())[1].split()
-    ours = ('MAKE', 'MFLAGS', 'UV_', 'MGPU_DRIVER', *given)
+    ours = ('MAKE', 'MFLAGS', 'UV_', 'MGPU_DRIVER', *GIVEN)
     env = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     if cache := os.environ.get('UV_CACHE_DIR'):  # where HOME is of no use, this is where wheels are
         env['UV_CACHE_DIR'] = cache

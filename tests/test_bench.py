@@ -1,6 +1,5 @@
 """What the benchmark chooses, runs and says, on little work; the peers it compares with."""
 
-import contextlib
 import json
 import os
 import re
@@ -8,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import termios
 import time
 from importlib.util import find_spec
 from pathlib import Path
@@ -126,20 +124,6 @@ def test_ctrl_c_leaves_no_process_and_no_file(real_data, tmp_path, started):
     assert running.returncode == 130 and 'nothing was stored' in said
     assert 'Traceback' not in said
     assert not started() and not (tmp_path / 'out').exists()
-
-
-def test_a_bar_says_what_runs_and_how_long_it_will_take():
-    terminal, end = os.openpty()
-    termios.tcsetwinsize(end, (40, 120))
-    command = [*BENCH, *only('import mgpu'), '--no-store']
-    shown = b''
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=end):
-        os.close(end)
-        with contextlib.suppress(OSError):  # its other end is closed
-            while piece := os.read(terminal, 4096):
-                shown += piece
-        os.close(terminal)
-    assert re.search(rb'2/3, \d+:\d+ left; now: import mgpu_helpers', shown), shown
 
 
 @needs_mxnet

@@ -5,7 +5,11 @@ import re
 import shutil
 import sys
 
-from checkouts import ROOT, call
+from checkouts import GIVEN, ROOT, call
+
+CODE = r'```.*?```|`[^`\n]+`|^(?:[^\n]*(?:run|Command"?): "?|exec )?make [^\n]*'
+FLAGS = re.DOTALL | re.MULTILINE
+COMMAND = r"""\bmake ([a-z]+)((?: [A-Z_]+=(?:'[^']*'|\S*))*)"""
 
 
 def targets():
@@ -21,13 +25,20 @@ def test_help_is_the_default_and_lists_every_target():
     assert len(done.stdout.splitlines()) == len(listed)
 
 
-def test_readme_names_only_commands_that_there_are():
-    # In code only: text may well say that something makes sense.
-    pages = [ROOT / 'README.md', *ROOT.glob('book/*.md')]
-    text = '\n'.join(page.read_text() for page in pages)
-    code = re.findall(r'```.*?```|`[^`\n]+`', text, re.DOTALL)
-    named = set(re.findall(r'\bmake ([a-z]+)', '\n'.join(code)))
-    assert {'lab', 'test'} <= named <= set(targets())
+def test_pages_and_machines_name_only_commands_and_variables_that_there_are():
+    """In code only: text may well say that something makes sense."""
+    pages = '*.md book/*.md teaching/*.md .devcontainer/*.json .binder/* .ci/run .github/**/*.yml'
+    named = set()
+    for path in (path for pattern in pages.split() for path in ROOT.glob(pattern)):
+        text = path.read_text()
+        code = re.findall(
+            r'```.*?```|`[^`\n]+`|^(?:.*(?:run|Command"?): "?|exec )?make .*', text, FLAGS
+        )
+        for target, given in re.findall(COMMAND, '\n'.join(code)):
+            assert target in targets(), f'{path}: make {target}'
+            assert set(re.findall(' ([A-Z_]+)=', given)) <= set(GIVEN), f'{path}: {given}'
+            named.add(target)
+    assert {'lab', 'test', 'setup', 'report', 'grade'} <= named
 
 
 VALUE = """ -k 'ring or tree' "it's" --a='$HOME' $x $(ls) ;ls & | > * \\" #c ~/b """
