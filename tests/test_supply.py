@@ -58,7 +58,7 @@ def test_what_is_damaged_missing_or_not_compressed_on_the_stick_is_named(home, s
     table, messages = bring('mnist', '--from', stick, status=1)
     assert rows(table)['mnist'][::2] == ['3 of 4', f'incomplete, without {LABELS}']
     assert f'{stick / LABELS} is not the published file: expected 4,542 bytes' in messages
-    assert 'What to do: put the published files of mnist' in messages
+    assert 'or put the published files of mnist' in messages
     found = {path.name for path in (home / 'datasets' / 'mnist').iterdir()}
     assert found == set(catalogue.FILES['mnist']) - {LABELS}
     (stick / LABELS).unlink()

@@ -15,10 +15,9 @@ import numpy as np
 from .. import checks, runtime
 from .batches import Batches
 from .catalogue import DIGIT_NAMES, FILES, LABEL_NAMES, folder_of
-from .digits import digits
+from .digits import NUM_TRAIN, digits
 from .fetch import Unavailable, read, warn
 
-NUM_TRAIN = 60_000
 ARRAYS = 'train_images', 'train_labels', 'test_images', 'test_labels'
 # For child processes only: folders for whose sets the digits stand in; a folder of decoded arrays,
 # and the folders whose sets these are.

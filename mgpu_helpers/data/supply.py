@@ -96,18 +96,14 @@ def _download(name: str) -> list[str]:
 
 def _way_out(name: str, source: Path | None) -> str:
     """Say what can be done where a set could not be brought."""
-    others = ', '.join(f'{folder}/' for folder in _places(name, Path('DIR')))
+    files = f'the published files of {name} ({", ".join(FILES[name])})'
     if source:
-        return (
-            f'What to do: put the published files of {name} ({", ".join(FILES[name])}) into '
-            f'{source} or {source / name}; or connect this machine, and call the same without '
-            '--from.'
-        )
-    return (
-        f'What to do: connect this machine; or bring the four files ({", ".join(FILES[name])}) '
-        f'in a folder and add --from DIR (they may lie in {others}); or set MGPU_DATA_MIRRORS to '
-        'the address of a server that has them.'
-    )
+        ways = f'put {files} into {source} or {source / name}; or call the same without --from'
+    else:
+        places = ', '.join(f'{folder}/' for folder in _places(name, Path('DIR')))
+        ways = f'bring {files} in a folder and add --from DIR (they may lie in {places}); or set '
+        ways += 'MGPU_DATA_MIRRORS to the address of a server that has them'
+    return f'What to do: connect this machine; or {ways}.'
 
 
 @click.command('data')
