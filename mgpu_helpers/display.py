@@ -137,22 +137,29 @@ def show_figures() -> None:
 
 
 def panels(
-    rows: int = 1, columns: int = 1, height: float = 3, **options: Any
+    rows: int = 1, columns: int = 1, height: float = 3, width: float = 8, **options: Any
 ) -> tuple[Figure, Any]:
-    """Make a figure, 8 inches wide, and its axes with a light grid, as ``Figure.subplots`` does.
+    """Make a figure, so many inches wide, and its axes with a light grid: ``Figure.subplots``.
 
     It is no figure of pyplot's: as the last value of a cell it is shown once, and never twice.
     """
     from matplotlib.figure import Figure
 
     show_figures()
-    figure = Figure(figsize=(8, height), **LOOK)
+    figure = Figure(figsize=(width, height), **LOOK)
     axes = figure.subplots(rows, columns, **options)
     for one in figure.axes:
         one.grid(alpha=0.3)
         one.set_axisbelow(True)
         one.tick_params(labelsize='small')
     return figure, axes
+
+
+def png(figure: Figure) -> bytes:
+    """Draw a figure, 100 dots to the inch."""
+    file = io.BytesIO()
+    figure.savefig(file, format='png', dpi=100)
+    return file.getvalue()
 
 
 def quantity(value: float, unit: str) -> str:

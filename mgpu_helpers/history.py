@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import html
-import io
 import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .display import LOOK, Table, in_notebook, panels
+from .display import Table, in_notebook, panels, png
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,11 +65,13 @@ class History:
         if empty:
             raise ValueError(f'{empty[0]!r} has no epoch to plot yet: train for one epoch or more')
         figure, axes_of = panels(1, 2)
+        # Marks shrink from run to run: where two agree, both can be seen.
+        looks = [('o-', 9), ('s--', 6), ('^:', 4)]
         titles = {'train_loss': 'training loss', 'test_acc': 'test accuracy'}
         for axes, (name, title) in zip(axes_of, titles.items(), strict=True):
-            for run, style in zip(runs, _styles(), strict=False):
+            for run, (style, size) in zip(runs, itertools.cycle(looks)):
                 values = getattr(run, name)
-                axes.plot(range(1, len(values) + 1), values, label=run.label, **style)
+                axes.plot(range(1, len(values) + 1), values, style, ms=size, label=run.label)
             axes.set(xlabel='epoch', title=title)
             axes.locator_params(axis='x', integer=True)
         lowest = min(min(run.test_acc) for run in runs)
@@ -114,22 +114,10 @@ class LiveCurve:
             self._handle.update(shown, raw=True)
 
     def _png(self) -> str:
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(5, 2.6), **LOOK)
-        axes = figure.subplots()
+        figure, axes = panels(height=2.6, width=5)
         values = self._history.test_acc
         axes.plot(range(1, len(values) + 1), values, marker='o')
         axes.set(xlim=(0.8, self._num_epochs + 0.2), ylim=(0, 1))
         axes.set(xlabel='epoch', title=f'test accuracy, {self._history.label}')
         axes.locator_params(axis='x', integer=True)
-        axes.grid(alpha=0.3)
-        picture = io.BytesIO()
-        figure.savefig(picture, format='png', dpi=100)
-        return base64.b64encode(picture.getvalue()).decode()
-
-
-def _styles() -> Iterator[dict[str, Any]]:
-    """Yield line styles whose marks shrink from run to run: where two agree, both can be seen."""
-    looks = [('-', 'o', 9), ('--', 's', 6), (':', '^', 4)]
-    return ({'ls': ls, 'marker': m, 'markersize': size} for ls, m, size in itertools.cycle(looks))
+        return base64.b64encode(png(figure)).decode()
