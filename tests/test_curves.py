@@ -1,21 +1,14 @@
 """A training step's time, how it scales, what hides, and the memory it takes."""
 
-import dataclasses
 import io
 import itertools
+from dataclasses import replace
 
 import pytest
 
-from mgpu_helpers.display import panels
 from mgpu_helpers.scaling import ALGORITHMS, LINKS, MACHINES, MODELS, Layer, Link, Machine, Model
 from mgpu_helpers.scaling.costs import ring
-from mgpu_helpers.scaling.curves import (
-    draw_scaling,
-    hiding_batch,
-    step,
-    strong_scaling,
-    weak_scaling,
-)
+from mgpu_helpers.scaling.curves import hiding_batch, step, strong_scaling, weak_scaling
 from mgpu_helpers.scaling.machines import communication_seconds
 from mgpu_helpers.scaling.memory import memory_per_device
 
@@ -35,7 +28,7 @@ def test_a_step_by_hand():
     assert step(TOY, 1, 2, BOARD).seconds == 1 + 5  # 2 of 5 are hidden
     assert step(TOY, 1, 2, BOARD, overlap=False).seconds == 3 + 5
     assert step(TOY, 4, 2, BOARD).seconds == 12  # all are
-    assert step(TOY, 4, 2, dataclasses.replace(BOARD, overhead=0.25)).seconds == 12.25
+    assert step(TOY, 4, 2, replace(BOARD, overhead=0.25)).seconds == 12.25
     found = step(TOY, 2, 2, BOARD)
     assert (found.forward, found.backward, found.communication, found.exposed) == (2, 4, 5, 1)
     # More buckets cost latencies.
@@ -57,11 +50,6 @@ def test_the_hiding_batch_is_where_the_curve_reaches_all():
             assert just == pytest.approx(1) == more
             assert batch == 1 or less < 1
     assert hiding_batch(RESNET, 64, SERVERS, 'hierarchical') == 34  # the notebook has it by hand
-    assert hiding_batch(VGG, 64, SERVERS) > hiding_batch(RESNET, 64, SERVERS)  # more bytes a FLOP
-    fast = dataclasses.replace(SERVERS, flops=2 * SERVERS.flops)
-    assert hiding_batch(RESNET, 64, fast) == pytest.approx(2 * 38, abs=1)
-    wide = dataclasses.replace(SERVERS, network=LINKS['400 Gb InfiniBand'])
-    assert hiding_batch(RESNET, 64, wide) < hiding_batch(RESNET, 64, SERVERS)
 
 
 def test_the_rule_to_remember():
@@ -108,23 +96,6 @@ def test_weak_and_strong_scaling():
     assert [s.batch for s in strong_scaling(TOY, 10, [1, 3], BOARD).steps] == [10, 4]
 
 
-def test_what_happens_at_8_64_and_1024_devices():
-    """The chapter's answer, in text, table and picture."""
-    strong = strong_scaling(RESNET, 8192, POWERS, SERVERS, 'strong', algorithm='hierarchical')
-    weak = weak_scaling(RESNET, 32, POWERS, SERVERS, 'weak', algorithm='hierarchical')
-    for found, speedups in ((strong, [8, 64, 278]), (weak, [8, 62, 875])):
-        at = dict(zip(found.devices, found.speedup))
-        assert [round(at[k]) for k in (8, 64, 1024)] == speedups
-    figure, axes = panels(1, 2)
-    draw_scaling(*axes, strong, weak)
-    left, right = axes
-    assert [tick.get_text() for tick in left.get_xticklabels()] == [f'{k:,}' for k in POWERS]
-    assert [line.get_linestyle() for line in left.lines] == ['--', '-', '-']
-    assert list(left.lines[1].get_ydata()) == strong.speedup
-    assert list(right.lines[2].get_ydata()) == weak.efficiency
-    figure.savefig(io.BytesIO())
-
-
 def test_why_eight_can_be_slower_than_one():
     found = strong_scaling(MODELS['LeNet'], 256, [1, 2, 4, 8], OFFICE)
     assert found.seconds == sorted(found.seconds)  # worse with every device
@@ -137,7 +108,7 @@ def test_why_eight_can_be_slower_than_one():
     for model, batch, machine in (
         (RESNET, 256, OFFICE),
         (MODELS['LeNet'], 256**2, OFFICE),
-        (MODELS['LeNet'], 256, dataclasses.replace(OFFICE, link=LINKS['NVLink 2'])),
+        (MODELS['LeNet'], 256, replace(OFFICE, link=LINKS['NVLink 2'])),
     ):
         assert strong_scaling(model, batch, [8], machine).speedup[0] > 1
     rows = found.table().rows
@@ -149,10 +120,6 @@ def test_memory_by_hand_as_table_and_picture():
     found = memory_per_device(TOY, batch=3, optimizer_state=2)
     assert (found.parameters, found.gradients, found.optimizer_state) == (400, 400, 800)
     assert found.activations == 4 * 3 * 50 and found.total == 400 + 400 + 800 + 600
-    alone, among_eight = (memory_per_device(VGG, 256 // k, 1) for k in (1, 8))
-    assert among_eight.activations == alone.activations / 8  # all else each device has whole
-    for part in ('parameters', 'gradients', 'optimizer_state'):
-        assert getattr(among_eight, part) == getattr(alone, part) == VGG.nbytes
     # 96 is what NVIDIA trained with on a V100 of 16 GB
     small, large = (memory_per_device(RESNET, batch, 1).total for batch in (96, 256))
     assert small < SERVERS.memory < large
@@ -165,52 +132,50 @@ def test_memory_by_hand_as_table_and_picture():
     assert max(ends) == pytest.approx(found[0].total)
 
 
-def test_what_a_machine_and_a_step_refuse():
-    for changed, kind, message in (
-        ({'flops': 0}, ValueError, 'flops .*must be a number above 0, not 0'),
-        ({'memory': -1}, ValueError, 'memory .*must be a number above 0, not -1'),
-        ({'network': None}, ValueError, 'give both, devices_per_server and network'),
-        ({'devices_per_server': None}, ValueError, 'give both, devices_per_server and network'),
-        ({'devices_per_server': 0}, ValueError, 'devices must be at least 1, not 0'),
-        ({'link': 16e9}, TypeError, 'link must be a Link'),
-        ({'network': 16e9}, TypeError, 'link must be a Link'),
-        ({'overhead': -1.0}, ValueError, 'overhead in seconds must be a number of at least 0'),
+def test_what_machines_steps_and_scaling_refuse():
+    given = {'model': RESNET, 'batch': 64, 'devices': 8, 'machine': SERVERS}
+    both = 'give both, devices_per_server and network'
+    model, machine = "Model, .* not 'ResNet-50'", "Machine, .* not 'p3.16xlarge'"
+    for call, arguments, changed, kind, message in (
+        (replace, SERVERS, {'flops': 0}, ValueError, 'flops .*must be a number above 0, not 0'),
+        (replace, SERVERS, {'memory': -1}, ValueError, 'memory .*must be a number above 0, not -1'),
+        (replace, SERVERS, {'network': None}, ValueError, both),
+        (replace, SERVERS, {'devices_per_server': None}, ValueError, both),
+        (replace, SERVERS, {'devices_per_server': 0}, ValueError, 'devices must be at least 1'),
+        (replace, SERVERS, {'link': 16e9}, TypeError, 'link must be a Link'),
+        (replace, SERVERS, {'network': 16e9}, TypeError, 'link must be a Link'),
+        (replace, SERVERS, {'overhead': -1.0}, ValueError, 'overhead in seconds must be a number'),
+        (step, None, {'model': 'ResNet-50'}, TypeError, f'model must be a {model}'),
+        (step, None, {'machine': 'p3.16xlarge'}, TypeError, f'machine must be a {machine}'),
+        (step, None, {'batch': 0}, ValueError, 'batch must be at least 1, not 0'),
+        (step, None, {'devices': -8}, ValueError, 'devices must be at least 1, not -8'),
+        (step, None, {'buckets': 0}, ValueError, 'buckets must be at least 1, not 0'),
+        (step, None, {'algorithm': 'star'}, ValueError, 'must be one of naive, .* not .star'),
     ):
         with pytest.raises(kind, match=message):
-            dataclasses.replace(SERVERS, **changed)
-    for changed, kind, message in (
-        ({'model': 'ResNet-50'}, TypeError, "model must be a Model, .* not 'ResNet-50'"),
-        ({'machine': 'p3.16xlarge'}, TypeError, "machine must be a Machine, .* not 'p3.16xlarge'"),
-        ({'batch': 0}, ValueError, 'batch must be at least 1, not 0'),
-        ({'devices': -8}, ValueError, 'devices must be at least 1, not -8'),
-        ({'buckets': 0}, ValueError, 'buckets must be at least 1, not 0'),
-        ({'algorithm': 'star'}, ValueError, 'algorithm must be one of naive, .* not .star'),
+            call(arguments, **changed) if arguments else call(**given | changed)
+    for call, arguments, message in (
+        (memory_per_device, (RESNET, 0), 'batch must be at least 1, not 0'),
+        (memory_per_device, (RESNET, 64, -1), 'optimizer_state must be at least 0, not -1'),
+        (communication_seconds, (12, 1e8, SERVERS, 'hierarchical'), '12 devices do not fill'),
+        *(
+            (communication_seconds, (16, 1e8, SERVERS, name), f"'{name}' is for one server.*'ring'")
+            for name in ('butterfly', 'sharded', 'halving_doubling')
+        ),
+        (strong_scaling, (RESNET, 64, [1, 1024], SERVERS), '64 cannot be shared by 1,024 devices'),
+        (weak_scaling, (RESNET, 0, [1, 2], SERVERS), 'batch_per_device must be at least 1, not 0'),
+        (strong_scaling, (RESNET, 0, [1, 2], SERVERS), 'global_batch must be at least 1, not 0'),
+        *(
+            (scale, (RESNET, 64, counts, SERVERS), words)
+            for scale in (weak_scaling, strong_scaling)
+            for counts, words in (
+                ([], 'device_counts is empty'),
+                (8, 'device_counts must be a list of integers'),
+                ([1, 0], 'each of device_counts must be at least 1, not 0'),
+            )
+        ),
     ):
-        with pytest.raises(kind, match=message):
-            step(**{'model': RESNET, 'batch': 64, 'devices': 8, 'machine': SERVERS} | changed)
-    for call, message in (
-        (lambda: memory_per_device(RESNET, 0), 'batch must be at least 1, not 0'),
-        (lambda: memory_per_device(RESNET, 64, -1), 'optimizer_state must be at least 0, not -1'),
-        (lambda: communication_seconds(12, 1e8, SERVERS, 'hierarchical'), '12 devices do not fill'),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()
+        with pytest.raises((TypeError, ValueError), match=message):
+            call(*arguments)
     for name in ALGORITHMS:
         communication_seconds(8, 1e8, SERVERS, name)
-    for name in ('butterfly', 'sharded'):
-        with pytest.raises(ValueError, match=f"'{name}' is for one server.*use 'ring'"):
-            communication_seconds(16, 1e8, SERVERS, name)
-
-
-def test_what_scaling_refuses():
-    for scale, name in ((weak_scaling, 'batch_per_device'), (strong_scaling, 'global_batch')):
-        for batch, counts, kind, message in (
-            (64, [], ValueError, 'device_counts is empty'),
-            (64, 8, TypeError, 'device_counts must be a list of integers'),
-            (64, [1, 0], ValueError, 'each of device_counts must be at least 1, not 0'),
-            (0, [1, 2], ValueError, f'{name} must be at least 1, not 0'),
-        ):
-            with pytest.raises(kind, match=message):
-                scale(RESNET, batch, counts, SERVERS)
-    with pytest.raises(ValueError, match='a batch of 64 cannot be shared by 1,024 devices'):
-        strong_scaling(RESNET, 64, [1, 1024], SERVERS)

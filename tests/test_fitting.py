@@ -8,13 +8,14 @@ import pytest
 from mgpu_helpers.scaling.fitting import SIZES, fit_link, measure
 
 N = np.array(SIZES)
+TWICE = [2] * len(N)
 TRUE = 2 * (20e-6 + N / 8e9)  # two messages of 20 µs at 8 GB/s
 
 
-def test_a_link_is_found_exactly_in_any_order_of_the_sizes():
-    shuffled = np.random.default_rng(0).permutation(len(N))
-    for order in (range(len(N)), shuffled):
-        found = fit_link([SIZES[i] for i in order], [TRUE[i] for i in order], 2)
+def test_a_link_is_found_exactly_in_any_order_of_the_sizes_and_of_any_numbers_of_messages():
+    sizes, times, messages = [*N, *N], [*TRUE, *(4 * TRUE)], [*TWICE, *[8] * len(N)]
+    for order in (range(len(N)), np.random.default_rng(0).permutation(2 * len(N))):
+        found = fit_link(*([values[i] for i in order] for values in (sizes, times, messages)))
         assert (found.latency, found.bandwidth) == pytest.approx((20e-6, 8e9))
 
 
@@ -22,27 +23,24 @@ def test_every_size_counts_the_same_and_noise_is_survived():
     """With a wrong point at both ends: least squares of seconds would hit only the large one."""
     times = TRUE.copy()
     times[[0, -1]] *= 1.3
-    assert fit_link(SIZES, times, 2).latency == pytest.approx(20e-6, rel=0.15)
+    assert fit_link(SIZES, times, TWICE).latency == pytest.approx(20e-6, rel=0.15)
     for seed in range(5):
         noise = np.random.default_rng(seed).normal(1, 0.1, len(N))
-        found = fit_link(SIZES, TRUE * noise, 2)
+        found = fit_link(SIZES, TRUE * noise, TWICE)
         assert (found.latency, found.bandwidth) == pytest.approx((20e-6, 8e9), rel=0.3)
-
-
-def test_latency_is_never_negative():
-    found = fit_link(SIZES, N**1.3 / 1e11, 1)  # steeper than any line from above 0
+    found = fit_link(SIZES, N**1.3 / 1e11, TWICE)  # steeper than any line from above 0
     assert found.latency == 1e-9 and found.bandwidth > 0
 
 
 def test_measurements_that_cannot_be_fitted():
     for sizes, times, messages, words in (
-        (SIZES, TRUE[1:], 2, '6 sizes and 5 times: give three'),
-        (SIZES[:2], TRUE[:2], 2, '2 sizes and 2 times: give three'),
-        ([0, *SIZES[1:]], TRUE, 2, 'a size in bytes must be at least 1, not 0'),
-        (SIZES, [-1, *TRUE[1:]], 2, 'a time in seconds must be a number above 0, not -1'),
-        ([SIZES[0]] * 6, TRUE, 2, 'three different sizes'),
-        (SIZES, TRUE, 0, 'messages must be at least 1, not 0'),
-        (SIZES, TRUE[::-1], 2, 'do not grow with the size'),
+        (SIZES, TRUE[1:], TWICE, '6 sizes, 5 times and 6 numbers of messages: give three'),
+        (SIZES[:2], TRUE[:2], TWICE[:2], '2 sizes, 2 times and 2 numbers of messages: give three'),
+        ([0, *SIZES[1:]], TRUE, TWICE, 'a size in bytes must be at least 1, not 0'),
+        (SIZES, [-1, *TRUE[1:]], TWICE, 'a time in seconds must be a number above 0, not -1'),
+        ([SIZES[0]] * 6, TRUE, TWICE, 'three different sizes'),
+        (SIZES, TRUE, [0] * 6, 'messages must be at least 1, not 0'),
+        (SIZES, TRUE[::-1], TWICE, 'do not grow with the size'),
     ):
         with pytest.raises(ValueError, match=words):
             fit_link(sizes, times, messages)

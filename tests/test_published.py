@@ -36,13 +36,8 @@ def test_the_formula_is_too_good_by_how_much_and_finds_what_scales_worst():
     row = next(row for row in table.rows if row[0] == 'VGG-16, 512 GPUs')
     assert row[2:6] == ['68%', '56%', '89%', '31% more']
     assert 'its error' in table.headers and all(source for *_, source in table.rows)
-    # It finds the network that scales worst.
-    for devices in (16, 128, 512):
-        at = {c.what.split(',')[0]: c for c in HOROVOD if f' {devices} GPUs' in c.what}
-        for figure in ('predicted', 'published', 'unhidden'):
-            assert min(at, key=lambda name: getattr(at[name], figure)) == 'VGG-16'
-    vgg = [c.predicted for c in HOROVOD if 'VGG' in c.what]
-    assert vgg == sorted(vgg, reverse=True)
+    for figure in ('predicted', 'published', 'unhidden'):  # it finds what scales worst
+        assert min(HOROVOD, key=lambda c: getattr(c, figure)).what == 'VGG-16, 512 GPUs'
 
 
 def test_the_inputs_are_those_of_the_source():

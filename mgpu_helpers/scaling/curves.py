@@ -13,14 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import checks
-from ..display import GREY, Table, percent, quantity
-from .drawings import STYLES, in_powers_of_two, in_shares
+from ..display import Table, percent, quantity
 from .inputs import check_counts, check_model
 from .machines import communication_seconds
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from .machines import Machine
     from .models import Model
 
@@ -83,7 +80,6 @@ def hiding_batch(model: Model, devices: int, machine: Machine, algorithm: str = 
 class Scaling:
     """A training step on more and more devices."""
 
-    label: str  # in a picture
     steps: list[Step]  # one for each number of devices
     examples: list[int]  # in each step, on all devices together
     single: float  # examples a second on one device: what speed-up is measured against
@@ -133,29 +129,11 @@ class Scaling:
         return Table(rows, headers.split(','))
 
 
-def draw_scaling(left: Axes, right: Axes, *scalings: Scaling) -> None:
-    """Draw speed-ups into the left panel and efficiencies into the right one."""
-    devices = [k for scaling in scalings for k in (1, *scaling.devices)]
-    speedups = [x for scaling in scalings for x in scaling.speedup]
-    left.plot([1, max(devices)], [1, max(devices)], '--', color=GREY, label='ideal')
-    right.axhline(1, linestyle='--', color=GREY)
-    for style, scaling in zip(STYLES * len(scalings), scalings):
-        left.plot(scaling.devices, scaling.speedup, label=scaling.label, **style)
-        right.plot(scaling.devices, scaling.efficiency, **style)
-    for axes in (left, right):
-        in_powers_of_two(axes, 'x', devices)
-        axes.set_xlabel('devices')
-    in_powers_of_two(left, 'y', devices + speedups)
-    left.set_title('speed-up over one device')
-    in_shares(right, 'efficiency: speed-up per device')
-
-
 def weak_scaling(
     model: Model,
     batch_per_device: int,
     device_counts: Sequence[int],
     machine: Machine,
-    label: str | None = None,
     **options: Any,
 ) -> Scaling:
     """Let the batch grow with the devices: each always has ``batch_per_device`` examples.
@@ -165,9 +143,8 @@ def weak_scaling(
     check_model(model)
     check_counts('device_counts', device_counts)
     checks.positive_int('batch_per_device', batch_per_device)
-    label = label or f'{model.name}, {batch_per_device:,} per device'
     runs = [(k, batch_per_device * k) for k in device_counts]
-    return _scaling(label, model, machine, runs, batch_per_device, options)
+    return _scaling(model, machine, runs, batch_per_device, options)
 
 
 def strong_scaling(
@@ -175,7 +152,6 @@ def strong_scaling(
     global_batch: int,
     device_counts: Sequence[int],
     machine: Machine,
-    label: str | None = None,
     **options: Any,
 ) -> Scaling:
     """Share one batch among more and more devices: the work stays, the part of each shrinks.
@@ -191,13 +167,11 @@ def strong_scaling(
             f'a batch of {global_batch:,} cannot be shared by {max(device_counts):,} devices: some '
             'would get no example; use a larger batch or fewer devices'
         )
-    label = label or f'{model.name}, {global_batch:,} on all devices together'
     runs = [(k, global_batch) for k in device_counts]
-    return _scaling(label, model, machine, runs, global_batch, options)
+    return _scaling(model, machine, runs, global_batch, options)
 
 
 def _scaling(
-    label: str,
     model: Model,
     machine: Machine,
     runs: Sequence[tuple[int, int]],
@@ -207,4 +181,4 @@ def _scaling(
     """Work out a step for each (devices, examples), and one device to compare with."""
     steps = [step(model, math.ceil(n / k), k, machine, **options) for k, n in runs]
     single = batch_of_one / step(model, batch_of_one, 1, machine, **options).seconds
-    return Scaling(label, steps, [n for _, n in runs], single)
+    return Scaling(steps, [n for _, n in runs], single)

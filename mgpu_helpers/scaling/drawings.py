@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import checks
-from ..display import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, panels, percent, quantity
+from ..display import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, panels, quantity
 from .costs import ALGORITHMS, meeting_point
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
@@ -29,23 +26,6 @@ def in_units(axis: Axis, unit: str) -> None:
 
     axis.set_major_formatter(lambda value, _: quantity(value, unit))
     axis.set_minor_formatter(NullFormatter())
-
-
-def in_powers_of_two(axes: Axes, which: str, values: Sequence[float]) -> None:
-    """Count an axis, ``'x'`` or ``'y'``, in powers of two, written out: 1, 2, 4, ... 1,024."""
-    getattr(axes, f'set_{which}scale')('log', base=2)
-    low, high = (math.floor(math.log2(f(values))) for f in (min, max))
-    ticks = [2.0**i for i in range(low, high + 1)]
-    ticks = ticks[:: math.ceil(len(ticks) / 12)]  # for as many there is room
-    axis = getattr(axes, f'{which}axis')
-    axis.set_ticks(ticks, [f'{tick:,g}' for tick in ticks], fontsize=7 if len(ticks) > 7 else 9)
-    axis.set_ticks([], minor=True)
-
-
-def in_shares(axes: Axes, title: str) -> None:
-    """Count the y axis in percent, from nothing to a little above all."""
-    axes.set(title=title, ylim=(0, 1.05))
-    axes.yaxis.set_major_formatter(lambda share, _: percent(share))
 
 
 def plot_costs(devices: int, link: Link) -> Figure:

@@ -6,7 +6,7 @@ Knows no framework: what is measured is any function that moves so many bytes an
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -53,24 +53,25 @@ def measure(
     return {name: list(found.values()) for name, found in best.items()}
 
 
-def fit_link(nbytes: Iterable[int], seconds: Iterable[float], messages: int) -> Link:
+def fit_link(nbytes: Sequence[int], seconds: Sequence[float], messages: Sequence[int]) -> Link:
     """Find the link over which so many ``messages`` of ``nbytes``, in turn, take ``seconds``.
 
     The line with the least sum of squared *relative* errors, so that 4 kB count as much as 4 MB,
     of latency 1 ns at least. It is an error if times do not grow with the size.
     """
-    checks.positive_int('messages', messages)
-    n, t = list(nbytes), list(seconds)
-    if len(n) != len(t) or len(set(n)) < 3:
+    if not len(nbytes) == len(seconds) == len(messages) or len(set(nbytes)) < 3:
         raise ValueError(
-            f'{len(n)} sizes and {len(t)} times: give three different sizes or more, and one time '
-            'for each'
+            f'{len(nbytes)} sizes, {len(seconds)} times and {len(messages)} numbers of messages: '
+            'give three different sizes or more, and one of the others for each'
         )
-    for size, time_taken in zip(n, t):
+    for size, time_taken, number in zip(nbytes, seconds, messages):
         checks.positive_int('a size in bytes', size)
         checks.positive_number('a time in seconds', time_taken)
-    ones, per_byte = messages / np.array(t), messages * np.array(n) / np.array(t)
-    alpha, beta = np.linalg.lstsq(np.stack([ones, per_byte], 1), np.ones(len(n)), rcond=None)[0]
+        checks.positive_int('messages', number)
+    ones = np.array(messages) / np.array(seconds)
+    per_byte = ones * np.array(nbytes)
+    shares = np.stack([ones, per_byte], 1)
+    alpha, beta = np.linalg.lstsq(shares, np.ones(len(ones)), rcond=None)[0]
     if alpha <= 0:
         alpha, beta = 1e-9, per_byte.sum() / per_byte.dot(per_byte)
     if beta <= 0:

@@ -53,11 +53,6 @@ class Machine:
             )
         return [(n, self.link), (devices // n, self.network)]
 
-    def slowest(self, devices: int) -> Link:
-        """Give the link that a flat algorithm over so many devices waits for."""
-        several = devices > (self.devices_per_server or devices)
-        return self.network if self.network and several else self.link
-
 
 def communication_seconds(
     devices: int, nbytes: float, machine: Machine, algorithm: str = 'ring', buckets: int = 1
@@ -73,18 +68,19 @@ def communication_seconds(
     check_message(devices, nbytes, machine.link)
     checks.positive_int('buckets', buckets)
     checks.one_of('algorithm', algorithm, (*ALGORITHMS, 'hierarchical'))
-    if algorithm in CROWDED and devices > (machine.devices_per_server or devices):
+    per_server = machine.devices_per_server or devices
+    if algorithm in CROWDED and devices > per_server:
         raise ValueError(
-            f'{algorithm!r} is for one server, or for {machine.devices_per_server} devices at most '
+            f'{algorithm!r} is for one server, or for {per_server} devices at most '
             "here: use 'ring' or 'hierarchical' through several"
         )
     if algorithm == 'hierarchical':
         return buckets * hierarchical(nbytes / buckets, machine.levels(devices))
-    link = machine.slowest(devices)
+    link = machine.network if machine.network and devices > per_server else machine.link
     seconds = ALGORITHMS[algorithm](devices, nbytes / buckets, link)
-    if algorithm == 'ring' and link is machine.network:
-        servers = math.ceil(devices / machine.devices_per_server)  # type: ignore[operator]
-        seconds -= 2 * (devices - servers) * (link.seconds(0) - machine.link.seconds(0))
+    if algorithm == 'ring':
+        inside = devices - math.ceil(devices / per_server)
+        seconds -= 2 * inside * (link.seconds(0) - machine.link.seconds(0))
     return buckets * seconds
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from .. import checks
 from ..collectives.filling import fill_buckets
@@ -17,9 +16,6 @@ from .curves import step
 from .links import LINKS
 from .machines import MACHINES, Machine, communication_seconds
 from .models import FLOAT32, MODELS
-
-if TYPE_CHECKING:
-    from .models import Model
 
 HOROVOD = 'Horovod, docs/benchmarks'
 # github.com/horovod/horovod/pull/44, 17 October 2017, took out a table for 4 servers and put in
@@ -74,9 +70,15 @@ def published_scaling() -> list[Comparison]:
     for (devices, name), (share, source) in HOROVOD_MEASURED.items():
         model, rate = MODELS[name], IMAGES_PER_SECOND[name]
         buckets = len(fill_buckets([FLOAT32 * layer.parameters for layer in model.layers], FUSION))
-        shares = _shares(model, 64, devices, horovod_machine(name), buckets)
+        machine = horovod_machine(name)
+        alone = step(model, 64, 1, machine).seconds
+        hidden, shown = (
+            alone / step(model, 64, devices, machine, overlap=overlap, buckets=buckets).seconds
+            for overlap in (True, False)
+        )
         inputs = f'{quantity(model.nbytes, "B")} in {buckets}, {rate} images/s'
-        found.append(Comparison(f'{name}, {devices} GPUs', inputs, share, *shares, source))
+        what = f'{name}, {devices} GPUs'
+        found.append(Comparison(what, inputs, share, hidden, shown, source))
     return found
 
 
@@ -96,18 +98,6 @@ def horovod_machine(name: str) -> Machine:
         devices_per_server=4,
         network=LINKS['25 Gb RoCE'],
     )
-
-
-def _shares(
-    model: Model, batch: int, devices: int, machine: Machine, buckets: int
-) -> tuple[float, float]:
-    """The efficiency with all hidden that fits, and with nothing hidden."""
-    alone = step(model, batch, 1, machine).seconds
-    hidden, shown = (
-        step(model, batch, devices, machine, overlap=overlap, buckets=buckets).seconds
-        for overlap in (True, False)
-    )
-    return alone / hidden, alone / shown
 
 
 def published_table(comparisons: Sequence[Comparison]) -> Table:

@@ -29,7 +29,6 @@ class Simulation:
 
     seconds: float  # from forward pass to update
     alone: float  # seconds on one device that waits for nobody
-    exposed: float  # seconds in which the last backward pass is done and the network is not
 
     @property
     def efficiency(self) -> float:
@@ -44,7 +43,6 @@ def simulate(
     machine: Machine,
     algorithm: str = 'ring',
     bucket_bytes: float = 25 * 2**20,
-    overlap: bool = True,
     spread: float = 0.0,
     lasting: bool = False,
     steps: int = 1,
@@ -52,9 +50,10 @@ def simulate(
 ) -> Simulation:
     """Simulate data-parallel training steps, with ``batch`` examples on each device.
 
-    ``bucket_bytes``: see ``fill_buckets``; 1 sends each layer's gradient by itself. A device's
-    computing takes longer by a factor, drawn from a log-normal distribution with mean 1 and
-    standard deviation ``spread``: anew in every step, or, if ``lasting``, once for all of them.
+    ``bucket_bytes``: see ``fill_buckets``; 1 sends each layer's gradient by itself, 1e12 all of
+    them at the end. A device's computing takes longer by a factor, drawn from a log-normal
+    distribution with mean 1 and standard deviation ``spread``: anew in every step, or, if
+    ``lasting``, once for all of them.
     """
     check_model(model)
     checks.positive_int('batch', batch)
@@ -74,24 +73,15 @@ def simulate(
     sizes = [model.value_bytes * layer.parameters for layer in model.layers]
     sent = [i for i, size in enumerate(sizes) if size]
     buckets = fill_buckets([sizes[i] for i in sent], bucket_bytes)
-    factors = _factors(spread, steps, devices, seed, lasting)
+    variance = np.log1p(spread**2)  # of the factor's logarithm
+    of_each = np.random.default_rng(seed).lognormal(
+        -variance / 2, np.sqrt(variance), (1 if lasting else steps, devices)
+    )
     # All devices begin a step when the one before has ended, so each waits for the slowest.
-    slowest = factors.max(axis=1)
-    computed, free = ready[0] * slowest, np.zeros(steps)
+    slowest = of_each.max(axis=1)
+    free = np.zeros(steps)
     for bucket in buckets:
-        filled = ready[sent[bucket[-1]]] * slowest if overlap else computed
+        filled = ready[sent[bucket[-1]]] * slowest
         nbytes = sum(sizes[sent[i]] for i in bucket)
         free = np.maximum(free, filled) + communication_seconds(devices, nbytes, machine, algorithm)
-    seconds = np.maximum(free, computed)
-    exposed = float((seconds - computed).mean())
-    return Simulation(float(seconds.mean()), float(ready[0]), exposed)
-
-
-def _factors(spread: float, steps: int, devices: int, seed: int, lasting: bool) -> np.ndarray:
-    """Draw by what each device's computing in each step is longer, (steps, devices); mean 1."""
-    if not spread:
-        return np.ones((steps, devices))
-    variance = np.log1p(spread**2)  # of the logarithm
-    rng = np.random.default_rng(seed)
-    drawn = rng.lognormal(-variance / 2, np.sqrt(variance), (1 if lasting else steps, devices))
-    return np.broadcast_to(drawn, (steps, devices))
+    return Simulation(float(np.maximum(free, ready[0] * slowest).mean()), float(ready[0]))

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import base64
-import io
-import math
+import functools
 from typing import TYPE_CHECKING, Any
 
 from .. import checks
-from ..display import INK, LOOK, ORANGE, RED, WHITE, percent, quantity, show_figures
+from ..display import (
+    BLUE,
+    GREY,
+    INK,
+    LOOK,
+    ORANGE,
+    RED,
+    WHITE,
+    percent,
+    png,
+    quantity,
+    show_figures,
+)
 from ..timeline.lanes import KINDS
-from .curves import draw_scaling, step, strong_scaling, weak_scaling
+from .curves import step, strong_scaling, weak_scaling
 from .drawings import in_units
 from .links import Link
 from .machines import MACHINES, Machine
 from .models import MODELS, Layer, Model
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -36,6 +45,14 @@ START: dict[str, Any] = {
     'batch': 32,
     'parameters': 25_600_000,
 }
+# Each slider's unit (None: a count, written out) and values, in ten steps for a power of ten.
+SLIDERS: dict[str, tuple[str | None, list[Any]]] = {
+    'devices': (None, [2**i for i in range(13)]),
+    'bandwidth': ('B/s', [10 ** (i / 10) for i in range(80, 121)]),
+    'latency': ('s', [10 ** (i / 10) for i in range(-60, -29)]),
+    'batch': (None, [2**i for i in range(11)]),
+    'parameters': ('', [round(10 ** (i / 10)) for i in range(50, 101)]),
+}
 
 
 def picture(
@@ -44,38 +61,33 @@ def picture(
     latency: float = START['latency'],
     batch: int = START['batch'],
     parameters: int = START['parameters'],
-    algorithm: str = 'ring',
-    overlap: bool = True,
-    flops: float = FLOPS,
 ) -> Figure:
     """Draw how well up to 4,096 devices work together, and where the time of a step goes.
 
     Above: weak scaling, which keeps the ``batch`` per device, and strong scaling, which keeps that
-    of all ``devices`` together. Below: one step. ``bandwidth`` is in bytes a second, ``latency`` in
-    seconds. The model computes 320 operations for each parameter and example, as ResNet-50 does;
-    ``flops`` is what a device keeps up in a second, by default a V100's.
+    of all ``devices`` together. Below: one step, with a ring. ``bandwidth`` is in bytes a second,
+    ``latency`` in seconds. The model computes 320 operations for each parameter and example, as
+    ResNet-50 does, on V100s.
     """
     checks.positive_int('devices', devices)
     if devices > MOST:
         raise ValueError(f'devices must be at most {MOST}, not {devices}: the curve ends there')
     checks.positive_int('parameters', parameters)
-    machine = Machine('chosen', flops, Link('chosen', latency, bandwidth))
+    machine = Machine('chosen', FLOPS, Link('chosen', latency, bandwidth))
     model = Model('chosen', [Layer('all', parameters, WORK * parameters)])
-    options: dict[str, Any] = {'algorithm': algorithm, 'overlap': overlap}
     counts = sorted({2**i for i in range(MOST.bit_length())} | {devices})
-    chosen = step(model, batch, devices, machine, **options)
-    weak = weak_scaling(model, batch, counts, machine, f'{batch:,} on each', **options)
+    chosen = step(model, batch, devices, machine)
     whole = batch * devices
     fewer = [k for k in counts if k <= whole]  # nobody is left without an example
-    strong = strong_scaling(model, whole, fewer, machine, f'{whole:,} in all', **options)
-    return _draw(weak, strong, chosen)
+    weak = weak_scaling(model, batch, counts, machine)
+    return _draw(weak, strong_scaling(model, whole, fewer, machine), chosen)
 
 
 def explore(**start: Any) -> Explorer:
     """Show ``picture`` with sliders that change it; where widgets do not run, the picture alone.
 
-    ``start`` says where the sliders begin (``devices``, ``bandwidth``, ``latency``, ``batch``,
-    ``parameters``), and, without a slider, ``algorithm``, ``overlap`` and ``flops``.
+    ``start`` says where the sliders begin: ``devices``, ``bandwidth``, ``latency``, ``batch``,
+    ``parameters``.
     """
     return Explorer(**start)
 
@@ -85,18 +97,34 @@ class Explorer:
 
     def __init__(self, **start: Any) -> None:
         self._choice = START | start
-        self._first = _png(picture(**self._choice))  # says what is wrong before anything is shown
-        widgets = _widgets()
-        self.sliders = _sliders(widgets, self._choice)
+        self._first = png(picture(**self._choice))  # says what is wrong before anything is shown
+        try:
+            import ipywidgets as widgets
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                "explore() needs ipywidgets: pip install 'mgpu-helpers[notebooks]', or call "
+                'picture() with values of your own',
+                name='ipywidgets',
+            ) from error
         self.image = widgets.Image(value=self._first, format='png', layout={'max_width': '800px'})
-        for name, slider in self.sliders.items():
-            slider.observe(lambda change, name=name: self._move(name, change['new']), 'value')
+        self.sliders = {}
+        for name, (unit, values) in SLIDERS.items():
+            values = sorted({*values, self._choice[name]})
+            titles = [f'{v:,}' if unit is None else quantity(v, unit).strip() for v in values]
+            slider = widgets.SelectionSlider(
+                options=list(zip(titles, values, strict=True)),
+                value=self._choice[name],
+                description='batch per device' if name == 'batch' else name,
+                style={'description_width': '11em'},
+                layout={'width': '100%', 'max_width': '640px'},
+            )
+            slider.observe(functools.partial(self._move, name), 'value')
+            self.sliders[name] = slider
         self.view = widgets.VBox([*self.sliders.values(), self.image])
 
-    def _move(self, name: str, value: float) -> None:
-        scale = SLIDERS[name][1]
-        self._choice[name] = round(value * scale) if name == 'parameters' else value * scale
-        self.image.value = _png(picture(**self._choice))
+    def _move(self, name: str, change: dict[str, Any]) -> None:
+        self._choice[name] = change['new']
+        self.image.value = png(picture(**self._choice))
 
     def __repr__(self) -> str:
         values = (
@@ -114,54 +142,6 @@ class Explorer:
         }
 
 
-# Title, what 1 on the slider is, and its values; or the exponents of its ends and how it is shown.
-SLIDERS: dict[str, tuple[Any, ...]] = {
-    'devices': ('devices', 1, [2**i for i in range(13)]),
-    'bandwidth': ('bandwidth, GB/s', 1e9, -1, 3, '.3g'),
-    'latency': ('latency, µs', 1e-6, 0, 3, '.3g'),
-    'batch': ('batch per device', 1, [2**i for i in range(11)]),
-    'parameters': ('parameters, millions', 1e6, -1, 4, ',.4g'),
-}
-STEP = 0.02  # of the exponents, that is 5 percent of the value
-
-
-def _widgets() -> ModuleType:
-    try:
-        import ipywidgets
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "explore() needs ipywidgets: pip install 'mgpu-helpers[notebooks]', or call picture() "
-            'with values of your own',
-            name='ipywidgets',
-        ) from error
-    return ipywidgets
-
-
-def _sliders(widgets: ModuleType, start: dict[str, Any]) -> dict[str, Any]:
-    """One slider for each value; those over several powers of ten move in powers."""
-    sliders = {}
-    for name, (title, scale, *values) in SLIDERS.items():
-        look = {'description': title, 'style': {'description_width': '11em'}}
-        look['layout'] = {'width': '100%', 'max_width': '640px'}
-        if len(values) == 1:
-            options = sorted({*values[0], start[name]})
-            slider = widgets.SelectionSlider(options=options, value=start[name], **look)
-        else:
-            value, (low, high, shown) = start[name] / scale, values
-            # A browser moves a slider to its nearest step: let the start value be one.
-            low = math.log10(value) - STEP * math.floor((math.log10(value) - low) / STEP)
-            slider = widgets.FloatLogSlider(value=value, min=low, max=high, step=STEP, **look)
-            slider.readout_format = shown
-        sliders[name] = slider
-    return sliders
-
-
-def _png(figure: Figure) -> bytes:
-    file = io.BytesIO()
-    figure.savefig(file, format='png', dpi=100)
-    return file.getvalue()
-
-
 def _draw(weak: Scaling, strong: Scaling, chosen: Step) -> Figure:
     from matplotlib.figure import Figure
 
@@ -177,11 +157,25 @@ def _draw(weak: Scaling, strong: Scaling, chosen: Step) -> Figure:
         axes.set_axisbelow(True)
         axes.spines[['top', 'right']].set_visible(False)
     left, right = panels['speedup'], panels['efficiency']
-    draw_scaling(left, right, weak, strong)
-    left.legend(fontsize='small', frameon=False)
+    powers = [4**i for i in range(7)]
+    labels = [f'{k:,}' for k in powers]
+    left.plot([1, MOST], [1, MOST], '--', color=GREY, label='ideal')
+    right.axhline(1, linestyle='--', color=GREY)
     here = weak.devices.index(chosen.devices)
+    names = f'{chosen.batch:,} on each', f'{weak.examples[here]:,} in all'
+    for scaling, label, color in zip((weak, strong), names, (BLUE, ORANGE), strict=True):
+        for axes, values in ((left, scaling.speedup), (right, scaling.efficiency)):
+            axes.plot(scaling.devices, values, 'o-', color=color, markersize=4, label=label)
     for axes, values in ((left, weak.speedup), (right, weak.efficiency)):
         axes.plot([chosen.devices], [values[here]], 'o', color=RED, ms=9, clip_on=False, zorder=5)
+        axes.set_xscale('log', base=2)
+        axes.set_xticks(powers, labels)
+        axes.set_xlabel('devices')
+    left.legend(fontsize='small', frameon=False)
+    left.set_yscale('log', base=2)
+    left.set_yticks(powers, labels)
+    right.set_ylim(0, 1.05)
+    right.yaxis.set_major_formatter(lambda share, _: percent(share))
     left.set_ylim(min(0.6, 0.7 * min(weak.speedup)), 1.6 * MOST)
     left.set_title(f'speed-up over one device: {weak.speedup[here]:,.3g}', size='medium')
     title = f'efficiency, speed-up per device: {percent(weak.efficiency[here])}'
