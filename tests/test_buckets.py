@@ -6,10 +6,9 @@ import pytest
 from mxnet import autograd, nd
 
 import mgpu_helpers as mgpu
-from mgpu_helpers.collectives import ALGORITHMS, allreduce_ring, allreduce_tree
-from mgpu_helpers.collectives.bucket import Bucket, copy_all
+from mgpu_helpers.collectives import ALGORITHMS, allreduce_halving_doubling, allreduce_ring
 from mgpu_helpers.collectives.filling import fill_buckets
-from mgpu_helpers.collectives.syncing import sync_with
+from mgpu_helpers.collectives.syncing import Bucket, copy_all, sync_with
 
 SHAPES = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
 
@@ -83,14 +82,13 @@ def test_every_way_to_sync_gives_the_same_sums(name):
 
 
 def test_fewer_messages_with_a_bucket():
-    seen = []
     for bucket_bytes, sizes in (
         (None, [int(np.prod(s)) for s in SHAPES]),
         (10**6, [129_068]),
         (150_000, [10 + 1280 + 128, 800 * 128, 50 + 25_000 + 20 + 180]),
     ):
-        del seen[:]
-        sync_with(lambda data: seen.append(data[0].size), bucket_bytes)(gradients(2))
+        seen = []
+        sync_with(lambda data: seen.append(data[0].size), bucket_bytes)(gradients(2))  # noqa: B023
         assert seen == sizes
 
 
@@ -110,22 +108,20 @@ def test_gradients_that_do_not_match_are_left_alone():
         sync_with(allreduce_ring, 0)
 
 
-def start(k):
-    devices = [mx.cpu(i) for i in range(k)]
-    params = mgpu.init_params(0.1, seed=1, dtype='float64')
-    return devices, [mgpu.get_params(params, d) for d in devices]
-
-
-@pytest.fixture(scope='module')
-def batches():
-    train_iter, _ = mgpu.load_data_fashion_mnist(60, num_examples=240, seed=0, dtype='float64')
-    return list(train_iter)
-
-
-def test_training_with_each_is_training_with_the_naive_one(batches):
-    ends = []
-    for sync in (mgpu.sync_gradients, *(sync_with(f, 100_000) for f in ALGORITHMS.values())):
-        devices, replicas = start(3)
+def test_training_with_buckets_is_training_with_the_naive_sum_also_where_gradients_live_in_them():
+    devices, params = [mx.cpu(i) for i in range(3)], mgpu.init_params(0.1, seed=1, dtype='float64')
+    train_iter, _ = mgpu.load_data_fashion_mnist(60, num_examples=180, seed=0, dtype='float64')
+    batches, ends = list(train_iter), []
+    marked = [mgpu.get_params(params, d) for d in devices]
+    buckets = [Bucket(replica) for replica in marked]
+    for replica, bucket in zip(marked, buckets, strict=True):
+        autograd.mark_variables(replica, bucket.parts)  # no packing is needed
+    for sync, replicas in (
+        (mgpu.sync_gradients, None),
+        (sync_with(allreduce_halving_doubling, 100_000), None),
+        (lambda _: allreduce_halving_doubling([b.flat for b in buckets]), marked),
+    ):
+        replicas = replicas or [mgpu.get_params(params, d) for d in devices]
         for X, y in batches:
             mgpu.train_batch(X, y, replicas, devices, 0.1, sync=sync)
         for replica in replicas[1:]:
@@ -134,16 +130,3 @@ def test_training_with_each_is_training_with_the_naive_one(batches):
     for end in ends[1:]:
         for a, b in zip(ends[0], end, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-14)
-
-
-def test_gradients_that_live_in_a_bucket_need_no_packing(batches):
-    (devices, wanted), (_, replicas) = start(2), start(2)
-    buckets = [Bucket(params) for params in replicas]
-    for params, bucket in zip(replicas, buckets, strict=True):
-        autograd.mark_variables(params, bucket.parts)
-    of_buckets = [b.flat for b in buckets]
-    for X, y in batches[:2]:
-        mgpu.train_batch(X, y, wanted, devices, 0.1, sync=sync_with(allreduce_tree))
-        mgpu.train_batch(X, y, replicas, devices, 0.1, sync=lambda _: allreduce_tree(of_buckets))
-    for found, expected in zip(replicas, wanted, strict=True):
-        assert_equal(found, expected)

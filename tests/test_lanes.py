@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 from matplotlib.colors import to_hex
-from PIL import Image
 
 from mgpu_helpers.timeline.lanes import KINDS, Lanes, Span
 
@@ -90,17 +89,14 @@ def test_tables_of_shares_and_of_operators_text_and_html_also_after_pickling(tim
 @pytest.mark.parametrize('spans', [[], [Span('a', 'compute', 'x', 1.0, 1.0)]])
 def test_nothing_recorded_is_said(spans, tmp_path, timeline):
     empty = Lanes(spans, title='empty')
-    files = [lambda: empty.save_trace(tmp_path / 'a'), lambda: empty.save_picture(tmp_path / 'b')]
-    numbers = [lambda: empty.seconds, lambda: empty.overlap, lambda: timeline.plot(empty)]
-    for use in (*files, *numbers, empty.table, empty.operators, empty.plot):
+    uses = [lambda: empty.seconds, lambda: empty.overlap, lambda: timeline.plot(empty)]
+    uses.append(lambda: empty.save_trace(tmp_path / 'a'))
+    for use in (*uses, empty.table, empty.operators, empty.plot):
         with pytest.raises(ValueError, match="nothing was recorded in 'empty'.*put the training"):
             use()
     assert not list(tmp_path.iterdir())
     assert repr(Lanes(title='<b>')) == "<Lanes '<b>': nothing was recorded>"
     assert '<b>' not in Lanes(title='<b>')._repr_html_()
-
-
-def test_what_is_no_lanes_is_refused(timeline):
     with pytest.raises(TypeError, match="compares with other Lanes, not with 'other'"):
         timeline.plot('other')
 
@@ -144,53 +140,34 @@ def test_panels_share_one_time_axis_and_the_legend_names_the_kinds_that_occur(fi
     figure.canvas.draw()  # it covers no bar
     assert legend.get_window_extent().y0 > first.get_window_extent().y1
     assert len(set(KINDS.values())) == len(KINDS)
-
-
-def test_pictures_in_a_file_and_of_few_and_many_lanes(timeline, tmp_path):
-    import matplotlib.pyplot as plt
-
-    before = plt.get_fignums()
-    timeline.save_picture(tmp_path / 'picture.png')
-    assert plt.get_fignums() == before  # it is left in no list of open figures
-    picture = Image.open(tmp_path / 'picture.png').convert('RGB')
-    colours = {'#{:02X}{:02X}{:02X}'.format(*colour) for _, colour in picture.getcolors(10**6)}
-    assert colours >= {KINDS[kind].upper() for kind in timeline.kinds()} and picture.width == 1200
     for lanes in (1, 8):
         spans = [Span(f'gpu({i})', 'compute', 'x', 0.0, 1.0 + i) for i in range(lanes)]
         width, height = Lanes(spans).plot().get_size_inches()
         assert width == 8 and 0.5 * lanes < height < 1.1 * lanes + 1.5
 
 
-def read_trace(timeline, folder):
-    timeline.save_trace(folder / 'trace.json')
-    return json.loads((folder / 'trace.json').read_text())
-
-
 def test_trace_has_a_named_process_per_lane_and_an_event_per_span(timeline, tmp_path):
-    """The structure that the Trace Event Format asks for, in its JSON object form."""
-    trace = read_trace(timeline, tmp_path)
-    events = trace['traceEvents']
-    assert trace['displayTimeUnit'] == 'ms' and {e['ph'] for e in events} == {'M', 'X'}
-    names = {e['pid']: e['args']['name'] for e in events if e['name'] == 'process_name'}
-    assert sorted(names.values()) == timeline.lanes
-    spans = [e for e in events if e['ph'] == 'X']
-    for e in spans:
-        assert {'name', 'cat', 'ph', 'ts', 'dur', 'pid', 'tid'} == set(e)
-        assert all(isinstance(e[key], int) for key in ('pid', 'tid'))
-        assert e['ts'] >= 0 and e['dur'] >= 0
-    found = sorted((names[e['pid']], e['cat'], e['name'], e['ts'], e['dur']) for e in spans)
-    assert found == sorted(
-        (s.lane, s.kind, s.name, 1e6 * s.start, 1e6 * s.seconds) for s in timeline.spans
-    )
-
-
-def test_events_of_one_thread_do_not_overlap_and_start_at_zero(tmp_path):
-    now = 1.7e9  # as a clock gives it
-    spans = [replace(s, start=now + s.start, end=now + s.end) for s in BESIDE]
-    trace = read_trace(Lanes(spans), tmp_path)['traceEvents']
-    by_thread, events = {}, [e for e in trace if e['ph'] == 'X']
-    for e in sorted(events, key=lambda e: e['ts']):
-        assert by_thread.get(e['tid'], 0) <= e['ts'] + 1
-        by_thread[e['tid']] = e['ts'] + e['dur']
-    assert len(by_thread) == 3 and min(e['ts'] for e in events) == 0
-    assert max(by_thread.values()) == pytest.approx(2.5e6, abs=1)
+    """As the Trace Event Format asks for; a clock's times begin at 0, no thread does two things."""
+    now = 1.7e9
+    beside = [replace(s, start=now + s.start, end=now + s.end) for s in BESIDE]
+    for lanes, start, threads in ((timeline, 0, 2), (Lanes(beside), now, 3)):
+        lanes.save_trace(tmp_path / 'trace.json')
+        trace = json.loads((tmp_path / 'trace.json').read_text())
+        names, found, ends = {}, [], {}
+        assert trace['displayTimeUnit'] == 'ms' and {e['ph'] for e in trace['traceEvents']} == {
+            *'MX'
+        }
+        for e in sorted(trace['traceEvents'], key=lambda e: (e['ph'], e.get('ts'))):
+            if e['name'] == 'process_name':
+                names[e['pid']] = e['args']['name']
+            elif e['ph'] == 'X':
+                assert {'name', 'cat', 'ph', 'ts', 'dur', 'pid', 'tid'} == set(e)
+                assert ends.get((e['pid'], e['tid']), 0) <= e['ts'] + 1
+                ends[e['pid'], e['tid']] = e['ts'] + e['dur']
+                found += [(names[e['pid']], e['cat'], e['name'], e['ts'], e['dur'])]
+        assert list(names.values()) == lanes.lanes and len(ends) == threads
+        wanted = [
+            (s.lane, s.kind, s.name, 1e6 * (s.start - start), 1e6 * s.seconds) for s in lanes.spans
+        ]
+        for event, span in zip(sorted(found), sorted(wanted), strict=True):
+            assert event[:3] == span[:3] and event[3:] == pytest.approx(span[3:], abs=1)

@@ -16,7 +16,7 @@ CHAPTERS = sorted((ROOT / 'notebooks').glob('[0-9]*.ipynb'))
 KEPT_IN = {
     '01': ['scratch'],
     '02': ['gluon'],
-    '03': [f'collectives/{name}' for name in 'algorithms bucket filling syncing'.split()],
+    '03': [f'collectives/{name}' for name in 'algorithms filling syncing'.split()],
     '04': ['cluster/training'],
     '05': [f'pytorch/{name}' for name in ('scratch', 'devices', 'ddp')],
     '07': [f'pytorch/{name}' for name in 'sharding flat vit tensor pipeline group'.split()],

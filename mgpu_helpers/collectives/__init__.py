@@ -1,8 +1,8 @@
 """Chapter 3: cheaper ways to sum gradients, counted and ready for ``train(..., sync=...)``.
 
 ``algorithms`` has the allreduces, ``kvstore`` MXNet's own; ``counting`` finds out what each sends
-and adds, and when, over any link; ``slow`` makes stand-ins feel one. ``bucket`` puts many gradients
-into few messages as ``filling`` says; ``syncing`` has what a training step makes of both.
+and adds, and when, over any link; ``slow`` makes stand-ins feel one. ``syncing`` puts many
+gradients into few messages, as ``filling`` says, and makes a training step's ``sync`` of both.
 """
 
 import lazy_loader

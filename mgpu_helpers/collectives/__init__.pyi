@@ -9,8 +9,6 @@ from .algorithms import allreduce_tree as allreduce_tree
 from .algorithms import reduce_scatter as reduce_scatter
 from .algorithms import send as send
 from .algorithms import slices as slices
-from .bucket import Bucket as Bucket
-from .bucket import copy_all as copy_all
 from .counting import Count as Count
 from .counting import Counted as Counted
 from .counting import count as count
@@ -19,6 +17,8 @@ from .kvstore import ALGORITHMS as ALGORITHMS
 from .kvstore import allreduce_kvstore as allreduce_kvstore
 from .kvstore import store_for as store_for
 from .slow import slow_links as slow_links
+from .syncing import Bucket as Bucket
+from .syncing import copy_all as copy_all
 from .syncing import make_buckets as make_buckets
 from .syncing import sum_in_buckets as sum_in_buckets
 from .syncing import sync_with as sync_with

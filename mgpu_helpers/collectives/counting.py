@@ -101,38 +101,27 @@ class Count:
             grid[source, target] += nbytes
         return grid
 
-    def port(self, device: int) -> tuple[int, int]:
-        """Give the bytes that a device sent and those that it received."""
-        grid = self.matrix()
-        return int(grid[device].sum()), int(grid[:, device].sum())
-
     @property
     def busiest(self) -> int:
         """Bytes in one direction at the device that sends or receives most."""
         return int(max(self.matrix().sum(axis).max() for axis in (0, 1)))
 
-    @property
-    def most_additions(self) -> int:
-        """How many numbers the device that adds most has to add."""
-        return max(self.additions.values(), default=0)
-
     def __repr__(self) -> str:
         return (
             f'Count(devices={self.devices}, messages={self.messages}, steps={self.steps}, '
-            f'busiest={self.busiest} bytes, most_additions={self.most_additions})'
+            f'busiest={self.busiest} bytes)'
         )
 
 
 class Counted:
     """An array that does what an allreduce asks of an NDArray, and has it written down.
 
-    ``values`` are its numbers, one-dimensional, or how many there are (float32, each 1).
+    ``values`` are its numbers, one-dimensional.
     """
 
     def __init__(
-        self, device: int, values: int | np.ndarray, book: Count, message: int | None = None
+        self, device: int, values: np.ndarray, book: Count, message: int | None = None
     ) -> None:
-        values = np.ones(values, dtype='float32') if isinstance(values, int) else values
         self.context, self.values, self.book = device, values, book
         self.message = message  # that brought it here
         self.shape, self.size, self.dtype = values.shape, values.size, values.dtype

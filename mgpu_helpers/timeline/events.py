@@ -13,8 +13,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mxnet as mx
 from mxnet import nd, profiler
@@ -31,8 +30,7 @@ NOISE = ('DeleteVariable', 'WaitForVar', 'ResourceParallelRandomSetSeed', LINK)
 MARKER = '_eye'  # an operator that says which thread works for which device
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """An operator that ran: on which device, called what, from when to when (seconds)."""
 
     lane: str
@@ -69,10 +67,12 @@ class Profiler:
         records = _dump(before)
         if any(e.get('ts', 0) >= began for e in records):
             _configure(self._nowhere)
+            with tempfile.NamedTemporaryFile('w', delete=False) as kept:
+                json.dump({'traceEvents': records}, kept)
             raise RuntimeError(
                 "MXNet's own profiler is already on. Switch it off, with "
                 "mxnet.profiler.set_state('stop'), then record. What it had recorded so far is in "
-                f'{_keep(records)}'
+                f'{kept.name}'
             )
 
     def start(self) -> None:
@@ -159,14 +159,6 @@ def _dump(path: Path) -> list[Record]:
     text = path.read_text().strip()
     inner = text[text.index('[') + 1 :] if text.startswith('{') else text
     return json.loads(f'[{inner.strip(",")}]')
-
-
-def _keep(records: list[Record]) -> str:
-    """Write somebody else's records into a file that stays."""
-    file, name = tempfile.mkstemp(prefix='mxnet-profile-', suffix='.json')
-    with open(file, 'w') as out:
-        json.dump({'traceEvents': records}, out)
-    return name
 
 
 @functools.cache

@@ -15,7 +15,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mxnet import Context, autograd, gluon, nd
 from mxnet.base import _LIB, check_call, py_str
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 COPY = '_copyto'
 
 
-@dataclass(frozen=True)
-class Push:
+class Push(NamedTuple):
     """An operator that Python asked for: where it will run, under which names, for what."""
 
     lane: str

@@ -58,17 +58,13 @@ def record(title: str = '') -> Iterator[Lanes]:
             lanes.add([*spans(events, listener.steps), *listener.noted])
 
 
-def phase(kind: str) -> contextlib._GeneratorContextManager[None]:
+@contextlib.contextmanager
+def phase(kind: str) -> Iterator[None]:
     """Say for which phase of training a block of code, or a function, is: for ``record``.
 
     A context manager, and a decorator; it does nothing while nothing is recorded.
     """
     checks.one_of('kind', kind, KINDS)
-    return _phase(kind)
-
-
-@contextlib.contextmanager
-def _phase(kind: str) -> Iterator[None]:
     with _listener.phase(kind) if _listener else contextlib.nullcontext():
         yield
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import collections
-import functools
 import html
 import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ... import checks
 from ...display import Table, percent
 from .picture import draw
-from .spans import KINDS, Span, ends
-from .trace import chrome_trace
+from .spans import KINDS, Span, ends, rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,26 +78,24 @@ class Lanes:
         edges = [start, *itertools.chain.from_iterable(self._work(lane)), end]
         return [(a, b) for a, b in zip(edges[::2], edges[1::2]) if a < b]
 
-    def kinds(self) -> list[str]:
-        """List the kinds of work that occur, in the order of ``KINDS``."""
-        found = {s.kind for s in self.spans}
-        return [kind for kind in KINDS if kind in found]
-
     def table(self) -> Table:
         """Say how each lane spends its time, and how much of it is spent by two at once.
 
         A row per lane: shares of ``seconds`` in which it is busy, idle, and at each kind of work.
         The last row, if there are several lanes: shares in which at least two are.
         """
-        seconds, kinds = self.seconds, self.kinds()
-        states: list[Callable[[str], Intervals]] = [self._work, self._rest]
-        states += [functools.partial(self._work, kind=kind) for kind in kinds]
-        rows: list[list[Any]] = [[lane, *(state(lane) for state in states)] for lane in self.lanes]
-        if len(rows) > 1:
-            together = [_shared(state(lane) for lane in self.lanes) for state in states]
-            rows.append(['at least two at once', *together])
-        cells = [[name, *(percent(_length(t) / seconds) for t in times)] for name, *times in rows]
-        return Table(cells, ['lane', 'busy', 'idle', *kinds])
+        seconds, found = self.seconds, {s.kind for s in self.spans}
+        kinds = [kind for kind in KINDS if kind in found]
+        times = {
+            lane: [self._work(lane), self._rest(lane), *(self._work(lane, kind) for kind in kinds)]
+            for lane in self.lanes
+        }
+        if len(times) > 1:
+            times['at least two at once'] = [_shared(of_all) for of_all in zip(*times.values())]
+        rows = [
+            [name, *(percent(_length(t) / seconds) for t in row)] for name, row in times.items()
+        ]
+        return Table(rows, ['lane', 'busy', 'idle', *kinds])
 
     def operators(self) -> Table:
         """List the ten names that took most of the time of all operators, over all lanes."""
@@ -107,10 +103,8 @@ class Lanes:
         took = collections.defaultdict(list)
         for s in self.spans:
             took[s.name, s.kind].append(s.seconds)
-        most, total = (
-            sorted(took, key=lambda key: -sum(took[key]))[:10],
-            sum(map(sum, took.values())),
-        )
+        most = sorted(took, key=lambda key: -sum(took[key]))[:10]
+        total = sum(map(sum, took.values()))
         rows = [
             (*key, len(took[key]), f'{1e3 * sum(took[key]):.2f}', percent(sum(took[key]) / total))
             for key in most
@@ -121,20 +115,31 @@ class Lanes:
         """Draw who did what when: a row per lane, a bar per span, empty where a lane is idle.
 
         Others, to compare with, each get a panel below, on the same time axis; each panel starts
-        with its own first span, at 0 ms.
+        with its own first span, at 0 ms. ``.savefig('step.png')`` keeps it.
         """
         for other in others:
             if not isinstance(other, Lanes):
                 raise TypeError(f'plot compares with other Lanes, not with {checks.shown(other)}')
         return draw([self, *others])
 
-    def save_picture(self, path: str | Path) -> None:
-        """Write the picture of ``plot`` into a file, as ``.png``, ``.svg`` or ``.pdf``."""
-        self.plot().savefig(path, dpi=150)
-
     def save_trace(self, path: str | Path) -> None:
-        """Write a trace, such as ``'step.json'``, for Chrome and https://ui.perfetto.dev."""
-        trace = chrome_trace(self.title, self.by_lane())
+        """Write a trace, such as ``'step.json'``, for Chrome and https://ui.perfetto.dev.
+
+        Chrome's *Trace Event Format*: a process per lane, an event of phase ``X`` per span with its
+        kind as category, times in microseconds from the first start.
+        """
+        start, _ = ends(self.spans, self.title)
+        events: list[dict[str, Any]] = []
+        for pid, (lane, spans) in enumerate(self.by_lane().items(), 1):
+            for what, value in (('name', lane), ('sort_index', pid)):
+                args = {what: value}
+                events.append({'ph': 'M', 'name': f'process_{what}', 'pid': pid, 'args': args})
+            for tid, row in enumerate(rows(spans), 1):  # spans of one thread must not overlap
+                for s in row:
+                    where = {'pid': pid, 'tid': tid, 'ts': round(1e6 * (s.start - start), 3)}
+                    took = {'dur': round(1e6 * s.seconds, 3)}
+                    events.append({'ph': 'X', 'name': s.name, 'cat': s.kind, **where, **took})
+        trace = {'traceEvents': events, 'displayTimeUnit': 'ms', 'otherData': {'title': self.title}}
         Path(path).write_text(json.dumps(trace), encoding='utf-8')
 
 
