@@ -86,17 +86,6 @@ class Started:
                     found.append(process)
         return found
 
-    def role(self, port):
-        """Wait for the launcher's own child that has been given a port."""
-        deadline = time.monotonic() + SECONDS
-        while time.monotonic() < deadline:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                for child in psutil.Process(self.process.pid).children():
-                    if child.environ().get('PORT') == str(port):
-                        return child
-            time.sleep(0.01)
-        raise AssertionError(f'no process was given port {port}')
-
     def line_with(self, text):
         """Read until a line holds a text."""
         for line in self.process.stdout:
@@ -123,18 +112,6 @@ class Launcher(Started):
 
     def __init__(self, *args, **options):
         super().__init__(sys.executable, '-m', 'mgpu_helpers', *args, **options)
-
-
-SECRETS = {'MGPU_DATA_MIRRORS': 'https://me:a-password@localhost/', 'NVIDIA_API_KEY': 'a-password'}
-
-
-def check_secrets(launcher):
-    """Roles behind ssh have what training needs, and no arguments, which all can read, have it."""
-    words = [word for p in psutil.process_iter(['cmdline']) for word in p.info['cmdline'] or ()]
-    assert not [word for word in words if 'a-password' in word]
-    behind = [env for p in launcher.living() if 'DMLC_ROLE' in (env := p.environ())]
-    assert len(behind) >= 4 and not any('NVIDIA_API_KEY' in env for env in behind)
-    assert all('a-password' in env['MGPU_DATA_MIRRORS'] for env in behind)
 
 
 def nobody_listens(ports):

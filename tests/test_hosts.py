@@ -5,10 +5,10 @@ import signal
 import socket
 import sys
 
+import psutil
 import pytest
-from launching import ADDING, ENDLESS, SECONDS, SECRETS, Launcher, check_secrets, refused
+from launching import ADDING, ENDLESS, SECONDS, Launcher, refused
 
-from mgpu_helpers.cluster import ssh as remote
 from mgpu_helpers.cluster.hosts import Host, read_hosts
 from mgpu_helpers.cluster.roles import plan
 
@@ -132,7 +132,7 @@ def test_workers_go_round_the_hosts_that_have_a_slot():
 
 
 def test_a_run_through_ssh(hostfile, ssh, tmp_path, port):
-    """In the same folder, whatever its name, with what was set for the training."""
+    """In the same folder, whatever its name, with what was set; and a login that greets."""
     folder = tmp_path / 'a \'folder\' with $signs & "quotes"'
     folder.mkdir()
     (folder / 'work.py').write_text(
@@ -141,7 +141,8 @@ def test_a_run_through_ssh(hostfile, ssh, tmp_path, port):
         + '"HOME" in os.environ, repr(sys.stdin.read()))'
     )
     args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile(), '--port', port)
-    env = ssh() | {'MGPU_DATA_MIRRORS': 'it\'s  "$HOME"\n*'}
+    greeting = SSH.replace('import os,', 'print("Welcome!", flush=True)\nimport os,')
+    env = ssh(greeting) | {'MGPU_DATA_MIRRORS': 'it\'s  "$HOME"\n*'}
     with Launcher(*args, '--', 'python', 'work.py', env=env, cwd=folder) as launcher:
         status, out, err = launcher.end()
     assert status == 0, err
@@ -152,35 +153,38 @@ def test_a_run_through_ssh(hostfile, ssh, tmp_path, port):
         assert f"[worker {i}] * False ''" in lines
 
 
-@pytest.fixture
-def running(hostfile, ssh, port):
-    """Start a cluster behind ssh that is at work until it is stopped."""
+SECRETS = {'MGPU_DATA_MIRRORS': 'https://me:a-password@localhost/', 'NVIDIA_API_KEY': 'a-password'}
+
+
+def check_secrets(launcher):
+    """Roles behind ssh have what training needs, and no arguments, which all can read, have it."""
+    words = [word for p in psutil.process_iter(['cmdline']) for word in p.info['cmdline'] or ()]
+    assert not [word for word in words if 'a-password' in word]
+    behind = [env for p in launcher.living() if 'DMLC_ROLE' in (env := p.environ())]
+    assert len(behind) >= 4 and not any('NVIDIA_API_KEY' in env for env in behind)
+    assert all('a-password' in env['MGPU_DATA_MIRRORS'] for env in behind)
+
+
+# With a real ssh and several machines there is more, in test_machines.py.
+def test_no_secret_is_in_arguments_and_nothing_behind_ssh_outlives_the_launcher(
+    hostfile, ssh, port, tmp_path
+):
     args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile(), '--port', port)
     with Launcher(*args, '--', 'python', '-c', ENDLESS, env=ssh() | SECRETS) as launcher:
-        yield launcher
-
-
-# With a real ssh and several machines there are more, in test_machines.py.
-def test_no_secret_is_in_arguments_and_whoever_is_killed_behind_ssh_is_named(
-    running, port, tmp_path
-):
-    running.line_with('at work')
-    check_secrets(running)
+        launcher.line_with('at work')
+        check_secrets(launcher)
+        launcher.process.kill()
+        assert launcher.end(SECONDS)[0] == -signal.SIGKILL
     noted = (tmp_path / 'programs' / 'ssh.log').read_text()
     assert noted.count('\n') == 5 and 'a-password' not in noted  # one question, four roles
-    told = [p for p in running.living() if p.environ().get('PORT') == str(port + 2)]
-    (victim,) = (p for p in told if '-S' not in p.cmdline())  # not the guard of the command
-    victim.kill()
-    status, out, err = running.end()
-    assert status == 137 and err.startswith(
-        'Error: worker 0 ended with status 137 (128 + 9: SIGKILL); all were stopped.'
-    )
 
 
-def test_nothing_behind_ssh_outlives_the_launcher(running):
-    running.line_with('at work')
-    running.process.kill()
-    assert running.end(SECONDS)[0] == -signal.SIGKILL
+def test_who_is_killed_behind_ssh_is_named_with_the_signal(hostfile, ssh):
+    args = ('launch', '-n', 1, '--hostfile', hostfile(), '--', 'sh', '-c', 'kill -KILL $$')
+    with Launcher(*args, env=ssh()) as launcher:
+        status, out, err = launcher.end()
+    words = 'Error: worker 0 ended with status 137 (128 + 9: SIGKILL); all were stopped.'
+    assert status == 137 and err.startswith(words)
 
 
 @pytest.fixture
@@ -208,15 +212,6 @@ def test_another_machine_that_does_not_answer_refuses_or_lacks_something(through
         port = server.getsockname()[1]
         err = through(SSH, '--port', port - 2)
     assert f'{lacks}port {port} at 127.0.0.1 cannot be used' in err
-
-
-def test_a_login_that_talks(ssh, monkeypatch):
-    """Some shells greet whoever comes."""
-    greeting = SSH.replace('import os,', 'print("Welcome!", flush=True)\nimport os,')
-    monkeypatch.setenv('PATH', ssh(greeting)['PATH'])
-    question = {'ip': '127.0.0.1', 'ports': 2, 'workers': 1, 'program': 'true'}
-    answer = remote.ask({'b': question}, 'ssh', sys.executable, 60)['127.0.0.1']
-    assert len(answer['ports']) == 2 and len(answer['gpus']) == 1
 
 
 def test_without_ssh(hostfile):

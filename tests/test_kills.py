@@ -36,18 +36,6 @@ except processes.ProcessFailed as error:
     print(error, file=sys.stderr)
     os._exit(1)
 """
-WORKERS = """
-from mgpu_helpers.processes import run_workers
-
-def work():
-    from mgpu_helpers.gluon import mx
-    while True:
-        mx.nd.dot(mx.nd.ones((200, 200)), mx.nd.ones((200, 200))).wait_to_read()
-
-envs = [{'RANK': '0'}, {'RANK': '1'}]
-run_workers(work, [((), {})] * 2, ['worker 0', 'worker 1'], envs)
-"""
-
 
 STORE = ('scheduler', 'server 0', 'worker 0', 'worker 1')
 KINDS = {  # what is started, and who is in it
@@ -57,7 +45,6 @@ KINDS = {  # what is started, and who is in it
     ),
     'LocalCluster': (('-c', CLUSTER), STORE),
     'pytorch.launch': (('-c', RANKS), ('rank 0', 'rank 1')),
-    'run_workers': (('-c', WORKERS), ('worker 0', 'worker 1')),
 }
 
 

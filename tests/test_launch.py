@@ -111,26 +111,23 @@ def test_a_worker_that_fails_is_named_though_its_store_would_wait():
     assert 'Its last lines:\n' in err and 'had enough' in err
 
 
-def test_whoever_is_killed_is_named_and_the_rest_ends(port):
-    """While all work, when nobody else would notice. Chapter 4 and test_kills have other roles."""
-    with Launcher('launch', *PAIR, '--port', port, '--', *python(ENDLESS)) as launcher:
-        launcher.line_with('at work')
-        launcher.role(port + 1).send_signal(signal.SIGSEGV)
-        status, out, err = launcher.end(SECONDS)
-    assert err.startswith('Error: server 0 was killed by signal 11 (SIGSEGV)'), err
-    assert status == 128 + 11 and 'Traceback' not in err, err
+def test_who_is_killed_is_named_with_the_signal():
+    """While all train, chapter 4 and test_kills kill each role."""
+    with Launcher('launch', '-n', 1, '--', 'sh', '-c', 'kill -SEGV $$') as launcher:
+        status, out, err = launcher.end()
+    words = 'Error: worker 0 was killed by signal 11 (SIGSEGV); all were stopped.'
+    assert (status, err.strip()) == (128 + 11, words)
 
 
-@pytest.mark.parametrize('number, at_work', [(signal.SIGKILL, True), (signal.SIGTERM, False)])
-def test_nothing_outlives_the_launcher(number, at_work, port):
+def test_nothing_outlives_the_launcher(port):
+    """Also of those that are just being started; test_hosts kills it while all are at work."""
     with Launcher('launch', *PAIR, '--port', port, '--', *python(ENDLESS)) as launcher:
-        launcher.role(port)  # the others may not even have been started
-        if at_work:
-            launcher.line_with('at work')
-        launcher.process.send_signal(number)
+        while not launcher.living():
+            time.sleep(0.01)
+        launcher.process.send_signal(signal.SIGTERM)
         status, out, err = launcher.end(SECONDS)
     said = 'Stopped by SIGTERM: nothing is left running.\n'
-    assert (status, err) == ((-number, '') if at_work else (128 + number, said))
+    assert (status, err) == (128 + signal.SIGTERM, said)
 
 
 def test_an_impatient_user_is_heard():

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from launching import ADDING, ENDLESS, ROOT, SECONDS, SECRETS, Launcher, check_secrets
+from launching import ADDING, ENDLESS, ROOT, SECONDS, Launcher
 
 SSHD = shutil.which('sshd', path='/usr/sbin:/sbin:' + os.environ['PATH'])
 # In a network that is reserved for documentation, so nobody's.
@@ -93,10 +93,10 @@ def start(machines, tmp_path):
     ssh, spaces, _ = machines
     hostfile = tmp_path / 'hosts'
 
-    def launch(hosts, *command, options=(), prefix='', n=2, env=None):
+    def launch(hosts, *command, options=(), prefix='', n=2):
         hostfile.write_text('\n'.join(hosts))
         args = ('launch', '-n', n, '-s', 1, '--hostfile', hostfile, '--port', PORT)
-        return Launcher(*args, '--ssh', ssh + prefix, *options, '--', *command, env=env)
+        return Launcher(*args, '--ssh', ssh + prefix, *options, '--', *command)
 
     yield launch
     deadline = time.monotonic() + SECONDS
@@ -132,9 +132,8 @@ def test_a_training_run_on_this_machine_and_two_others(start):
 
 def test_each_machine_is_where_it_should_be_and_a_killed_launcher_leaves_nothing(start, machines):
     """Every role in its own network, and nothing listens at any other address."""
-    with start([FIRST, SECOND], 'python', '-c', ENDLESS, env=SECRETS) as launcher:
+    with start([FIRST, SECOND], 'python', '-c', ENDLESS) as launcher:
         launcher.line_with('at work')
-        check_secrets(launcher)
         heard = {word for space in machines[1] for word in listening(space)}
         launcher.process.kill()
         assert launcher.end(SECONDS)[0] == -signal.SIGKILL
