@@ -83,8 +83,7 @@ def formulas(name, k, n):
 
     Steps are what the cost model charges a latency for; ``n`` is cut into equal slices.
     """
-    whole, up = int(math.log2(k)), math.ceil(math.log2(k))
-    p = 2**whole
+    whole, up, p = int(math.log2(k)), math.ceil(math.log2(k)), 2 ** int(math.log2(k))
     more = k > p
     exchanged, cut = (whole + more) * n, n * (p - 1) // p
     return {

@@ -111,9 +111,6 @@ def test_why_eight_can_be_slower_than_one():
         (MODELS['LeNet'], 256, replace(OFFICE, link=LINKS['NVLink 2'])),
     ):
         assert strong_scaling(model, batch, [8], machine).speedup[0] > 1
-    rows = found.table().rows
-    assert [row[:2] for row in rows] == [['1', '256'], ['2', '128'], ['4', '64'], ['8', '32']]
-    assert rows[0][2:5] == ['867 µs', '0 s', '0 s'] and rows[0][-2:] == ['1.0', '100%']
 
 
 def test_memory_by_hand_as_table_and_picture():

@@ -9,9 +9,7 @@ from mgpu_helpers.scaling.published import (
     horovod_machine,
     nccl_errors,
     nccl_seconds,
-    nccl_table,
     published_scaling,
-    published_table,
 )
 
 SHARES = {c.what: c for c in published_scaling()}
@@ -32,10 +30,6 @@ def test_the_formula_is_too_good_by_how_much_and_finds_what_scales_worst():
         'ResNet-101, 512 GPUs': (0.90, 11),
         'VGG-16, 512 GPUs': (0.68, 31),
     }
-    table = published_table(published_scaling())
-    row = next(row for row in table.rows if row[0] == 'VGG-16, 512 GPUs')
-    assert row[2:6] == ['68%', '56%', '89%', '31% more']
-    assert 'its error' in table.headers and all(source for *_, source in table.rows)
     for figure in ('predicted', 'published', 'unhidden'):  # it finds what scales worst
         assert min(HOROVOD, key=lambda c: getattr(c, figure)).what == 'VGG-16, 512 GPUs'
 
@@ -63,6 +57,3 @@ def test_nccl_on_machines_of_this_decade():
     # Long arrays take Simple; between servers 2 of 30 steps are the network's, all bytes too.
     seconds = 8.4e-6 + 28 * 3.4e-6 + 2 * 14e-6 + 2 * 15 / 16 * 2**30 / 50e9
     assert nccl_seconds(16, 2**30, MACHINES['p4d.24xlarge']) == pytest.approx(seconds)
-    rows = nccl_table().rows
-    assert len(rows) == 20 and rows[0] == '32.8 kB,17.9 µs,-14%,43.8 µs,-64%,260 µs,-88%'.split(',')
-    assert rows[-1][0] == '17.2 GB' and rows[-1][-1] == '-'
