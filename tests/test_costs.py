@@ -42,7 +42,7 @@ def test_halving_and_doubling_has_few_steps_and_few_bytes():
 
 def test_sixteen_devices_by_hand():
     """Chapter 3's exercise: 100 MB, 10 GB/s, 10 µs; and where the ring overtakes the butterfly."""
-    wire = Link('wire', 10e-6, 10e9)
+    wire, wifi = Link('wire', 10e-6, 10e9), Link('wifi', 0.004, 25e6)
     for name, milliseconds in (
         ('naive', 300.3),
         ('tree', 80.08),
@@ -53,6 +53,8 @@ def test_sixteen_devices_by_hand():
         assert ALGORITHMS[name](16, 100e6, wire) == pytest.approx(milliseconds / 1e3)
     costs = [[ALGORITHMS[f](16, n, wire) for f in ('ring', 'butterfly')] for n in (1.2e6, 1.25e6)]
     assert costs[0][0] > costs[0][1] and costs[1][0] < costs[1][1]
+    slow = [ring(6, n, wifi) - ALGORITHMS['halving_doubling'](6, n, wifi) for n in (217e3, 219e3)]
+    assert slow[0] > 0 > slow[1]  # another: with six devices the ring is faster from 218 kB on
     # Chapter 8's: 1,024 devices on 100 Gb; a tenth of the ring's time are latencies.
     network = LINKS['100 Gb InfiniBand']
     latencies = [ALGORITHMS[name](1024, 1e-6, network) for name in ('ring', 'halving_doubling')]
