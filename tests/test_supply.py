@@ -65,7 +65,7 @@ def test_what_is_damaged_missing_or_not_compressed_on_the_stick_is_named(home, s
     assert f'{LABELS} of mnist is not in {stick}' in bring('mnist', '--from', stick, status=1)[1]
     plain.write_bytes(gzip.decompress(good))
     _, messages = bring('mnist', '--from', stick, status=1)
-    assert f'{plain} is not compressed' in messages and f'{LABELS}, can be verified' in messages
+    assert f'{plain} is not compressed' in messages and f'only {LABELS}' in messages
     # The files of another set, which are called the same, are missing, not damaged.
     table, messages = bring('fashion-mnist', '--from', stick, status=1)
     assert rows(table)['fashion-mnist'][0] == '0 of 4'

@@ -77,8 +77,6 @@ def one_of(name: str, value: object, choices: Collection[str]) -> None:
 
 # MXNet takes any other name for 'local', without a word.
 STORES = ('local', 'device', 'nccl', 'dist_sync', 'dist_device_sync', 'dist_async')
-
-
 DTYPES = ('float32', 'float64')
 
 

@@ -37,10 +37,7 @@ def _find_file(name: str, filename: str, source: Path) -> tuple[bytes, str]:
             troubles.append(trouble)
         plain = path.with_suffix('')
         if plain.is_file():
-            troubles.append(
-                f'{plain} is not compressed, and only the published file, {filename}, can be '
-                'verified'
-            )
+            troubles.append(f'{plain} is not compressed: only {filename} can be verified')
     return b'', '; '.join(troubles) or f'{filename} of {name} is not in {source}'
 
 

@@ -102,9 +102,8 @@ def library(name: str) -> str:
     if name not in PACKAGES:
         return ''
     debian, fedora = PACKAGES[name]
-    return (
-        f'sudo dnf install {fedora}' if 'fedora' in _systems() else f'sudo apt-get install {debian}'
-    )
+    by_apt, by_dnf = f'sudo apt-get install {debian}', f'sudo dnf install {fedora}'
+    return by_dnf if 'fedora' in _systems() else by_apt
 
 
 def driver() -> str:
