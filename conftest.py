@@ -26,16 +26,11 @@ MODULES = {'MXNet': 'mxnet', 'PyTorch': 'torch'}
 MISSING = [name for name in NEEDS if not python_with(MODULES[name])]
 # Some files run at a time; one of these begun last would run on by itself.
 SLOWEST_FIRST = (
-    '07-larger-than-one-device.ipynb',
-    '06-your-own-training.ipynb',
-    '04-multiple-machines.ipynb',
-    'test_training.py',
-    'test_cluster.py',
-    'test_cluster_train.py',
-    'test_pytorch_train.py',
-    'test_launch.py',
-    'test_pytorch.py',
-)
+    '07-larger-than-one-device 06-your-own-training 04-multiple-machines test_training '
+    'test_pytorch_train test_cluster test_cluster_train test_setup test_pipeline test_look '
+    'test_sharding test_pytorch test_launch test_own_ddp test_tensor test_bench test_doctor '
+    'test_exercises test_train'
+).split()
 GREEN = ROOT / 'build' / 'green'  # what each chapter was made of when it last passed
 CODE = (
     'mgpu_helpers/**/*.py',
@@ -73,7 +68,7 @@ def pytest_collect_file(file_path, parent):
 
 def pytest_collection_modifyitems(items):
     rank = {name: i for i, name in enumerate(SLOWEST_FIRST)}
-    items.sort(key=lambda item: rank.get(item.path.name, len(rank)))  # stable: cells stay in order
+    items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))  # stable: cells stay in order
 
 
 def made_of(notebook):
