@@ -14,18 +14,8 @@ BOTH_CORES = {'OMP_NUM_THREADS': '2', 'MXNET_CPU_TEMP_COPY': '64'}
 
 
 @dataclass(frozen=True)
-class Run:
-    """One process: a function of a module here, and what it is called with."""
-
-    what: str
-    devices: int
-    batch: int = BATCH
-    options: dict = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Kind:
-    """Processes that run at the same time, one for each of ``runs``.
+    """Processes that run the same at the same time: a function of a module here, with arguments.
 
     They take a ``share`` of the examples (ResNet-18 takes ten times as long as LeNet), or so many
     ``examples``; ``needs`` are the modules without which the kind is left out, ``data`` says that
@@ -34,7 +24,11 @@ class Kind:
     used.
     """
 
-    runs: list
+    what: str
+    devices: int = 2
+    batch: int = BATCH
+    options: dict = field(default_factory=dict)
+    processes: int = 1
     share: float = 1
     examples: int | None = None
     settings: dict = field(default_factory=dict)
@@ -50,26 +44,17 @@ class Kind:
         return max(1, round(wanted / BATCH)) * BATCH
 
 
-def one(what, devices=2, batch=BATCH, options=None, **about):
-    """Describe a kind of a single process."""
-    return Kind([Run(what, devices, batch, options or {})], **about)
-
-
-def apart(what, batch=BATCH, options=None, **about):
-    """Describe a kind of two processes, each with one device: all that two cores can do."""
-    return Kind([Run(what, 1, batch, options or {})] * 2, **about)
-
-
-def scaling(name, what, batch=BATCH, options=None, both=BOTH_CORES, **about):
+def scaling(name, what, batch=BATCH, both=BOTH_CORES, **about):
     """Describe four kinds: two devices, two processes, and one device with one core and with two.
 
-    ``batch`` is that of a device by itself; two devices share one of ``BATCH``.
+    Two processes with a device each are all that two cores can do. ``batch`` is that of a device by
+    itself; two devices share one of ``BATCH``.
     """
     return {
-        f'{name}, 2 devices': one(what, 2, BATCH, options, **about),
-        f'{name}, 2 processes': apart(what, batch, options, **about),
-        f'{name}, 1 device': one(what, 1, batch, options, **about),
-        f'{name}, 1 device, 2 threads': one(what, 1, batch, options, settings=both, **about),
+        f'{name}, 2 devices': Kind(what, **about),
+        f'{name}, 2 processes': Kind(what, 1, batch, processes=2, **about),
+        f'{name}, 1 device': Kind(what, 1, batch, **about),
+        f'{name}, 1 device, 2 threads': Kind(what, 1, batch, settings=both, **about),
     }
 
 
@@ -82,69 +67,69 @@ FEW = 12_800  # 50 batches: more than Python runs ahead, so memory is at its hig
 
 KINDS = {
     **scaling('from scratch', 'chapter1.train', quick=True),
-    'from scratch, 2 devices, buckets': one('chapter1.train', options={'buckets': True}),
-    'original text, 2 devices': one('peer_source.train', share=0.5, quick=True),
-    'd2l, 2 devices': one('peer_d2l.train', share=0.25, needs=D2L, quick=True),
-    'd2l, 2 devices, our settings': one(
+    'from scratch, 2 devices, buckets': Kind('chapter1.train', options={'buckets': True}),
+    'original text, 2 devices': Kind('peer_source.train', share=0.5, quick=True),
+    'd2l, 2 devices': Kind('peer_d2l.train', share=0.25, needs=D2L, quick=True),
+    'd2l, 2 devices, our settings': Kind(
         'peer_d2l.train', share=0.25, needs=D2L, settings=OUR_SETTINGS, quick=True
     ),
-    'Gluon, chapter 1 network, 2 devices': one('chapter2.train', options=SAME, quick=True),
+    'Gluon, chapter 1 network, 2 devices': Kind('chapter2.train', options=SAME, quick=True),
     **scaling('Gluon LeNet', 'chapter2.train', options=LENET),
     **scaling('ResNet-18', 'chapter2.train', batch=128, options=RESNET, share=0.2),
     **scaling('evaluate LeNet', 'chapter2.evaluate', options=LENET),
     **scaling('evaluate ResNet-18', 'chapter2.evaluate', options=RESNET, share=0.2),
     **{
-        f'allreduce, {network}, {k} devices': one(
+        f'allreduce, {network}, {k} devices': Kind(
             'chapter3.measure', k, options={'network': network}, data=False, once=True
         )
         for network in ('LeNet', 'ResNet-18')
         for k in (2, 4)
     },
     # Two epochs each, so half the examples.
-    'cluster, 2 workers': one('chapter4.train', share=0.5),
-    'cluster, 1 worker': one('chapter4.train', 1, share=0.5),
-    'cluster, 2 workers, dist_async': one(
+    'cluster, 2 workers': Kind('chapter4.train', share=0.5),
+    'cluster, 1 worker': Kind('chapter4.train', 1, share=0.5),
+    'cluster, 2 workers, dist_async': Kind(
         'chapter4.train', options={'kind': 'dist_async'}, share=0.5
     ),
-    'cluster, 2 workers, 2-bit': one('chapter4.train', options={'compressed': True}, share=0.5),
+    'cluster, 2 workers, 2-bit': Kind('chapter4.train', options={'compressed': True}, share=0.5),
     **scaling('PyTorch from scratch', 'chapter5.train', needs=TORCH, both={'OMP_NUM_THREADS': '2'}),
-    'train_ddp, 2 processes': one('chapter5.train_ddp', needs=TORCH, share=0.5, quick=True),
-    'train_ddp.py, 2 processes': one('chapter6.train', needs=TORCH, share=0.5, quick=True),
-    'bare DDP, 2 processes': one('peer_ddp.train', needs=TORCH, share=0.5, quick=True),
-    'bare DDP, 2 processes, our memory settings': one(
+    'train_ddp, 2 processes': Kind('chapter5.train_ddp', needs=TORCH, share=0.5, quick=True),
+    'train_ddp.py, 2 processes': Kind('chapter6.train', needs=TORCH, share=0.5, quick=True),
+    'bare DDP, 2 processes': Kind('peer_ddp.train', needs=TORCH, share=0.5, quick=True),
+    'bare DDP, 2 processes, our memory settings': Kind(
         'peer_ddp.train', needs=TORCH, share=0.5, settings=KEEP_MEMORY, quick=True
     ),
     **{
-        f'pipeline, {m} micro-batches: time at work': one(
+        f'pipeline, {m} micro-batches: time at work': Kind(
             'chapter7.pipeline', options={'num_micro_batches': m}, data=False, needs=TORCH
         )
         for m in (2, 4, 8)
     },
-    'limits of MXNet': one('limits.mxnet', data=False, quick=True),
-    'limits of PyTorch': one('limits.torch', data=False, needs=TORCH),
-    'import mgpu_helpers': one(
+    'limits of MXNet': Kind('limits.mxnet', data=False, quick=True),
+    'limits of PyTorch': Kind('limits.torch', data=False, needs=TORCH),
+    'import mgpu_helpers': Kind(
         'starting.load', options={'module': 'mgpu_helpers'}, needs=(), data=False, quick=True
     ),
-    'import d2l.mxnet': one(
+    'import d2l.mxnet': Kind(
         'starting.load', options={'module': 'd2l.mxnet'}, needs=D2L, data=False
     ),
-    'first step, from scratch': one('chapter1.first_step', quick=True),
-    'first step, Gluon LeNet': one('chapter2.first_step', options=LENET),
-    'first step, original text': one('peer_source.first_step', quick=True),
-    'first step, d2l': one('peer_d2l.first_step', needs=D2L, quick=True),
-    'first step, cluster of 2 workers': one('chapter4.first_step'),
-    'first step, DDP in 2 processes': one('chapter5.first_step', needs=TORCH),
-    'first step, train_ddp.py and its end': one('chapter6.first_step', needs=TORCH),
-    'first step, bare DDP in 2 processes': one('peer_ddp.first_step', needs=TORCH),
-    'memory, from scratch': one('chapter1.train', examples=FEW, weighed=True),
-    'memory, Gluon, chapter 1 network': one(
+    'first step, from scratch': Kind('chapter1.first_step', quick=True),
+    'first step, Gluon LeNet': Kind('chapter2.first_step', options=LENET),
+    'first step, original text': Kind('peer_source.first_step', quick=True),
+    'first step, d2l': Kind('peer_d2l.first_step', needs=D2L, quick=True),
+    'first step, cluster of 2 workers': Kind('chapter4.first_step'),
+    'first step, DDP in 2 processes': Kind('chapter5.first_step', needs=TORCH),
+    'first step, train_ddp.py and its end': Kind('chapter6.first_step', needs=TORCH),
+    'first step, bare DDP in 2 processes': Kind('peer_ddp.first_step', needs=TORCH),
+    'memory, from scratch': Kind('chapter1.train', examples=FEW, weighed=True),
+    'memory, Gluon, chapter 1 network': Kind(
         'chapter2.train', options=SAME, examples=FEW, weighed=True
     ),
-    'memory, original text': one('peer_source.train', examples=FEW, weighed=True),
-    'memory, d2l': one('peer_d2l.train', needs=D2L, examples=FEW, weighed=True),
-    'memory, train_ddp': one('chapter5.train_ddp', needs=TORCH, examples=FEW, weighed=True),
-    'memory, train_ddp.py': one('chapter6.train', needs=TORCH, examples=FEW, weighed=True),
-    'memory, bare DDP': one('peer_ddp.train', needs=TORCH, examples=FEW, weighed=True),
+    'memory, original text': Kind('peer_source.train', examples=FEW, weighed=True),
+    'memory, d2l': Kind('peer_d2l.train', needs=D2L, examples=FEW, weighed=True),
+    'memory, train_ddp': Kind('chapter5.train_ddp', needs=TORCH, examples=FEW, weighed=True),
+    'memory, train_ddp.py': Kind('chapter6.train', needs=TORCH, examples=FEW, weighed=True),
+    'memory, bare DDP': Kind('peer_ddp.train', needs=TORCH, examples=FEW, weighed=True),
 }
 
 

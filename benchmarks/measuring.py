@@ -76,7 +76,7 @@ def run(name, num_examples, tick=lambda: None):
         def on_line(member, line):
             if line == READY:
                 ready.add(member)
-                if len(ready) == len(kind.runs):
+                if len(ready) == kind.processes:
                     for one in group.members:
                         with contextlib.suppress(OSError):  # it has ended, which will be told
                             one.process.stdin.write(b'go\n')
@@ -93,20 +93,13 @@ def run(name, num_examples, tick=lambda: None):
                 peak[0] = max(peak[0], weight_of(m.process.pid for m in group.members))
 
         start = time.monotonic()
-        for i, one in enumerate(kind.runs):
-            wanted = {
-                'what': one.what,
-                'devices': one.devices,
-                'batch': one.batch,
-                'examples': examples,
-                'options': one.options,
-            }
-            python = python_with('torch') if 'torch' in kind.needs else sys.executable
-            command = [python, '-m', 'benchmarks.run', json.dumps(wanted)]
+        python = python_with('torch') if 'torch' in kind.needs else sys.executable
+        wanted = json.dumps([kind.what, kind.devices, kind.batch, examples, kind.options])
+        for i in range(kind.processes):
             label = f'{name}, process {i}' if i else name
-            group.start(label, command, kind.settings, given=b'')
+            group.start(label, [python, '-m', 'benchmarks.run', wanted], kind.settings, given=b'')
         group.wait(on_line, timeout=TIMEOUT, check=check)
-        if len(results) < len(kind.runs):
+        if len(results) < kind.processes:
             raise ProcessFailed(name, 0, 'ended without a result')
     found = [results[member.name] for member in group.members]
     if kind.weighed:

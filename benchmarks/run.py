@@ -13,11 +13,10 @@ from .child import give_back
 
 def main():
     """Call it and send what it measured: seconds, or a dictionary with seconds in it."""
-    wanted = json.loads(sys.argv[1])
-    module, function = wanted['what'].split('.')
+    what, devices, batch, examples, options = json.loads(sys.argv[1])
+    module, function = what.split('.')
     call = getattr(importlib.import_module(f'.{module}', __package__), function)
-    examples = wanted['examples']
-    measured = call(wanted['devices'], wanted['batch'], examples, **wanted['options'])
+    measured = call(devices, batch, examples, **options)
     if not isinstance(measured, dict):
         measured = {'seconds': measured}
     if 'seconds' in measured:

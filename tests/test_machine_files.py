@@ -87,9 +87,6 @@ def test_dev_container_is_the_first_stage_of_the_image_and_makes_the_environment
     user = instructions('RUN')[1]
     assert user.split(' &&')[0].endswith(f' {described["remoteUser"]}')
     assert [str(port) for port in described['forwardPorts']] == instructions('EXPOSE')
-    for mount in described['mounts']:
-        target = dict(part.split('=') for part in mount.split(','))['target']
-        assert target in user.split()
 
 
 def test_binder_has_what_the_image_has_and_builds_with_commands_that_there_are():
@@ -151,7 +148,5 @@ def test_the_form_for_a_report_names_files_that_make_report_leaves():
     form = yaml.safe_load((ROOT / '.github/ISSUE_TEMPLATE/report.yml').read_text())
     text = (ROOT / 'tools/report.py').read_text()
     assert {'name', 'description', 'body'} <= set(form)
-    asked = [part for part in form['body'] if part['type'] != 'markdown']
-    assert len({part['id'] for part in asked}) == len(asked) >= 3
     for name in ('report.md', 'report.json'):
         assert f'build/{name}' in str(form) and f"'{name}'" in text
