@@ -15,8 +15,8 @@ START = {'width': 32, 'heads': 4, 'depth': 4, 'seed': 5}
 
 
 @functools.cache
-def batches(batch_size=47, num_examples=461):
-    return list(pt.load_data_fashion_mnist(batch_size, num_examples, seed=3, dtype='float64')[0])
+def batches():
+    return list(pt.load_data_fashion_mnist(47, 461, seed=3, dtype='float64')[0])
 
 
 def backward(net, X, y, share=1):
@@ -26,10 +26,10 @@ def backward(net, X, y, share=1):
     return mean.item()
 
 
-def ten_steps(net, gradients=backward, data=None):
+def ten_steps(net, gradients=backward):
     """Give the losses; ``gradients(net, X, y)`` leaves gradients and gives one of them."""
     optimizer, losses = torch.optim.Adam(net.parameters(), lr=1e-3), []
-    for X, y in data or batches():
+    for X, y in batches():
         optimizer.zero_grad()
         losses.append(gradients(net, X, y))
         optimizer.step()
@@ -42,9 +42,9 @@ def values(state):
     return {name: value.detach().numpy().copy() for name, value in state.items()}
 
 
-def one_device(data=None):
+def one_device():
     net = pt.vit(**START)
-    return ten_steps(net, data=data), values(net.state_dict())
+    return ten_steps(net), values(net.state_dict())
 
 
 def apart(ours, theirs):

@@ -1,4 +1,7 @@
-"""Pipeline parallelism: both schedules equal one device, and what they hold."""
+"""Pipeline parallelism: both schedules equal one device, and what they hold.
+
+Chapter 7 holds PyTorch's own to the same steps.
+"""
 
 import pytest
 
@@ -25,7 +28,6 @@ from mgpu_helpers.pytorch.traffic import Traffic  # noqa: E402
 pt = mgpu.pytorch
 pytestmark = pytest.mark.usefixtures('without_compiler')
 SCHEDULES = {'gpipe': pt.gpipe, 'one_f_one_b': pt.one_f_one_b}
-EVEN = 48, 480  # PyTorch's stages take micro-batches of one size
 MICRO = 6  # of 47 examples
 
 
@@ -41,18 +43,18 @@ def stage_here(group=None):
     return pt.stage_of(pt.vit(**START), dist.get_rank(group), dist.get_world_size(group))
 
 
-def by_hand(step, group):
+def by_hand(step):
     """Losses, this stage's part of the state; of a step what it held, did and sent."""
     done = []
 
     def gradients(stage, X, y):
-        done[:] = [step(stage, X, y, MICRO, group)]
-        return from_last(done[0].losses, group)
+        done[:] = [step(stage, X, y, MICRO)]
+        return from_last(done[0].losses)
 
-    stage = stage_here(group)
+    stage = stage_here()
     losses = ten_steps(stage, gradients)
     with Traffic() as traffic:
-        step(stage, *batches()[0], MICRO, group)
+        step(stage, *batches()[0], MICRO)
     spans = [(s.kind, int(s.name), s.start, s.end) for s in done[0].spans]
     return (
         (losses, values(stage.state_dict())),
@@ -60,21 +62,6 @@ def by_hand(step, group):
         spans,
         (dict(traffic.calls), traffic.total),
     )
-
-
-def by_pytorch(name, group):
-    from torch.distributed import pipelining  # 5 s of a core: only the ranks that need it
-
-    stage, rank, size = stage_here(group), dist.get_rank(group), dist.get_world_size(group)
-    part = pipelining.PipelineStage(stage, rank, size, torch.device('cpu'), group=group)
-    schedule = getattr(pipelining, name)(part, MICRO, loss_fn=torch.nn.functional.cross_entropy)
-
-    def gradients(stage, X, y):
-        losses = []
-        schedule.step(*([X] if rank == 0 else []), target=y, losses=losses)
-        return from_last(torch.stack(losses).detach() if losses else None, group)
-
-    return ten_steps(stage, gradients, batches(*EVEN)), values(stage.state_dict())
 
 
 def with_tensor():
@@ -110,13 +97,8 @@ def refusals():
 
 
 def in_each_rank():
-    """Four ranks: two pipelines of two stages beside each other, then one of four."""
     found = {'with tensor': with_tensor(), 'refusals': refusals(), 'frozen': frozen()}
-    for k, group in ((2, pt.mesh_groups(2, 2)[1]), (4, None)):
-        found[k] = {name: by_hand(step, group) for name, step in SCHEDULES.items()}
-        if k == 2 and dist.get_rank() < 2:
-            found['PyTorch'] = [by_pytorch(f'Schedule{name}', group) for name in ('GPipe', '1F1B')]
-    return found
+    return found | {name: by_hand(step) for name, step in SCHEDULES.items()}
 
 
 @pytest.fixture(scope='module')
@@ -129,12 +111,6 @@ def found():
     return pt.launch(in_each_rank, 4)
 
 
-@pytest.fixture(scope='module')
-def ranks(found):
-    """By number of stages, what each of them has found."""
-    return {2: [rank[2] for rank in found[:2]], 4: [rank[4] for rank in found]}
-
-
 def joined(runs):
     """Put the stages' values into one state, after their losses, which all know."""
     losses, states = zip(*runs, strict=True)
@@ -142,17 +118,10 @@ def joined(runs):
     return losses[0], {name: value for state in states for name, value in state.items()}
 
 
-def test_stages_equal_one_device_by_both_schedules_with_the_same_bits(ranks, one):
-    for found in ranks.values():
-        by_gpipe, by_1f1b = (joined([rank[name][0] for rank in found]) for name in SCHEDULES)
-        check(by_gpipe, one)
-        assert by_1f1b[0] == by_gpipe[0] and same_bits(by_1f1b[1], by_gpipe[1])
-
-
-def test_pytorchs_pipelines_take_the_same_steps(found):
-    even = one_device(batches(*EVEN))
-    for stages in zip(*(rank['PyTorch'] for rank in found[:2]), strict=True):
-        check(joined(stages), even)
+def test_stages_equal_one_device_by_both_schedules_with_the_same_bits(found, one):
+    by_gpipe, by_1f1b = (joined([rank[name][0] for rank in found]) for name in SCHEDULES)
+    check(by_gpipe, one)
+    assert by_1f1b[0] == by_gpipe[0] and same_bits(by_1f1b[1], by_gpipe[1])
 
 
 def test_stages_of_cut_layers_equal_one_device(found, one):
@@ -170,44 +139,37 @@ def test_a_frozen_first_stage_only_computes(found):
     assert apart(ours, {name: exact[name] for name in ours}) < 1e-10
 
 
-def test_activations_go_to_the_next_stage_and_their_gradients_come_back(ranks):
+def test_activations_go_to_the_next_stage_and_their_gradients_come_back(found):
     """Beside them, a first message says how large they are: two small sends."""
     size = 47 * 16 * START['width'] * 8
-    for k, found in ranks.items():
-        for stage, rank in enumerate(found):
-            on, back = stage < k - 1, stage > 0
-            for name in SCHEDULES:
-                calls, total = rank[name][3]
-                assert calls == {'send': MICRO * (on + back) + 2 * on}
-                assert 0 <= total - size * (on + back) < 1000 * on + 1
+    for stage, rank in enumerate(found):
+        on, back = stage < 3, stage > 0
+        for calls, total in (rank[name][3] for name in SCHEDULES):
+            assert calls == {'send': MICRO * (on + back) + 2 * on}
+            assert 0 <= total - size * (on + back) < 1000 * on + 1
 
 
-def test_what_a_stage_holds_and_in_which_order_it_works(ranks):
-    for k, found in ranks.items():
-        for stage, rank in enumerate(found):
-            assert rank['gpipe'][1] == MICRO and rank['one_f_one_b'][1] == k - stage
-            for name in SCHEDULES:
-                order = getattr(pt, f'{name}_order')(MICRO, stage, k)
-                spans = rank[name][2]
-                assert [span[:2] for span in spans] == order
-                assert sorted(order) == [
-                    (p, i) for p in ('backward', 'forward') for i in range(MICRO)
-                ]
-                times = [t for span in spans for t in span[2:]]
-                assert times == sorted(times)
+def test_what_a_stage_holds_and_in_which_order_it_works(found):
+    for stage, rank in enumerate(found):
+        assert rank['gpipe'][1] == MICRO and rank['one_f_one_b'][1] == 4 - stage
+        for name in SCHEDULES:
+            order, spans = getattr(pt, f'{name}_order')(MICRO, stage, 4), rank[name][2]
+            assert [span[:2] for span in spans] == order
+            assert sorted(order) == [(p, i) for p in ('backward', 'forward') for i in range(MICRO)]
+            times = [t for span in spans for t in span[2:]]
+            assert times == sorted(times)
     last = pt.one_f_one_b_order(3, 3, 4)
     assert [f'{kind[0]}{i}' for kind, i in last] == ['f0', 'b0', 'f1', 'b1', 'f2', 'b2']
 
 
-def test_no_pass_begins_before_what_it_needs_is_there(ranks):
+def test_no_pass_begins_before_what_it_needs_is_there(found):
     """One clock for all processes of this machine."""
-    for found in ranks.values():
-        for name in SCHEDULES:
-            of_stage = [{span[:2]: span[2:] for span in rank[name][2]} for rank in found]
-            for here, further in zip(of_stage, of_stage[1:]):
-                for i in range(MICRO):
-                    assert here['forward', i][1] <= further['forward', i][0]
-                    assert further['backward', i][1] <= here['backward', i][0]
+    for name in SCHEDULES:
+        of_stage = [{span[:2]: span[2:] for span in rank[name][2]} for rank in found]
+        for here, further in zip(of_stage, of_stage[1:]):
+            for i in range(MICRO):
+                assert here['forward', i][1] <= further['forward', i][0]
+                assert further['backward', i][1] <= here['backward', i][0]
 
 
 def test_stages_have_about_as_many_parameters_each_and_the_names_of_the_whole():

@@ -1,6 +1,7 @@
-"""Tensor parallelism: equal to one device, two allreduces a block each way; and on a mesh.
+"""Tensor parallelism: equal to one device, and on a mesh.
 
-Chapter 7 holds PyTorch's own engines to the same steps.
+Chapter 7 counts its allreduces, goes along a mesh of its own groups, and holds PyTorch's engines
+to the same steps.
 """
 
 import copy
@@ -15,7 +16,6 @@ from ten_steps import (  # noqa: E402
     START,
     apart,
     backward,
-    batches,
     check,
     one_device,
     said,
@@ -26,7 +26,6 @@ from ten_steps import (  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 
 import mgpu_helpers as mgpu  # noqa: E402
-from mgpu_helpers.pytorch.traffic import Traffic  # noqa: E402
 
 pt = mgpu.pytorch
 pytestmark = pytest.mark.usefixtures('without_compiler')
@@ -35,18 +34,12 @@ ROWS = 'attention.out', 'mlp.2'
 
 
 def by_hand(group):
-    """Losses, the whole state, this rank's own part, and the collectives of one step."""
+    """Losses and the whole state, then this rank's own part."""
     seed = START['seed'] + dist.get_rank(group)  # the first rank's values count
     net = pt.tensor_parallel(pt.vit(**START | {'seed': seed}), group)
     losses = ten_steps(net)
-    X, y = batches()[0]
-    with Traffic() as forward:
-        mean = pt.loss(net(X), y).mean()
-    with Traffic() as back:
-        mean.backward()
-    counts = [(dict(way.calls), way.total) for way in (forward, back)]
     own = copy.deepcopy(net) if group is None else net  # a group cannot be copied
-    return (losses, values(pt.full_state(own, group))), values(net.state_dict()), counts
+    return (losses, values(pt.full_state(own, group))), values(net.state_dict())
 
 
 def two_layers():
@@ -67,9 +60,7 @@ def refusals():
     three, net = dist.new_group([0, 1, 2]), torch.nn.Linear(4, 4)
     found = {
         'no net': said(pt.tensor_parallel, net),
-        'other blocks': said(
-            pt.tensor_parallel, torch.nn.ModuleDict({'attention': net, 'mlp': net})
-        ),
+        'other': said(pt.tensor_parallel, torch.nn.ModuleDict({'attention': net, 'mlp': net})),
         'part': said(pt.column_linear, pt.row_linear(torch.nn.Linear(16, 16))),
         'twice': said(pt.tensor_parallel, pt.tensor_parallel(pt.vit(**START))),
         'mesh': said(pt.mesh_groups, 2, 3),
@@ -85,35 +76,20 @@ def refusals():
 
 
 def on_a_mesh():
-    """Two by two: shards of the batch along the first axis, of the layers along the second."""
-    found = {}
+    """Along PyTorch's mesh: shards of the batch on one axis, of the layers on the other."""
     mesh = init_device_mesh('cpu', (2, 2), mesh_dim_names=('data', 'tensor'))
-    theirs = [mesh.get_group(name) for name in ('data', 'tensor')]
-    for name, (data, tensor) in (('by hand', pt.mesh_groups(2, 2)), ('DeviceMesh', theirs)):
-        net = pt.tensor_parallel(pt.vit(**START), tensor)
+    data, tensor = (mesh.get_group(name) for name in ('data', 'tensor'))
+    net = pt.tensor_parallel(pt.vit(**START), tensor)
 
-        def gradients(net, X, y, data=data):
-            mean = backward(net, *shard(X, y, data))
-            for p in net.parameters():
-                dist.all_reduce(p.grad, group=data)
-            return sum_of(mean, data)
+    def gradients(net, X, y):
+        X_rank, y_rank = (a.tensor_split(2)[dist.get_rank(data)] for a in (X, y))
+        mean = torch.tensor(backward(net, X_rank, y_rank, len(X_rank) / len(X))).double()
+        for x in (mean, *(p.grad for p in net.parameters())):
+            dist.all_reduce(x, group=data)
+        return mean.item()
 
-        losses = ten_steps(net, gradients)
-        found[name] = (losses, values(pt.full_state(net, tensor))), values(net.state_dict())
-    return found
-
-
-def shard(X, y, group):
-    """This rank's examples, and their share in the batch."""
-    rank, size = dist.get_rank(group), dist.get_world_size(group)
-    X_rank, y_rank = X.tensor_split(size)[rank], y.tensor_split(size)[rank]
-    return X_rank, y_rank, len(X_rank) / len(X)
-
-
-def sum_of(x, group):
-    x = torch.tensor(x, dtype=torch.float64)
-    dist.all_reduce(x, group=group)
-    return x.item()
+    losses = ten_steps(net, gradients)
+    return (losses, values(pt.full_state(net, tensor))), values(net.state_dict())
 
 
 def in_each_rank():
@@ -151,40 +127,25 @@ def test_what_all_ranks_have_is_the_same_bit_for_bit_and_the_rest_is_cut(ranks, 
                 assert is_cut or np.array_equal(value, first[name]), name
 
 
-def test_two_allreduces_a_block_forward_and_two_back(ranks):
-    """Each of the activations (47, 16, width), of which a ring's rank sends 2 (k - 1) / k."""
-    number, size = 2 * START['depth'], 47 * 16 * START['width'] * 8
-    for rank in ranks:
-        for k in (2, 4):
-            way = {'allreduce': number}, number * 2 * (k - 1) * size // k
-            assert rank[k][2] == [way, way]
-
-
 def test_two_layers_on_their_own(ranks):
     for rank in ranks:
         assert max(rank['layers']) < 1e-12
 
 
 def test_data_by_tensor_equals_one_device(ranks, one):
-    for name in ('by hand', 'DeviceMesh'):
-        both, own = zip(*(rank['mesh'][name] for rank in ranks))
-        for found in both:
-            check(found, one)
-        for a, b in ((0, 2), (1, 3)):  # the same part of the layers
-            assert same_bits(own[a], own[b])
-        assert apart(own[0], own[1]) > 1e-3 and same_bits(
-            *({n: v for n, v in state.items() if 'norm' in n} for state in own[:2])
-        )
+    both, own = zip(*(rank['mesh'] for rank in ranks))
+    for found in both:
+        check(found, one)
+    for a, b in ((0, 2), (1, 3)):  # the same part of the layers
+        assert same_bits(own[a], own[b])
+    assert apart(own[0], own[1]) > 1e-3
 
 
 def test_what_cannot_be_cut_is_said_before_anything_is(ranks):
     for words, which in (
-        (
-            'the number of heads must be a multiple of the number of ranks, 3, not 4: take 3 or 6',
-            'heads',
-        ),
+        ('heads must be a multiple of the number of ranks, 3, not 4: take 3 or 6', 'heads'),
         ('no blocks with .attention and .mlp', 'no net'),
-        ('no blocks with .attention and .mlp', 'other blocks'),
+        ('no blocks with .attention and .mlp', 'other'),
         ('layer must be a whole nn.Linear, not ', 'part'),
         ('cut already', 'twice'),
         ('a mesh of 2 x 3 takes 6 ranks, and there are 4: choose sizes whose product is 4', 'mesh'),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
@@ -15,7 +14,7 @@ from mgpu_helpers import scratch
 from mgpu_helpers.collectives import count
 
 from .arrays import expect_sums, on_devices, one_device_each
-from .checking import Hint, Numbers, expect, expect_value, number
+from .checking import Hint, Numbers, expect, expect_value, number, on_paper
 
 if TYPE_CHECKING:
     from mxnet.ndarray import NDArray
@@ -116,16 +115,13 @@ def exercise_4(
         np.allclose(left, first),
         'the parameters were not all changed alike: each takes a step by its own gradient',
     )
-    expect(
-        first != 1.0,
-        'no parameter has changed: write into each, p -= …; p = p - … is another array',
-    )
-    expect(
-        first != 1 - lr * 16,
-        f'each step was {n} times too long: the gradient is a sum over {n} examples',
-    )
-    expect(first != 2.0, 'they went uphill: the loss falls against the gradient')
-    expect(first == 0.0, 'a parameter p with gradient g is to become p - lr / n * g')
+    mistakes = {
+        'no parameter has changed: write into each, p -= …; p = p - … is another array': 1.0,
+        f'each step was {n} times too long: the gradient is a sum over {n} examples': 1 - lr * 16,
+        'they went uphill: the loss falls against the gradient': 2.0,
+    }
+    hint = 'a parameter p with gradient g is to become p - lr / n * g'
+    expect_value(first, 0.0, 'a parameter is {} times what it was, not 0', mistakes, hint)
 
 
 def exercise_5(
@@ -135,62 +131,36 @@ def exercise_5(
     for sizes in ((4, 4), (2, 1), (3, 2, 2), (26, 25)):
         shards = [[rng.randrange(64) for _ in range(n)] for n in sizes]
         means = [sum(s) / len(s) for s in shards]
-        found, right = whole_mean(means, sizes), sum(map(sum, shards)) / sum(sizes)
-        expect_value(
-            number(found),
-            right,
-            f'means {[round(m, 4) for m in means]} of {list(sizes)} examples gave {{}}',
-            {
-                'this is the mean of the means, where an example in a short shard counts for more '
-                'than one in a long shard': sum(means) / len(means),
-                'divide by the number of examples, not by that of devices': right
-                * sum(sizes)
-                / len(sizes),
-                'this is the sum over the batch; divide by the number of examples': right
-                * sum(sizes),
-            },
-            f'not {right:.6g}; mean times length is what a shard adds to the sum',
-            1e-5,  # float32 is good enough
-        )
+        found, total = whole_mean(means, sizes), sum(map(sum, shards))
+        right = total / sum(sizes)
+        mistakes = {
+            'this is the mean of the means, where an example in a short shard counts for more '
+            'than one in a long shard': sum(means) / len(means),
+            'divide by the number of examples, not by that of devices': total / len(sizes),
+            'this is the sum over the batch; divide by the number of examples': total,
+        }
+        case = f'means {[round(m, 4) for m in means]} of {list(sizes)} examples gave {{}}'
+        hint = f'not {right:.6g}; mean times length is what a shard adds to the sum'
+        expect_value(found, right, case, mistakes, hint, 1e-5)  # float32 is good enough
 
 
-def draw_6(rng: random.Random) -> dict[str, Any]:
-    """Draw the numbers of a student."""
-    return {'devices': rng.choice((3, 5, 6, 7, 9)), 'gigabytes_per_second': rng.choice((8, 12, 20))}
-
-
+@on_paper(devices=(3, 5, 6, 7, 9), gigabytes_per_second=(8, 12, 20))
 def exercise_6(
     _: random.Random, numbers: Numbers, megabytes: float, messages: int, milliseconds: float
 ) -> None:
     """Bytes, messages and time of chapter 1's allreduce, on paper."""
-    assert numbers
-    k, speed = numbers['devices'], numbers['gigabytes_per_second']
-    sent = 2 * (k - 1) * ARRAY_BYTES
-    near = partial(np.isclose, rtol=0.02)
-    expect(
-        not near(megabytes, sent / 2e6),
-        f'{megabytes} MB is one way: {k - 1} copies go in, and as many come back',
-    )
-    expect(
-        not near(megabytes, 2 * k * ARRAY_BYTES / 1e6),
-        f'{megabytes} MB: device 0 sends nothing to itself, so k - 1 devices count',
-    )
-    expect(
-        near(megabytes, sent / 1e6),
-        f'{megabytes} MB: 129,068 values of 4 bytes, times the number of copies',
-    )
-    expect(
-        messages == 2 * (k - 1) * 8,
-        f'{messages} messages: each of the 8 arrays travels by itself, in and out',
-    )
-    expect(
-        near(milliseconds, sent / speed / 1e6),
-        f'{milliseconds} ms: {sent / 1e6:.2f} MB over {speed} GB/s; a GB is 1,000 MB, a second '
-        '1,000 ms',
-    )
-
-
-exercise_6.draw = draw_6  # type: ignore[attr-defined]
+    k, speed = numbers.values()
+    sent = 2 * (k - 1) * ARRAY_BYTES / 1e6
+    mistakes = {
+        f'this is one way; {k - 1} copies go in, and as many come back': sent / 2,
+        'device 0 sends nothing to itself, so k - 1 devices count': sent * k / (k - 1),
+    }
+    hint = '129,068 values of 4 bytes, times the number of copies'
+    expect_value(megabytes, sent, '{} MB', mistakes, hint, 0.02)
+    hint = 'each of the 8 arrays travels by itself, in and out'
+    expect_value(messages, 2 * (k - 1) * 8, '{} messages', {}, hint)
+    hint = f'{sent:.2f} MB over {speed} GB/s; a GB is 1,000 MB, a second 1,000 ms'
+    expect_value(milliseconds, sent / speed, '{} ms', {}, hint, 0.02)
 
 
 def exercise_7(rng: random.Random, _: Numbers, by_slices: Callable[[Arrays], None]) -> None:

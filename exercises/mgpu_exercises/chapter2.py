@@ -12,7 +12,7 @@ from mxnet import autograd, gluon, nd
 from mxnet.gluon import nn
 
 from .arrays import on_devices, one_device_each
-from .checking import Hint, Numbers, expect, number
+from .checking import Numbers, expect, expect_value, on_paper
 
 if TYPE_CHECKING:
     from mxnet.gluon import Block
@@ -69,21 +69,16 @@ def exercise_1(rng: random.Random, _: Numbers, my_forward_backward: Callable[...
 def exercise_2(rng: random.Random, _: Numbers, gradient_bytes: Callable[[Block], int]) -> None:
     """Bytes of gradients that a step exchanges."""
     net = small_net(rng)  # 4 × 5 + 5 + 5 + 5 + 5 × 3 + 3 values, and 10 running statistics
-    found = gradient_bytes(net)
-    expect(found != 53, f'{found} are the values; a float32 has 4 bytes')
-    expect(
-        found != 63 * 4,
-        f'{found} bytes: running statistics have no gradient, their grad_req is "null"',
-    )
-    expect(found != 2 * 53 * 4, f"{found} bytes are those of both devices together; give one's")
-    expect(found == 53 * 4, f'a network with 53 trained values gave {found} bytes, not {53 * 4}')
+    mistakes = {
+        'these are the values; a float32 has 4 bytes': 53,
+        'running statistics have no gradient, their grad_req is "null"': 63 * 4,
+        "these are the bytes of both devices together; give one's": 2 * 53 * 4,
+    }
+    hint = f'a network with 53 trained values has {53 * 4}'
+    expect_value(gradient_bytes(net), 53 * 4, '{} bytes', mistakes, hint)
     net[0].collect_params().setattr('grad_req', 'null')
-    found = gradient_bytes(net)
-    expect(
-        found == 28 * 4,
-        f'with its first layer frozen, 28 values are trained, and it gave {found} bytes: what is '
-        'frozen has grad_req "null"',
-    )
+    hint = '28 values are trained; what is frozen has grad_req "null"'
+    expect_value(gradient_bytes(net), 28 * 4, 'with its first layer frozen, {} bytes', {}, hint)
 
 
 def exercise_3(rng: random.Random, _: Numbers, average: Callable[[Arrays], None]) -> None:
@@ -159,46 +154,23 @@ def exercise_4(
         expect(np.allclose(norms, right), f'{case}: {norms[0]:.3g} afterwards, not {right:g}')
 
 
-def draw_5(rng: random.Random) -> dict[str, Any]:
-    """Draw the numbers of a student."""
-    return {
-        'arrays': rng.choice((6, 12, 40)),
-        'megabytes': rng.choice((0.4, 2.0, 6.0)),
-        'compute_ms': rng.choice((0.5, 2.0, 3.0)),
-    }
-
-
+@on_paper(arrays=(6, 12, 40), megabytes=(0.4, 2.0, 6.0), compute_ms=(0.5, 2.0, 3.0))
 def exercise_5(
     _: random.Random, numbers: Numbers, exchange_ms: float, speed_up: float, one_message: float
 ) -> None:
     """The gain from a second device, on paper."""
-    assert numbers
-    start, travel = numbers['arrays'] * 0.02, numbers['megabytes'] / 10
-    compute = numbers['compute_ms']
-    expect(
-        not np.isclose(exchange_ms, travel + 0.02, rtol=0.01) or numbers['arrays'] == 1,
-        f'{exchange_ms} ms: each of the {numbers["arrays"]} arrays takes 20 µs to start',
-    )
-    expect(
-        np.isclose(exchange_ms, start + travel, rtol=0.01),
-        f'{exchange_ms} ms: 20 µs for each array, and all bytes at 10 GB/s (10,000 bytes a µs)',
-    )
-    expect(
-        not np.isclose(speed_up, compute / (compute + start + travel), rtol=0.01),
-        f'a speed-up of {speed_up}: two devices handle twice as many images in that time',
-    )
-    expect(
-        np.isclose(speed_up, 2 * compute / (compute + start + travel), rtol=0.01),
-        f'a speed-up of {speed_up}: two devices finish two batches in the time of computing and of '
-        'the exchange, one device one batch in that of computing',
-    )
-    expect(
-        np.isclose(one_message, 2 * compute / (compute + 0.02 + travel), rtol=0.01),
-        f'a speed-up of {one_message} with one message: the same bytes, but 20 µs only once',
-    )
-
-
-exercise_5.draw = draw_5  # type: ignore[attr-defined]
+    arrays, megabytes, compute = numbers.values()
+    start, travel = arrays * 0.02, megabytes / 10
+    mistakes = {f'each of the {arrays} arrays takes 20 µs to start': travel + 0.02}
+    hint = '20 µs for each array, and all bytes at 10 GB/s (10,000 bytes a µs)'
+    expect_value(exchange_ms, start + travel, '{} ms', mistakes, hint, 0.01)
+    right = 2 * compute / (compute + start + travel)
+    mistakes = {'two devices handle twice as many images in that time': right / 2}
+    hint = 'two devices finish two batches in the time of computing and of the exchange, one '
+    hint += 'device one batch in that of computing'
+    expect_value(speed_up, right, 'a speed-up of {}', mistakes, hint, 0.01)
+    right, hint = 2 * compute / (compute + 0.02 + travel), 'the same bytes, but 20 µs only once'
+    expect_value(one_message, right, 'a speed-up of {} with one message', {}, hint, 0.01)
 
 
 def exercise_6(rng: random.Random, _: Numbers, whole_variance: Callable[..., float]) -> None:
@@ -206,20 +178,20 @@ def exercise_6(rng: random.Random, _: Numbers, whole_variance: Callable[..., flo
     for sizes in ((2, 2), (4, 4, 4), (5, 2), (1, 6)):
         shards = [np.array([rng.randrange(50) for _ in range(n)], dtype=float) for n in sizes]
         means, variances = ([float(f(s)) for s in shards] for f in (np.mean, np.var))
-        right, found = float(np.var(np.concatenate(shards))), number(
-            whole_variance(means, variances, sizes)
-        )  # fmt: skip
-        if np.isclose(found, right):
-            continue
-        case = f'shards of {list(sizes)} examples: {found:.4f}, not {right:.4f}'
-        if np.isclose(found, np.average(variances, weights=sizes)):
-            raise Hint(f'{case}: this is the mean of the variances; the means differ, too')
-        even = np.mean(variances) + np.var(means)
-        if np.isclose(found, even):
-            raise Hint(f'{case}: right for shards of one length only; a longer one counts for more')
-        if np.isclose(found, np.sum(variances)) or np.isclose(found, np.mean(variances)):
-            raise Hint(f'{case}: what is missing is how far the means are from each other')
-        raise Hint(f'{case}: variance is the mean of the squares minus the square of the mean')
+        right, even = float(np.var(np.concatenate(shards))), np.mean(variances)
+        mistakes = {
+            'this is the mean of the variances; the means differ, too': (
+                np.average(variances, weights=sizes)
+            ),
+            'right for shards of one length only; a longer one counts for more': (
+                even + np.var(means)
+            ),
+            'what is missing is how far the means are from each other': even,
+            'a sum; and what is missing is how far the means are from each other': sum(variances),
+        }
+        hint = f'not {right:.4f}; variance is the mean of the squares minus the square of the mean'
+        found = whole_variance(means, variances, sizes)
+        expect_value(found, right, f'shards of {list(sizes)} examples: {{}}', mistakes, hint, 1e-5)
 
 
 def exercise_7(
@@ -234,20 +206,17 @@ def exercise_7(
         guesses = labels.copy()
         guesses[rng.sample(range(5), 2)] += 1  # two of those that count are wrong
         right += 8 - pad - 2
-        scores = np.eye(5)[guesses]
-        batches.append((nd.array(scores), nd.array(labels), pad))
-    found, seen = number(accuracy(batches)), 21
-    case = f'two whole batches of 8, a last one with 3 of 8 padded: {found:.4f}'
-    expect(
-        not np.isclose(found, (right + 3) / 24),
-        f'{case}: the examples that fill up the last batch were counted twice',
+        batches.append((nd.array(np.eye(5)[guesses]), nd.array(labels), pad))
+    mistakes = {
+        'the examples that fill up the last batch were counted twice': (right + 3) / 24,
+        'a mean of batches, where an example of the short one counts for more': (
+            np.mean([6 / 8, 6 / 8, 3 / 5])
+        ),
+        'leave the padding out of both, of what is counted, too': right / 24,
+        'leave the padding out of both, of what is right, too': (right + 3) / 21,
+    }
+    case, hint = (
+        'two whole batches of 8, a last one with 3 of 8 padded: {}',
+        f'not {right / 21:.4f}',
     )
-    expect(
-        not np.isclose(found, np.mean([6 / 8, 6 / 8, 3 / 5])),
-        f'{case}: a mean of batches, where an example of the short one counts for more',
-    )
-    expect(
-        not np.isclose(found, (right + 3) / seen) and not np.isclose(found, right / 24),
-        f'{case}: leave the padding out of both, those that are right and those that are counted',
-    )
-    expect(np.isclose(found, right / seen, rtol=1e-5), f'{case}, not {right / seen:.4f}')
+    expect_value(accuracy(batches), right / 21, case, mistakes, hint, 1e-5)

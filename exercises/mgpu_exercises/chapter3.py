@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import mxnet as mx
 import numpy as np
@@ -18,9 +17,10 @@ from mgpu_helpers.collectives import (
     count,
     fill_buckets,
 )
+from mgpu_helpers.scaling import Link
 
 from .arrays import expect_sums, on_devices
-from .checking import Hint, Numbers, expect
+from .checking import Numbers, expect, expect_value, on_paper
 from .schedules import counted
 
 if TYPE_CHECKING:
@@ -72,21 +72,15 @@ def exercise_3(_: random.Random, __: Numbers, bus_bandwidth: Callable[..., float
     """What nccl-tests prints as busbw."""
     for nbytes, k, seconds in ((1e9, 8, 4.2e-3), (8e3, 8, 32e-6), (5e8, 2, 0.01)):
         algorithm = nbytes / seconds / 1e9
-        right, found = 2 * (k - 1) / k * algorithm, float(bus_bandwidth(nbytes, k, seconds))
-        near = partial(math.isclose, found, rel_tol=1e-6)
-        case = f'{nbytes:,.0f} bytes on {k} devices in {seconds} s: {found:.4g}'
-        if near(right):
-            continue
-        expect(
-            not near(algorithm) or k == 2,
-            f'{case}: this is the algorithm bandwidth; each port carries 2(k - 1)/k of the array',
-        )
-        expect(
-            not near(right / 2),
-            f'{case}: half of it; an allreduce is a reduce-scatter and an all-gather',
-        )
-        expect(not near(8 * right), f'{case}: bytes, not bits')
-        raise Hint(f'{case} GB/s, not {right:.4g}; a GB is 1e9 bytes')
+        right = 2 * (k - 1) / k * algorithm
+        mistakes = {
+            'this is the algorithm bandwidth; each port carries 2(k - 1)/k of the array': algorithm,
+            'half of it; an allreduce is a reduce-scatter and an all-gather': right / 2,
+            'bytes, not bits': 8 * right,
+        }
+        case = f'{nbytes:,.0f} bytes on {k} devices in {seconds} s: {{}} GB/s'
+        hint = f'not {right:.4g}; a GB is 1e9 bytes'
+        expect_value(bus_bandwidth(nbytes, k, seconds), right, case, mistakes, hint, 1e-6)
 
 
 def exercise_4(
@@ -128,19 +122,17 @@ def exercise_5(
         right = 0
         for r, c in zip(ready, cost):
             right = max(right, r) + c
-        found = float(last_arrival(ready, cost))
-        if found == right:
-            continue
-        case = f'ready at {ready}, sent in {cost}: {found:g}, not {right}'
-        expect(
-            found != max(ready) + sum(cost),
-            f'{case}: the first ones leave before the last one is ready; that is the whole point',
-        )
-        expect(
-            found != max(r + c for r, c in zip(ready, cost)),
-            f'{case}: the port sends one at a time; who is ready waits until it is free',
-        )
-        raise Hint(f'{case}: a bucket leaves when it is ready and the one before has been sent')
+        mistakes = {
+            'the first ones leave before the last one is ready; that is the whole point': (
+                max(ready) + sum(cost)
+            ),
+            'the port sends one at a time; who is ready waits until it is free': (
+                max(r + c for r, c in zip(ready, cost))
+            ),
+        }
+        case = f'ready at {ready}, sent in {cost}: {{}}, not {right}'
+        hint = 'a bucket leaves when it is ready and the one before has been sent'
+        expect_value(last_arrival(ready, cost), right, case, mistakes, hint)
 
 
 def exercise_6(rng: random.Random, _: Numbers, accumulate_batch: Callable[..., None]) -> None:
@@ -185,64 +177,34 @@ def _distance(these: Arrays, those: Arrays) -> float:
 def exercise_7(_: random.Random, __: Numbers, seconds: Callable[..., float]) -> None:
     """The time of halving and doubling by its formula, held against the count."""
     for k, n, alpha, bandwidth in ((2, 4e3, 1e-5, 1e9), (8, 4e5, 1e-5, 1e9), (16, 4e6, 1e-4, 1e10)):
-        messages = count(allreduce_halving_doubling, k, int(n) // 4).travel(
-            lambda size, a=alpha, b=bandwidth: a + size / b  # type: ignore[misc]
-        )
-        right, found = max(m.end for m in messages), float(seconds(k, n, alpha, bandwidth))
-        near = partial(math.isclose, found, rel_tol=1e-3)
-        case = f'{k} devices, {n:,.0f} bytes: {found:.4g} s, not {right:.4g}'
-        steps, whole = 2 * math.log2(k), n / bandwidth
-        if near(right):
-            continue
-        expect(
-            not near(steps * (alpha + whole)),
-            f'{case}: only a half, a quarter, ... of the array travels in a step',
-        )
-        expect(
-            not near(steps / 2 * alpha + 2 * (k - 1) / k * whole),
-            f'{case}: it halves, and then doubles: 2 log2(k) steps',
-        )
-        expect(
-            not near(2 * (k - 1) * alpha + 2 * (k - 1) / k * whole),
-            f'{case}: so many steps has a ring; here each step doubles the distance',
-        )
-        raise Hint(f'{case}: alpha for each step, and 2(k - 1)/k of the array at the bandwidth')
+        link = Link('of the exercise', alpha, bandwidth)
+        right = count(allreduce_halving_doubling, k, int(n) // 4).seconds(link)
+        steps, whole, ring = 2 * math.log2(k), n / bandwidth, 2 * (k - 1)
+        mistakes = {
+            'only a half, a quarter, ... of the array travels in a step': steps * (alpha + whole),
+            'it halves, and then doubles: 2 log2(k) steps': steps / 2 * alpha + ring / k * whole,
+            'so many steps has a ring; here each step doubles the distance': (
+                ring * alpha + ring / k * whole
+            ),
+        }
+        case = f'{k} devices, {n:,.0f} bytes: {{}} s, not {right:.4g}'
+        hint = 'alpha for each step, and 2(k - 1)/k of the array at the bandwidth'
+        expect_value(seconds(k, n, alpha, bandwidth), right, case, mistakes, hint, 1e-3)
 
 
-def draw_8(rng: random.Random) -> dict[str, Any]:
-    """Draw the numbers of a student."""
-    return {'devices': rng.choice((4, 8, 32)), 'megabytes': rng.choice((40, 200, 500))}
-
-
+@on_paper(devices=(4, 8, 32), megabytes=(40, 200, 500))
 def exercise_8(
     _: random.Random, numbers: Numbers, naive_ms: float, tree_ms: float, ring_ms: float
 ) -> None:
     """Naive sum, tree and ring on paper."""
-    assert numbers
     k, whole = numbers['devices'], numbers['megabytes'] / 10  # ms at 10 GB/s
-    near = partial(math.isclose, rel_tol=0.01)
     one = 0.01 + whole
-    expect(
-        not near(naive_ms, (k - 1) * one),
-        f'naive, {naive_ms} ms: this is the way in; the sum goes back, too',
-    )
-    expect(near(naive_ms, 2 * (k - 1) * one), f'naive, {naive_ms} ms: each array takes {one:g} ms')
-    expect(
-        not near(tree_ms, math.log2(k) * one),
-        f'tree, {tree_ms} ms: this is the way up; the sum comes down again',
-    )
-    expect(
-        near(tree_ms, 2 * math.log2(k) * one),
-        f'tree, {tree_ms} ms: 2 log2(k) steps, each with a whole array of {one:g} ms',
-    )
-    expect(
-        not near(ring_ms, 2 * (k - 1) * one),
-        f'ring, {ring_ms} ms: only a slice travels in a step, a k-th of the array',
-    )
-    expect(
-        near(ring_ms, 2 * (k - 1) * (0.01 + whole / k)),
-        f'ring, {ring_ms} ms: 2(k - 1) steps, each of 10 µs and a k-th of {whole:g} ms',
-    )
-
-
-exercise_8.draw = draw_8  # type: ignore[attr-defined]
+    naive, tree, ring = 2 * (k - 1) * one, 2 * math.log2(k) * one, 2 * (k - 1) * (0.01 + whole / k)
+    mistakes = {'this is the way in; the sum goes back, too': naive / 2}
+    expect_value(naive_ms, naive, 'naive, {} ms', mistakes, f'each array takes {one:g} ms', 0.01)
+    mistakes = {'this is the way up; the sum comes down again': tree / 2}
+    hint = f'2 log2(k) steps, each with a whole array of {one:g} ms'
+    expect_value(tree_ms, tree, 'tree, {} ms', mistakes, hint, 0.01)
+    mistakes = {'only a slice travels in a step, a k-th of the array': naive}
+    hint = f'2(k - 1) steps, each of 10 µs and a k-th of {whole:g} ms'
+    expect_value(ring_ms, ring, 'ring, {} ms', mistakes, hint, 0.01)

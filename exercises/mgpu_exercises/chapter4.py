@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .checking import Numbers, expect, expect_value
+from .checking import Numbers, expect, expect_value, on_paper
 
 Log = list[tuple[str, int]]  # what a server saw: ('pull', worker) and ('push', worker)
 
@@ -129,18 +129,13 @@ def exercise_4(rng: random.Random, _: Numbers, push: Callable[..., None]) -> Non
                 earlier[key] = total
 
 
-def draw_5(rng: random.Random) -> dict[str, Any]:
-    """Draw the numbers of a student."""
-    choices = {'workers': (6, 8, 12, 16), 'servers': (3, 4, 5), 'megabytes': (100, 240, 550)}
-    choices['gigabits'] = (10, 25, 40)
-    return {name: rng.choice(these) for name, these in choices.items()}
-
-
+@on_paper(
+    workers=(6, 8, 12, 16), servers=(3, 4, 5), megabytes=(100, 240, 550), gigabits=(10, 25, 40)
+)
 def exercise_5(
     _: random.Random, numbers: Numbers, server_mb: float, server_ms: float, ring_ms: float
 ) -> None:
     """Bytes through a server's port, on paper."""
-    assert numbers
     k, servers, size, gigabits = numbers.values()
     speed, inward = gigabits / 8, k * size / servers
     mistakes = {
@@ -159,9 +154,6 @@ def exercise_5(
         }
         hint = f'the megabytes through the busiest port, over {speed} MB a millisecond'
         expect_value(found, ms, f'{what}, {{}} ms', mistakes, hint, 0.01)
-
-
-exercise_5.draw = draw_5  # type: ignore[attr-defined]
 
 
 def draw_logs(rng: random.Random) -> list[Log]:

@@ -6,41 +6,36 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed
 from torch import nn
 
 from mgpu_helpers.pytorch import launch, this_device
 
-from .chapter5_cards import exercise_8 as exercise_8
-from .chapter5_cards import exercise_9 as exercise_9
+from .chapter5_cards import exercise_8, exercise_9  # noqa: F401  asked for as 5.8 and 5.9
 from .checking import Hint, Numbers, expect, expect_value
-from .gradients import classifier, expect_mean, gradient
+from .gradients import classifier, draw, expect_mean, gradient
 from .ranks import on_ranks
 
 
 def exercise_1(rng: random.Random, _: Numbers, my_mean: Callable[..., None]) -> None:
     """The mean, in all tensors."""
     for k in (2, 3):
-        draw = [[float(rng.randint(1, 99) * k) for _ in range(4)] for _ in range(k)]
-        tensors = [torch.tensor(values).double() for values in draw]
-        total = torch.tensor(draw).double().sum(0)
-        first = total + tensors[0]
+        before = np.array([[rng.randint(1, 99) * k for _ in range(4)] for _ in range(k)], float)
+        tensors, total = list(torch.tensor(before)), before.sum(0)
         my_mean(list(tensors))
         for i, x in enumerate(tensors):
-            expect_value(
-                x.numpy(),
-                (total / k).numpy(),
-                f'tensor {i} of {k} has {{}} afterwards',
-                {
-                    'that is what it was: assigning to an entry of the list, or to a name, puts '
-                    'another tensor there; write into this one': torch.tensor(draw[i]).numpy(),
-                    'that is the sum; divide by the number of tensors': total.numpy(),
-                    'tensor 0 was added to itself': (first / k).numpy(),
-                    'it is divided twice': (total / k**2).numpy(),
-                },
-                f'the mean is {(total / k).tolist()}; was it there before any was changed?',
-            )
+            mistakes = {
+                'that is what it was: assigning to an entry of the list, or to a name, puts '
+                'another tensor there; write into this one': before[i],
+                'that is the sum; divide by the number of tensors': total,
+                'tensor 0 was added to itself': (total + before[0]) / k,
+                'it is divided twice': total / k**2,
+            }
+            hint = f'the mean is {(total / k).tolist()}; was it there before any was changed?'
+            case = f'tensor {i} of {k} has {{}} afterwards'
+            expect_value(x.numpy(), total / k, case, mistakes, hint)
 
 
 class Start(nn.Module):
@@ -131,14 +126,9 @@ def real_gradients(mean_gradients: Callable[..., None], seed: int) -> torch.Tens
     return gradient(net).cpu()
 
 
-def drawn(rng: random.Random, *shape: int) -> torch.Tensor:
-    """Draw numbers in double precision."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(rng.randrange(99))).double()
-
-
 def exercise_4(rng: random.Random, _: Numbers, mean_at_once: Callable[..., None]) -> None:
     """All gradients in one message."""
-    grads = [[drawn(rng, 3, 2), drawn(rng, 4), drawn(rng, 1)] for _ in range(3)]
+    grads = [[draw(rng, 3, 2), draw(rng, 4), draw(rng, 1)] for _ in range(3)]
     mean = [sum(parts[1:], parts[0]) / 3 for parts in zip(*grads)]
 
     def call(dist: Any) -> list[torch.Tensor]:
@@ -147,18 +137,15 @@ def exercise_4(rng: random.Random, _: Numbers, mean_at_once: Callable[..., None]
         return mine
 
     found, ranks = on_ranks(3, call)
+    hint = 'it is not the mean of those of all ranks: is each cut out where it was put in?'
     for i, (mine, right) in enumerate(zip(found[1], mean)):
-        expect_value(
-            mine.numpy(),
-            right.numpy(),
-            f'gradient {i} of rank 1',
-            {
-                'it is what it was: what came back belongs into the tensors of the list, in '
-                'place': grads[1][i].numpy(),
-                'it is the sum; divide by the number of ranks': (3 * right).numpy(),
-            },
-            'it is not the mean of those of all ranks: is each cut out where it was put in?',
-        )
+        mistakes = {
+            'it is what it was: what came back belongs into the tensors of the list, in place': (
+                grads[1][i].numpy()
+            ),
+            'it is the sum; divide by the number of ranks': 3 * right.numpy(),
+        }
+        expect_value(mine.numpy(), right.numpy(), f'gradient {i} of rank 1', mistakes, hint)
     shapes = [tuple(value.shape) for kind, value in ranks[0].calls]
     expect(
         len(shapes) == 1,
@@ -169,7 +156,7 @@ def exercise_4(rng: random.Random, _: Numbers, mean_at_once: Callable[..., None]
 def exercise_5(rng: random.Random, _: Numbers, mean_in_half: Callable[..., None]) -> None:
     """Half of the bytes, and no overflow."""
     for top in (1.0, 60_000.0):
-        grads = [drawn(rng, 50).abs().clamp(0.1, 1).float() * top for _ in range(3)]
+        grads = [draw(rng, 50).abs().clamp(0.1, 1).float() * top for _ in range(3)]
         right = torch.stack(grads).double().mean(0)
 
         def call(dist: Any, grads: Any = grads) -> torch.Tensor:

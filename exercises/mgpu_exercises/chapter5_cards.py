@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from .checking import Numbers, expect, expect_value
+from .checking import Numbers, expect, expect_value, on_paper
 
 
 def exercise_8(rng: random.Random, _: Numbers, my_cards: Callable[..., Any]) -> None:
@@ -59,53 +59,37 @@ def draw_9(rng: random.Random) -> dict[str, Any]:
     }
 
 
+@on_paper(draw_9)
 def exercise_9(
     _: random.Random, numbers: Numbers, steps: int, twice: int, last: int, left_out: int
 ) -> None:
     """Cards on paper."""
-    assert numbers
     n, k, batch = numbers['examples'], numbers['ranks'], numbers['batch']
     each, fewer = -(-n // k), n // k
     right = math.ceil(each / batch)
-    expect_value(
-        steps,
-        right,
-        '{} steps',
-        {
-            'the last one, which is not full, counts, too': each // batch,
-            'each rank takes `batch` examples in a step, so a step has those of all ranks':
-            math.ceil(n / batch),
-        },
-        f'each rank gets {each} examples, {batch} in a step',
-    )  # fmt: skip
-    expect_value(
-        twice,
-        each * k - n,
-        '{} examples twice',
-        {'these are left over; so many are missing to a full round': n - fewer * k},
-        'all ranks get as many as the one with most',
-    )
+    mistakes = {
+        'the last one, which is not full, counts, too': each // batch,
+        'each rank takes `batch` examples in a step, so a step has those of all ranks': (
+            math.ceil(n / batch)
+        ),
+    }
+    hint = f'each rank gets {each} examples, {batch} in a step'
+    expect_value(steps, right, '{} steps', mistakes, hint)
+    mistakes = {'these are left over; so many are missing to a full round': n - fewer * k}
+    hint = 'all ranks get as many as the one with most'
+    expect_value(twice, each * k - n, '{} examples twice', mistakes, hint)
     rest = each - (right - 1) * batch
-    expect_value(
-        last,
-        rest * k,
-        '{} examples in the last step',
-        {'that is one rank\'s share': rest, 'in it is what the steps before have left': batch * k},
-        'what a rank has left after the full steps, times the ranks',
-    )  # fmt: skip
-    whole = n - fewer // batch * batch * k
-    expect_value(
-        left_out,
-        whole,
-        '{} examples left out',
-        {
-            'the sampler leaves these out; the loader drops the last batch of each rank as well':
-            n - fewer * k,
-            'the loader drops these; the sampler has left some out before': whole - (n - fewer * k),
-            'that is one rank\'s share': fewer % batch,
-        },
-        'first what does not fit a full round, then the last batch of each rank',
-    )  # fmt: skip
-
-
-exercise_9.draw = draw_9  # type: ignore[attr-defined]
+    mistakes = {
+        "that is one rank's share": rest,
+        'in it is what the steps before have left': batch * k,
+    }
+    hint = 'what a rank has left after the full steps, times the ranks'
+    expect_value(last, rest * k, '{} examples in the last step', mistakes, hint)
+    whole, dealt = n - fewer // batch * batch * k, n - fewer * k
+    mistakes = {
+        'the sampler leaves these out; the loader drops the last batch of each rank as well': dealt,
+        'the loader drops these; the sampler has left some out before': whole - dealt,
+        "that is one rank's share": fewer % batch,
+    }
+    hint = 'first what does not fit a full round, then the last batch of each rank'
+    expect_value(left_out, whole, '{} examples left out', mistakes, hint)

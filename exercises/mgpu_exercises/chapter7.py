@@ -10,12 +10,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from .chapter7_shards import Ranks, draw, near
-from .chapter7_shards import exercise_1 as exercise_1
-from .chapter7_shards import exercise_2 as exercise_2
-from .chapter7_shards import exercise_3 as exercise_3
-from .chapter7_shards import exercise_4 as exercise_4
-from .checking import Hint, Numbers, expect, expect_value, number
+from .chapter7_shards import Ranks, exercise_1, exercise_2, exercise_3, exercise_4, near  # noqa: F401
+from .checking import Hint, Numbers, expect, expect_value, number, on_paper
+from .gradients import draw
 
 
 def exercise_5(rng: random.Random, _: Numbers, cut_mlp: Callable[..., Any]) -> None:
@@ -175,36 +172,28 @@ def draw_9(rng: random.Random) -> dict[str, Any]:
     return {'stages': stages, 'micro_batches': micro_batches, 'ms': rng.choice((5, 20, 40))}
 
 
+@on_paper(draw_9)
 def exercise_9(
     _: random.Random, numbers: Numbers, step_ms: float, idle: float, enough: float, kept: float
 ) -> None:
     """A bubble on paper."""
-    assert numbers
     p, m, ms = numbers['stages'], numbers['micro_batches'], numbers['ms']
-    expect_value(
-        step_ms,
-        3 * ms * (m + p - 1),
-        'a step of {} ms',
-        {
-            'the last stage begins late, and the first one ends late': 3 * ms * m,
-            f'one stage alone takes no more than {3 * ms * m} ms': 3 * ms * (m + p),
-            'the way back takes twice as long again': ms * (m + p - 1),
-        },
-        f'{m} passes each way, and {p - 1} that a stage waits for',
-    )
-    expect_value(
-        idle,
-        (p - 1) / (m + p - 1),
-        'idle {}',
-        {
-            'a pipeline of one stage never waits: what does your formula say?': p / (m + p),
-            'this is waiting beside working; give it as a share of the whole step': (p - 1) / m,
-            'this is the share of working': m / (m + p - 1),
-            'give a share, between 0 and 1': 100 * (p - 1) / (m + p - 1),
-        },
-        'of all passes that fit into the step, how many are not made?',
-        0.01,
-    )
+    mistakes = {
+        'the last stage begins late, and the first one ends late': 3 * ms * m,
+        f'one stage alone takes no more than {3 * ms * m} ms': 3 * ms * (m + p),
+        'the way back takes twice as long again': ms * (m + p - 1),
+    }
+    hint = f'{m} passes each way, and {p - 1} that a stage waits for'
+    expect_value(step_ms, 3 * ms * (m + p - 1), 'a step of {} ms', mistakes, hint)
+    right = (p - 1) / (m + p - 1)
+    mistakes = {
+        'a pipeline of one stage never waits: what does your formula say?': p / (m + p),
+        'this is waiting beside working; give it as a share of the whole step': (p - 1) / m,
+        'this is the share of working': 1 - right,
+        'give a share, between 0 and 1': 100 * right,
+    }
+    hint = 'of all passes that fit into the step, how many are not made?'
+    expect_value(idle, right, 'idle {}', mistakes, hint, 0.01)
     enough, kept = number(enough), number(kept)
     waits = (p - 1) / (enough + p - 1)
     expect(waits < 0.1, f'with {enough:g} micro-batches {waits:.1%} of a step is idle')
@@ -215,6 +204,3 @@ def exercise_9(
         f'{kept:g} micro-batches held: stage 0 goes back when its first one has come back from the '
         'last stage; how many has it sent by then?',
     )
-
-
-exercise_9.draw = draw_9  # type: ignore[attr-defined]

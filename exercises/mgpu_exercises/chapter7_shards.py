@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from .checking import Hint, Numbers, expect
+from .gradients import draw
 
 Tensors = list[torch.Tensor]
 
@@ -44,12 +45,6 @@ class Ranks:
         """Give each rank all parts, one after the other."""
         self._note('all_gather', parts, self.k - 1)
         return [torch.cat(list(parts)) for _ in parts]
-
-
-def draw(rng: random.Random, *shape: int) -> torch.Tensor:
-    """Draw numbers in double precision."""
-    generator = torch.Generator().manual_seed(rng.randrange(2**32))
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
 def near(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from mgpu_helpers.scaling import LINKS, bubble, ring
 
-from .checking import Numbers, expect, expect_value
+from .checking import Numbers, expect, expect_value, on_paper
 
 
 def exercise_1(_: random.Random, __: Numbers, smallest_batch: Callable[..., float]) -> None:
@@ -90,18 +89,17 @@ def exercise_3(_: random.Random, __: Numbers, crossing: Callable[..., float]) ->
         expect_value(crossing(k, alpha, bandwidth), meet(), case, mistakes, hint, 1e-4)
 
 
-def draw_4(rng: random.Random) -> dict[str, Any]:
-    """Draw the numbers of a student."""
-    choices = {'billions': (7, 13, 34, 70), 'billion_tokens': (300, 500, 800, 2000)}
-    more = {'gpus': (256, 512, 1024), 'percent': (28, 38, 42), 'dollars': (2, 3, 4)}
-    return {name: rng.choice(these) for name, these in [*choices.items(), *more.items()]}
-
-
+@on_paper(
+    billions=(7, 13, 34, 70),
+    billion_tokens=(300, 500, 800, 2000),
+    gpus=(256, 512, 1024),
+    percent=(28, 38, 42),
+    dollars=(2, 3, 4),
+)
 def exercise_4(
     _: random.Random, numbers: Numbers, gpu_hours: float, days: float, dollars: float
 ) -> None:
     """GPU hours, days and dollars, on paper."""
-    assert numbers
     billions, tokens, gpus, percent, price = numbers.values()
     hours = 6e18 * billions * tokens / (989e10 * percent) / 3600
     mistakes = {
@@ -118,9 +116,6 @@ def exercise_4(
     expect_value(days, hours / gpus / 24, '{} days', mistakes, 'GPU hours, over GPUs', 0.02)
     mistakes = {f'for one GPU; {gpus} have to be paid': hours / gpus * price}
     expect_value(dollars, hours * price, '{} dollars', mistakes, 'each GPU hour is paid', 0.02)
-
-
-exercise_4.draw = draw_4  # type: ignore[attr-defined]
 
 
 def exercise_5(_: random.Random, __: Numbers, speedup: Callable[..., float]) -> None:
@@ -230,16 +225,11 @@ def exercise_7(_: random.Random, __: Numbers, devices_needed: Callable[..., int]
             expect_value(found, right, case, mistakes, f'not {right}')
 
 
-def draw_8(rng: random.Random) -> dict[str, Any]:
-    """Draw the numbers of a student."""
-    return {'stages': rng.choice((6, 12, 16, 24)), 'percent': rng.choice((4, 8, 15, 20))}
-
-
+@on_paper(stages=(6, 12, 16, 24), percent=(4, 8, 15, 20))
 def exercise_8(
     _: random.Random, numbers: Numbers, micro_batches: int, gpipe: int, one_f_one_b: int
 ) -> None:
     """A pipeline's bubble, on paper."""
-    assert numbers
     p, percent = numbers.values()
     right = next(m for m in range(1, 10**6) if 100 * bubble(p, m) <= percent * (1 + 1e-12))
     mistakes = {
@@ -259,9 +249,6 @@ def exercise_8(
         'the last stage keeps one; the first one has others on their way': 1,
     }
     expect_value(one_f_one_b, min(p, right), '1F1B keeps {}', mistakes, 'as many as stages')
-
-
-exercise_8.draw = draw_8  # type: ignore[attr-defined]
 
 
 def exercise_9(rng: random.Random, _: Numbers, efficiency: Callable[..., float]) -> None:

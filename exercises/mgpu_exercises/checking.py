@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-Numbers = dict[str, Any] | None  # a student's own, of an exercise on paper
+Numbers = dict[str, Any]  # a student's own, of an exercise on paper
 
 
 class Hint(Exception):
@@ -115,6 +115,16 @@ def _close(x: Any, y: Any, tolerance: float) -> bool:
     return np.shape(x) == np.shape(y) and np.allclose(x, y, rtol=0, atol=size)
 
 
+def on_paper(draw: Any = None, **choices: tuple[Any, ...]) -> Callable[[Any], Any]:
+    """Give an exercise numbers of a student's own: by ``draw(rng)``, or one of each choice."""
+
+    def mark(exercise: Any) -> Any:
+        exercise.draw = draw or (lambda rng: {k: rng.choice(these) for k, these in choices.items()})
+        return exercise
+
+    return mark
+
+
 def check(number: str, *answers: Any, name: str = '', seed: int = 0) -> Verdict:
     """Check the answers to an exercise, ``check('1.7', my_allreduce)``: "right", or a hint.
 
@@ -122,7 +132,7 @@ def check(number: str, *answers: Any, name: str = '', seed: int = 0) -> Verdict:
     the arrays that a function is tried with.
     """
     exercise = find(number)
-    drawn = given(number, name) if hasattr(exercise, 'draw') else None
+    drawn = given(number, name) if hasattr(exercise, 'draw') else {}
     parameters = list(inspect.signature(exercise).parameters.values())[2:]
     wanted = {p.name: str(p.annotation) for p in parameters}
     if len(answers) != len(wanted):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +17,12 @@ from mgpu_helpers.pytorch import this_device
 from .checking import expect, expect_value
 
 Case = tuple[nn.Linear, torch.Tensor, torch.Tensor]
+
+
+def draw(rng: random.Random, *shape: int) -> torch.Tensor:
+    """Draw numbers in double precision."""
+    generator = torch.Generator().manual_seed(rng.randrange(2**32))
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
 def classifier(seed: int, n: int) -> Case:
@@ -35,20 +42,19 @@ def expect_mean(case: str, found: torch.Tensor, seed: int, n: int, size: int) ->
     net, X, y = classifier(seed, n)
     cross_entropy(net(X), y).backward()
     right = gradient(net).numpy()
-    factors = {
-        f'it is 1/{size} of it; was it divided by the ranks twice? DDP does that, too': 1 / size,
-        f'it is {n} times as large; it is a sum, where a mean is wanted': n,
-        f'it is {n / size:g} times as large; divided by the ranks, not by the examples': n / size,
-        f'it is {size} times as large; divide by the examples of all ranks': size,
+    mistakes = {
+        f'it is 1/{size} of it; was it divided by the ranks twice? DDP does that, too': right
+        / size,
+        f'it is {n} times as large; it is a sum, where a mean is wanted': right * n,
+        f'it is {n / size:g} times as large; divided by the ranks, not by the examples': (
+            right * n / size
+        ),
+        f'it is {size} times as large; divide by the examples of all ranks': right * size,
     }
-    expect_value(
-        found.numpy(),
-        right,
-        f'{case}: the gradient is not that of the mean over all {n} examples',
-        {hint: right * factor for hint, factor in factors.items()},
-        'shares and pieces differ in length, so add up losses, each example with the same weight; '
-        'and gradients add up by themselves',
-    )
+    case = f'{case}: the gradient is not that of the mean over all {n} examples'
+    hint = 'shares and pieces differ in length, so add up losses, each example with the same '
+    hint += 'weight; and gradients add up by themselves'
+    expect_value(found.numpy(), right, case, mistakes, hint)
 
 
 def expect_clipped(found: list[Any], grads: list[list[torch.Tensor]], limit: float) -> None:
@@ -107,19 +113,15 @@ def expect_clipped(found: list[Any], grads: list[list[torch.Tensor]], limit: flo
             f'{case}; the direction is right, and the norm you divided by was '
             f'{limit / scale:.4g}, that of the mean is {norm:.4g}',
         )
-        kinds = {
-            f'{size} x it, that of the sum, or the sum of norms': size,
-            'its square': norm,
-            'the norm after clipping': limit / norm,
+        mistakes = {
+            f'that is {size} x it, that of the sum, or the sum of norms': size * norm,
+            'that is its square': norm**2,
+            'that is the norm after clipping': limit,
         }
-        gave = None if given is None else float(given)
-        known = [k for k, x in kinds.items() if gave and abs(gave / norm / x - 1) < 1e-4]
-        expect(
-            gave and abs(gave / norm - 1) < 1e-4,
-            f'{case}, which is right; return the norm of the mean before clipping, {norm:.4g}, not '
-            f'{gave if gave is None else format(gave, ".4g")}'
-            + (f': that is {known[0]}' if known else ''),
+        case += (
+            f', which is right; return the norm of the mean before clipping, {norm:.4g}, not {{}}'
         )
+        expect_value(given, norm, case, mistakes, 'what is it the norm of?', 1e-4)
 
 
 class Counting(nn.Module):
