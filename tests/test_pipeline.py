@@ -187,8 +187,8 @@ def gives_two():
 
 def test_bad_input_is_a_sentence_before_anything_starts(found):
     for words, which in (
-        ('3 micro-batches are too few for 4 stages, which would never all be at work', 'few'),
-        ('a batch of 5 examples cannot be cut into 6 micro-batches: take at most 5', 'many'),
+        ('must be from 4, the number of stages, so that all can be at work, to 47', 'few'),
+        ('to 5, the number of examples; not 6', 'many'),
         ('X has 47 examples and y has 46 labels', 'labels'),
         ('layers must be a function of activations', 'none'),
         ('6 layers cannot be cut into 7 stages', 'stages'),

@@ -178,27 +178,19 @@ class Normalized(nn.Module):
 
 
 def lower_precision_in_each_rank():
-    """Float32 masters: tiny steps add up, which in bfloat16 alone would be rounded away."""
-    moved = {}
+    """That tiny steps add up in it is in chapter 7."""
     for dtype in (None, torch.bfloat16, torch.float16):
         net = pt.OwnFSDP(odd(torch.float32), compute_dtype=dtype)
-        optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
-        with net.full_parameters() as whole:
-            start = values(whole.values())
-        for tokens in batches():
-            gradients(net, tokens)
-            optimizer.step()
-            net.zero_grad()
-        with net.full_parameters() as whole:
-            moved[str(dtype)] = values(whole.values()) - start
-        assert {p.dtype for p in net.parameters()} == {torch.float32}
+        gradients(net, batches()[0])
+        assert {g.dtype for p in net.parameters() for g in (p, p.grad) if g is not None} == {
+            torch.float32
+        }
         assert net(batches()[0])['scores'].dtype == torch.float32
         one, net = Normalized(), pt.OwnFSDP(Normalized(), compute_dtype=dtype)
         X = torch.rand(64, 4, generator=torch.Generator().manual_seed(2))
         one(X).sum().backward(), net(X).sum().backward()
         for ours, exact in zip(net.buffers(), one.buffers(), strict=True):
             assert ours.dtype == exact.dtype and torch.allclose(ours, exact, rtol=0.01, atol=0.01)
-    return moved
 
 
 def in_a_sentence_in_each_rank():
@@ -236,30 +228,9 @@ def in_a_sentence_in_each_rank():
     return said
 
 
-def traffic_in_each_rank():
-    k, n = dist.get_world_size(), 24
-    x = torch.ones(n, dtype=torch.float64)
-    share = torch.empty(n // k, dtype=torch.float64)
-    with pt.Traffic() as traffic:
-        dist.all_reduce(x)
-        dist.reduce_scatter_single(share, x)
-        dist.all_gather_single(x, share)
-        dist.broadcast(x, 0)
-        y = torch.ones(3, requires_grad=True)
-        y.register_hook(dist.all_reduce)  # in a backward pass, too
-        (2 * y).sum().backward()
-    return dict(traffic.sent), dict(traffic.calls), traffic.total
-
-
 def in_each_rank():
-    calls = (
-        optimizers_in_each_rank,
-        fsdp_in_each_rank,
-        lower_precision_in_each_rank,
-        in_a_sentence_in_each_rank,
-        traffic_in_each_rank,
-    )
-    return [call() for call in calls]
+    lower_precision_in_each_rank()
+    return optimizers_in_each_rank(), fsdp_in_each_rank(), in_a_sentence_in_each_rank()
 
 
 @pytest.fixture(scope='module', params=[1, 3])
@@ -291,13 +262,6 @@ def test_own_fsdp_trains_as_one_device_does(ranks):
     assert all(dims == [1] for *_, dims in ranks[1])
 
 
-def test_layers_compute_in_lower_precision_and_parameters_keep_theirs(ranks):
-    for moved in ranks[2]:
-        exact = moved['None']
-        for name in ('torch.bfloat16', 'torch.float16'):
-            assert 0 < np.linalg.norm(moved[name] - exact) < 0.05 * np.linalg.norm(exact), name
-
-
 def test_what_cannot_be_sharded_is_told(ranks):
     expected = (
         'TypeError: optimizer_class must be .*AdamW, not .*LBFGS',
@@ -318,7 +282,7 @@ def test_what_cannot_be_sharded_is_told(ranks):
         'RuntimeError: these parameters lie in shares',
         'TypeError: a sparse gradient cannot be cut',
     )
-    for words, said in zip(expected, ranks[3][0], strict=True):
+    for words, said in zip(expected, ranks[2][0], strict=True):
         assert re.match(words, said), said
     for call in (
         lambda: pt.OwnFSDP(nn.Linear(1, 1)),
@@ -326,14 +290,3 @@ def test_what_cannot_be_sharded_is_told(ranks):
     ):
         with pytest.raises(RuntimeError, match='belongs to no group'):
             call()
-
-
-def test_traffic_counts_what_a_rank_sends(ranks):
-    k = len(ranks[4])
-    n = 192 * (k - 1) // k  # of 24 numbers
-    small = 2 * 12 * (k - 1) // k  # of 3 in single precision
-    for sent, calls, total in ranks[4]:
-        expected = {'reduce_scatter': n, 'allgather': n, 'broadcast': n}
-        expected['allreduce'] = 2 * n + small
-        assert sent == expected and total == sum(expected.values())
-        assert calls == {'allreduce': 2, 'reduce_scatter': 1, 'allgather': 1, 'broadcast': 1}

@@ -200,8 +200,7 @@ def train_rank(
     agree on one. The losses and accuracies are the same in every process.
     """
     check_group()
-    checks.positive_int('num_epochs', num_epochs)
-    checks.positive_number('lr', lr)
+    checks.training(num_epochs, lr)
     first, size = dist.get_rank() == 0, dist.get_world_size()
     seed = agree_on(seed)
     load = load_data_fashion_mnist
@@ -235,8 +234,7 @@ def train_ddp(
     fails, all are stopped, and ``ProcessFailed`` names it.
     """
     checks.positive_int('num_gpus', num_gpus)
-    checks.positive_int('num_epochs', num_epochs)
-    checks.positive_number('lr', lr)
+    checks.training(num_epochs, lr)
     # Checks the other arguments, and fetches the data before anybody waits for it.
     load_data_fashion_mnist(batch_size, num_examples, seed, dtype)
     kind = 'cuda' if count_gpus() >= num_gpus else 'cpu'

@@ -109,23 +109,19 @@ def usable_gpus() -> tuple[torch.device, ...]:
     """List the GPUs that this PyTorch can compute on; warn, once, of those that are too old."""
     if not torch.cuda.is_available():
         return ()
-    oldest = min(int(arch.split('_')[1].rstrip('af')) for arch in torch.cuda.get_arch_list())
+    archs = [int(arch.split('_')[1].rstrip('af')) for arch in torch.cuda.get_arch_list()]
+    oldest = divmod(min(archs), 10)
     found = range(torch.cuda.device_count())
-    old = [i for i in found if _capability(i) < oldest]
+    old = [i for i in found if torch.cuda.get_device_capability(i) < oldest]
     if old:
         names = ', '.join(f'{torch.cuda.get_device_name(i)} (cuda:{i})' for i in old)
         warnings.warn(
             f'{names}: counted as absent, because PyTorch {torch.__version__} has machine code for '
-            f'compute capability {oldest / 10} and up only. The chapters in MXNet are for such a '
-            'GPU.',
+            f'compute capability {oldest[0]}.{oldest[1]} and up only. The chapters in MXNet are '
+            'for such a GPU.',
             stacklevel=2,
         )
     return tuple(torch.device('cuda', i) for i in found if i not in old)
-
-
-def _capability(index: int) -> int:
-    major, minor = torch.cuda.get_device_capability(index)
-    return 10 * major + minor
 
 
 def num_gpus() -> int:
@@ -157,15 +153,10 @@ def choose_devices(num_gpus: int, given: Sequence[Device] | None = None) -> list
         return devices(num_gpus)
     checks.device_list(given)
     for device in given:
-        if place(device).type == 'cpu' and not isinstance(device, StandIn):
+        if not isinstance(device, StandIn) and device not in usable_gpus():
             raise ValueError(
-                f'{device!r} is the one CPU that PyTorch knows, and cannot be several devices: '
-                'take StandIn(0), StandIn(1), ...'
-            )
-        if isinstance(device, torch.device) and device not in usable_gpus():
-            raise ValueError(
-                f'{device!r} is not there, or cannot be used: this PyTorch sees '
-                f'{len(usable_gpus())} GPUs; devices(k) gives what there is'
+                f'{device!r} is none of the {len(usable_gpus())} GPUs that this PyTorch can use: '
+                'take devices(k), or StandIn(0), StandIn(1), ...'
             )
     if len({place(device).type for device in given}) > 1:
         raise ValueError(f'{list(given)} mixes GPUs with stand-ins: take one kind')

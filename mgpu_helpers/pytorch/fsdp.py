@@ -35,12 +35,6 @@ def layers(module: nn.Module) -> Iterator[nn.Module]:
             yield child
 
 
-def precise_parameters(module: nn.Module) -> set[nn.Parameter]:
-    """Find the weights of batch normalizations: their running statistics need full precision."""
-    parts = (m for m in module.modules() if getattr(m, 'running_mean', None) is not None)
-    return {p for part in parts for p in part.parameters()}
-
-
 class OwnFSDP(nn.Module):
     """Any module; its parameters, gradients and optimizer state sharded over the ranks (ZeRO 3).
 
@@ -72,7 +66,9 @@ class OwnFSDP(nn.Module):
         # What several layers have, or none, is gathered for the length of the whole module.
         for p, found in owners.items():
             owners[p] = found if len(found) == 1 else {module}
-        precise = precise_parameters(module)
+        # Batch normalizations' running statistics need full precision.
+        norms = [m for m in module.modules() if getattr(m, 'running_mean', None) is not None]
+        precise = {p for norm in norms for p in norm.parameters()}
         self.units = [
             Unit(layer, {p: places[p] for p in lot}, dtype, self)
             for layer in (*own, module)

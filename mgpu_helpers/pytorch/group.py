@@ -173,16 +173,10 @@ def launch(
         line.show('')
         print(f'[{name}] {text}' if labels else text)
 
-    def on_message(name: str, kind: str, value: str) -> None:
-        line.show(value)
-
     with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
-        shared = {
-            'WORLD_SIZE': str(num_gpus),
-            'LOCAL_WORLD_SIZE': str(num_gpus),
-            'MGPU_STORE': os.path.join(folder, 'store'),
-        }
-        shared |= environment_for_children(folder) | _loopback()
+        sizes = dict.fromkeys(('WORLD_SIZE', 'LOCAL_WORLD_SIZE'), str(num_gpus))
+        shared = environment_for_children(folder) | _loopback() | sizes
+        shared['MGPU_STORE'] = os.path.join(folder, 'store')
         ranks = [str(rank) for rank in range(num_gpus)]
         try:
             return run_workers(
@@ -191,7 +185,7 @@ def launch(
                 [f'rank {rank}' for rank in ranks],
                 [shared | {'RANK': rank, 'LOCAL_RANK': rank} for rank in ranks],
                 on_line,
-                on_message,
+                lambda name, kind, value: line.show(value),
                 timeout,
             )
         finally:

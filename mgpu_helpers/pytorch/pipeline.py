@@ -37,7 +37,11 @@ def stage_of(net: nn.Sequential, stage: int, num_stages: int) -> nn.Sequential:
     sizes = [sum(p.numel() for p in layer.parameters()) for layer in net]
     middles = [end - size / 2 for end, size in zip(itertools.accumulate(sizes), sizes)]
     home = [int(middle * num_stages / (sum(sizes) or 1)) for middle in middles]
-    check_homes(home, num_stages)
+    if set(home) != set(range(num_stages)):
+        raise ValueError(
+            f'{len(home)} layers cannot be cut into {num_stages} stages with a similar number of '
+            'parameters: take fewer stages, or cut by hand, net[a:b]'
+        )
     return net[home.index(stage) : home.index(stage) + home.count(stage)]  # type: ignore[return-value]
 
 
@@ -221,15 +225,6 @@ def check_stages(net: Any, stage: int, num_stages: int) -> None:
         raise ValueError(f'stage must be one of 0 to {num_stages - 1}, not {stage}: count from 0')
 
 
-def check_homes(home: list[int], num_stages: int) -> None:
-    """Raise if a stage would get no layer."""
-    if set(home) != set(range(num_stages)):
-        raise ValueError(
-            f'{len(home)} layers cannot be cut into {num_stages} stages with a similar number of '
-            'parameters: take fewer stages, or cut by hand, net[a:b]'
-        )
-
-
 def check_step(layers: object, X: Any, y: Any, m: int, group: dist.ProcessGroup | None) -> None:
     """Raise unless this group can do a step with m micro-batches."""
     check_group()
@@ -237,13 +232,8 @@ def check_step(layers: object, X: Any, y: Any, m: int, group: dist.ProcessGroup 
     checks.same_length(X, y)
     checks.positive_int('num_micro_batches', m)
     stages = dist.get_world_size(group)
-    if m < stages:
+    if not stages <= m <= len(X):
         raise ValueError(
-            f'{m} micro-batches are too few for {stages} stages, which would never all be at work: '
-            f'take at least {stages}'
-        )
-    if m > len(X):
-        raise ValueError(
-            f'a batch of {len(X)} examples cannot be cut into {m} micro-batches: take at most '
-            f'{len(X)}'
+            f'num_micro_batches must be from {stages}, the number of stages, so that all can be at '
+            f'work, to {len(X)}, the number of examples; not {m}'
         )

@@ -189,9 +189,8 @@ def load_data_fashion_mnist(
     ``num_examples``: train on the first so many of 60,000. The seed fixes the orders, which are
     those of chapter 1 under the same seed. The last batch may be smaller.
     """
-    batches = data.load_arrays('fashion-mnist', batch_size, num_examples, seed, dtype)
-    train_batches, test_batches = batches
-    return TensorIter(train_batches), TensorIter(test_batches)
+    train, test = data.load_arrays('fashion-mnist', batch_size, num_examples, seed, dtype)
+    return TensorIter(train), TensorIter(test)
 
 
 def evaluate_accuracy(

@@ -89,8 +89,12 @@ class Unit:
             [t for t in tree_leaves(x) if isinstance(t, torch.Tensor) and t.requires_grad]
             for x in ((args, kwargs), output)
         )
-        if torch.is_grad_enabled() and not outputs:
-            check_output(layer, output)
+        for value in tree_leaves(output) if torch.is_grad_enabled() and not outputs else ():
+            if not isinstance(value, torch.Tensor | int | float | str | None):
+                raise TypeError(
+                    f'{type(layer).__name__} gave back {checks.shown(value)}; return tensors, or '
+                    'tuples, lists or dictionaries of them'
+                )
         call = object()
         for t in outputs:
             t.register_hook(lambda _: self.begin({call} if inputs else set()))
@@ -127,13 +131,3 @@ class Unit:
                     shard.grad = mean[at] if shard.grad is None else shard.grad + mean[at]
         self.reset()
         self.drop()
-
-
-def check_output(layer: nn.Module, output: Any) -> None:
-    """Raise if a layer gave back something in which no tensor can be found to wait for."""
-    for value in tree_leaves(output):
-        if not isinstance(value, torch.Tensor | int | float | str | None):
-            raise TypeError(
-                f'{type(layer).__name__} gave back {checks.shown(value)}; return tensors, or '
-                'tuples, lists or dictionaries of them'
-            )
