@@ -14,14 +14,12 @@ def replicas(k, **start):
     return [mgpu.get_params(params, d) for d in DEVICES[:k]]
 
 
-def run(k, steps, batch_size=256, lr=0.2, dtype='float32', **start):
-    """Train ``steps`` batches on ``k`` devices; give back every replica as NumPy arrays."""
-    train_iter, _ = mgpu.load_data_fashion_mnist(
-        batch_size, num_examples=steps * batch_size, seed=3, dtype=dtype
-    )
-    device_params = replicas(k, dtype=dtype, seed=1, **start)
+def run(k):
+    """Train ten batches on ``k`` devices; give back every replica as NumPy arrays."""
+    train_iter, _ = mgpu.load_data_fashion_mnist(50, num_examples=500, seed=3, dtype='float64')
+    device_params = replicas(k, scale=0.1, seed=1, dtype='float64')
     for X, y in train_iter:
-        mgpu.train_batch(X, y, device_params, DEVICES[:k], lr)
+        mgpu.train_batch(X, y, device_params, DEVICES[:k], 0.1)
     return [[p.asnumpy() for p in params] for params in device_params]
 
 
@@ -31,9 +29,7 @@ def same_bits(ours, theirs):
 
 def test_k_devices_equal_one_in_float64():
     """50 examples a batch: neither 3 nor 4 divides it. Livelier start than the original'."""
-    one, *several = (
-        run(k, 10, batch_size=50, lr=0.1, dtype='float64', scale=0.1) for k in (1, 2, 3, 4)
-    )
+    one, *several = (run(k) for k in (1, 2, 3, 4))
     start = mgpu.init_params(0.1, seed=1, dtype='float64')
     assert not any(np.array_equal(a.asnumpy(), b) for a, b in zip(start, one[0], strict=True))
     for found in several:
@@ -41,14 +37,6 @@ def test_k_devices_equal_one_in_float64():
             assert a.dtype == np.float64
             assert np.linalg.norm(a - b) < 1e-10 * np.linalg.norm(b)
         assert all(same_bits(other, found[0]) for other in found[1:])
-
-
-def test_two_devices_equal_one_in_float32_from_the_small_start_and_repeat_bit_for_bit():
-    """All parameters in one vector: b1's gradient alone sums 173,056 terms that nearly cancel."""
-    runs = [run(k, 5) for k in (1, 2, 2)]
-    one, two, _ = (np.concatenate([p.ravel() for p in found[0]]) for found in runs)
-    assert np.linalg.norm(one - two) < 1e-5 * np.linalg.norm(one)
-    assert same_bits(runs[1][0], runs[1][1]) and same_bits(runs[1][0], runs[2][0])
 
 
 def test_gradient_is_the_exact_mean_uneven_or_with_devices_that_have_no_example():
