@@ -21,7 +21,7 @@ from .child import ARRAYS, READY, RESULT
 from .kinds import KINDS, OUR_SETTINGS
 
 ROOT = pathlib.Path(__file__).parent.parent
-TIMEOUT = 900  # seconds after which a run hangs; the longest honest one, ten epochs, takes 150
+TIMEOUT = 900  # seconds after which a run hangs
 BAR = '{percentage:3.0f}% |{bar:20}| {n_fmt}/{total_fmt}, {remaining} left; now: {desc}'
 
 
