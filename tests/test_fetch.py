@@ -277,10 +277,3 @@ def test_a_folder_that_cannot_be_written(home, served, tmp_path, monkeypatch):
         assert str(place) in message and 'cannot be reached' in message
     assert 'set MXNET_HOME to a folder that you can write' in message
     assert (tmp_path / 'file').read_text() == 'not a folder'
-
-
-def test_no_space(home, served, full_disk):
-    message = digits_instead(served[0])
-    assert os.strerror(errno.EFBIG) in message
-    assert f'{home / "datasets" / "mnist"} cannot take the files of mnist' in message
-    assert not list((home / 'datasets' / 'mnist').iterdir())
