@@ -1,9 +1,12 @@
 """Other machines: hostfiles, names and addresses, and ssh with all that can go wrong there."""
 
+import ast
 import os
+import re
 import signal
 import socket
 import sys
+from pathlib import Path
 
 import psutil
 import pytest
@@ -98,21 +101,29 @@ def test_a_hostfile_that_cannot_work(hostfile, tmp_path):
     assert 'Is a directory' in refused('launch', '-n', 2, '--hostfile', tmp_path, '--', 'true')
 
 
-# Each stands for a user, a machine, a number of slots, or follows a machine that there is. To ssh,
-# what begins with '-' would be an option, and to a shell the rest would be more than one word.
+# Each stands for a user, a machine, a number of slots, or follows a machine that there is.
 HOSTILE = [
-    *'-Fcfg -oProxyCommand=ls @ . ~ ` $(ls) ;ls |ls \\ " [::1] =1 -1'.split(),
-    *'\0 \x1b \u0430 \u0661 \u200b \u202e \uff0d \U0001f600'.split(' '),
-    *('1' * 5000, 'a' * 100_000, 'a b'),
+    *"-Fcfg -oProxyCommand=ls -- - @ @@ . .. ' ` `ls` $(ls) $HOME ;ls |ls &ls >f * ? ~ !".split(),
+    *'% %h \\ / " :22 ::1 [::1] 0 0.0.0.0 255.255.255.255 224.0.0.1 slots= =1 0x1 +1 -1'.split(),
+    *'\0\t\r\x1b \x85\xa0\u0430\u0661\u200b\u2028\u202e\u2066\ufeff\uff0d\uff4c\U0001f600',
+    *('1' * 5000, 'a' * 64, 'a' * 100_000, 'a b', '1 slots=1', '#\n-v'),
 ]
 FORMS = ('{}@127.0.0.1', 'me@{}', 'me@127.0.0.1 slots={}', 'me@127.0.0.1 {}')
 
 
-def test_whatever_is_no_name_in_a_hostfile_is_refused_in_one_line(hostfile, popened):
+def test_whatever_stands_in_a_hostfile_is_refused_or_is_one_word_to_ssh(hostfile, ssh):
+    """This ssh notes its words and reaches nobody."""
+    programs = ssh(SSH.partition('while words')[0] + 'sys.exit(255)')
+    assert len(HOSTILE) * len(FORMS) >= 200
     for line in [form.format(text) for form in FORMS for text in HOSTILE]:
-        err = refused('launch', '-n', 1, '--hostfile', hostfile(line), '--', 'true')
+        args = ('launch', '-n', 1, '--hostfile', hostfile(line), '--connect-timeout', 20)
+        err = refused(*args, '--', 'true', **programs)
         assert len(err) < 400 and err.isprintable(), ascii(line[:60])
-    assert not popened
+    noted = Path(programs['PATH'].partition(os.pathsep)[0], 'ssh.log').read_text().splitlines()
+    for *_, dashes, host, command in map(ast.literal_eval, noted):
+        assert dashes == '--' and command.startswith('sh -c '), host
+        assert re.fullmatch(r'\w[\w.]*@\w[\w.]*', host, re.ASCII)
+    assert len(noted) >= 10
 
 
 def test_workers_go_round_the_hosts_that_have_a_slot():

@@ -55,6 +55,8 @@ def prepare(
 
 def _find_root(root: str, index: int, patience: float) -> str:
     """Resolve the root's name, and raise if it cannot be the root's address."""
+    if not root.strip():
+        raise ValueError('--root is empty: name the machine on which index 0 runs')
     ip = resolve(root, patience)
     if ipaddress.ip_address(ip).is_loopback and root not in (ip, 'localhost'):
         raise ValueError(

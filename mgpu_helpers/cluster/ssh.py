@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,18 +13,26 @@ from ..processes import Group, ProcessFailed
 from ..processes.guard import LEASH
 from .probe import MARK
 
-# What another machine is told of our environment: which programs and libraries are meant, where the
-# data is, how MXNet and its store work. (All of NVIDIA_ or PS_ could take keys along.)
-PASSED = re.compile(
-    r'(LD_LIBRARY_|PYTHON)?PATH|NO_PROXY|TZ|PYTHON(HASHSEED|UNBUFFERED|WARNINGS)|(MXNET|OMP)_\w+|'
-    r'MGPU_DATA_MIRRORS|NVIDIA_TF32_OVERRIDE|DMLC_(INTERFACE|PS_\w+)|PS_(HEARTBEAT|RESEND|VERBOSE)\w*'
-)
+# What another machine is told of our environment, name by name (a prefix such as NVIDIA_ takes keys
+# along): which programs and libraries are meant, where the data is, how MXNet and its store work.
+PASSED = """
+    LD_LIBRARY_PATH NO_PROXY PATH TZ PYTHONHASHSEED PYTHONPATH PYTHONUNBUFFERED PYTHONWARNINGS
+    MXNET_HOME MGPU_DATA_MIRRORS NVIDIA_TF32_OVERRIDE OMP_NUM_THREADS OMP_PLACES OMP_PROC_BIND
+    MXNET_BACKWARD_DO_MIRROR MXNET_CPU_PRIORITY_NTHREADS MXNET_CPU_TEMP_COPY
+    MXNET_CPU_WORKER_NTHREADS MXNET_CUDNN_AUTOTUNE_DEFAULT MXNET_ENFORCE_DETERMINISM
+    MXNET_ENGINE_TYPE MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN MXNET_EXEC_BULK_EXEC_TRAIN
+    MXNET_GPU_COPY_NTHREADS MXNET_GPU_MEM_POOL_RESERVE MXNET_GPU_MEM_POOL_TYPE MXNET_GPU_TEMP_COPY
+    MXNET_GPU_WORKER_NTHREADS MXNET_KVSTORE_BIGARRAY_BOUND MXNET_KVSTORE_REDUCTION_NTHREADS
+    MXNET_OMP_MAX_THREADS MXNET_SAFE_ACCUMULATION MXNET_UPDATE_ON_KVSTORE MXNET_USE_FUSION
+    DMLC_INTERFACE DMLC_PS_VAN_TYPE DMLC_PS_WATER_MARK PS_HEARTBEAT_INTERVAL PS_HEARTBEAT_TIMEOUT
+    PS_RESEND PS_RESEND_TIMEOUT PS_VERBOSE
+""".split()
 NO_CONNECTION = 255  # ssh's own status; all others are those of the command
 
 
 def passed_on() -> dict[str, str]:
     """Give the variables of this process that processes on other machines get, too."""
-    return {name: value for name, value in os.environ.items() if PASSED.fullmatch(name)}
+    return {name: os.environ[name] for name in PASSED if name in os.environ}
 
 
 def sent_first(env: Mapping[str, str]) -> bytes:
