@@ -77,7 +77,7 @@ def leads(link, found):
         return address.scheme in ('https', 'mailto')
     if not address.path:
         return unquote(address.fragment) in found['anchors']
-    file = ROOT / 'build' / unquote(address.path)
+    file = (ROOT / 'build' / unquote(address.path)).resolve()  # `build` need not be there yet
     if file.suffix == '.html':  # made of a chapter
         file = ROOT / 'notebooks' / f'{file.stem}.ipynb'
     return file.exists()
