@@ -17,6 +17,7 @@ from .devices import devices as devices
 from .devices import num_gpus as num_gpus
 from .devices import try_all_gpus as try_all_gpus
 from .devices import try_gpu as try_gpu
+from .devices.cores import beats as beats
 from .devices.cores import free_cores as free_cores
 from .devices.cores import usable_cores as usable_cores
 from .history import History as History
