@@ -31,35 +31,14 @@ def test_an_algorithm_takes_what_its_formula_says():
 
 
 def test_halving_and_doubling_has_few_steps_and_few_bytes():
-    for link, i, n in itertools.product(LINKS.values(), range(1, 11), (1, 1e4, 1e6, 1e9)):
+    for link, i in itertools.product(LINKS.values(), range(1, 11)):
         k = 2**i
-        cost = {name: f(k, n, link) for name, f in ALGORITHMS.items()}
-        assert cost['halving_doubling'] <= min(cost['tree'], cost['ring']) * (1 + 1e-12)
         # The butterfly is better for short arrays: half the messages. With two devices, always.
-        border = math.inf if k == 2 else meeting_point(k, link)
-        assert (cost['butterfly'] < cost['halving_doubling']) == (n < border)
-
-
-def test_sixteen_devices_by_hand():
-    """Chapter 3's exercise: 100 MB, 10 GB/s, 10 µs; and where the ring overtakes the butterfly."""
-    wire, wifi = Link('wire', 10e-6, 10e9), Link('wifi', 0.004, 25e6)
-    for name, milliseconds in (
-        ('naive', 300.3),
-        ('tree', 80.08),
-        ('butterfly', 40.04),
-        ('ring', 19.05),
-        ('halving_doubling', 18.83),
-    ):
-        assert ALGORITHMS[name](16, 100e6, wire) == pytest.approx(milliseconds / 1e3)
-    costs = [[ALGORITHMS[f](16, n, wire) for f in ('ring', 'butterfly')] for n in (1.2e6, 1.25e6)]
-    assert costs[0][0] > costs[0][1] and costs[1][0] < costs[1][1]
-    slow = [ring(6, n, wifi) - ALGORITHMS['halving_doubling'](6, n, wifi) for n in (217e3, 219e3)]
-    assert slow[0] > 0 > slow[1]  # another: with six devices the ring is faster from 218 kB on
-    # Chapter 8's: 1,024 devices on 100 Gb; a tenth of the ring's time are latencies.
-    network = LINKS['100 Gb InfiniBand']
-    latencies = [ALGORITHMS[name](1024, 1e-6, network) for name in ('ring', 'halving_doubling')]
-    assert latencies == pytest.approx([28.6e-3, 0.28e-3], rel=2e-3)
-    assert ring(1024, 1.61e9, network) == pytest.approx(10 * latencies[0], rel=2e-3)
+        border = 1e12 if k == 2 else meeting_point(k, link)
+        for n in (1, 1e4, 1e6, 0.999 * border, 1.001 * border, 1e9):
+            cost = {name: f(k, n, link) for name, f in ALGORITHMS.items()}
+            assert cost['halving_doubling'] <= min(cost['tree'], cost['ring']) * (1 + 1e-12)
+            assert (cost['butterfly'] < cost['halving_doubling']) == (k == 2 or n < border), (k, n)
 
 
 def test_what_dive_into_deep_learning_works_out():
