@@ -54,6 +54,16 @@ def started(monkeypatch):
 
 
 @pytest.fixture
+def a_minute():
+    """Whoever would wait for ever, as at a pipe that nobody writes to, fails after a minute."""
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail('it still waits after a minute'))
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
 def popened():
     """List the commands that this process starts during the test."""
     commands, wanted = [], [True]

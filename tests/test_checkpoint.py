@@ -131,7 +131,7 @@ def test_whatever_is_lost_changed_or_moved_the_file_is_refused(tmp_path):
         refused(checkpoint.first_line(epoch, info, names, body) + b'\n' + body, words)
 
 
-def test_broken_ones_are_passed_over_with_a_warning_each(tmp_path):
+def test_broken_ones_are_passed_over_with_a_warning_each(tmp_path, a_minute):
     *_, empty, short = (save_checkpoint(tmp_path, epoch, ARRAYS) for epoch in range(4))
     folder, pipe, link = (tmp_path / f'epoch-000{epoch}.ckpt' for epoch in (4, 5, 6))
     folder.mkdir()

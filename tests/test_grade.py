@@ -165,7 +165,7 @@ def test_whatever_is_handed_in(tmp_path, started):
     assert not started()
 
 
-def test_what_is_no_plain_file_is_told_and_a_link_is_followed(tmp_path):
+def test_what_is_no_plain_file_is_told_and_a_link_is_followed(tmp_path, a_minute):
     for name in ('pipe', 'nowhere', 'folder', 'huge', 'link'):
         path = tmp_path / f'01-{name}.ipynb'
         if name == 'pipe':

@@ -185,7 +185,7 @@ def test_missing_data_and_a_damaged_checkpoint_are_named_and_help_names_all_opti
     assert 'datasets/fashion-mnist' in text.replace('\n', '').replace(' ', '')
 
 
-def test_a_checkpoint_of_something_else_is_refused(tmp_path):
+def test_a_checkpoint_of_something_else_is_refused(tmp_path, a_minute):
     script = runpy.run_path(str(ROOT / 'training' / 'train_ddp.py'))
     load, file, options = script['load'], tmp_path / 'new' / 'checkpoint.pt', {'lr': 0.1}
     assert load(None, options) == load(file, options) == ({}, None)
@@ -207,6 +207,10 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
         file.write_bytes(content)
         with pytest.raises(SystemExit, match=f'error: {file} {said}'):
             load(file, options)
+    file.unlink()
+    os.mkfifo(file)  # whoever opens it waits
+    with pytest.raises(SystemExit, match=f'error: {file} is damaged'):
+        load(file, options)
 
 
 def test_ranks_that_do_not_see_the_same_checkpoint_all_stop(alone):

@@ -153,7 +153,7 @@ def load(file, options):
     """Give a checkpoint, and the SHA-256 of its file; nothing and None if there is none."""
     if not file or not file.exists():
         return {}, None
-    if not zipfile.is_zipfile(file) or zipfile.ZipFile(file).testzip():
+    if not file.is_file() or not zipfile.is_zipfile(file) or zipfile.ZipFile(file).testzip():
         sys.exit(f'error: {file} is damaged')
     state = torch.load(file, 'cpu', weights_only=True)
     if state.get('options') != options:
