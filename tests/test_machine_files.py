@@ -72,9 +72,16 @@ def test_image_takes_setups_arguments_and_starts_jupyter_for_an_ordinary_user():
 
 def test_what_is_published_is_reached_from_its_own_machine_only():
     """JupyterLab speaks plain HTTP: whoever reads its token on the way can run anything."""
-    for name in ('Dockerfile', 'book/elsewhere.md'):
-        (words,) = re.findall('docker run (.* mgpu)$', (ROOT / name).read_text(), re.MULTILINE)
-        assert re.findall(r'-p (\S+)', words) == ['127.0.0.1:8888:8888']
+    named = set()
+    pages = [name for name in tracked() if name.endswith(('.md', '.ipynb', '.yml', 'Dockerfile'))]
+    for name in pages:
+        text = (ROOT / name).read_text().replace('\\\n', ' ')
+        for words in re.findall(r'docker run\b(.*)', text):
+            ports = re.findall(r'\s(?:-p|--publish)[ =]*([^\s`]+)', words)
+            assert all(port.startswith('127.0.0.1:') for port in ports), f'{name}: {words}'
+            assert not re.search(r' -P\b|--publish-all|--net\w*[ =]host', words), f'{name}: {words}'
+            named |= {name} if ports else set()
+    assert named == {'Dockerfile', 'book/elsewhere.md'}
 
 
 def test_dev_container_is_the_first_stage_of_the_image_and_makes_the_environment_it_names():
