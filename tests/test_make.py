@@ -49,16 +49,17 @@ def test_what_is_given_to_make_reaches_the_programs_whatever_it_is(tmp_path):
     """The programs here are others: each says with which words it was called."""
     shutil.copytree(ROOT / 'tools', tmp_path / 'tools')
     (tmp_path / '.venv').symlink_to(sys.prefix)
-    for (
-        name
-    ) in 'tools/run_notebooks tools/report benchmarks jupyterlab mgpu_helpers pytest'.split():
+    tools = [f'tools/{name}' for name in 'run_notebooks report slides grade sheet'.split()]
+    for name in (*tools, 'benchmarks', 'jupyterlab', 'mgpu_helpers', 'pytest'):
         (tmp_path / f'{name}.py').write_text('import sys; print(sys.argv[1:])')
     (tmp_path / 'tools/setup.sh').write_text('printf "%s;" "$GPU"')
+
+    without = 'doctor', 'sheet', 'grade'  # these do not call setup
 
     def make(target, *given, status=0):
         file = f'--file={ROOT}/Makefile'
         done = call(tmp_path, 'make', file, target, *given, 'GPU=a $b', HOME=tmp_path)
-        assert done.returncode == status and done.stdout.startswith('a $b;' * (target != 'doctor'))
+        assert done.returncode == status and done.stdout.startswith('a $b;' * (target not in without))
         return done.stderr or ast.literal_eval(done.stdout.removeprefix('a $b;'))
 
     words = [*WORDS, f'{tmp_path}/b']
@@ -68,7 +69,11 @@ def test_what_is_given_to_make_reaches_the_programs_whatever_it_is(tmp_path):
         assert f"{name} is it's, which cannot be read" in make(target, f"{name}=it's", status=2)
     both = make('test', 'TESTS=tools/w*.* "a b[c d]"', f'PYTEST_ARGS={VALUE}')
     assert both[-17:] == [*words, 'tools/wanted.sh', 'tools/words.py', 'a b[c d]']
-    assert make('run', 'CHAPTER=it\'s "$1"', 'CELL_TIMEOUT=$2')[1::2] == ['$2', 'it\'s "$1"']
+    odd = 'it\'s "$1" $(ls) *'
+    for target in ('run', 'report', 'slides', 'sheet'):
+        assert make(target, f'CHAPTER={odd}')[-1] == odd
+    assert make('run', 'CELL_TIMEOUT=$2') == ['--timeout', '$2']
+    assert make('grade', f'FROM={odd}', f'PRIVATE={odd}') == [odd, '--private', odd]
 
 
 def test_data_folder_is_absolute_and_without_a_home_all_stays_in_the_course(tmp_path):
