@@ -81,6 +81,7 @@ LINE = "line 1: expected 'name' or 'name slots=N'"
 UNUSABLE = {
     '': 'names no host',
     '# nobody\n\n': 'names no host',
+    'me@-v': f"{LINE}, not 'me@-v'",  # an option to ssh, if there is a host of that name
     'localhost slots': f"{LINE}, not 'localhost slots'",
     '\nlocalhost slots=0': 'line 2: localhost takes 0 workers',
     'no-such-host.invalid': "line 1: the host name 'no-such-host.invalid' leads to no IPv4",
