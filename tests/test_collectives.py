@@ -108,6 +108,8 @@ def test_counts_are_those_of_the_formulas(name):
             assert (counted.messages, counted.steps) == (messages, steps)
             assert counted.busiest == 4 * port
             assert max(counted.additions.values(), default=0) == added
+            if name == 'sharded':  # cuts each array once: one row of numbers, then k slices
+                assert counted.views == k * (k + 1)
         if name != 'butterfly':  # in which all devices add, each for itself
             assert sum(counted.additions.values()) == (k - 1) * n
         if name == 'ring':  # a device sends to its neighbour only

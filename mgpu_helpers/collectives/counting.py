@@ -34,6 +34,7 @@ class Count:
 
     devices: int
     additions: Counter[int] = field(default_factory=Counter)  # device -> numbers that it added
+    views: int = 0  # of arrays, cut or reshaped
     # Each message: source, target, bytes, and the numbers of those that its source kept since its
     # last one.
     _sent: list[tuple[int, int, int, list[int]]] = field(default_factory=list, repr=False)
@@ -128,9 +129,11 @@ class Counted:
 
     def reshape(self, shape: int) -> Counted:
         """Give a view, which shares the numbers."""
+        self.book.views += 1
         return Counted(self.context, self.values.reshape(shape), self.book, self.message)
 
     def __getitem__(self, key: slice) -> Counted:
+        self.book.views += 1
         return Counted(self.context, self.values[key], self.book, self.message)
 
     def copyto(self, target: Counted | int) -> Counted:
