@@ -43,10 +43,15 @@ def test_without_pip_uv_is_what_its_makers_published_or_nothing_is_run(tmp_path,
     folder, tools = copy_to(tmp_path / 'course'), folder_of_tools(tmp_path / 'bin')
     brought, ran = tmp_path / 'brought', tmp_path / 'ran'
     brought.write_text(f'#!/bin/sh\ntouch {ran}\necho uv 0.9\n')
-    (tools / 'curl').write_text(f'#!/bin/sh\nexec cat {brought}\n')
+    # One that sends far too much is stopped before it has.
+    (tools / 'curl').write_text(f'#!/bin/sh\nhead -c 200000000 /dev/zero && touch {ran}\n')
     (tools / 'curl').chmod(0o755)
-    brought.chmod(0o755)
     here = offline | {'PATH': tools}
+    refused(setup(folder, **here), 'could not fetch uv')
+    assert not ran.exists()
+
+    (tools / 'curl').write_text(f'#!/bin/sh\nexec cat {brought}\n')
+    brought.chmod(0o755)
     done = setup(folder, **here)
     refused(done, 'could not fetch uv', 'is not the published file', 'network?', 'HTTPS_PROXY')
     assert not ran.exists()

@@ -50,12 +50,15 @@ fetch_uv() {
                 ;;
         esac
         archive="https://github.com/astral-sh/uv/releases/download/0.12.5/uv-$target.tar.gz"
+        # At most 100 MB (uv has 25; ulimit counts blocks of 512 bytes), and five minutes.
         if command -v curl >/dev/null 2>&1; then
             tried=yes
-            curl -LsSf --max-time 300 "$archive" >.uv/uv.tar.gz 2>>"$log" || rm -f .uv/uv.tar.gz
+            (ulimit -f 200000; exec curl -LsSf --max-time 300 "$archive" >.uv/uv.tar.gz) 2>>"$log" ||
+                rm -f .uv/uv.tar.gz
         elif command -v wget >/dev/null 2>&1; then
             tried=yes
-            wget -q -T 60 -t 1 -O .uv/uv.tar.gz "$archive" 2>>"$log" || rm -f .uv/uv.tar.gz
+            (ulimit -f 200000; exec timeout 300 wget -q -T 60 -t 1 -O .uv/uv.tar.gz "$archive") 2>>"$log" ||
+                rm -f .uv/uv.tar.gz
         fi
         if [ -s .uv/uv.tar.gz ] && [ "$(sha256 <.uv/uv.tar.gz | cut -d ' ' -f 1)" = "$sum" ]; then
             mkdir -p .uv/new/bin
