@@ -47,14 +47,22 @@ def home(tmp_path, monkeypatch):
         yield tmp_path / 'home'
 
 
-@pytest.fixture
-def full_disk():
+@contextlib.contextmanager
+def disk_of(megabytes):
     """A limit on the size of files stands for it: the write itself fails."""
     resource = pytest.importorskip('resource')
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (megabytes << 20, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.fixture
+def full_disk():
+    with disk_of(1):
+        yield
 
 
 def put(home, name, content):
@@ -78,7 +86,8 @@ def mirror(content, piece=None):
     """A web server with these files; with `piece`, it sends so many bytes every 20 ms.
 
     Gives its address, with the set's name as a folder, and a list of what it was asked for. In
-    another folder, it answers HEAD well, and GET in the way that the folder says.
+    another folder, it answers HEAD well, and GET in the way that the folder says. No answer takes
+    more than half a minute, so that whoever would listen for ever fails.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -89,10 +98,10 @@ def mirror(content, piece=None):
             asked.append(self.path)
             kind, name = self.path.split('/')[-2:]
             kind = 'good' if kind in catalogue.FILES else kind
-            kind = kind if name in content else 'gone'
+            kind, late = kind if name in content else 'gone', time.monotonic() + 30
             with contextlib.suppress(OSError):
                 for part in answer(kind, content.get(name, b''), self.path.encode(), piece):
-                    if over:
+                    if over or time.monotonic() > late:
                         break
                     self.wfile.write(part)
 

@@ -107,7 +107,7 @@ def test_packages_that_crash_or_are_broken_are_named(tmp_path):
 
 def test_what_hangs_or_leaves_is_named(tmp_path, monkeypatch, started, compile_c):
     """What takes longer than its limit is a row, not a wait; the others are asked anew."""
-    (tmp_path / 'ipykernel.py').write_text('import time; time.sleep(300)')
+    (tmp_path / 'ipykernel.py').write_text('import time; time.sleep(60)')
     leaves = 'import os; print("out of memory", flush=True); os._exit(9)'
     (tmp_path / 'jupyterlab.py').write_text(leaves)
     (tmp_path / 'nbval.py').write_text('__version__ = "0.11"')
@@ -119,9 +119,9 @@ def test_what_hangs_or_leaves_is_named(tmp_path, monkeypatch, started, compile_c
           'jupyterlab does not load: its process ended with status 9: out of memory')  # fmt: skip
     assert 'nbval' not in row.found
     # A driver that hangs, and a Python that does not come to its first step.
-    hang = '#include <unistd.h>\n__attribute__((constructor)) void hang(void) { sleep(300); }'
+    hang = '#include <unistd.h>\n__attribute__((constructor)) void hang(void) { sleep(60); }'
     compile_c(hang, tmp_path / 'libcuda.so.1')
-    (tmp_path / 'sitecustomize.py').write_text('import time; time.sleep(300)')
+    (tmp_path / 'sitecustomize.py').write_text('import time; time.sleep(60)')
     for variable, look in ('LD_LIBRARY_PATH', hardware.driver), ('PYTHONPATH', conditions.cores):
         monkeypatch.setenv(variable, str(tmp_path))
         with Questions(limit=2) as ask:

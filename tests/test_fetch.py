@@ -9,12 +9,13 @@ import random
 import re
 import shutil
 import socket
+import threading
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from serving import IMAGES, LABELS, check_good, dead_mirror, finish, mirror, put, start
+from serving import IMAGES, LABELS, check_good, dead_mirror, disk_of, finish, mirror, put, start
 
 from mgpu_helpers import data
 from mgpu_helpers.data import catalogue, fetch, sets
@@ -93,13 +94,21 @@ def test_a_bad_file_is_left_without_a_network_and_replaced_with_one(home, served
     check_good(folder, 'mnist')
 
 
+def pipe(path):
+    """One into which nobody writes; it ends, so that a reader does not wait for ever."""
+    os.mkfifo(path)
+    ends = threading.Timer(30, os.close, [os.open(path, os.O_RDWR)])
+    ends.daemon = True
+    ends.start()
+
+
 def far_too_large(path):
     with open(path, 'wb') as file:
         file.truncate(10**12)
 
 
 CACHED = {  # in the place of a file
-    'is no regular file': [os.mkfifo, Path.mkdir, lambda path: path.symlink_to('/dev/zero')],
+    'is no regular file': [pipe, Path.mkdir, lambda path: path.symlink_to('/dev/zero')],
     'found 1,000,000,000,000 bytes': [far_too_large],
     '': [lambda path: path.symlink_to('nowhere'), lambda path: None],
 }
@@ -150,7 +159,7 @@ REFUSED = {
 
 def test_hostile_mirrors_are_refused_in_time_and_by_name(home, mnist_files, monkeypatch):
     folder = home / 'datasets' / 'mnist'
-    with mirror(mnist_files) as (address, _):
+    with disk_of(16), mirror(mnist_files) as (address, _):  # megabytes, for files of up to ten
         for moved in 'moved', 'moved-bomb':  # what a redirect holds is not read
             assert load(address.format(name=moved)) == 'files'
             shutil.rmtree(home)
