@@ -8,7 +8,7 @@ from functools import partial
 import mxnet as mx
 import numpy as np
 import pytest
-from mxnet import nd
+from mxnet import gluon, nd
 
 import mgpu_helpers as mgpu
 
@@ -51,18 +51,24 @@ def test_one_and_three_devices_learn_the_same_in_float64_and_a_run_repeats(capsy
 
 def test_a_stop_finds_few_batches_handed_out():
     """What is handed out is computed, whatever Python hears: 40 of these take half a minute."""
-    square, y = nd.ones((2000, 2000)), nd.zeros(4)
+    square, y, net = nd.ones((2000, 2000)) / 2000, nd.zeros(4), gluon.nn.Dense(1, in_units=1)
+    net.initialize()
+    products = [square]  # each takes the one before, as training steps do
 
     def slow(handed, *batch):
-        if not handed:
+        if len(handed) == 2:  # the first has been waited for
             threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start()
         handed.append(batch)
-        product = square
         for _ in range(4):
-            product = nd.dot(product, square)
-        return product[:4, :10]
+            products[0] = nd.dot(products[0], square)
+        return products[0][:4, :10]
+
+    def on_all_devices(handed):
+        net.forward = partial(slow, handed)
+        mgpu.gluon.evaluate_accuracy_gpus(net, [(y, y)] * 40)
 
     for use in (
+        on_all_devices,
         lambda handed: mgpu.train_epoch([(y, y)] * 40, lambda X, y: [slow(handed)]),
         lambda handed: mgpu.evaluate_accuracy(partial(slow, handed), [(y, y)] * 40, mx.cpu(0)),
     ):
