@@ -231,6 +231,7 @@ def test_a_students_mistakes_in_pytorch(capsys):
         (r'num_gpus must be an integer', pt.train_ddp, devices, 256, 0.1),
         (r'8 parameters', pt.build_lenet, replicas[0][:3]),
         (r'device', pt.synchronize, ['cpu']),
+        (r'is one replica listed twice', pt.allreduce, [replicas[0][0], replicas[0][0].detach()]),
         (r"the number of the stand-in must be an integer.*'1'", pt.StandIn, '1'),
     ):
         refused(words, function, *args)
