@@ -142,6 +142,16 @@ def test_no_thread_is_left_that_could_abort_the_end(alone):
     assert alone.run('--epochs 1 --limit 64')[-1] == '1'
 
 
+def test_gpus_that_are_too_few_are_not_left_idle_in_silence(alone, monkeypatch):
+    script = alone.folder / 'train_ddp.py'
+    text = script.read_text(encoding='utf8').replace('torch.cuda.device_count()', '1')
+    script.write_text(text, encoding='utf8')
+    monkeypatch.setenv('LOCAL_WORLD_SIZE', '2')
+    with alone.start('--epochs 1 --limit 64') as process:
+        out, err = ended(process, 500)
+    assert 'epoch 1' in out and 'warning: more ranks here than GPUs (1): all compute on CPUs' in err
+
+
 @pytest.mark.slow  # the chapter asserts the last one, with two ranks
 @pytest.mark.parametrize('more', ['', '--momentum 0.9 --warmup 5 --clip 0.05'])
 def test_three_ranks_do_what_one_does_also_in_pieces_and_clipped(alone, more):

@@ -194,6 +194,8 @@ def evaluate(net, tests, device, real):
 def train(args, device):
     rank, size, gpu = dist.get_rank(), dist.get_world_size(), device.type == 'cuda'
     real = torch.float64 if args.dtype == 'float64' else torch.float32
+    if rank == 0 and not gpu and (found := torch.cuda.device_count()):
+        sys.stderr.write(f'warning: more ranks here than GPUs ({found}): all compute on CPUs\n')
     options = {'version': 1} | {k: v for k, v in vars(args).items() if k not in FREE}
     examples, tests = read(args.data, 'train', args.limit), read(args.data, 't10k')
     file = args.checkpoint and args.checkpoint / 'checkpoint.pt'
