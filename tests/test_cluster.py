@@ -10,10 +10,12 @@ import time
 
 import psutil
 import pytest
+from launching import Started
 
 from mgpu_helpers.cluster import LocalCluster, make_trainer
 from mgpu_helpers.cluster.roles import check_kind
 from mgpu_helpers.processes import ProcessFailed
+from mgpu_helpers.processes.guard import LEASH
 
 pytestmark = pytest.mark.usefixtures('started')
 
@@ -201,6 +203,19 @@ def test_nothing_is_left_after_ctrl_c_and_the_cluster_can_be_run_again():
     with pytest.raises(KeyboardInterrupt):
         cluster.run(at_work, show=False, on_line=lambda *line: signal.raise_signal(signal.SIGINT))
     assert [rank for rank, *_ in cluster.run(say, show=False)] == [0, 1]
+
+
+def test_all_roles_end_with_their_starter_though_their_guards_were_killed_before():
+    """As test_processes has it for workers; the others serve nobody then."""
+    code = 'from test_cluster import LocalCluster, at_work; LocalCluster(2, 1).run(at_work)'
+    folder = os.path.dirname(__file__)
+    with Started(sys.executable, '-uc', code, cwd=folder) as starter:
+        starter.line_with('at work')
+        guards = [process for process in starter.living() if LEASH in process.cmdline()]
+        assert len(guards) == 4
+        for process in (*guards, starter.process):
+            process.kill()
+        assert starter.end()[0] == -signal.SIGKILL
 
 
 def test_a_store_that_there_is_not_is_refused(monkeypatch):

@@ -118,7 +118,8 @@ def _start(group: Group, roles: list[Role], call: tuple[Any, ...]) -> list[Membe
     for role in roles:
         if role.kind != 'worker':
             env = environment(role, roles) | {'PYTHONPATH': search}
-            group.start(role.name, [sys.executable, *NODE], env, service=True)
+            command = [sys.executable, *NODE, 'held']
+            group.start(role.name, command, env, service=True, given=b'')
     return members
 
 

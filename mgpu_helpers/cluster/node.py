@@ -1,7 +1,8 @@
 """The program of a scheduler or a server: ``python -m mgpu_helpers.cluster.node``.
 
 Its role stands in the environment, and MXNet takes it up as soon as it is loaded: the import serves
-until all workers are done, and then ends the process.
+until all workers are done, and then ends the process. With a word behind it, the process also ends
+when its standard input does, as workers do.
 """
 
 if __name__ == '__main__':
@@ -13,6 +14,10 @@ if __name__ == '__main__':
             'this program is started by mgpu_helpers as the scheduler or a server of a cluster: '
             'python -m mgpu_helpers launch -n 2 -s 1 -- python train.py'
         )
+    if sys.argv[1:]:
+        from mgpu_helpers.processes.worker import end_with_starter
+
+        end_with_starter(0)
     try:
         from mgpu_helpers.gluon import mx  # noqa: F401
     except Exception as error:

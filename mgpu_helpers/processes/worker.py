@@ -71,10 +71,15 @@ def receive(pipe: IO[bytes]) -> Iterator[tuple[str, Any]]:
         yield kind, value
 
 
-def _wait_and_end(call: int) -> NoReturn:
+def end_with_starter(pipe: int) -> None:
+    """End this process, and all that it has started, when the other side of a pipe closes."""
+    threading.Thread(target=_wait_and_end, args=[pipe], daemon=True).start()
+
+
+def _wait_and_end(pipe: int) -> NoReturn:
     if hasattr(signal, 'pthread_sigmask'):  # signals are for the thread that works
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-    while os.read(call, 4096):
+    while os.read(pipe, 4096):
         pass
     if hasattr(os, 'killpg'):
         os.killpg(0, signal.SIGKILL)  # with what the function has started
@@ -95,7 +100,7 @@ def _main() -> None:
         payload = _exactly(call, size)
         # Where there is fork, the guard does this, too, also while C code holds the lock. But it
         # may have been killed itself.
-        threading.Thread(target=_wait_and_end, args=[call], daemon=True).start()
+        end_with_starter(call)
         function, args, kwargs = pickle.loads(payload)
         result = function(*args, **kwargs)
         _send_back(result)
