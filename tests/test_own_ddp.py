@@ -65,8 +65,11 @@ def trained(net, step, sizes, training):
 
 
 def refusals():
-    """What each rank says of a second backward pass, and of parameters without a gradient."""
-    (X, _), said = next(iter(batches(EVEN))), []
+    """What each rank says of a second backward pass, and of parameters without a gradient.
+
+    And of a step with what is not wrapped, is an array of NumPy, or no optimizer.
+    """
+    (X, y), said = next(iter(batches(EVEN))), []
     for spare in (True, False):
         net = Odd(0)
         net.spare.requires_grad_(True)
@@ -78,6 +81,12 @@ def refusals():
             own.finish()
         except RuntimeError as error:
             said.append(str(error).split(':')[0])
+    good = {'X': X, 'y': y, 'net': own, 'optimizer': torch.optim.SGD(own.parameters(), 0.1)}
+    for wrong in {'net': net}, {'X': X.numpy()}, {'net': good['optimizer']}, {'optimizer': own}:
+        try:
+            pt.ddp_step(**good | wrong)
+        except TypeError as error:
+            said.append(str(error).split(', such')[0].split(', but')[0])
     return said
 
 
@@ -142,8 +151,15 @@ def one_rank_takes_another_branch():
 
 
 def test_what_cannot_be_summed_is_refused_by_name_and_nobody_waits(ranks):
-    second = 'a second backward pass before finish()'
+    wrapped = 'net must be DistributedDataParallel(net) or OwnDDP(net), not a '
     for rank in ranks:
-        assert rank['refusals'] == [second, 'no gradient was summed for spare.weight, spare.bias']
+        assert rank['refusals'] == [
+            'a second backward pass before finish()',
+            'no gradient was summed for spare.weight, spare.bias',
+            wrapped + 'Odd',
+            'X is an array of NumPy',
+            wrapped + 'SGD',
+            'optimizer must be one of torch.optim',
+        ]
     with pytest.raises(ProcessFailed, match=r'^rank 1 failed with .*for spare.weight, spare.bias:'):
         pt.launch(one_rank_takes_another_branch, 2, timeout=300)

@@ -133,8 +133,7 @@ def ddp_step(
     over the *examples*, shards uneven or not, the loss of a rank is its sum times the number of
     ranks over the size of the batch. A rank without an example adds a gradient of 0.
     """
-    check_group()
-    checks.same_length(X, y)
+    check_step(X, y, net, optimizer)
     rank, size = dist.get_rank(), dist.get_world_size()
     X_rank = torch.tensor_split(X, size)[rank].to(this_device())
     y_rank = torch.tensor_split(y, size)[rank].to(this_device())
@@ -156,7 +155,8 @@ def evaluate_ddp(
     First each rank gets the mean of all running statistics (batch normalization's), in place, as in
     chapter 2: with its own, each would classify by another network. Counters stay as they are.
     """
-    check_evaluation(net, data_iter)
+    check_wrapped(net)
+    checks.pairs(data_iter)
     rank, size = dist.get_rank(), dist.get_world_size()
     for stat in net.buffers():
         if stat.is_floating_point():
@@ -176,13 +176,23 @@ def evaluate_ddp(
     return right / seen
 
 
-def check_evaluation(net: object, data_iter: object) -> None:
-    """Raise unless a network can be evaluated in this group."""
+def check_wrapped(net: object) -> None:
+    """Raise unless the ranks of this group sum a network's gradients: else each trains its own."""
     check_group()
-    checks.pairs(data_iter)
     if not isinstance(net, DistributedDataParallel | OwnDDP):
         wanted = 'DistributedDataParallel(net) or OwnDDP(net)'
         raise TypeError(f'net must be {wanted}, not {checks.shown(net)}')
+
+
+def check_step(X: torch.Tensor, y: torch.Tensor, net: object, optimizer: object) -> None:
+    """Raise unless one training step can be taken with these."""
+    check_wrapped(net)
+    checks.same_length(X, y)
+    for name, a in (('X', X), ('y', y)):
+        checks.for_device(name, a, this_device())
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        such = 'of torch.optim, such as SGD(net.parameters(), 0.1)'
+        raise TypeError(f'optimizer must be one {such}, not {checks.shown(optimizer)}')
 
 
 def train_rank(
