@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,8 @@ ANSWERS = {
     'no syntax': ('    return [', False, 'SyntaxError'),
     'kills its parent': ('    import os\n    os.kill(os.getppid(), 9)', False, ''),
     'leaves processes': (
-        '    import subprocess, sys\n'
+        '    import os, subprocess, sys\n'
+        '    assert "a-password" not in str(os.environ)\n'
         '    for own in (False, True):\n'
         "        subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(987)'],\n"
         '                         start_new_session=own)\n'
@@ -137,7 +139,10 @@ def graded(folder, chosen):
         (folder / 'in' / name).mkdir(parents=True)
         (folder / 'in' / name / FIRST.name).write_text(made[name][0], encoding='utf8')
     command = [sys.executable, ROOT / 'tools/grade.py', folder / 'in', '--build', folder / 'out']
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1500)
+    secrets = {'A_KEY': 'a-password', 'MGPU_DATA_MIRRORS': 'https://me:a-password@localhost/'}
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=1500, env=os.environ | secrets
+    )
     assert done.returncode == 0, done.stderr
     with (folder / 'out' / 'grades.csv').open(encoding='utf8', newline='') as file:
         rows = {row['student'].lstrip("'"): row for row in csv.DictReader(file)}
@@ -157,6 +162,16 @@ def test_each_submission_gets_its_verdict_and_nothing_is_left(tmp_path, started)
     files = ['no notebook', '=cmd()', """O'Neil, "Bo" & <b>Co"""]
     graded(tmp_path, ['solved', 'answer dies', 'answer leaves processes', *files])
     assert not started()
+
+
+def test_who_keeps_the_results_open_keeps_nobody_waiting(a_minute):
+    code = 'import subprocess as s; print(s.Popen(["sleep", "987"], start_new_session=True).pid)'
+    process = subprocess.Popen([sys.executable, '-uc', code], stdout=subprocess.PIPE)
+    pid = int(process.stdout.readline())
+    try:
+        grade.stop(process, 'no such folder')
+    finally:
+        os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.slow

@@ -36,6 +36,8 @@ CELL_SECONDS = 20  # one cell, or answer; the slowest solution takes about two
 NEVER = False, 'not reached'
 HEAD = """<!doctype html><meta charset="utf8"><title>Exercises</title>
 <style>body{font:16px sans-serif;max-width:50em;margin:2em auto}td{padding:.3em .8em}</style>"""
+# Variables that students' code shall not read: by name, or an address with a password in it.
+SECRET = re.compile(r'^[^=]*(KEY|TOKEN|SECRET|PASS)|://[^/]*@')
 CHECK = re.compile(r"^check\('(\d+\.\d+)'.*", re.MULTILINE)
 
 
@@ -67,7 +69,7 @@ def cells_of(path):
 def run(words, job, course, deadline):
     """Run a submission once; give what was said of it, and how it ended."""
     command = [*words, sys.executable, '-P', ROOT / 'tools' / 'grade_one.py']
-    environment = {k: v for k, v in os.environ.items() if not re.search('KEY|TOKEN|SECRET|PASS', k)}
+    environment = {k: v for k, v in os.environ.items() if not SECRET.search(f'{k}={v}')}
     environment |= {'HOME': '.', 'IPYTHONDIR': '.'}
     token, said, end, rest = os.urandom(16).hex().encode(), [], '', b''
     with TemporaryDirectory() as top, TemporaryFile('w+') as given, ExitStack() as at_end:
@@ -104,7 +106,8 @@ def stop(process, top):
         with suppress(psutil.Error):
             if other.environ().get('PYTHONPATH', '').startswith(top):
                 other.kill()
-    process.communicate()
+    process.stdout.close()  # what is left may hold the other side: nobody waits for its end
+    process.wait()
 
 
 def grade(words, checks, path, seed, course):
