@@ -82,12 +82,12 @@ def check_good(folder, name):
 
 
 @contextlib.contextmanager
-def mirror(content, piece=None):
+def mirror(content, piece=None, limit=30):
     """A web server with these files; with `piece`, it sends so many bytes every 20 ms.
 
     Gives its address, with the set's name as a folder, and a list of what it was asked for. In
     another folder, it answers HEAD well, and GET in the way that the folder says. No answer takes
-    more than half a minute, so that whoever would listen for ever fails.
+    more than ``limit`` seconds, so that whoever would listen for ever fails.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -98,7 +98,7 @@ def mirror(content, piece=None):
             asked.append(self.path)
             kind, name = self.path.split('/')[-2:]
             kind = 'good' if kind in catalogue.FILES else kind
-            kind, late = kind if name in content else 'gone', time.monotonic() + 30
+            kind, late = kind if name in content else 'gone', time.monotonic() + limit
             with contextlib.suppress(OSError):
                 for part in answer(kind, content.get(name, b''), self.path.encode(), piece):
                     if over or time.monotonic() > late:
