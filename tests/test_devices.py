@@ -31,6 +31,17 @@ SCRIPT = """
 """
 
 
+def test_workers_of_a_cluster_share_the_gpus_of_a_machine_or_nobody_gets_one(stub_driver):
+    share = """
+        from mgpu_helpers.cluster.roles import share_gpus
+        for k in 1, 2, 3: print(*(env['CUDA_VISIBLE_DEVICES'] for env in share_gpus(k)), sep='|')
+    """
+    folder = str(stub_driver([A100, RTX4090]))
+    for given, parts in {'': ['0,1', '0|1', '||'], 'a,b': ['a,b', 'a|b', '||']}.items():
+        done = python(share, LD_LIBRARY_PATH=folder, CUDA_VISIBLE_DEVICES=given)
+        assert done.stdout.splitlines() == parts, done.stderr
+
+
 def test_gpus_that_mxnet_can_use_and_gpus_that_it_cannot(stub_driver):
     done = python(SCRIPT, LD_LIBRARY_PATH=str(stub_driver([A100, H200, RTX4090, K80])))
     assert done.returncode == 0, done.stderr
