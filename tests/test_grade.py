@@ -7,12 +7,14 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import grade
 import nbformat
 import pytest
 import yaml
+from launching import Started
 
 import student
 
@@ -162,6 +164,16 @@ def test_each_submission_gets_its_verdict_and_nothing_is_left(tmp_path, started)
     files = ['no notebook', '=cmd()', """O'Neil, "Bo" & <b>Co"""]
     graded(tmp_path, ['solved', 'answer dies', 'answer leaves processes', *files])
     assert not started()
+
+
+def test_a_submission_ends_with_its_grader_though_that_is_killed(tmp_path):
+    text = notebook(first=f'open({str(tmp_path / "begun")!r}, "w")\nwhile True: pass')
+    (tmp_path / FIRST.name).write_text(text, encoding='utf8')
+    with Started(sys.executable, 'tools/grade.py', tmp_path, '--build', tmp_path) as grader:
+        while not (tmp_path / 'begun').exists() and grader.process.poll() is None:
+            time.sleep(0.1)
+        grader.process.kill()
+        assert grader.end()[0] == -signal.SIGKILL
 
 
 def test_who_keeps_the_results_open_keeps_nobody_waiting(a_minute):

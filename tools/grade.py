@@ -28,6 +28,8 @@ import yaml
 from tabulate import tabulate
 from tqdm import tqdm
 
+from mgpu_helpers.processes.guard import Leash
+
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 240  # a whole submission, its restarts included; then what is graded counts
 LARGEST = 100 << 20  # bytes of a notebook
@@ -79,10 +81,12 @@ def run(words, job, course, deadline):
         (folder := Path(top, 'empty')).mkdir()
         json.dump(job | {'token': token.decode()}, given)
         given.seek(0)
+        at_end.callback((leash := Leash()).close)  # a submission ends when we do, however
         process = subprocess.Popen(
-            command, cwd=folder, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            leash.command(command), cwd=folder,
+            stdin=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             env=environment | {'PYTHONPATH': f'{top}:{top}/exercises'},
-            start_new_session=True,
+            start_new_session=True, pass_fds=leash.fds,
         )  # fmt: skip
         at_end.callback(stop, process, top)
         while not end:
