@@ -64,6 +64,10 @@ def test_the_slurm_script_asks_for_all_that_it_needs():
     assert max(i for i, line in enumerate(lines) if line.startswith('#SBATCH')) < command
     assert {'nodes', 'ntasks', 'time', 'output', 'cpus-per-task', 'mem-per-cpu'} <= OPTIONS.keys()
     assert 'srun --kill-on-bad-exit=1' in SLURM  # or the others never notice that one has failed
+    # Where others are logged in, they reach the ports: that is said, with the way out.
+    assert '\n# #SBATCH --exclusive\n' in SLURM and 'no password' in SLURM
+    page = (FOLDER / 'README.md').read_text().split('## Not on a machine that you share')[1]
+    assert all(words in page for words in ('Dockerfile', 'unshare --map-root-user --net', '--excl'))
 
 
 @pytest.fixture
