@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import mxnet as mx
@@ -98,3 +99,9 @@ def test_cores_with_other_work_on_them_are_not_free():
 def test_what_is_faster_is_found_where_other_work_comes_and_goes():
     disturbed = iter([[1, 9], [9, 1]])  # other work made each figure smaller once
     assert mgpu.beats(lambda: next(disturbed), lambda: [4, 4], by=2, tries=2)
+
+
+@pytest.mark.skipif(mgpu.usable_cores() < 2, reason='there are no two cores here')
+def test_what_is_no_faster_is_told_so(monkeypatch):
+    monkeypatch.setattr(Path, 'read_text', lambda self: os.stat('no /proc/stat'))  # all are free
+    assert not mgpu.beats(lambda: [2, 1], lambda: [1, 1], tries=2)
