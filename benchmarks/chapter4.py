@@ -9,7 +9,7 @@ TWO_BIT = {'type': '2bit', 'threshold': 0.005}
 
 
 def compressing(net, store):
-    """Make a trainer that sends gradients in 2 bits a number; see ``cluster/README.md``."""
+    """Make a trainer that sends gradients in 2 bits a number; see ``training/README.md``."""
     from mxnet import gluon
 
     class PushPullTrainer(gluon.Trainer):

@@ -22,8 +22,8 @@ include_patterns = [
     'reference/*.rst',
     'notebooks/*.ipynb',
     'exercises/student/*.ipynb',
-    'teaching/guide.md',
-    'cluster/README.md',
+    'exercises/teaching/guide.md',
+    'training/README.md',
     'benchmarks/results/*.md',
 ]
 exclude_patterns = ['README.md', 'CONTRIBUTING.md', '*-quick.md', '*-part.md']

@@ -1,4 +1,4 @@
-"""The folder `cluster/`: its script trains, and its files start it as they should."""
+"""Chapter 4's files in training/: the script trains, and the job files start it as they should."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from launching import ROOT, Launcher, Started, refused
 
 from mgpu_helpers.cluster.hosts import THIS, read_hosts
 
-FOLDER = ROOT / 'cluster'
+FOLDER = ROOT / 'training'
 SHORT = ('--epochs', '1', '--num-examples', '512')
 # In the place of Slurm's: the tasks of a job, all on this machine, with what Slurm sets for each.
 SRUN = f"""#!{sys.executable}
@@ -38,9 +38,9 @@ def epochs(text):
 
 
 def test_bad_arguments_are_refused(monkeypatch, capsys):
-    monkeypatch.setattr('sys.argv', ['train.py', '--lr', '0'])
+    monkeypatch.setattr('sys.argv', ['train_cluster.py', '--lr', '0'])
     with pytest.raises(SystemExit):
-        runpy.run_path(str(FOLDER / 'train.py'))['parse']()
+        runpy.run_path(str(FOLDER / 'train_cluster.py'))['parse']()
     assert '--lr must be a number above 0, not 0' in capsys.readouterr().err
 
 
@@ -125,7 +125,8 @@ def test_the_kubernetes_file_has_a_pod_for_each_role_and_they_know_each_other():
     assert spec['backoffLimit'] == 0 and spec['activeDeadlineSeconds'] > 0
     assert pod['restartPolicy'] == 'Never'
     # As the image's own user, with nothing that Pod Security's level "restricted" would refuse.
-    user = int(re.search(r'^USER (\d+)$', (ROOT / 'Dockerfile').read_text(), re.MULTILINE)[1])
+    image = (ROOT / '.devcontainer/Dockerfile').read_text()
+    user = int(re.search(r'^USER (\d+)$', image, re.MULTILINE)[1])
     profile = {'type': 'RuntimeDefault'}
     context = {'runAsNonRoot': True, 'runAsUser': user, 'seccompProfile': profile}
     assert context.items() <= pod['securityContext'].items() and user > 0

@@ -273,7 +273,7 @@ MODEL = 4 * 129_068  # bytes
 @pytest.mark.slow
 def test_they_learn_and_each_gradient_is_sent_once_each_parameter_received_once():
     """With dist_async; and in 2 bits, as README shows it, a sixteenth. Chapter 4 has dist_sync."""
-    readme = (ROOT / 'cluster' / 'README.md').read_text()
+    readme = (ROOT / 'training' / 'README.md').read_text()
     (code,) = re.findall('```python\n(.*?)```', readme, re.DOTALL)
     for kind, more, expected in (('dist_async', (), 1), ('dist_sync', (code,), 1 / 16)):
         for test_acc, sent, received in run(learn, kind, *more):

@@ -20,7 +20,7 @@ import student
 
 ROOT = Path(__file__).resolve().parent.parent
 FIRST = student.SOURCES[0]
-WORTH = yaml.safe_load((ROOT / 'teaching/plan.yml').read_text('utf8'))['points']
+WORTH = yaml.safe_load((ROOT / 'exercises/teaching/plan.yml').read_text('utf8'))['points']
 NUMBERS = [f'1.{n}' for n in range(1, 10)]
 # What a student writes into the blank of 1.1; the verdict on 1.1, and a part of the remarks.
 ANSWERS = {

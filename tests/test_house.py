@@ -110,7 +110,8 @@ def documents():
         for cell in json.loads(path.read_text(encoding='utf8'))['cells']:
             text = ''.join(cell['source'])
             yield from [text] if cell['cell_type'] == 'code' else re.findall('`[^`]+`', text)
-    for pattern in ('*.md', 'cluster/*', 'benchmarks/*.py', 'tools/*', 'Makefile', '*.toml'):
+    patterns = '*.md .github/*.md training/* benchmarks/*.py tools/* Makefile *.toml'.split()
+    for pattern in patterns:
         for path in filter(Path.is_file, ROOT.glob(pattern)):
             text = path.read_text(encoding='utf8')
             yield from re.findall('`[^`]+`', text) if path.suffix == '.md' else [text]
@@ -119,7 +120,7 @@ def documents():
 def test_durations_are_of_clocks_that_nobody_sets():
     """The wall clock may be set back meanwhile: it dates a table, and MXNet's records carry it."""
     wall = r'\btime\.time(_ns)?\b|\bfrom\s+time\b|\bTimer\(\)|\.(utc)?now\(|\bdate\s\+|[$]SECONDS'
-    patterns = '*.py mgpu_helpers/**/*.py tests/*.py benchmarks/**/*.py tools/* cluster/* .ci/*'
+    patterns = '*.py mgpu_helpers/**/*.py tests/*.py benchmarks/**/*.py tools/* .ci/*'
     patterns += ' training/* exercises/**/*.py img/*.py book/*.py notebooks/*.ipynb'
     paths = {p for g in f'{patterns} exercises/*.ipynb'.split() for p in ROOT.glob(g)}
     texts = {p: p.read_text(encoding='utf8') for p in paths - {Path(__file__)} if p.is_file()}
@@ -136,7 +137,7 @@ PROTOCOLS = {
     *'list_commands get_command main'.split(),  # click's
     *'find_spec reducer_override persistent_load'.split(),  # of an import hook, and of a pickler
     '_apply',  # torch's: `to`, `half` and the like call it
-    *'display readinto'.split(),  # tqdm's, and of a raw stream
+    *'display readable readinto'.split(),  # tqdm's, and of a raw stream
 }
 
 

@@ -34,7 +34,7 @@ TOGETHER = {
 
 def lock(name, machine='linux'):
     """What a lock installs on a machine: {name: (version, hashes)}."""
-    text = (ROOT / f'locks/{name}.txt').read_text().replace('\\\n', ' ')
+    text = (ROOT / f'tools/locks/{name}.txt').read_text().replace('\\\n', ' ')
     python = {'os_name': 'posix', 'python_version': '3.11', 'python_full_version': '3.11.9'}
     here = default_environment() | python | MACHINES[machine]
     found = {}
@@ -50,7 +50,7 @@ def lock(name, machine='linux'):
 
 
 def test_a_lock_pins_every_package_with_its_checksums():
-    names = {path.stem for path in (ROOT / 'locks').iterdir()}
+    names = {path.stem for path in (ROOT / 'tools/locks').iterdir()}
     assert names == {name for names in TOGETHER for name in names} | {'book'}
     for name in names:
         for machine in MACHINES:
@@ -97,7 +97,7 @@ def test_a_framework_is_in_its_own_lock_only_and_of_one_build():
     assert frameworks('torch-cpu') == frameworks('torch', 'macos') == {'torch'}
     assert 'nvidia-nccl-cu13' in frameworks('torch') & frameworks('torch', 'arm')
     (pin,) = Requirement(EXTRAS['torch'][0]).specifier
-    text = (ROOT / 'locks/torch.txt').read_text()
+    text = (ROOT / 'tools/locks/torch.txt').read_text()
     # Two equals signs would let 2.13.0+cpu pass for 2.13.0, and the environment keep it.
     assert re.search(rf'^torch==={re.escape(pin.version)} ', text, re.MULTILINE)
     version, hashes = lock('torch-cpu')['torch']

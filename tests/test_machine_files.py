@@ -16,14 +16,15 @@ WORKFLOWS = sorted((ROOT / '.github/workflows').glob('*.yml'))
 
 def instructions(wanted):
     """What follows this word in the Dockerfile, each time; continued lines joined."""
-    text = re.sub(r'^\s*#.*\n', '', (ROOT / 'Dockerfile').read_text(), flags=re.MULTILINE)
+    text = (ROOT / '.devcontainer/Dockerfile').read_text()
+    text = re.sub(r'^\s*#.*\n', '', text, flags=re.MULTILINE)
     return re.findall(rf'^{wanted}\s+(.*)', re.sub(r'\\\n\s*', '', text), re.MULTILINE)
 
 
 def ignored(name):
-    """Does .dockerignore keep this file out of the image?"""
+    """Does Dockerfile.dockerignore keep this file out of the image?"""
     parts = name.split('/')
-    lines = (ROOT / '.dockerignore').read_text().splitlines()
+    lines = (ROOT / '.devcontainer/Dockerfile.dockerignore').read_text().splitlines()
     anywhere = {line[3:] for line in lines if line.startswith('**/')}
     return parts[0] in lines or bool(anywhere & set(parts))
 
@@ -39,7 +40,7 @@ def test_setup_runs_with_what_the_image_copies_before_it(tmp_path, offline):
             call(ROOT, 'sh', '-c', f'cp -R {into} "{tmp_path / folder}"')
     (tmp_path / 'README.md').touch()
     found, _ = choose(tmp_path, **offline, GPU=1, TORCH=1, MGPU_DRIVER='later')
-    assert found == 'locks/base.txt locks/cu112.txt'
+    assert found == 'tools/locks/base.txt tools/locks/cu112.txt'
     assert (tmp_path / '.uv/build').read_text() == 'pypi\n'  # .venv-torch would be next
     # And what setup loads at its end.
     code = 'import mgpu_helpers; print(mgpu_helpers.__file__)'
@@ -81,14 +82,14 @@ def test_what_is_published_is_reached_from_its_own_machine_only():
             assert all(port.startswith('127.0.0.1:') for port in ports), f'{name}: {words}'
             assert not re.search(r' -P\b|--publish-all|--net\w*[ =]host', words), f'{name}: {words}'
             named |= {name} if ports else set()
-    assert named == {'Dockerfile', 'book/elsewhere.md'}
+    assert named == {'.devcontainer/Dockerfile', 'book/elsewhere.md'}
 
 
 def test_dev_container_is_the_first_stage_of_the_image_and_makes_the_environment_it_names():
     text = (ROOT / '.devcontainer/devcontainer.json').read_text()
     described = json.loads(re.sub(r'^\s*//.*$', '', text, flags=re.MULTILINE))
     build, folder = described['build'], ROOT / '.devcontainer'
-    assert (folder / build['dockerfile']).resolve() == ROOT / 'Dockerfile'
+    assert (folder / build['dockerfile']).resolve() == ROOT / '.devcontainer/Dockerfile'
     assert (folder / build['context']).resolve() == ROOT
     assert any(rest.endswith(f' AS {build["target"]}') for rest in instructions('FROM'))
     user = instructions('RUN')[1]

@@ -123,7 +123,8 @@ def listening(space):
 
 def test_a_training_run_on_this_machine_and_two_others(start):
     hosts = [f'{HERE} slots=1', FIRST, f'{SECOND} slots=1']
-    words = ['python', ROOT / 'cluster' / 'train.py', '--epochs', '1', '--num-examples', '3000']
+    script = ROOT / 'training' / 'train_cluster.py'
+    words = ['python', script, '--epochs', '1', '--num-examples', '3000']
     with start(hosts, *words, n=4) as launcher:
         status, out, err = launcher.end()
     digests = [line.split()[-1] for line in out.splitlines() if 'parameters' in line]

@@ -7,7 +7,6 @@ from pathlib import Path
 import nbformat
 import pytest
 from matplotlib.figure import Figure
-from misconceptions.chapter9 import one_f_one_b
 
 from mgpu_exercises.chapter9 import PLAY, TARGETS, picture
 from mgpu_helpers.collectives import (
@@ -18,6 +17,7 @@ from mgpu_helpers.collectives import (
     reduce_scatter,
 )
 from mgpu_helpers.scaling import LINKS, hierarchical
+from misconceptions.chapter9 import one_f_one_b
 
 
 def ordered_partitions(items):

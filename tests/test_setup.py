@@ -105,8 +105,9 @@ def test_where_mxnet_has_no_build_pytorch_alone_is_installed(checkout, tmp_path,
         here = offline | {'PATH': tools}
         refused(setup(checkout, **here, TORCH=0), f"'{system}'", 'make setup')
         assert not (checkout / '.uv').exists()
-        assert choose(checkout, **here)[0] == 'locks/base.txt locks/torch.txt'
-    assert choose(checkout, **here)[0] == 'locks/base.txt locks/torch.txt'  # it is remembered
+        assert choose(checkout, **here)[0] == 'tools/locks/base.txt tools/locks/torch.txt'
+    # It is remembered.
+    assert choose(checkout, **here)[0] == 'tools/locks/base.txt tools/locks/torch.txt'
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason='root may write everywhere')

@@ -15,9 +15,10 @@ from checkouts import call, choose, environment, folder_of_tools, python, refuse
 
 A100, H100 = ('A100', 80, (8, 0)), ('H100', 80, (9, 0))
 K80, M60, B200 = ('K80', 12, (3, 7)), ('M60', 8, (5, 0)), ('B200', 192, (10, 0))
-CPU, CU112 = 'locks/base.txt locks/cpu.txt', 'locks/base.txt locks/cu112.txt'
-BOTH, CPUS = f'{CPU} locks/torch.txt', f'{CPU} locks/torch-cpu.txt'
-PYPI = 'locks/base.txt locks/torch.txt'
+BASE, TORCH = 'tools/locks/base.txt', 'tools/locks/torch.txt'
+TORCH_CPU = 'tools/locks/torch-cpu.txt'
+CPU, CU112 = f'{BASE} tools/locks/cpu.txt', f'{BASE} tools/locks/cu112.txt'
+BOTH, CPUS, PYPI = f'{CPU} {TORCH}', f'{CPU} {TORCH_CPU}', f'{BASE} {TORCH}'
 BOTH_READY = 'MXNet for NVIDIA GPUs in .venv, MXNet for CPUs and PyTorch with CUDA in .venv-torch'
 
 
@@ -52,8 +53,8 @@ def test_gpu_packages_without_a_driver_are_not_fetched(checkout, offline):
         ([A100], 13000, {'TORCH': 0}, CU112, 'cu112 0 pypi', ['A100', 'GPU=0']),
         ([A100], 13000, {'GPU': 0}, CPUS, 'cpu 1 cpu', []),
         # One, where PyTorch brings nothing of NVIDIA's.
-        ([A100], 12040, {}, f'{CU112} locks/torch-cpu.txt', 'cu112 1 cpu', ['knows CUDA 12.4']),
-        ([M60], 13000, {}, f'{CU112} locks/torch-cpu.txt', 'cu112 1 cpu', ['5.0, and it needs']),
+        ([A100], 12040, {}, f'{CU112} {TORCH_CPU}', 'cu112 1 cpu', ['knows CUDA 12.4']),
+        ([M60], 13000, {}, f'{CU112} {TORCH_CPU}', 'cu112 1 cpu', ['5.0, and it needs']),
         ([H100], 13000, {}, BOTH, 'cpu 1 pypi', ["PyTorch's can use these GPUs"]),
         ([B200, K80], 13000, {}, BOTH, 'cpu 1 pypi', ['5.0 to 8.9 only']),
         ([K80], 13000, {}, CPUS, 'cpu 1 cpu', ['5.0 to 8.9 only', 'MXNet for CPUs is installed']),
@@ -109,7 +110,7 @@ def test_gpu_1_is_refused_or_means_pytorch_if_all_are_too_new(checkout, offline,
 @pytest.fixture
 def two(checkout, with_uv, stub_driver):
     """Two environments, as where there are two A100, but of the builds for CPUs, which are here."""
-    locks = checkout / 'locks'
+    locks = checkout / 'tools' / 'locks'
     kept = {name: (locks / name).read_bytes() for name in ('cu112.txt', 'torch.txt')}
     shutil.copy(locks / 'cpu.txt', locks / 'cu112.txt')
     shutil.copy(locks / 'torch-cpu.txt', locks / 'torch.txt')

@@ -13,6 +13,7 @@ from checkouts import ROOT
 CLOSING = ('Summary', 'Exercises', 'Next')  # of each chapter: no objective, no misconception
 KEYS = {'section', 'minutes', 'objective', 'needs', 'ask', 'wrong', 'cell', 'skip'}
 LENGTHS = {'90 minutes': 90, 'one day': 6 * 60, 'five weeks': 5 * 90}
+FOLDER = sheet.GUIDE.parent
 PLAN, GUIDE = sheet.PLAN, sheet.GUIDE.read_text(encoding='utf8')
 
 
@@ -105,7 +106,7 @@ def test_a_plan_adds_up_and_needs_nothing_that_was_not_seen(plan):
 
 
 def test_each_exercise_has_points_and_each_objective_a_section():
-    assert list(PLAN['points']) == EXERCISES, 'points in teaching/plan.yml, in the order of numbers'
+    assert list(PLAN['points']) == EXERCISES, 'points in plan.yml, in the order of numbers'
     for points, objective in PLAN['points'].values():
         assert points in (1, 2, 3) and objective in PLAN['objectives']
     checked = {objective for _, objective in PLAN['points'].values()}
@@ -125,8 +126,8 @@ def test_the_guide_has_the_plans_tables_and_names_what_is_there():
     questions = len(re.findall(r'^\d+\. ', test, re.M))
     assert 8 <= questions <= 10 and test.count('<summary>Answer</summary>') == questions
     assert len(re.findall(r'To read: |Chapters? \d', test)) >= questions
-    for page in (GUIDE, (ROOT / 'teaching' / 'AGENTS.md').read_text(encoding='utf8')):
-        assert all((ROOT / 'teaching' / to).exists() for to in re.findall(r'\]\(([^)#]+)\)', page))
+    for page in (GUIDE, (FOLDER / 'AGENTS.md').read_text(encoding='utf8')):
+        assert all((FOLDER / to).exists() for to in re.findall(r'\]\(([^)#]+)\)', page))
         for path in re.findall(r'`([a-z_]+/[\w/.*-]*)`', page):
             made = 'handed-in/', 'grades/', 'build/', 'exercises/mgpu_exercises/chapter10.py'
             assert path.startswith(made) or list(ROOT.glob(path)), path
@@ -145,9 +146,10 @@ def test_what_is_handed_out_has_the_tasks_and_no_solution(tmp_path):
     with tarfile.open(path) as packed:
         names = [name.removeprefix('course/') for name in packed.getnames()]
         notebooks = [packed.extractfile(f'course/{n}').read() for n in names if n.endswith('ipynb')]
-    assert {'Makefile', 'teaching/AGENTS.md', *STUDENTS} <= set(names)
+    assert {'Makefile', 'exercises/teaching/AGENTS.md', *STUDENTS} <= set(names)
     assert not [text for text in notebooks if b'BEGIN SOLUTION' in text]
-    assert not [n for n in names if n.startswith('tests/') or n == 'teaching/guide.md']
+    kept_back = ('tests/', 'exercises/misconceptions/', 'exercises/teaching/guide.md')
+    assert not [name for name in names if name.startswith(kept_back)]
 
 
 def test_the_sheet_of_a_chapter_has_its_sections_and_each_known_mistake_with_a_hint():

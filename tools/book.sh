@@ -24,7 +24,7 @@ system="$(uname -s) $(uname -m)"
 
 # --- An environment of its own, by its own lock ---------------------------------------------------
 python=.venv-book/bin/python
-key=$({ printf '%s\n' "$root" && cat locks/book.txt; } | sha256 | cut -d ' ' -f 1)
+key=$({ printf '%s\n' "$root" && cat tools/locks/book.txt; } | sha256 | cut -d ' ' -f 1)
 if [ "$(cat .venv-book/made-by-book 2>/dev/null)" != "$key" ]; then
     mkdir -p .uv
     log=.uv/book.log
@@ -34,7 +34,7 @@ if [ "$(cat .venv-book/made-by-book 2>/dev/null)" != "$key" ]; then
     say 'the environment .venv-book: at most 60 MB to download'
     rm -rf .venv-book
     "$uv" venv --quiet --no-project --python 3.11 .venv-book >>"$log" 2>&1 &&
-        "$uv" pip sync --quiet --python "$python" --require-hashes --only-binary :all: locks/book.txt >>"$log" 2>&1 ||
+        "$uv" pip sync --quiet --python "$python" --require-hashes --only-binary :all: tools/locks/book.txt >>"$log" 2>&1 ||
         fail 'the environment could not be made: is there a network?' "The last message was: $(last_line)" \
             'What to do: connect, then the same command again.'
     printf '%s\n' "$key" >.venv-book/made-by-book
@@ -46,7 +46,7 @@ fi
 out=build/book
 rm -rf "$out/source" "$out/site"
 mkdir -p "$out/source"
-for path in book/*.md notebooks img exercises teaching training cluster benchmarks mgpu_helpers LICENSE; do
+for path in book/*.md notebooks img exercises training benchmarks mgpu_helpers LICENSE; do
     [ ! -e "$path" ] || cp -R "$path" "$out/source/"
 done
 "$python" -m sphinx --quiet --fail-on-warning --jobs auto --doctree-dir "$out/read" --conf-dir book "$out/source" "$out/site"

@@ -33,7 +33,7 @@ from mgpu_helpers.processes.guard import Leash
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 240  # a whole submission, its restarts included; then what is graded counts
 LARGEST = 100 << 20  # bytes of a notebook
-PLAN = ROOT / 'teaching' / 'plan.yml'  # what each exercise is worth
+PLAN = ROOT / 'exercises' / 'teaching' / 'plan.yml'  # what each exercise is worth
 CELL_SECONDS = 20  # one cell, or answer; the slowest solution takes about two
 NEVER = False, 'not reached'
 HEAD = """<!doctype html><meta charset="utf8"><title>Exercises</title>

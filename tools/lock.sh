@@ -1,6 +1,6 @@
 #!/bin/sh
 # Write the locks: which exact files, with their checksums, an environment is made of (pyproject.toml
-# says why they are requirement files). locks/base.txt is everything but a framework, the same versions
+# says why they are requirement files). tools/locks/base.txt is everything but a framework, the same versions
 # on every system; beside it comes one framework's, or MXNet's and PyTorch's: only what base.txt lacks.
 # A lock keeps the versions that it has; `make lock UPGRADE=1` takes the newest that fit pyproject.toml.
 set -eu
@@ -15,7 +15,7 @@ uv=$(command -v uv || printf %s .uv/bin/uv)
 }
 
 lock() { # lock NAME WHAT INPUT OPTIONS: INPUT is pyproject.toml, - for a requirement on stdin, or --group
-    file=locks/$1.txt what=$2 input=$3
+    file=tools/locks/$1.txt what=$2 input=$3
     shift 3
     printf '%s\n' "lock: $file"
     "$uv" pip compile "$input" "$@" --generate-hashes --python-version 3.11 --no-emit-index-url --no-emit-find-links \
@@ -34,7 +34,7 @@ lock book 'what makes the book, for any system' --group book --universal
 
 # Only words without spaces from here on: splitting is what is wanted.
 # shellcheck disable=SC2046
-beside() { lock "$@" --constraints locks/base.txt $(sed -n 's/^\([a-z0-9-]*\)==.*/--no-emit-package \1/p' locks/base.txt); }
+beside() { lock "$@" --constraints tools/locks/base.txt $(sed -n 's/^\([a-z0-9-]*\)==.*/--no-emit-package \1/p' tools/locks/base.txt); }
 linux='--python-platform x86_64-manylinux_2_28'
 # shellcheck disable=SC2086
 beside cpu 'MXNet for Linux x86-64' pyproject.toml --extra cpu $linux
@@ -55,7 +55,7 @@ torch=$(sed -n 's/^ *"\(torch==[^"]*\)".*/\1/p' pyproject.toml)+cpu
 cpu() { echo "$torch" | beside torch-cpu 'PyTorch without CUDA, Linux x86-64' - $linux "$@"; }
 cpu 2>/dev/null || cpu --torch-backend cpu || {
     printf 'lock: %s\n' "$torch is neither in a folder of wheels (PIP_FIND_LINKS=$wheels) nor could" \
-        "PyTorch's own index be asked; locks/torch-cpu.txt is left as it was." \
+        "PyTorch's own index be asked; tools/locks/torch-cpu.txt is left as it was." \
         'What to do: connect, or put its wheel into a folder and name that in PIP_FIND_LINKS.' >&2
     exit 1
 }

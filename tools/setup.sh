@@ -61,11 +61,11 @@ sha256() { if command -v sha256sum >/dev/null 2>&1; then sha256sum; else shasum 
 choose() {
     folder=${1%%:*} pytorch=${1##*:}
     python=$folder/bin/python
-    locks=locks/base.txt what='' sizes='Jupyter and other packages 200 MB' room=1
+    locks=tools/locks/base.txt what='' sizes='Jupyter and other packages 200 MB' room=1
     case $1 in
-        *:cpu:*) locks="$locks locks/cpu.txt" what='MXNet for CPUs' sizes="$sizes, MXNet 50 MB" room=2 ;;
+        *:cpu:*) locks="$locks tools/locks/cpu.txt" what='MXNet for CPUs' sizes="$sizes, MXNet 50 MB" room=2 ;;
         *:cu112:*)
-            locks="$locks locks/cu112.txt" what='MXNet for NVIDIA GPUs' room=8
+            locks="$locks tools/locks/cu112.txt" what='MXNet for NVIDIA GPUs' room=8
             sizes="$sizes, MXNet and NVIDIA's libraries 2.3 GB"
             ;;
     esac
@@ -77,8 +77,8 @@ choose() {
     esac
     [ "$torch" != only ] || what="$what without MXNet"
     case $pytorch in
-        cpu) locks="$locks locks/torch-cpu.txt" ;;
-        pypi) locks="$locks locks/torch.txt" ;;
+        cpu) locks="$locks tools/locks/torch-cpu.txt" ;;
+        pypi) locks="$locks tools/locks/torch.txt" ;;
     esac
     # The folder is part of it: scripts and kernels name their Python by its full path.
     # shellcheck disable=SC2086
@@ -196,10 +196,10 @@ packages() {
             "The last message was: $(last_line)" \
             'What to do: connect (behind a proxy, set HTTPS_PROXY; with a package mirror, pip config set global.index-url),' \
             'then the same command again.'
-    if [ "$pytorch" = cpu ] && ask locks/torch-cpu.txt; then
+    if [ "$pytorch" = cpu ] && ask tools/locks/torch-cpu.txt; then
         own_index=''
-    elif [ "$pytorch" = cpu ] && ! ask locks/torch-cpu.txt $own_index; then
-        wheel="$(sed -n 's/^\(torch\)==\([^ ]*\).*/\1-\2/p' locks/torch-cpu.txt)-cp311-cp311-manylinux_2_28_x86_64.whl"
+    elif [ "$pytorch" = cpu ] && ! ask tools/locks/torch-cpu.txt $own_index; then
+        wheel="$(sed -n 's/^\(torch\)==\([^ ]*\).*/\1-\2/p' tools/locks/torch-cpu.txt)-cp311-cp311-manylinux_2_28_x86_64.whl"
         set -- "PyTorch's build for CPUs could not be reached: it is not on PyPI, but in PyTorch's own index." \
             "The last message was: $(last_line)" \
             'What to do: connect; or, where only a package mirror can be reached, fetch the wheel elsewhere' \

@@ -12,10 +12,10 @@ import click
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-GUIDE = ROOT / 'teaching' / 'guide.md'
-PLAN = yaml.safe_load((ROOT / 'teaching' / 'plan.yml').read_text(encoding='utf8'))
+GUIDE = ROOT / 'exercises' / 'teaching' / 'guide.md'
+PLAN = yaml.safe_load((ROOT / 'exercises' / 'teaching' / 'plan.yml').read_text(encoding='utf8'))
 CHAPTERS, POINTS = PLAN['chapters'], PLAN['points']
-MISTAKES = [int(p.stem[7:]) for p in ROOT.glob('tests/misconceptions/chapter?.py')]
+MISTAKES = [int(p.stem[7:]) for p in ROOT.glob('exercises/misconceptions/chapter?.py')]
 ALL = sorted({*CHAPTERS, *MISTAKES})
 
 
@@ -123,7 +123,7 @@ def sheet(chapter):
     if chapter not in MISTAKES:
         return
     yield f'\n## What students get wrong in the exercises {chapter}.1 and on, and the hint'
-    sys.path[:0] = [str(ROOT), str(ROOT / 'tests')]
+    sys.path.insert(0, str(ROOT))
     from mgpu_exercises import check
 
     wrong = importlib.import_module(f'misconceptions.chapter{chapter}').WRONG

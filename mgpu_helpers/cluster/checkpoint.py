@@ -1,7 +1,7 @@
 """Checkpoints: what a run needs in order to resume, in files that are whole or not there at all.
 
-A line of JSON, and after it what ``numpy.savez`` writes; ``cluster/README.md`` has the details. The
-names of the arrays stand in the line because not every text can be a name in a zip file.
+A line of JSON, and after it what ``numpy.savez`` writes; ``training/README.md`` has the details.
+The names of the arrays stand in the line because not every text can be a name in a zip file.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def launch(command: tuple[str, ...], workers: int, servers: int, **options: Any)
     the Python that runs launch. Example:
 
     \b
-    python -m mgpu_helpers launch -n 2 -s 1 -- python cluster/train.py --epochs 3
+    python -m mgpu_helpers launch -n 2 -s 1 -- python training/train_cluster.py --epochs 3
     """
     if hasattr(sys.stdout, 'reconfigure'):
         sys.stdout.reconfigure(errors='replace')  # a letter that the terminal does not know

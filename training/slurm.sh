@@ -1,7 +1,7 @@
 #!/bin/bash
 # Chapter 4's training as a Slurm job. In the folder of the course, which all nodes must share:
 #
-#     sbatch cluster/slurm.sh --epochs 3
+#     sbatch training/slurm.sh --epochs 3
 #
 # One task for each role: 1 scheduler, SERVERS servers, and the rest are workers.
 #SBATCH --job-name=mgpu
@@ -33,4 +33,4 @@ PORT=${PORT:-$((12000 + SLURM_JOB_ID % (20768 / SLURM_NTASKS) * SLURM_NTASKS))}
 # --kill-on-bad-exit ends them. When one hangs, --time above does.
 exec srun --kill-on-bad-exit=1 --label \
     "$PYTHON" -m mgpu_helpers join -n "$WORKERS" -s "$SERVERS" --root "$ROOT" --port "$PORT" \
-    -- "$PYTHON" cluster/train.py "$@"
+    -- "$PYTHON" training/train_cluster.py "$@"

@@ -1,6 +1,6 @@
 """Train chapter 2's LeNet on Fashion-MNIST, in one worker or in many.
 
-    python -m mgpu_helpers launch -n 2 -s 1 -- python cluster/train.py --epochs 3
+    python -m mgpu_helpers launch -n 2 -s 1 -- python training/train_cluster.py --epochs 3
 
 Chapter 4's training as a script: copy it, and put your own network and data in its place.
 """
