@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from chapters import CHAPTERS
 
 ROOT = Path(__file__).parent
 # Not imported: our package's settings are not to reach the notebooks' kernels through us.
@@ -18,19 +19,27 @@ MXNET = (
     'buckets cluster cluster_files cluster_train collectives devices docstrings gluon gluon_train '
     'hosts kills launch machines models notebooks readme runtime scratch timeline train'
 ).split()
-NEEDS = {
-    'MXNet': [*(f'tests/test_{name}.py' for name in MXNET), 'notebooks/0[1-48]-*.ipynb'],
-    'PyTorch': ['notebooks/0[567]-*.ipynb', 'exercises/0[567]-*.ipynb'],
-}
 MODULES = {'MXNet': 'mxnet', 'PyTorch': 'torch'}
+NEEDS = {
+    name: [
+        f'{folder}/{chapter.file}.ipynb'
+        for folder in ('notebooks', 'exercises')
+        for chapter in CHAPTERS
+        if chapter.framework == module
+    ]
+    for name, module in MODULES.items()
+}
+NEEDS['MXNet'] += [f'tests/test_{name}.py' for name in MXNET]
 MISSING = [name for name in NEEDS if not python_with(MODULES[name])]
 # Some files run at a time; one of these begun last would run on by itself.
-SLOWEST_FIRST = (
-    '07-larger-than-one-device 06-your-own-training 04-multiple-machines test_training '
-    'test_pytorch_train test_cluster test_cluster_train test_setup test_pipeline test_look '
-    'test_sharding test_pytorch test_launch test_own_ddp test_tensor test_bench test_doctor '
-    'test_exercises test_train'
-).split()
+SLOWEST_FIRST = [chapter.file for chapter in sorted(CHAPTERS, key=lambda c: -c.run)]
+SLOWEST_FIRST += [
+    f'test_{name}'
+    for name in (
+        'training pytorch_train cluster cluster_train setup pipeline look sharding pytorch launch '
+        'own_ddp tensor bench doctor exercises train'
+    ).split()
+]
 GREEN = ROOT / 'build' / 'green'  # what each chapter was made of when it last passed
 CODE = (
     'mgpu_helpers/**/*.py',

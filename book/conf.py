@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent / 'tools')]
 
 # Where readers edit a page or open a chapter in Binder or Colab. Published by GitHub, it is known.
 REPOSITORY = os.environ.get('BOOK_REPOSITORY', '')

@@ -7,12 +7,14 @@ import re
 from pathlib import Path
 
 import reference
+from chapters import CHAPTERS
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from sphinx.addnodes import pending_xref
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-PYTORCH = re.compile(r'notebooks/0[567]-')  # what Colab can run
+# What Colab can run.
+PYTORCH = {f'notebooks/{c.file}' for c in CHAPTERS if c.framework == 'torch'}
 HOSTED = 'On Colab, [one cell](../elsewhere.md#colab-and-other-hosted-notebooks) comes first.'
 NOT_LINKED = nodes.title | nodes.reference | nodes.literal | nodes.strong | nodes.thead
 
@@ -84,9 +86,9 @@ def links(app, docname, source):
     source[0] = source[0].replace('](../exercises/0', '](../exercises/student/0')
     if docname.startswith(('measured', 'benchmarks/')):  # a range stays on one line
         source[0] = re.sub(r'(\d) to (\d)', '\\1\u00a0to\u00a0\\2', source[0])
-    if docname.startswith(('notebooks/', 'exercises/')):
+    if docname.startswith(('notebooks/', 'exercises/student/')):
         notebook = json.loads(source[0])
-        if PYTORCH.match(docname):
+        if docname in PYTORCH:
             notebook['cells'][0]['source'] += ['\n\n', HOSTED]
         source[0] = shown(notebook)
     if known := app.config.html_theme_options['repository_url']:
@@ -115,7 +117,7 @@ def buttons(app, pagename, templatename, context, doctree):
         if 'buttons' in button:
             button['buttons'] = list(filter(kept, button['buttons']))
         generated = pagename.startswith('reference/') and button.get('text') == 'Suggest edit'
-        return (button.get('text') != 'Colab' or PYTORCH.match(pagename)) and not generated
+        return (button.get('text') != 'Colab' or pagename in PYTORCH) and not generated
 
     context['header_buttons'] = list(filter(kept, context.get('header_buttons', [])))
 

@@ -30,7 +30,7 @@ def tracked():
 def copy_to(folder):
     """A copy of this checkout, without what no setup reads."""
     for name in tracked():
-        if not name.startswith(('notebooks/', 'benchmarks/results/')):
+        if not name.startswith('benchmarks/results/') and not name.endswith('.ipynb'):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
     return folder

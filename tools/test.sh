@@ -44,11 +44,13 @@ fi
 
 # Most tests wait for processes that start, so two at a time are quicker even on two cores; three are
 # not (725 s both). A file's tests stay together: some share what is slow to make. No notebook is
-# marked slow. Chapters 4, 6 and 7 and the puzzles run beside the tests; tests/test_exercises.py runs
-# the other exercises' cells. The chapters that measure what two free cores gain have the machine to
-# themselves, one by one.
-then_run pytest -n 2 --dist loadfile --no-loadscope-reorder tests notebooks/0[467]-*.ipynb exercises/09-*.ipynb
+# marked slow. The puzzles and some chapters run beside the tests; tests/test_exercises.py runs the other
+# exercises' cells. The chapters that measure what two free cores gain have the machine to themselves,
+# one by one: notebooks/chapters.yml says which.
+chapters() { .venv/bin/python -I tools/chapters.py "$1"; }
+# shellcheck disable=SC2046
+then_run pytest -n 2 --dist loadfile --no-loadscope-reorder tests $(chapters beside) exercises/09-*.ipynb
 then_run pytorch
 # shellcheck disable=SC2046
-[ "$marked" = slow ] || then_run pytest $(ls notebooks/0*.ipynb | grep -v '/0[467]-')
+[ "$marked" = slow ] || then_run pytest $(chapters alone)
 exit "$status"

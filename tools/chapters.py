@@ -1,0 +1,90 @@
+"""The chapters of the course, as ``notebooks/chapters.yml`` lists them.
+
+``python tools/chapters.py`` writes what is said of each into the openings of the notebooks, into
+README.md and book/index.md; with the word ``alone`` or ``beside`` it prints the notebooks that
+``make test`` runs by themselves, or beside the tests, the longest first.
+"""
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+START, END = '<!-- chapters -->\n', '<!-- end -->\n'  # around a table of the chapters
+
+
+@dataclass
+class Chapter:
+    """One entry of the list; chapters.yml says what its fields mean."""
+
+    number: int
+    file: str
+    question: str
+    framework: str
+    read: int
+    run: int
+    code: list[str] = field(default_factory=list)
+    alone: bool = False
+
+    @property
+    def path(self):
+        return ROOT / 'notebooks' / f'{self.file}.ipynb'
+
+    @property
+    def title(self):
+        first = json.loads(self.path.read_text(encoding='utf8'))['cells'][0]
+        return ''.join(first['source']).splitlines()[0].removeprefix('# ')
+
+    @property
+    def opening(self):
+        """The line below the title."""
+        return (
+            f'*Chapter {self.number} of {len(CHAPTERS)}. It takes about {self.read} minutes to '
+            f'read, and {self.run} to run on two cores.*'
+        )
+
+
+LIST = yaml.safe_load((ROOT / 'notebooks/chapters.yml').read_text(encoding='utf8'))
+CHAPTERS = [Chapter(number, **entry) for number, entry in enumerate(LIST, 1)]
+
+
+def table(to_notebooks):
+    """Lay the chapters out in Markdown; ``to_notebooks`` leads from the page to their folder."""
+    rows = [
+        f'| {c.number} | [{c.title}]({to_notebooks}/{c.path.name}) | {c.question} |\n'
+        for c in CHAPTERS
+    ]
+    return ''.join(['| | chapter | the question it answers |\n|---|---|---|\n', *rows])
+
+
+def renewed():
+    """Give each file that repeats something of the list, with the text that it should have."""
+    texts = {}
+    for name, to_notebooks in {'README.md': 'notebooks', 'book/index.md': '../notebooks'}.items():
+        text = (ROOT / name).read_text(encoding='utf8')
+        before, rest = text.split(START)
+        texts[ROOT / name] = before + START + table(to_notebooks) + END + rest.split(END, 1)[1]
+    for chapter in CHAPTERS:
+        text = chapter.path.read_text(encoding='utf8')
+        first = json.loads(text)['cells'][0]['source']
+        old = ''.join(first).splitlines()[2]
+        texts[chapter.path] = text.replace(json.dumps(old)[1:-1], chapter.opening, 1)
+    return texts
+
+
+def main(words):
+    if not words:
+        for path, text in renewed().items():
+            path.write_text(text, encoding='utf8')
+    else:
+        chosen = [c for c in CHAPTERS if c.alone == (words == ['alone'])]
+        if words != ['alone']:
+            chosen.sort(key=lambda c: -c.run)
+        print(*[c.path.relative_to(ROOT) for c in chosen])
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])
