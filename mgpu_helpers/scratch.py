@@ -80,7 +80,7 @@ def allreduce(data: Arrays) -> None:
 
     As in the original texts: sum on the first device, then copy the sum to the others.
     """
-    checks.alike(data)
+    checks.one_per_device(data)
     total = data[0]
     for x in data[1:]:
         total += x.copyto(total.context)

@@ -109,7 +109,7 @@ def test_fewer_messages_with_a_bucket():
 def test_gradients_that_do_not_match_are_left_alone():
     grads = [[nd.ones(2), nd.ones(3)], [nd.ones(2, ctx=mx.cpu(1)), nd.ones(4, ctx=mx.cpu(1))]]
     for wrong, error, words in (
-        ([nd.ones(2)], TypeError, r'expected grads\[c\]\[i\]'),
+        ([nd.ones(2)], TypeError, r'grads must be grads\[c\]\[i\]'),
         ([], ValueError, r'here they have \[\]'),
         ([[nd.ones(2)], []], ValueError, r'\[1, 0\]'),
         (grads, ValueError, r'gradient 1 has different shapes on the devices, \[\(3,\), \(4,\)\]'),

@@ -165,7 +165,7 @@ def test_what_machines_steps_and_scaling_refuse():
             (scale, (RESNET, 64, counts, SERVERS), words)
             for scale in (weak_scaling, strong_scaling)
             for counts, words in (
-                ([], 'device_counts is empty'),
+                ([], 'device_counts must be .*at least one, not'),
                 (8, 'device_counts must be a list of integers'),
                 ([1, 0], 'each of device_counts must be at least 1, not 0'),
             )

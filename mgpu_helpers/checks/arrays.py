@@ -1,8 +1,4 @@
-"""Checks of devices, of arrays that lie on them, and of lists of both.
-
-No framework is imported: arrays and devices are known by the library that their class comes from,
-and by what they have.
-"""
+"""Checks of devices, of arrays that lie on them, and of lists of both."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from .values import function, pairs, shown
+from .values import expect, function, pairs, shown
 
 Array: TypeAlias = Any  # of NumPy, MXNet or PyTorch: whatever has a shape and a dtype
 
@@ -25,21 +21,17 @@ def library(kind: Any) -> str:
 
 def device(name: str, value: object) -> None:
     """Raise unless ``value`` is a device of MXNet or PyTorch, or a stand-in."""
-    if not hasattr(value, 'device_id') and callable(getattr(value, 'index', len)):
-        raise TypeError(
-            f'{name} is {shown(value)}, which is no device: take one of devices(2), or write '
-            "mx.gpu(0), mx.cpu(0), with PyTorch torch.device('cuda', 0), StandIn(0)"
-        )
+    # Those of PyTorch have an index; that of a list or a text is a method.
+    fits = hasattr(value, 'device_id') or not callable(getattr(value, 'index', len))
+    such = "mx.gpu(0) or mx.cpu(0), with PyTorch torch.device('cuda', 0) or StandIn(0)"
+    expect(fits, name, f'a device, one of devices(2), {such}', value)
 
 
-def device_list(devices: object) -> None:
-    """Raise unless ``devices`` is a list or tuple of at least one device, none of them twice."""
-    if not isinstance(devices, (list, tuple)):
-        raise TypeError(
-            f'devices must be a list of devices, such as devices(2), not {shown(devices)}'
-        )
-    if not devices:
-        raise ValueError('devices is an empty list: name at least one device, such as devices(1)')
+def device_list(devices: Any, num_gpus: int | None = None) -> None:
+    """Raise unless ``devices`` is a list of different devices, ``num_gpus`` or at least one."""
+    such = 'a list of devices, such as devices(2)'
+    expect(isinstance(devices, (list, tuple)), 'devices', such, devices)
+    expect(len(devices) > 0, 'devices', f'{such}, at least one', devices, ValueError)
     for i, one in enumerate(devices):
         device(f'devices[{i}]', one)
     twice = [d for i, d in enumerate(devices) if d in devices[:i]]
@@ -48,62 +40,31 @@ def device_list(devices: object) -> None:
             f'{twice[0]} appears more than once in {list(devices)}: each shard needs a device of '
             'its own; name every device once'
         )
-
-
-def as_many_devices(num_gpus: int, devices: Sequence[object]) -> None:
-    """Raise unless ``devices`` lists ``num_gpus`` of them."""
-    if len(devices) != num_gpus:
+    if num_gpus not in (None, len(devices)):
         raise ValueError(
             f'num_gpus is {num_gpus}, but devices lists {len(devices)}: {list(devices)}; '
             'make them agree'
         )
 
 
-def can_split(data: Array, devices: Sequence[object], even_split: bool) -> None:
-    """Raise unless ``data`` (n, ...) can be cut into one non-empty shard per device.
-
-    With ``even_split``, unless all shards get the same length.
-    """
-    device_list(devices)
-    for_device('the batch', data, devices[0])
-    n, k = (data.shape[0] if data.shape else 0), len(devices)
-    if n < 1:
-        raise ValueError(
-            f'cannot split an empty batch (shape {tuple(data.shape)}): it has no examples'
-        )
-    if n < k:
-        raise ValueError(
-            f'cannot split {n} example{"s" * (n > 1)} over {k} devices: some would get none; use a '
-            f'batch of at least {k}, or at most {n} of the devices'
-        )
-    if even_split and n % k:
-        raise ValueError(
-            f'{n} examples cannot be split evenly over {k} devices; use a batch size that is a '
-            f'multiple of {k}, or even_split=False'
-        )
-
-
-def _is_array(value: object) -> bool:
-    # The class first: MXNet computes a shape whenever an array is asked.
+def is_array(value: object) -> bool:
+    """Tell an array by its class, if that is enough: MXNet computes a shape whenever asked."""
     return hasattr(type(value), 'shape') or hasattr(value, 'shape')
 
 
 def array(name: str, value: object) -> None:
     """Raise unless ``value`` is an array or a tensor."""
-    if not _is_array(value):
-        raise TypeError(f'{name} must be an array or a tensor, not {shown(value)}')
+    expect(is_array(value), name, 'an array or a tensor', value)
 
 
-def list_of_arrays(name: str, values: object, such_as: str) -> None:
+def list_of_arrays(name: str, values: Any, such_as: str) -> None:
     """Raise unless ``values`` is a list of arrays; ``such_as`` says where one gets such a list."""
-    if not isinstance(values, (list, tuple)):
-        raise TypeError(f'{name} must be a list of arrays, {such_as}, not {shown(values)}')
+    expect(isinstance(values, (list, tuple)), name, f'a list of arrays, {such_as}', values)
     for i, value in enumerate(values):
-        if not _is_array(value):
-            lost = ' (a gradient that is missing: attach_grad() makes room for it)'
+        if not is_array(value):
+            missing = ' (a gradient? attach_grad() makes room for one)' if value is None else ''
             raise TypeError(
-                f'{name} must be a list of arrays, {such_as}, but [{i}] is {shown(value)}'
-                + lost * (value is None)
+                f'{name} must be a list of arrays, {such_as}, but [{i}] is {shown(value)}{missing}'
             )
 
 
@@ -133,29 +94,48 @@ def on_a_device(name: str, value: Any) -> None:
         )
 
 
+def can_split(data: Array, devices: Sequence[object], even_split: bool) -> None:
+    """Raise unless ``data`` (n, ...) can be cut into one non-empty shard per device.
+
+    With ``even_split``, unless all shards get the same length.
+    """
+    device_list(devices)
+    for_device('the batch', data, devices[0])
+    shape, k = data.shape, len(devices)
+    n = shape[0] if shape else 0
+    if n < k:
+        raise ValueError(
+            f'cannot split a batch of {n} over {k} devices: each must get an example; take a batch '
+            f'of at least {k}, or fewer devices'
+        )
+    if even_split and n % k:
+        raise ValueError(
+            f'{n} examples cannot be split evenly over {k} devices; use a batch size that is a '
+            f'multiple of {k}, or even_split=False'
+        )
+
+
 def same_length(X: Array, y: Array) -> None:
     """Raise unless ``X`` and ``y`` hold the same number of examples."""
     array('X', X)
     array('y', y)
     of_X, of_y = tuple(X.shape), tuple(y.shape)
-    if len(of_y) > len(of_X):
+    if len(of_y) > len(of_X) or of_X[:1] != of_y[:1]:
         raise ValueError(
-            f'X has the shape {of_X} and y {of_y}: examples come first, then labels; are X and y '
-            'swapped?'
-        )
-    if of_X[:1] != of_y[:1]:
-        raise ValueError(
-            f'X has {of_X[0] if of_X else 0} examples and y has {of_y[0] if of_y else 0} labels: '
-            'they must belong together, one label for each example'
+            f'X has the shape {of_X} and y {of_y}: they must belong together, examples X and one '
+            'label y for each; are X and y swapped?'
         )
 
 
-def batch(X: Array, y: Array, devices: Sequence[object]) -> None:
-    """Raise unless ``X`` and ``y`` can be cut into shards for ``devices``, or for the first n."""
+def batch(X: Array, y: Array, devices: Sequence[object], fewer: bool = True) -> None:
+    """Raise unless ``X`` and ``y`` can be cut into shards for ``devices``.
+
+    With ``fewer``, n examples that are fewer than the devices do for the first n of these.
+    """
     device_list(devices)
     same_length(X, y)
     for_device('y', y, devices[0])
-    can_split(X, devices[: X.shape[0]] or devices, even_split=False)
+    can_split(X, fewer and devices[: X.shape[0]] or devices, even_split=False)
 
 
 def shards(data: Sequence[Array], label: Sequence[Array]) -> None:

@@ -10,11 +10,15 @@ from typing import Any
 # Each takes a thread and a replica: 256 took 4 s to start; 100,000 ran for minutes in silence.
 MOST_STAND_INS = 256
 
+# MXNet takes any other name for 'local', without a word.
+STORES = ('local', 'device', 'nccl', 'dist_sync', 'dist_device_sync', 'dist_async')
+DTYPES = ('float32', 'float64')
+
 
 def shown(value: object) -> str:
     """Give a value as an error message shows it: in a few words, whatever it is."""
-    if isinstance(value, int) and abs(value) >= 10**50:
-        return f'an int of {math.log10(abs(value)):,.0f} digits'  # str() of a longer one raises
+    if isinstance(value, int) and value.bit_length() > 200:  # repr() of a very long one raises
+        return f'an integer of {value.bit_length():,} bits'
     text = repr(value)
     if len(text) <= 60 and '\n' not in text:
         return text
@@ -22,62 +26,77 @@ def shown(value: object) -> str:
     return f'an {kind}' if kind[:2].lower() == 'nd' or kind[0] in 'aeiou' else f'a {kind}'
 
 
-def whole_number(name: str, value: object, least: int = 0) -> None:
-    """Raise unless ``value`` is an integer of at least ``least``; ``True`` is none."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f'{name} must be an integer of at least {least}, not {shown(value)}')
-    if value < least:
-        raise ValueError(f'{name} must be at least {least}, not {shown(value)}')
+def expect(
+    fits: bool, name: str, wanted: str, value: object, error: type[Exception] = TypeError
+) -> None:
+    """Raise "``name`` must be ``wanted``, not ``value``" unless it fits."""
+    if not fits:
+        raise error(f'{name} must be {wanted}, not {shown(value)}')
 
 
-def positive_int(name: str, value: object) -> None:
-    """Raise unless ``value`` is an integer of at least 1."""
-    whole_number(name, value, least=1)
+def whole_number(name: str, value: Any, least: int = 0, most: int | None = None) -> None:
+    """Raise unless ``value`` is an integer from ``least`` to ``most``; ``True`` is none."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    expect(whole, name, f'an integer of at least {least}', value)
+    expect(value >= least, name, f'at least {least}', value, ValueError)
+    expect(most is None or value <= most, name, f'at most {most}', value, ValueError)
+
+
+def positive_int(name: str, value: object, most: int | None = None) -> None:
+    """Raise unless ``value`` is an integer from 1 to ``most``."""
+    whole_number(name, value, 1, most)
 
 
 def divisible(name: str, value: Any, k: Any, parts: str) -> None:
     """Raise unless ``value`` is an integer of at least 1 that ``k``, a number of parts, divides."""
     positive_int(name, value)
     positive_int(parts, k)
+    below, above = value // k * k, (value // k + 1) * k
     if value % k:
-        below = f'{value // k * k} or ' if value > k else ''
         raise ValueError(
-            f'{name} must be a multiple of {parts}, {k}, not {value}: take {below}'
-            f'{(value // k + 1) * k}'
+            f'{name} must be a multiple of {parts}, {k}, not {value}: take '
+            + (f'{below} or {above}' if below else f'{above}')
         )
 
 
 def positive_number(name: str, value: object) -> None:
     """Raise unless ``value`` is a finite real number above 0."""
-    if not 0 < _real(name, value, 'a number above 0') < math.inf:
-        raise ValueError(f'{name} must be a number above 0, not {shown(value)}')
+    _number(name, value, 'a number above 0', zero=False)
 
 
 def not_negative(name: str, value: object) -> None:
     """Raise unless ``value`` is a finite real number of at least 0."""
-    if not 0 <= _real(name, value, 'a number of at least 0') < math.inf:
-        raise ValueError(f'{name} must be a number of at least 0, not {shown(value)}')
+    _number(name, value, 'a number of at least 0', zero=True)
 
 
-def _real(name: str, value: Any, what: str) -> float:
-    """Give a real number as the float that arithmetic will make of it: infinite, if too large."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f'{name} must be {what}, not {shown(value)}')
+def _number(name: str, value: Any, wanted: str, zero: bool) -> None:
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    expect(real, name, wanted, value)
     try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf  # type: ignore[operator]  # an integer
+        amount = float(value)
+    except OverflowError:  # an integer that no float can hold
+        amount = math.inf
+    expect(0 < amount < math.inf or (zero and amount == 0), name, wanted, value, ValueError)
 
 
 def one_of(name: str, value: object, choices: Collection[str]) -> None:
     """Raise unless ``value`` is one of the names in ``choices``."""
-    if not isinstance(value, str) or value not in choices:
-        raise ValueError(f'{name} must be one of {", ".join(choices)}, not {shown(value)}')
+    known = isinstance(value, str) and value in choices
+    expect(known, name, f'one of {", ".join(choices)}', value, ValueError)
 
 
-# MXNet takes any other name for 'local', without a word.
-STORES = ('local', 'device', 'nccl', 'dist_sync', 'dist_device_sync', 'dist_async')
-DTYPES = ('float32', 'float64')
+def function(name: str, value: object, what: str) -> None:
+    """Raise unless ``value`` can be called; ``what`` says what the function does."""
+    expect(callable(value), name, f'a function {what}', value)
+
+
+def counts(name: str, values: Any) -> None:
+    """Raise unless ``values`` is a list of integers of at least 1, not an empty one."""
+    such = 'a list of integers, such as [1, 2, 4]'
+    expect(isinstance(values, (list, tuple, range)), name, such, values)
+    expect(len(values) > 0, name, f'{such}, at least one', values, ValueError)
+    for value in values:
+        positive_int(f'each of {name}', value)
 
 
 def drawing(seed: object, dtype: object = 'float32', scale: object = 1) -> None:
@@ -90,12 +109,6 @@ def drawing(seed: object, dtype: object = 'float32', scale: object = 1) -> None:
 def store(name: str, kind: object) -> None:
     """Raise unless ``kind``, a name or a store, is a kind of key-value store that MXNet has."""
     one_of(name, getattr(kind, 'type', kind), STORES)
-
-
-def function(name: str, value: object, what: str) -> None:
-    """Raise unless ``value`` can be called; ``what`` says what the function does."""
-    if not callable(value):
-        raise TypeError(f'{name} must be a function {what}, not {shown(value)}')
 
 
 def stand_ins(k: int) -> None:
@@ -113,11 +126,30 @@ def any_examples(seen: int) -> None:
         raise ValueError('no examples: the iterator gave no batch; it is empty or used up')
 
 
+def pairs(batches: Any) -> None:
+    """Raise unless ``batches`` can be iterated over, and may give pairs ``(X, y)``."""
+    kind = type(batches)
+    one_batch = kind is tuple and not all(isinstance(b, (list, tuple)) for b in batches)
+    if not hasattr(kind, '__iter__') or hasattr(kind, 'shape') or one_batch:
+        raise TypeError(
+            'expected an iterator over batches (X, y), such as test_iter of train_iter, test_iter '
+            f'= load_data_fashion_mnist(256), not {shown(batches)}'
+        )
+
+
 def epoch(batches: object, step: object, ahead: object = 1) -> None:
     """Raise unless there are batches, and a function of ``X`` and ``y`` to train on each."""
     positive_int('ahead', ahead)
     function('step', step, 'of X and y, such as partial(train_batch, device_params=..., ...)')
     pairs(batches)
+
+
+def epochs(num_epochs: object, batches: object) -> None:
+    """Raise unless there are epochs of an iterator that knows how long it is."""
+    positive_int('num_epochs', num_epochs)
+    sized = hasattr(batches, 'num_examples') and hasattr(batches, '__len__')
+    wanted = 'an iterator with num_examples and a length, as load_data_fashion_mnist gives two'
+    expect(sized, 'train_iter', wanted, batches)
 
 
 def losses(of_steps: Sequence[object]) -> None:
@@ -126,26 +158,6 @@ def losses(of_steps: Sequence[object]) -> None:
         raise TypeError(
             'a training step gave None, not the list of its losses: does the function end with '
             'return losses?'
-        )
-
-
-def pairs(batches: Any) -> None:
-    """Raise unless ``batches`` can be gone through, and may give pairs ``(X, y)``."""
-    pair = isinstance(batches, tuple) and not all(isinstance(b, (list, tuple)) for b in batches)
-    if not hasattr(type(batches), '__iter__') or hasattr(type(batches), 'shape') or pair:
-        raise TypeError(
-            'expected an iterator over batches (X, y), such as test_iter of train_iter, test_iter '
-            f'= load_data_fashion_mnist(256), not {shown(batches)}'
-        )
-
-
-def epochs(num_epochs: object, batches: object) -> None:
-    """Raise unless there are epochs of an iterator that knows how long it is."""
-    positive_int('num_epochs', num_epochs)
-    if not hasattr(batches, 'num_examples') or not hasattr(batches, '__len__'):
-        raise TypeError(
-            'expected an iterator that has num_examples and a length, as load_data_fashion_mnist '
-            f'gives two, not {shown(batches)}'
         )
 
 

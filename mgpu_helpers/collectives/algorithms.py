@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from . import checks
+from .. import checks
 
 if TYPE_CHECKING:
     from mxnet.ndarray import NDArray

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import mxnet as mx
 
-from . import checks
+from .. import checks
 from .algorithms import OURS
 
 if TYPE_CHECKING:

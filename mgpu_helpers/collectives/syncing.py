@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from mxnet import nd
 
-from . import checks
+from .. import checks
 from .counting import AN_ALLREDUCE
 from .filling import fill_buckets
 
@@ -32,7 +32,7 @@ def sync_with(algorithm: Allreduce, bucket_bytes: int | None = None) -> Sync:
     kept = {}  # type: ignore[var-annotated]
 
     def one_by_one(grads: Sequence[Sequence[NDArray]]) -> None:
-        checks.same_gradients(grads)
+        checks.lists_of_gradients(grads, shapes=True)
         for grads_of_one_param in zip(*grads):
             algorithm(list(grads_of_one_param))
 
@@ -40,7 +40,7 @@ def sync_with(algorithm: Allreduce, bucket_bytes: int | None = None) -> Sync:
         checks.lists_of_gradients(grads)
         layout = tuple((g.context, g.shape, g.dtype) for of_one in grads for g in of_one)
         if layout not in kept:
-            checks.same_gradients(grads)
+            checks.lists_of_gradients(grads, shapes=True)
             kept.clear()
             kept[layout] = make_buckets(grads, bucket_bytes)  # type: ignore[arg-type]  # is not None
         for indices, buckets in kept[layout]:

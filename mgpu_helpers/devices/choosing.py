@@ -77,11 +77,10 @@ def choose_devices(num_gpus: int, given: Sequence[mx.Context] | None = None) -> 
     checks.positive_int('num_gpus', num_gpus)
     if given is None:
         return devices(num_gpus)
-    checks.device_list(given)
+    checks.device_list(given, num_gpus)
     strange = [d for d in given if not isinstance(d, mx.Context)]
     if strange:
         raise TypeError(f'{strange[0]!r} is no MXNet device; write mx.gpu(0) or mx.cpu(0)')
-    checks.as_many_devices(num_gpus, given)
     return list(given)
 
 

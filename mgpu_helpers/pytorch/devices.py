@@ -151,7 +151,7 @@ def choose_devices(num_gpus: int, given: Sequence[Device] | None = None) -> list
     checks.positive_int('num_gpus', num_gpus)
     if given is None:
         return devices(num_gpus)
-    checks.device_list(given)
+    checks.device_list(given, num_gpus)
     for device in given:
         if not isinstance(device, StandIn) and device not in usable_gpus():
             raise ValueError(
@@ -160,7 +160,6 @@ def choose_devices(num_gpus: int, given: Sequence[Device] | None = None) -> list
             )
     if len({place(device).type for device in given}) > 1:
         raise ValueError(f'{list(given)} mixes GPUs with stand-ins: take one kind')
-    checks.as_many_devices(num_gpus, given)
     return list(given)
 
 

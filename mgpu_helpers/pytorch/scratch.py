@@ -73,7 +73,7 @@ def allreduce(data: Sequence[torch.Tensor]) -> None:
     The original ends with ``data[i] = data[0].to(...)``, which puts another tensor into the list
     instead of the sum into the tensor: its replicas drift apart.
     """
-    checks.alike(data)
+    checks.one_per_device(data)
     total = data[0]
     for x in data[1:]:
         total += x.to(total.device)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .inputs import check_levels, check_message, check_power_of_two
+from .. import checks
 
 if TYPE_CHECKING:
     from .links import Link
@@ -22,13 +22,13 @@ def naive(devices: int, nbytes: float, link: Link) -> float:
 
     The first device's link takes 2(k-1) whole arrays, one after the other.
     """
-    check_message(devices, nbytes, link)
+    checks.message(devices, nbytes, link)
     return 2 * (devices - 1) * link.seconds(nbytes)
 
 
 def tree(devices: int, nbytes: float, link: Link) -> float:
     """Cost a binary tree: in each round half of the senders are done; then the sum comes down."""
-    check_message(devices, nbytes, link)
+    checks.message(devices, nbytes, link)
     rounds = math.ceil(math.log2(devices))
     return 2 * rounds * link.seconds(nbytes)
 
@@ -40,7 +40,7 @@ def butterfly(devices: int, nbytes: float, link: Link) -> float:
     devices first add theirs to another's and are sent the sum at the end: two messages more
     (Thakur, Rabenseifner and Gropp 2005).
     """
-    check_message(devices, nbytes, link)
+    checks.message(devices, nbytes, link)
     rounds = math.floor(math.log2(devices))
     extra = 0 if devices == 2**rounds else 2  # the surplus devices hand in, and are told the sum
     return (rounds + extra) * link.seconds(nbytes)
@@ -51,7 +51,7 @@ def sharded(devices: int, nbytes: float, link: Link) -> float:
 
     All pairs can talk at once, as through a switch.
     """
-    check_message(devices, nbytes, link)
+    checks.message(devices, nbytes, link)
     return 2 * (devices - 1) * link.seconds(nbytes / devices)
 
 
@@ -62,7 +62,7 @@ def ring(devices: int, nbytes: float, link: Link) -> float:
     ``sharded``, without a switch: each device needs a link to its neighbour only. The bytes,
     2n(k-1)/k, hardly depend on the number of devices; the latencies, 2(k-1), grow with it.
     """
-    check_message(devices, nbytes, link)
+    checks.message(devices, nbytes, link)
     return 2 * (devices - 1) * link.seconds(nbytes / devices)
 
 
@@ -72,7 +72,7 @@ def halving_doubling(devices: int, nbytes: float, link: Link) -> float:
     Few steps and few bytes: 2 log2(k) latencies and 2n(k-1)/k bytes for a power of two; otherwise
     two whole messages more (Rabenseifner 2004). Its partners are far apart, as the butterfly's.
     """
-    check_message(devices, nbytes, link)
+    checks.message(devices, nbytes, link)
     rounds = math.floor(math.log2(devices))
     extra = 0 if devices == 2**rounds else 2
     halves = [nbytes / 2**i for i in range(1, rounds + 1)]
@@ -84,8 +84,8 @@ def meeting_point(devices: int, link: Link) -> float:
 
     For a power of two above 2; below, the butterfly's fewer messages count more.
     """
-    check_message(devices, 1, link)
-    check_power_of_two(devices)
+    checks.message(devices, 1, link)
+    checks.power_of_two(devices)
     rounds = math.log2(devices)
     return rounds * link.latency * link.bandwidth / (rounds - 2 * (devices - 1) / devices)
 
@@ -98,7 +98,7 @@ def hierarchical(nbytes: float, levels: Sequence[tuple[int, Link]]) -> float:
     are the whole array, so every level costs a ring over all ``nbytes``. Where every device has
     a network link of its own, give the link of the level their bandwidths together.
     """
-    check_levels(levels)
+    checks.levels(levels)
     return sum(ring(devices, nbytes, link) for devices, link in levels)
 
 

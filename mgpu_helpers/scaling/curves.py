@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from .. import checks
 from ..display import Table, percent, quantity
-from .inputs import check_counts, check_model
 from .machines import communication_seconds
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def step(
     ``overlap`` lets gradients travel during the backward pass; they are sent in ``buckets``
     allreduces.
     """
-    check_model(model)
+    checks.model(model)
     checks.positive_int('batch', batch)
     communication = communication_seconds(devices, model.nbytes, machine, algorithm, buckets)
     forward = batch * model.flops / machine.flops
@@ -70,7 +69,7 @@ def hiding_batch(model: Model, devices: int, machine: Machine, algorithm: str = 
     By hand: b examples keep the backward pass busy for 2 b F / R seconds (F operations forward for
     one, R a second); the allreduce takes C; so b is C R / 2 F, rounded up.
     """
-    check_model(model)
+    checks.model(model)
     communication = communication_seconds(devices, model.nbytes, machine, algorithm)
     backward_of_one = 2 * model.flops / machine.flops
     return max(1, math.ceil(communication / backward_of_one))
@@ -140,8 +139,8 @@ def weak_scaling(
 
     ``options`` are ``algorithm``, ``overlap`` and ``buckets``, as in ``step``.
     """
-    check_model(model)
-    check_counts('device_counts', device_counts)
+    checks.model(model)
+    checks.counts('device_counts', device_counts)
     checks.positive_int('batch_per_device', batch_per_device)
     runs = [(k, batch_per_device * k) for k in device_counts]
     return _scaling(model, machine, runs, batch_per_device, options)
@@ -159,8 +158,8 @@ def strong_scaling(
     Where it cannot be shared out evenly, the largest part sets the time. It is measured against one
     device with the whole batch, whether that would fit there or not; ``options`` as above.
     """
-    check_model(model)
-    check_counts('device_counts', device_counts)
+    checks.model(model)
+    checks.counts('device_counts', device_counts)
     checks.positive_int('global_batch', global_batch)
     if max(device_counts) > global_batch:
         raise ValueError(

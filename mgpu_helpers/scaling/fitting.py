@@ -13,7 +13,6 @@ import numpy as np
 
 from .. import checks
 from ..display import progress
-from .inputs import check_counts
 from .links import Link
 
 Name = TypeVar('Name')
@@ -35,7 +34,7 @@ def measure(
     """
     for run in runs.values():
         checks.function('each of runs', run, 'of a number of bytes')
-    check_counts('sizes', sizes)
+    checks.counts('sizes', sizes)
     checks.positive_int('repeats', repeats)
     checks.positive_number('seconds', seconds)
     best = {name: dict.fromkeys(sizes, float('inf')) for name in runs}

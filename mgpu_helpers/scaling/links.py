@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NoReturn, TypeVar
 
 from .. import checks
 from ..display import Table, quantity
-from .inputs import Library
+
+Entry = TypeVar('Entry')  # it has a name
+
+
+class Library(dict[str, Entry]):
+    """A dictionary of named things that says what there is, where something else is asked for."""
+
+    def __init__(self, kind: str, entries: Iterable[Entry]) -> None:
+        super().__init__((entry.name, entry) for entry in entries)  # type: ignore[attr-defined]
+        self.kind = kind
+
+    def __missing__(self, name: object) -> NoReturn:
+        raise KeyError(
+            f'there is no {self.kind} {name!r}; there are: {", ".join(self)}; or make your own'
+        )
 
 
 @dataclass(frozen=True)

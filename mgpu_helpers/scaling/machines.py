@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from .. import checks
 from .costs import ALGORITHMS, hierarchical
-from .inputs import Library, check_machine, check_message
-from .links import LINKS, Link
+from .links import LINKS, Library, Link
 from .models import MODELS
 
 # In them all devices of a server talk to other servers at once.
@@ -29,7 +28,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         checks.positive_number('flops per second', self.flops)
-        check_message(1, 1, self.link)
+        checks.message(1, 1, self.link)
         if self.memory is not None:
             checks.positive_number('memory in bytes', self.memory)
         checks.not_negative('overhead in seconds', self.overhead)
@@ -39,7 +38,7 @@ class Machine:
                 'neither'
             )
         if self.network is not None:
-            check_message(self.devices_per_server, 1, self.network)
+            checks.message(self.devices_per_server, 1, self.network)
 
     def levels(self, devices: int) -> list[tuple[int, Link]]:
         """Give the levels that so many devices make up, as ``hierarchical`` takes them."""
@@ -64,8 +63,8 @@ def communication_seconds(
     servers are of the link there: with s servers all but 2 (s - 1), as in NCCL's own model
     (src/graph/tuning.cc). Where all devices of a server would share its link, it is refused.
     """
-    check_machine(machine)
-    check_message(devices, nbytes, machine.link)
+    checks.machine(machine)
+    checks.message(devices, nbytes, machine.link)
     checks.positive_int('buckets', buckets)
     checks.one_of('algorithm', algorithm, (*ALGORITHMS, 'hierarchical'))
     per_server = machine.devices_per_server or devices

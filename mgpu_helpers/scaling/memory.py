@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from .. import checks
 from ..display import BLUE, GREEN, GREY, ORANGE, PINK, panels
 from .drawings import in_units
-from .inputs import check_model, check_stage
 from .models import FLOAT32
 
 if TYPE_CHECKING:
@@ -69,11 +68,11 @@ def memory_per_device(
     among ``devices``, 2 the gradients as well, 3 the parameters. Of activations each layer's output
     and its norm's count, once; real frameworks need more: inputs, workspaces, buckets.
     """
-    check_model(model)
+    checks.model(model)
     checks.positive_int('batch', batch)
     checks.positive_int('devices', devices)
     checks.whole_number('optimizer_state', optimizer_state)
-    check_stage(stage)
+    checks.zero_stage(stage)
     state, gradients, parameters = (devices if stage >= first else 1 for first in (1, 2, 3))
     return Memory(
         label or f'{model.name}, {batch:,} per device',

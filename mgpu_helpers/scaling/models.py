@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .. import checks
-from .inputs import Library
+from .links import Library
 
 if TYPE_CHECKING:
     Kernel = int | tuple[int, int]  # a side, or height and width

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from .. import checks
 from .costs import ring
-from .inputs import check_message, check_stage
 
 if TYPE_CHECKING:
     from .links import Link
@@ -18,7 +17,7 @@ def parameter_servers(workers: int, servers: int, nbytes: float, link: Link) -> 
     A server has the slices of all workers to take, a worker those for all servers to send: the
     larger number follow one another.
     """
-    check_message(workers, nbytes, link)
+    checks.message(workers, nbytes, link)
     checks.positive_int('servers', servers)
     return 2 * max(workers, servers) * link.seconds(nbytes / servers)
 
@@ -30,7 +29,7 @@ def zero(stage: int, devices: int, nbytes: float, link: Link) -> float:
     gathers parameters for the forward pass and once more for the backward pass. ``nbytes`` are
     those of all parameters.
     """
-    check_stage(stage)
+    checks.zero_stage(stage)
     return (1.5 if stage == 3 else 1) * ring(devices, nbytes, link)
 
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from .. import checks
 from ..collectives.filling import fill_buckets
-from .inputs import check_model
 from .machines import communication_seconds
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def simulate(
     distribution with mean 1 and standard deviation ``spread``: anew in every step, or, if
     ``lasting``, once for all of them.
     """
-    check_model(model)
+    checks.model(model)
     checks.positive_int('batch', batch)
     checks.positive_int('steps', steps)
     communication_seconds(devices, 1, machine, algorithm)  # says so if this one cannot run here
