@@ -6,7 +6,7 @@ SHELL := /bin/sh
 
 PYTHON := . tools/env.sh && exec .venv/bin/python
 # $(call with,LAB_ARGS): Python, and at the end of its line the words that LAB_ARGS holds.
-with = $(PYTHON) -I -S tools/words.py $(1) --
+with = $(PYTHON) -I -S tools/split_arguments.py $(1) --
 # Without MXNet the PyTorch chapters are left. Looked up when it is used, which is after `setup`.
 ONLY = $(filter only,$(shell cat .uv/torch 2>/dev/null))
 FIRST = notebooks/$(if $(ONLY),05-multiple-gpus-pytorch,01-multiple-gpus-scratch).ipynb
@@ -68,7 +68,7 @@ grade: ## grade the submissions below a folder (FROM=folder; PRIVATE=folder: che
 	@$(PYTHON) tools/grade.py "$$FROM" $(if $(PRIVATE),--private "$$PRIVATE")
 
 sheet: ## print a chapter's sheet for the teacher: what to ask, what students get wrong (CHAPTER=3)
-	@$(PYTHON) tools/sheet.py $(if $(CHAPTER),"$$CHAPTER")
+	@$(PYTHON) tools/teaching_plan.py $(if $(CHAPTER),"$$CHAPTER")
 
 lock: ## resolve pyproject.toml into the locks (UPGRADE=1: newest versions)
 	@sh tools/lock.sh

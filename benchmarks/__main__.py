@@ -9,20 +9,20 @@ import click
 from mgpu_helpers.data import dataset
 from mgpu_helpers.processes import python_with
 
-from . import picture, report
-from .kinds import KINDS, names_with, usual
+from . import picture, tables
+from .cases import CASES, names_with, usual
 from .measuring import clean_environment, measure
 from .result import FOLDER, FULL, PART, QUICK, Result, machine, newest
 
 # Rounds and examples of a run: 60 batches, 20 for a look; on two stand-ins 1.7 s and 0.6 s. Loading
 # and warming up takes more than that: of a whole round about 440 s of processor time, measured on
-# two cores that others used, too; all of a quick run with two more kinds than now, 240 s.
+# two cores that others used, too; all of a quick run with two more cases than now, 240 s.
 SIZES = {FULL: (3, 15_360), QUICK: (2, 5_120)}
 BUSY = 0.5  # load per core from which somebody else's work is measured, too
 
 
 def choose(words, quick):
-    """Give the kinds to run, and the modules for want of which some are left out."""
+    """Give the cases to run, and the modules for want of which some are left out."""
     if words:
         chosen = names_with(words)
         if not chosen:
@@ -32,9 +32,9 @@ def choose(words, quick):
             )
     else:
         chosen = usual(quick)
-    wanted = {module for name in chosen for module in KINDS[name].needs}
+    wanted = {module for name in chosen for module in CASES[name].needs}
     absent = sorted(module for module in wanted if not python_with(module))
-    left = [name for name in chosen if not set(KINDS[name].needs) & set(absent)]
+    left = [name for name in chosen if not set(CASES[name].needs) & set(absent)]
     if absent:
         click.echo(f'left out: what needs {" and ".join(absent)}, not installed here', err=True)
     if not left:
@@ -49,16 +49,16 @@ def publish():
         raise click.ClickException(
             'no complete result of a full run in benchmarks/results; make bench makes one'
         )
-    report.write_readme(result)
+    tables.write_page(result)
     click.echo(f'book/measured.md has the table of {result.name}')
 
 
 def store(result, folder):
     """Write the three files, and the book where the result is one to publish."""
     path = result.save(folder)
-    path.with_suffix('.md').write_text(report.markdown(result), encoding='utf8')
+    path.with_suffix('.md').write_text(tables.markdown(result), encoding='utf8')
     written = [path.name, path.with_suffix('.md').name]
-    if report.figures(result.measured):
+    if tables.figures(result.measured):
         picture.draw(result, path.with_suffix('.png'))
         written.append(path.with_suffix('.png').name)
     click.echo(f'\nstored in {click.format_filename(folder)}: {", ".join(written)}')
@@ -78,14 +78,12 @@ def store(result, folder):
 @click.option(
     '--list', 'listed', is_flag=True, help='Measure nothing; print the names of all runs.'
 )
-@click.option(
-    '--readme', is_flag=True, help='Measure nothing; put the newest result into the book.'
-)
-def main(quick, words, rounds, examples, out, no_store, listed, readme):
+@click.option('--book', is_flag=True, help='Measure nothing; put the newest result into the book.')
+def main(quick, words, rounds, examples, out, no_store, listed, book):
     """Measure the course's code against what one would use instead, side by side."""
     if listed:
-        return click.echo('\n'.join(KINDS))
-    if readme:
+        return click.echo('\n'.join(CASES))
+    if book:
         return publish()
     chosen, absent = choose(words, quick)
     least = SIZES[QUICK if quick else FULL]
@@ -98,7 +96,7 @@ def main(quick, words, rounds, examples, out, no_store, listed, readme):
             f'The machine is busy (load {here["load_before"]} on {here["cores"]} cores): the '
             'figures will be of that, too.', fg='yellow', err=True,
         )  # fmt: skip
-    data = dataset('fashion-mnist') if any(KINDS[name].data for name in chosen) else None
+    data = dataset('fashion-mnist') if any(CASES[name].data for name in chosen) else None
     if data and data.source != 'files':
         raise click.ClickException(
             'these benchmarks need Fashion-MNIST, and there are only the digits that stand in for '
@@ -114,7 +112,7 @@ def main(quick, words, rounds, examples, out, no_store, listed, readme):
         sys.exit(130)
     seconds = time.monotonic() - start
     result = Result(kind, rounds, examples, measured, failed, absent, seconds, machine=here)
-    click.echo(report.text(result))
+    click.echo(tables.text(result))
     if not no_store:
         store(result, out)
     sys.exit(1 if failed else 0)

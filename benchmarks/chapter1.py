@@ -1,6 +1,6 @@
 """Chapter 1's ``train``."""
 
-from .child import WARM_UP, wait_for_the_others
+from .protocol import WARM_UP, wait_for_the_others
 
 
 def train(num_devices, batch_size, num_examples, buckets=False):

@@ -2,7 +2,7 @@
 
 import time
 
-from .child import WARM_UP, wait_for_the_others
+from .protocol import WARM_UP, wait_for_the_others
 
 
 def make(network):

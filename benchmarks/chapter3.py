@@ -3,7 +3,7 @@
 import time
 from functools import partial
 
-from .child import wait_for_the_others
+from .protocol import wait_for_the_others
 
 # Bytes; LeNet's gradients fit in one, ResNet-18's larger ones have one to themselves.
 BUCKET = 2**20

@@ -2,7 +2,7 @@
 
 import statistics
 
-from .child import wait_for_the_others
+from .protocol import wait_for_the_others
 
 VALUES = 129_068  # of LeNet
 TWO_BIT = {'type': '2bit', 'threshold': 0.005}

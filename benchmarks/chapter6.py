@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from .child import wait_for_the_others
+from .protocol import wait_for_the_others
 
 SCRIPT = Path(__file__).resolve().parent.parent / 'training' / 'train_ddp.py'
 

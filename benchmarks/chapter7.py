@@ -2,7 +2,7 @@
 
 import statistics
 
-from .child import wait_for_the_others
+from .protocol import wait_for_the_others
 
 STEPS = 12  # of which the first two warm up
 

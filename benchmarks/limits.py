@@ -7,7 +7,7 @@ the fastest of some repeats: a limit is what was reached once.
 import time
 from functools import partial
 
-from .child import wait_for_the_others
+from .protocol import wait_for_the_others
 
 # Sizes of the product, of which the faster counts. Billions of operations a second, oneDNN, on two
 # cores that others used, too: one stand-in 149 with 512, 103 with 2048; two 123 and 208.

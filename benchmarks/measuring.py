@@ -1,4 +1,4 @@
-"""Runs kinds in rounds: every kind once, then all again.
+"""Runs cases in rounds: every case once, then all again.
 
 So a machine that slows down slows all of them; a ratio is taken within a round.
 """
@@ -17,8 +17,8 @@ from tqdm import tqdm
 
 from mgpu_helpers.processes import Group, ProcessFailed, python_with
 
-from .child import ARRAYS, READY, RESULT
-from .kinds import KINDS, OUR_SETTINGS
+from .cases import CASES, OUR_SETTINGS
+from .protocol import ARRAYS, READY, RESULT
 
 ROOT = pathlib.Path(__file__).parent.parent
 TIMEOUT = 900  # seconds after which a run hangs
@@ -65,18 +65,18 @@ def weight_of(pids):
 
 
 def run(name, num_examples, tick=lambda: None):
-    """Run the processes of a kind at the same time; give what each measured.
+    """Run the processes of a case at the same time; give what each measured.
 
     ``tick`` is called about ten times a second. If one fails or hangs, none is left.
     """
-    kind = KINDS[name]
-    examples, peak, ready, results = kind.examples_of(num_examples), [0.0], set(), {}
+    case = CASES[name]
+    examples, peak, ready, results = case.examples_of(num_examples), [0.0], set(), {}
     with Group() as group:
 
         def on_line(member, line):
             if line == READY:
                 ready.add(member)
-                if len(ready) == kind.processes:
+                if len(ready) == case.processes:
                     for one in group.members:
                         with contextlib.suppress(OSError):  # it has ended, which will be told
                             one.process.stdin.write(b'go\n')
@@ -89,31 +89,31 @@ def run(name, num_examples, tick=lambda: None):
 
         def check():
             tick()
-            if kind.weighed:
+            if case.weighed:
                 peak[0] = max(peak[0], weight_of(m.process.pid for m in group.members))
 
         start = time.monotonic()
-        python = python_with('torch') if 'torch' in kind.needs else sys.executable
-        wanted = json.dumps([kind.what, kind.devices, kind.batch, examples, kind.options])
-        for i in range(kind.processes):
+        python = python_with('torch') if 'torch' in case.needs else sys.executable
+        wanted = json.dumps([case.what, case.devices, case.batch, examples, case.options])
+        for i in range(case.processes):
             label = f'{name}, process {i}' if i else name
-            group.start(label, [python, '-m', 'benchmarks.run', wanted], kind.settings, given=b'')
+            group.start(label, [python, '-m', 'benchmarks.run', wanted], case.settings, given=b'')
         group.wait(on_line, timeout=TIMEOUT, check=check)
-        if len(results) < kind.processes:
+        if len(results) < case.processes:
             raise ProcessFailed(name, 0, 'ended without a result')
     found = [results[member.name] for member in group.members]
-    if kind.weighed:
+    if case.weighed:
         found[0]['peak_gb'] = peak[0]
     return found
 
 
 def measure(names, rounds, num_examples, say):
-    """Run kinds in rounds; a bar tells what runs now and how long it will still take.
+    """Run cases in rounds; a bar tells what runs now and how long it will still take.
 
     Gives, by a kind's name, a list of what its processes measured in each round, and the names of
-    kinds of which a run failed: ``say`` is told, and they are not tried again.
+    cases of which a run failed: ``say`` is told, and they are not tried again.
     """
-    steps = [name for i in range(rounds) for name in names if i == 0 or not KINDS[name].once]
+    steps = [name for i in range(rounds) for name in names if i == 0 or not CASES[name].once]
     measured, failed = {name: [] for name in names}, []
     style = {'disable': None, 'leave': False, 'bar_format': BAR, 'smoothing': 0}
     with tqdm(total=len(steps), **style) as bar:

@@ -14,8 +14,8 @@ from d2l import mxnet as d2l
 from mxnet import gluon, init, np, npx
 from mxnet.gluon import nn
 
-from .child import WARM_UP, arrays, wait_for_the_others
 from .peer_data import Published
+from .protocol import WARM_UP, arrays, wait_for_the_others
 
 npx.set_np()  # as every chapter of d2l begins
 LR = 0.2

@@ -14,7 +14,7 @@ import torch.multiprocessing
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from .child import arrays, wait_for_the_others
+from .protocol import arrays, wait_for_the_others
 
 LR = 0.2
 

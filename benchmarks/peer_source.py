@@ -10,8 +10,8 @@ import time
 import mxnet as mx
 from mxnet import autograd, gluon, nd
 
-from .child import WARM_UP, arrays, wait_for_the_others
 from .peer_data import Published
+from .protocol import WARM_UP, arrays, wait_for_the_others
 
 LR, NUM_WORKERS = 0.2, 4
 

@@ -4,9 +4,9 @@ from itertools import groupby
 
 from mgpu_helpers.display import BLUE, EDGE, GREY, INK, LOOK, RED, SOFT
 
-from .report import NOT_PUBLISHED, short
+from .figures import figures
 from .result import QUICK
-from .rows import figures
+from .tables import NOT_PUBLISHED, short
 
 LINE = 0.27  # inches of a row
 
@@ -25,7 +25,7 @@ def draw(result, path):
 
     found = figures(result.measured)
     if not found:
-        raise ValueError('there is no ratio to draw: no row has both of its kinds')
+        raise ValueError('there is no ratio to draw: no row has both of its cases')
     rows = []  # from top to bottom: a heading, or a figure
     for group, members in groupby(found, key=lambda figure: figure.group):
         rows += [None] * bool(rows) + [group, *members]

@@ -1,4 +1,4 @@
-"""Ratios of what kinds measured: of speed, of waiting, of memory, of what is possible at all.
+"""Ratios of what cases measured: of speed, of waiting, of memory, of what is possible at all.
 
 Every figure is such that more is better, and above 1 means that the first of the two does better.
 It is taken within a round, of runs that followed one another; median and range are over the rounds.
@@ -88,7 +88,7 @@ def work_on(model):
 
 @dataclass(frozen=True)
 class Row:
-    """A ratio of two kinds, below the heading ``group``: more is better.
+    """A ratio of two cases, below the heading ``group``: more is better.
 
     ``of`` stands above the line; below it the one of ``over``, which do the same in several ways,
     that does best here. ``aim`` is what we want at least, ``brief`` what the book says of it (empty
@@ -106,13 +106,13 @@ class Row:
     label: str = ''
 
     @property
-    def kinds(self):
+    def cases(self):
         """All that must have been measured."""
         return self.of, *self.over
 
     def figure(self, measured):
-        """Compute it from what ``measuring.measure`` gives; None where a kind was not measured."""
-        if not all(measured.get(name) for name in self.kinds):
+        """Compute it from what ``measuring.measure`` gives; None where a case was not measured."""
+        if not all(measured.get(name) for name in self.cases):
             return None
         yard = self.yard or self.good
         yards = {name: [yard(one) for one in measured[name]] for name in self.over}

@@ -20,7 +20,7 @@ from serving import real_files
 
 from benchmarks import measuring
 from benchmarks.__main__ import main
-from benchmarks.kinds import BATCH, KINDS, OUR_SETTINGS, names_with, usual
+from benchmarks.cases import BATCH, CASES, OUR_SETTINGS, names_with, usual
 
 BENCH = (sys.executable, '-m', 'benchmarks')
 needs_mxnet = pytest.mark.skipif(find_spec('mxnet') is None, reason='MXNet is not installed here')
@@ -46,14 +46,14 @@ def real_data():
     return real_files('fashion-mnist')  # the digits that stand in for it are not to be measured
 
 
-def test_words_choose_the_kinds_and_a_quick_look_takes_some():
+def test_words_choose_the_cases_and_a_quick_look_takes_some():
     two = 'cluster, 2 workers'
     more = [f'{two}, dist_async', f'{two}, 2-bit']
     assert names_with(['cluster, ']) == [two, 'cluster, 1 worker', *more]
-    assert CliRunner().invoke(main, ['--list']).stdout.splitlines() == list(KINDS)
-    assert set(usual(True)) < set(usual(False)) == set(KINDS)
-    for kind in KINDS.values():  # whole batches
-        assert kind.examples_of(5_120) % BATCH == 0 and kind.examples_of(1) >= BATCH
+    assert CliRunner().invoke(main, ['--list']).stdout.splitlines() == list(CASES)
+    assert set(usual(True)) < set(usual(False)) == set(CASES)
+    for case in CASES.values():  # whole batches
+        assert case.examples_of(5_120) % BATCH == 0 and case.examples_of(1) >= BATCH
 
 
 def test_bad_options_are_refused_before_anything_runs():
@@ -68,7 +68,7 @@ def test_bad_options_are_refused_before_anything_runs():
         assert message in ' '.join(done.stderr.split())
 
 
-def test_where_mxnet_and_pytorch_are_missing_their_kinds_are_left_out(tmp_path):
+def test_where_mxnet_and_pytorch_are_missing_their_cases_are_left_out(tmp_path):
     (tmp_path / 'sitecustomize.py').write_text("""
 import importlib.machinery as m
 find = m.PathFinder.find_spec

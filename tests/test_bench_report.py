@@ -8,21 +8,21 @@ import pytest
 from checkouts import ROOT
 from matplotlib.image import imread
 
-from benchmarks import picture, report
-from benchmarks.kinds import KINDS
+from benchmarks import picture, tables
+from benchmarks.cases import CASES
+from benchmarks.figures import ROWS, figures
 from benchmarks.ratios import training_flops
 from benchmarks.result import FULL, QUICK, Result, newest
-from benchmarks.rows import ROWS, figures
 
 
 def processes(*rates):
-    return [{'seconds': 512 / r, 'examples_per_second': r, 'own_peak_gb': 0.5} for r in rates]
+    return [{'seconds': 512 / r, 'examples_per_second': r} for r in rates]
 
 
 def once(*waits, **measured):
     """A run a round: of these waits, or thrice the same."""
     rounds = [{'waited': wait} for wait in waits] or [measured] * 3
-    return [[one | {'own_peak_gb': 0.5}] for one in rounds]
+    return [[one] for one in rounds]
 
 
 MACHINE = {'cpu': 'Acme(R) Fast-9 CPU @ 3.00GHz', 'system': 'Linux 6.1', 'load_before': 0.1}
@@ -83,8 +83,8 @@ def test_ratios_are_taken_within_a_round_and_are_above_one_where_ours_is_better(
     assert found.values[0] == pytest.approx(100 * training_flops('LeNet') / 4e9)
 
 
-def test_rows_are_of_kinds_that_exist_and_left_out_where_one_was_not_measured(result):
-    assert all(set(row.kinds) <= set(KINDS) for row in ROWS)
+def test_rows_are_of_cases_that_exist_and_left_out_where_one_was_not_measured(result):
+    assert all(set(row.cases) <= set(CASES) for row in ROWS)
     assert 12 <= sum(bool(row.brief) for row in ROWS) <= 18  # as many as a page can bear
     whole = len(figures(result.measured))
     del result.measured['from scratch, 1 device, 2 threads']  # then who knows which was fastest
@@ -106,7 +106,7 @@ def test_stored_results_come_back_and_only_complete_and_full_ones_are_published(
 
 
 def test_the_page_and_the_terminal_have_every_table(result):
-    page, shown = report.markdown(result), report.text(result)
+    page, shown = tables.markdown(result), tables.text(result)
     limits = 'Limits of this machine, one and two at once'
     titles = 'Sooner ready', 'Less memory', 'In seconds and gigabytes', limits
     for title in (*titles, 'Ways to sum gradients', 'Examples per second'):
@@ -117,8 +117,8 @@ def test_the_page_and_the_terminal_have_every_table(result):
     assert re.search(speed, page) and re.search(wait, page), page
     assert '2026-11-21-2cores-acme-fast-9.png' in page
     assert 'mxnet 1.9.1' in page and 'Acme' in page and 'not to be published' not in page
-    assert 'not to be published' in report.markdown(replace(result, kind=QUICK))
-    failed = report.text(replace(result, failed=['import d2l.mxnet'], absent=['torch']))
+    assert 'not to be published' in tables.markdown(replace(result, kind=QUICK))
+    failed = tables.text(replace(result, failed=['import d2l.mxnet'], absent=['torch']))
     assert 'a run failed: import d2l.mxnet' in failed and 'not installed: torch' in failed
 
 
@@ -136,26 +136,26 @@ def test_the_picture_is_one(result, tmp_path):
     assert not (tmp_path / 'none.png').exists()
 
 
-def test_the_readme_gets_its_lines_and_nothing_else_changes(result, tmp_path):
+def test_the_books_page_gets_its_lines_and_nothing_else_changes(result, tmp_path):
     page = tmp_path / 'README.md'
-    page.write_text(f'# Title\n\n{report.BEGIN}\nold figures\n{report.END}\n\nThe rest.\n')
-    report.write_readme(result, page)
-    report.write_readme(result, page)  # again: the same
+    page.write_text(f'# Title\n\n{tables.BEGIN}\nold figures\n{tables.END}\n\nThe rest.\n')
+    tables.write_page(result, page)
+    tables.write_page(result, page)  # again: the same
     text = page.read_text()
-    assert text.startswith(f'# Title\n\n{report.BEGIN}\n') and text.endswith('\n\nThe rest.\n')
-    assert 'old figures' not in text and text.count(report.END) == 1
+    assert text.startswith(f'# Title\n\n{tables.BEGIN}\n') and text.endswith('\n\nThe rest.\n')
+    assert 'old figures' not in text and text.count(tables.END) == 1
     row = r'^\| Chapter 1: two stand-ins over two processes .*\| 0\.90 '
     assert re.search(row, text, re.MULTILINE), text
     assert 'benchmarks/results/2026-11-21-2cores-acme-fast-9.md' in text
     page.write_text('# Title\n')
     with pytest.raises(ValueError, match='needs one line'):
-        report.write_readme(result, page)
+        tables.write_page(result, page)
     assert page.read_text() == '# Title\n'
 
 
-def test_the_readme_shows_the_newest_result_and_none_tells_anything_of_who_made_it():
-    _, block, _ = report.cut((ROOT / 'book/measured.md').read_text(encoding='utf8'))
-    assert block == report.readme_block(newest())
+def test_the_books_page_shows_the_newest_result_and_none_tells_anything_of_who_made_it():
+    _, block, _ = tables.cut((ROOT / 'book/measured.md').read_text(encoding='utf8'))
+    assert block == tables.page_block(newest())
     for path in (ROOT / 'benchmarks/results').glob('*.json'):
         assert path.with_suffix('.md').exists() and path.with_suffix('.png').exists()
         text = path.read_text(encoding='utf8')

@@ -7,8 +7,7 @@ import sys
 
 from checkouts import GIVEN, ROOT, call
 
-CODE = r'```.*?```|`[^`\n]+`|^(?:[^\n]*(?:run|Command"?): "?|exec )?make [^\n]*'
-FLAGS = re.DOTALL | re.MULTILINE
+CODE = r'(?s:```.*?```)|`[^`\n]+`|^(?:.*(?:run|Command"?): "?|exec )?make .*'
 COMMAND = r"""\bmake ([a-z]+)((?: [A-Z_]+=(?:'[^']*'|\S*))*)"""
 
 
@@ -31,10 +30,7 @@ def test_pages_and_machines_name_only_commands_and_variables_that_there_are():
     pages += ' .binder/* .ci/run .github/**/*.yml'
     named = set()
     for path in (path for pattern in pages.split() for path in ROOT.glob(pattern)):
-        text = path.read_text()
-        code = re.findall(
-            r'```.*?```|`[^`\n]+`|^(?:.*(?:run|Command"?): "?|exec )?make .*', text, FLAGS
-        )
+        code = re.findall(CODE, path.read_text(), re.MULTILINE)
         for target, given in re.findall(COMMAND, '\n'.join(code)):
             assert target in targets(), f'{path}: make {target}'
             assert set(re.findall(' ([A-Z_]+)=', given)) <= set(GIVEN), f'{path}: {given}'
@@ -50,7 +46,7 @@ def test_what_is_given_to_make_reaches_the_programs_whatever_it_is(tmp_path):
     """The programs here are others: each says with which words it was called."""
     shutil.copytree(ROOT / 'tools', tmp_path / 'tools')
     (tmp_path / '.venv').symlink_to(sys.prefix)
-    tools = [f'tools/{name}' for name in 'run_notebooks report slides grade sheet'.split()]
+    tools = [f'tools/{name}' for name in 'run_notebooks report slides grade teaching_plan'.split()]
     for name in (*tools, 'benchmarks', 'jupyterlab', 'mgpu_helpers', 'pytest'):
         (tmp_path / f'{name}.py').write_text('import sys; print(sys.argv[1:])')
     (tmp_path / 'tools/setup.sh').write_text('printf "%s;" "$GPU"')
@@ -68,7 +64,7 @@ def test_what_is_given_to_make_reaches_the_programs_whatever_it_is(tmp_path):
         assert make(target, f'{name}={VALUE}')[-14:] == words
         assert f"{name} is it's, which cannot be read" in make(target, f"{name}=it's", status=2)
     both = make('test', 'TESTS=tools/w*.* "a b[c d]"', f'PYTEST_ARGS={VALUE}')
-    assert both[-17:] == [*words, 'tools/wanted.sh', 'tools/words.py', 'a b[c d]']
+    assert both[-16:] == [*words, 'tools/wanted.sh', 'a b[c d]']
     odd = 'it\'s "$1" $(ls) *'
     for target in ('run', 'report', 'slides', 'sheet'):
         assert make(target, f'CHAPTER={odd}')[-1] == odd

@@ -7,14 +7,14 @@ import subprocess
 import tarfile
 
 import pytest
-import sheet
+import teaching_plan
 from checkouts import ROOT
 
 CLOSING = ('Summary', 'Exercises', 'Next')  # of each chapter: no objective, no misconception
 KEYS = {'section', 'minutes', 'objective', 'needs', 'ask', 'wrong', 'cell', 'skip'}
 LENGTHS = {'90 minutes': 90, 'one day': 6 * 60, 'five weeks': 5 * 90}
-FOLDER = sheet.GUIDE.parent
-PLAN, GUIDE = sheet.PLAN, sheet.GUIDE.read_text(encoding='utf8')
+FOLDER = teaching_plan.GUIDE.parent
+PLAN, GUIDE = teaching_plan.PLAN, teaching_plan.GUIDE.read_text(encoding='utf8')
 
 
 def cells_by_section(path):
@@ -87,7 +87,7 @@ def test_a_plan_adds_up_and_needs_nothing_that_was_not_seen(plan):
     assert sum(session['minutes'] for session in sessions) == LENGTHS[plan]
     for session in sessions:
         assert set(session) - {'home'} == {'session', 'minutes', 'parts'}
-        assert sum(map(sheet.minutes_of, session['parts'])) == session['minutes'], session
+        assert sum(map(teaching_plan.minutes_of, session['parts'])) == session['minutes'], session
         home = session.get('home', {})
         assert not set(home) - {'read', 'exercises', 'tasks'}
         for part in [*session['parts'], home]:
@@ -119,8 +119,8 @@ def test_each_exercise_has_points_and_each_objective_a_section():
 
 
 def test_the_guide_has_the_plans_tables_and_names_what_is_there():
-    renewed = sheet.renewed(GUIDE)
-    assert renewed == GUIDE, '.venv/bin/python tools/sheet.py guide writes them anew'
+    renewed = teaching_plan.renewed(GUIDE)
+    assert renewed == GUIDE, '.venv/bin/python tools/teaching_plan.py guide writes them anew'
     assert GUIDE.count('\n') <= 360
     test = GUIDE.split('## Entry test')[1].split('\n## ')[0]
     questions = len(re.findall(r'^\d+\. ', test, re.M))
@@ -155,7 +155,7 @@ def test_what_is_handed_out_has_the_tasks_and_no_solution(tmp_path):
 def test_the_sheet_of_a_chapter_has_its_sections_and_each_known_mistake_with_a_hint():
     from misconceptions.chapter1 import WRONG
 
-    text = '\n'.join(sheet.sheet(1))
+    text = '\n'.join(teaching_plan.sheet(1))
     assert all(f'\n## {section} (' in text for section in NOTEBOOKS[1] if section != 'opening')
     for number, what, _, hint in WRONG:
         assert hint in text.split(f'\n{number}  {what}\n')[1].split('\n')[0]

@@ -14,13 +14,13 @@ marked='not slow'
 nbval="--nbval --nbval-sanitize-with tests/sanitize.cfg --nbval-cell-timeout ${CELL_TIMEOUT:-900}"
 # Lists of words, and patterns that the shell completes: splitting is wanted.
 # shellcheck disable=SC2086
-pytest() { .venv/bin/python -I -S tools/words.py PYTEST_ARGS TESTS -- -m pytest -m "$marked" $nbval "$@"; }
+pytest() { .venv/bin/python -I -S tools/split_arguments.py PYTEST_ARGS TESTS -- -m pytest -m "$marked" $nbval "$@"; }
 # Where PyTorch has an environment of its own, its tests run there. (A notebook's kernel is in the right one.)
 # shellcheck disable=SC2086
 pytorch() {
     files=$(grep -lrs --include='test_*.py' "importorskip('torch'" ${TESTS:-tests})
     [ -x .venv-torch/bin/python ] && [ -n "$files" ] || return 5 # pytest's word for: no test
-    .venv-torch/bin/python -I -S tools/words.py PYTEST_ARGS -- -m pytest -m "$marked" $files
+    .venv-torch/bin/python -I -S tools/split_arguments.py PYTEST_ARGS -- -m pytest -m "$marked" $files
 }
 # Run one after the other; 5: the words of PYTEST_ARGS chose nothing there. With -x the first failure ends it.
 status=5

@@ -1,4 +1,4 @@
-"""What stands in the table: which two kinds make a ratio, and what we want it to be."""
+"""What stands in the table: which two cases make a ratio, and what we want it to be."""
 
 from .chapter3 import COPY, NAIVE
 from .ratios import Row, Sum, busy, busy_at_best, lightness, product, soonness, work_on
@@ -14,7 +14,7 @@ LIMITS = 'Share of what this machine can do'
 
 
 def scaled(name, apart, single, brief=''):
-    """Make the rows of ``kinds.scaling``.
+    """Make the rows of ``cases.scaling``.
 
     Two devices are held against all that two cores can do, and against one device at its fastest on
     this machine, with one core or with both: no gain against a slowed baseline. The last row, a

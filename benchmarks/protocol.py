@@ -14,7 +14,7 @@ WARM_UP = 2560  # examples; ten batches: first allocations, oneDNN's kernels, th
 
 
 def wait_for_the_others():
-    """Say that everything is loaded and warm; wait until all processes of this kind are."""
+    """Say that everything is loaded and warm; wait until all processes of this case are."""
     print(READY, flush=True)
     sys.stdin.readline()
 

@@ -1,4 +1,4 @@
-"""Run Python with the words that were given to make: ``words.py NAME ... -- ARGUMENTS``.
+"""Run Python with the words that were given to make: ``split_arguments.py NAME ... -- ARGUMENTS``.
 
 Each NAME is a variable of the environment, quoted as in a shell. Nothing in it is run or replaced:
 ``$``, ``;`` and ``*`` are letters like others. But ``~/`` is the home folder, and what TESTS names

@@ -9,16 +9,16 @@ from tabulate import tabulate
 from mgpu_helpers.display import Table
 
 from .chapter3 import COPY, NAIVE
+from .figures import MEMORY, WAITING, figures
 from .ratios import rate
 from .result import FOLDER, QUICK, ROOT
-from .rows import MEMORY, WAITING, figures
 
 PAGE = ROOT / 'book/measured.md'
-BEGIN = '<!-- speed: written by python -m benchmarks --readme -->'
+BEGIN = '<!-- speed: written by python -m benchmarks --book -->'
 END = '<!-- speed: end -->'
 HEADS = ['what', 'over', 'median', 'range', 'n', 'wanted']
 NOT_PUBLISHED = 'A quick look: few and short runs, not to be published.'
-# Names of kinds that only say under which heading they stand.
+# Names of cases that only say under which heading they stand.
 PREFIXES = {WAITING: 'first step, ', MEMORY: 'memory, '}
 
 
@@ -135,7 +135,7 @@ def about(result):
 
 
 READING = (
-    'Every figure is a ratio of what was measured in turn within a round, all kinds of run once '
+    'Every figure is a ratio of what was measured in turn within a round, all cases of run once '
     'and then all again; median and range are over n repeats. Above 1, the first is better.'
 )
 
@@ -158,7 +158,7 @@ def markdown(result):
     return '\n'.join(parts) + '\n'
 
 
-def readme_block(result, folder=FOLDER):
+def page_block(result, folder=FOLDER):
     """Give the few lines for the book: what, ratio, range, in plain words."""
     rows = [
         [f.brief, f'{f.median:.2f}', f.range, f.wanted] for f in figures(result.measured) if f.brief
@@ -177,11 +177,11 @@ def readme_block(result, folder=FOLDER):
     return '\n'.join(lines)
 
 
-def write_readme(result, path=PAGE):
+def write_page(result, path=PAGE):
     """Put the block between the two comments of the book's page."""
     path = pathlib.Path(path)
     before, block, after = cut(path.read_text(encoding='utf8'))
-    path.write_text(f'{before}{BEGIN}\n{readme_block(result)}\n{END}{after}', encoding='utf8')
+    path.write_text(f'{before}{BEGIN}\n{page_block(result)}\n{END}{after}', encoding='utf8')
 
 
 def cut(page):
