@@ -10,13 +10,14 @@ from fractions import Fraction
 import nbformat
 import numpy as np
 import pytest
+import teaching_plan
 from IPython.lib.pretty import pretty
 from run_notebooks import frameworks
 
 import student
 from mgpu_exercises import check, checking, given
 
-CHAPTERS = [str(int(path.name[:2])) for path in student.SOURCES]
+SETS = {student.set_of(path): path for path in student.SOURCES}
 
 
 def code_of(text):
@@ -25,8 +26,7 @@ def code_of(text):
 
 def needs(chapter):
     """Skip what asks for the framework of a chapter where it is not installed."""
-    path = next(path for path in student.SOURCES if int(path.name[:2]) == int(chapter))
-    used = frameworks(nbformat.read(path, as_version=4))
+    used = frameworks(nbformat.read(SETS[chapter], as_version=4))
     if 'torch' in used:
         pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
     if 'mxnet' in used:
@@ -50,13 +50,14 @@ def run(cells, space):
 
 
 def module_of(chapter):
-    return importlib.import_module(f'mgpu_exercises.chapter{chapter}')
+    return importlib.import_module(f'mgpu_exercises.{"chapter" * chapter.isdigit()}{chapter}')
 
 
 @pytest.mark.parametrize('path', student.SOURCES, ids=lambda path: path.name)
 def test_solutions_are_right_as_stored_and_blanks_are_told_in_a_sentence(path):
     """The puzzles go through nbval, too, for their pictures; the others need no kernel each."""
-    needs(path.name[:2])
+    chapter = student.set_of(path)
+    needs(chapter)
     nb, space = nbformat.read(path, as_version=4), {}
     cells = [cell for cell in nb.cells if cell.cell_type == 'code']
     for cell, (value, printed) in zip(cells, run([cell.source for cell in cells], space)):
@@ -66,7 +67,6 @@ def test_solutions_are_right_as_stored_and_blanks_are_told_in_a_sentence(path):
     checks = [cell.source[:-1] for cell in cells if cell.source.startswith('check(')]
     solved = [verdict for verdict, _ in run([f'{check}, seed=5)' for check in checks], space)]
     assert all(verdict.right for verdict in solved), solved
-    chapter = int(path.name[:2])
     numbers = [f'{chapter}.{n}' for n in checking.exercises_of(module_of(chapter))]
     assert [verdict.number for verdict in solved] == numbers
     blank = [value for value, _ in run(code_of(student.student_version(path)), {})]
@@ -85,10 +85,10 @@ def test_the_students_version_is_what_the_sources_give(path):
     assert 'SOLUTION' not in kept and "'right'" not in kept
 
 
-@pytest.mark.parametrize('chapter', CHAPTERS)
+@pytest.mark.parametrize('chapter', SETS)
 def test_each_known_mistake_gets_its_hint(chapter):
     needs(chapter)
-    wrong = importlib.import_module(f'misconceptions.chapter{chapter}').WRONG
+    wrong = teaching_plan.mistakes_in(chapter)
     for number, what, answers, hint in wrong:
         answers = answers if isinstance(answers, tuple) else (answers,)
         verdict = check(number, *answers, name='Ada')
@@ -100,7 +100,7 @@ def test_each_known_mistake_gets_its_hint(chapter):
 
 
 def test_what_is_raised_in_an_answer_is_told_and_what_cannot_be_checked_refused():
-    needs(1)
+    needs('1')
     told = check('1.1', lambda n, k: [n / 0])
     assert (
         repr(told) == '1.1: not yet: your function(6, 2) raised ZeroDivisionError: division by zero'

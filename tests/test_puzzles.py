@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from matplotlib.figure import Figure
 
-from mgpu_exercises.chapter9 import PLAY, TARGETS, picture
+from mgpu_exercises.puzzles import PLAY, TARGETS, picture
 from mgpu_helpers.collectives import (
     all_gather,
     allreduce_halving_doubling,
@@ -17,7 +17,7 @@ from mgpu_helpers.collectives import (
     reduce_scatter,
 )
 from mgpu_helpers.scaling import LINKS, hierarchical
-from misconceptions.chapter9 import one_f_one_b
+from misconceptions.puzzles import one_f_one_b
 
 
 def ordered_partitions(items):
@@ -30,9 +30,9 @@ def ordered_partitions(items):
 
 
 def test_the_targets_are_those_of_the_text():
-    path = Path(__file__).parent.parent / 'exercises' / '09-puzzles.ipynb'
+    path = Path(__file__).parent.parent / 'exercises' / 'puzzles.ipynb'
     text = '\n'.join(cell.source for cell in nbformat.read(path, as_version=4).cells)
-    published = re.findall(r'^## 9.(\d).*?\*\*Target: (.*?)\*\*', text, re.M | re.S)
+    published = re.findall(r'^## Puzzle (\d).*?\*\*Target: (.*?)\*\*', text, re.M | re.S)
     assert {n: set(re.findall(r'\d+(?:\.\d+)?', said)) for n, said in published} == {
         n: {f'{most:g}' for most in targets.values()} for n, targets in TARGETS.items()
     }
@@ -74,9 +74,9 @@ def test_times_are_those_of_the_courses_formulas():
 
 
 def test_a_picture_shows_what_is_too_expensive_and_tells_what_is_wrong():
-    figure = picture('9.4', [[5], [4, 3], [2, 1, 0]])
+    figure = picture('puzzles.4', [[5], [4, 3], [2, 1, 0]])
     assert isinstance(figure, Figure)
-    assert figure.axes[0].get_title('left') == '9.4: 42.5 ms (target 39.5)'
+    assert figure.axes[0].get_title('left') == 'puzzles.4: 42.5 ms (target 39.5)'
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ['device', 'network']
-    assert 'is in one bucket' in repr(picture('9.4', [[5]]))
-    assert 'plan is still blank' in repr(picture('9.1', ...))
+    assert 'is in one bucket' in repr(picture('puzzles.4', [[5]]))
+    assert 'plan is still blank' in repr(picture('puzzles.1', ...))

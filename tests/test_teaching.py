@@ -34,12 +34,12 @@ TASKS = {
     n: dict(re.findall(r'^\d+\. \*\*(.*?)\.?\*\*(.*)$', '\n'.join(cells['Exercises']), re.M))
     for n, cells in NOTEBOOKS.items()
 }  # those at the end of a chapter: title and text
-STUDENTS = {f'exercises/student/{p.name}' for p in ROOT.glob('exercises/0*.ipynb')}
+STUDENTS = {f'exercises/student/{p.name}' for p in ROOT.glob('exercises/*.ipynb')}
 EXERCISES = [
-    heading.split()[0]
-    for path in sorted(ROOT.glob('exercises/0*.ipynb'))
-    for heading in cells_by_section(path)
-    if re.match(r'\d\.\d', heading)
+    number
+    for path in sorted(ROOT.glob('exercises/*.ipynb'))
+    for cells in cells_by_section(path).values()
+    for number in re.findall(r"^check\('(\w+\.\d+)'", '\n'.join(cells), re.M)
 ]
 
 
@@ -155,7 +155,7 @@ def test_what_is_handed_out_has_the_tasks_and_no_solution(tmp_path):
 def test_the_sheet_of_a_chapter_has_its_sections_and_each_known_mistake_with_a_hint():
     from misconceptions.chapter1 import WRONG
 
-    text = '\n'.join(teaching_plan.sheet(1))
+    text = '\n'.join(teaching_plan.sheet('1'))
     assert all(f'\n## {section} (' in text for section in NOTEBOOKS[1] if section != 'opening')
     for number, what, _, hint in WRONG:
         assert hint in text.split(f'\n{number}  {what}\n')[1].split('\n')[0]

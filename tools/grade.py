@@ -29,6 +29,7 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from mgpu_helpers.processes.guard import Leash
+from student import set_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 240  # a whole submission, its restarts included; then what is graded counts
@@ -40,7 +41,7 @@ HEAD = """<!doctype html><meta charset="utf8"><title>Exercises</title>
 <style>body{font:16px sans-serif;max-width:50em;margin:2em auto}td{padding:.3em .8em}</style>"""
 # Variables that students' code shall not read: by name, or an address with a password in it.
 SECRET = re.compile(r'^[^=]*(KEY|TOKEN|SECRET|PASS)|://[^/]*@')
-CHECK = re.compile(r"^check\('(\d+\.\d+)'.*", re.MULTILINE)
+CHECK = re.compile(r"^check\('(\w+\.\d+)'.*", re.MULTILINE)
 
 
 def package(folder):
@@ -146,7 +147,7 @@ def grade(words, checks, path, seed, course):
 def submissions_in(folder, sources):
     """Yield the student, the chapter and the file of each submission."""
     for path in sorted(folder.rglob('*.ipynb')):
-        chapter = path.name[:2]
+        chapter = set_of(path)
         if chapter in sources and '.ipynb_checkpoints' not in path.parts:
             rest = path.stem.removeprefix(sources[chapter].stem).strip('-_ .')
             yield rest or path.parent.relative_to(folder).as_posix(), chapter, path
@@ -159,7 +160,7 @@ def submissions_in(folder, sources):
 @click.option('--build', type=click.Path(path_type=Path), default=ROOT / 'build' / 'grades')
 def main(folder, private, seed, build):
     """Grade the notebooks below FOLDER."""
-    sources = {p.name[:2]: p for p in (private or ROOT / 'exercises').glob('[0-9]*.ipynb')}
+    sources = {set_of(p): p for p in (private or ROOT / 'exercises').glob('*.ipynb')}
     found = list(submissions_in(folder, sources))
     if not found:
         named = min(sources.values()).name
@@ -178,7 +179,7 @@ def main(folder, private, seed, build):
             right = [n for n in checks if verdicts.get(n, NEVER)[0]]
             # An exercise of the teacher's own, which is not in the plan, is one point.
             points, out_of = (sum(worth.get(n, [1])[0] for n in of) for of in (right, checks))
-            row = [student, int(chapter), len(right), len(checks), points, out_of]
+            row = [student, chapter, len(right), len(checks), points, out_of]
             row += [' '.join(right), '; '.join(remarks)]
             # What begins so is a formula to a spreadsheet.
             table.writerow([f"'{x}" if str(x).startswith(tuple('=+-@')) else x for x in row])
@@ -187,7 +188,9 @@ def main(folder, private, seed, build):
             lines += [('', '', remark) for remark in remarks]
             name = re.sub(r'[^\w.-]+', '_', student)[-100:]
             text = HEAD + tabulate(lines, [student, f'chapter {row[1]}', ''], 'html')
-            (build / f'{name}-{chapter}.html').write_text(text, encoding='utf8')
+            (build / f'{name}-{sources[chapter].stem.split("-")[0]}.html').write_text(
+                text, encoding='utf8'
+            )
     click.echo(build / 'grades.csv')
 
 

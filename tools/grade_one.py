@@ -41,7 +41,7 @@ def verdict_on(call, answers, seed, functions):
 def main():
     job, graded = json.load(sys.stdin), set()
     token, checks, skipped = job.pop('token'), job['checks'], job['skipped']
-    importlib.import_module('mgpu_exercises.chapter' + min(checks).split('.')[0])
+    importlib.import_module('mgpu_exercises.checking').find(min(checks))
     tell = os.fdopen(os.dup(1), 'w')
     for fd in (0, 1):
         os.dup2(os.open(os.devnull, os.O_RDWR), fd)

@@ -10,8 +10,13 @@ from pathlib import Path
 import nbformat
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = sorted((ROOT / 'exercises').glob('[0-9]*.ipynb'))
+SOURCES = sorted((ROOT / 'exercises').glob('*.ipynb'))
 SOLUTION = re.compile(r'^( *)### BEGIN SOLUTION\n(.*?)^ *### END SOLUTION\n?', re.M | re.S)
+
+
+def set_of(path):
+    """Name the set of exercises that a file holds: '1' for 01-….ipynb, or 'puzzles'."""
+    return path.stem.split('-')[0].lstrip('0')
 
 
 def blank(found):

@@ -5,7 +5,6 @@ with the hint that it gets. With the word ``guide`` it writes the guide's tables
 """
 
 import importlib
-import sys
 from pathlib import Path
 
 import click
@@ -15,8 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 GUIDE = ROOT / 'exercises' / 'teaching' / 'guide.md'
 PLAN = yaml.safe_load((ROOT / 'exercises' / 'teaching' / 'plan.yml').read_text(encoding='utf8'))
 CHAPTERS, POINTS = PLAN['chapters'], PLAN['points']
-MISTAKES = [int(p.stem[7:]) for p in ROOT.glob('exercises/misconceptions/chapter?.py')]
-ALL = sorted({*CHAPTERS, *MISTAKES})
+ALL = [*map(str, CHAPTERS), 'puzzles']
 
 
 def minutes_in(chapter):
@@ -103,12 +101,19 @@ def renewed(text):
     return text
 
 
+def mistakes_in(chapter):
+    """List the known mistakes in the exercises of chapter '3', or in 'puzzles'."""
+    name = f'chapter{chapter}' if chapter.isdigit() else chapter
+    return importlib.import_module(f'misconceptions.{name}').WRONG
+
+
 def sheet(chapter):
-    """Yield the lines of a chapter's sheet; the ninth are the puzzles, which have no sections."""
-    if chapter in CHAPTERS:
-        (path,) = ROOT.glob(f'notebooks/{chapter:02}-*.ipynb')
-        yield f'# Chapter {chapter} ({path.name}), {sum(minutes_in(chapter).values())} minutes'
-    for s in CHAPTERS.get(chapter, {'sections': []})['sections']:
+    """Yield the lines of the sheet of chapter '3'; the puzzles have no sections."""
+    number = int(chapter) if chapter.isdigit() else None
+    if number in CHAPTERS:
+        (path,) = ROOT.glob(f'notebooks/{number:02}-*.ipynb')
+        yield f'# Chapter {number} ({path.name}), {sum(minutes_in(number).values())} minutes'
+    for s in CHAPTERS.get(number, {'sections': []})['sections']:
         yield f'\n## {s["section"]} ({s["minutes"]} minutes)'
         if 'objective' in s:
             yield f'A student can: {PLAN["objectives"][s["objective"]]}'
@@ -120,26 +125,22 @@ def sheet(chapter):
             yield f'Many believe: {s["wrong"]}'
             yield f'What shows better, the cell with: {s["cell"]}'
             yield f'Short of time, leave out: {s["skip"]}'
-    if chapter not in MISTAKES:
-        return
     yield f'\n## What students get wrong in the exercises {chapter}.1 and on, and the hint'
-    sys.path.insert(0, str(ROOT))
     from mgpu_exercises import check
 
-    wrong = importlib.import_module(f'misconceptions.chapter{chapter}').WRONG
-    for number, what, answers, _ in wrong:
+    for number, what, answers, _ in mistakes_in(chapter):
         answers = answers if isinstance(answers, tuple) else (answers,)
         yield f'\n{number}  {what}\n     {check(number, *answers, name="Ada").sentence}'
 
 
 @click.command()
-@click.argument('what', default='all', type=click.Choice(['guide', 'all', *map(str, ALL)]))
+@click.argument('what', default='all', type=click.Choice(['guide', 'all', *ALL]))
 def main(what):
     """Print the sheet of a chapter, or of all; or write the guide's tables anew."""
     if what == 'guide':
         GUIDE.write_text(renewed(GUIDE.read_text(encoding='utf8')), encoding='utf8')
     else:
-        for chapter in ALL if what == 'all' else [int(what)]:
+        for chapter in ALL if what == 'all' else [what]:
             click.echo('\n'.join([*sheet(chapter), '']))
 
 

@@ -49,7 +49,7 @@ fi
 # one by one: notebooks/chapters.yml says which.
 chapters() { .venv/bin/python -I tools/chapters.py "$1"; }
 # shellcheck disable=SC2046
-then_run pytest -n 2 --dist loadfile --no-loadscope-reorder tests $(chapters beside) exercises/09-*.ipynb
+then_run pytest -n 2 --dist loadfile --no-loadscope-reorder tests $(chapters beside) exercises/puzzles.ipynb
 then_run pytorch
 # shellcheck disable=SC2046
 [ "$marked" = slow ] || then_run pytest $(chapters alone)

@@ -181,11 +181,12 @@ def given(number: str, name: str) -> dict[str, Any]:
 
 
 def find(number: str) -> Callable[..., None]:
-    """Give the check of an exercise: ``exercise_7`` of ``chapter1`` for '1.7'."""
+    """Give the check of an exercise: ``exercise_7`` of ``chapter1`` for '1.7'; 'puzzles.2'."""
     chapter, _, which = str(number).partition('.')
-    if importlib.util.find_spec(f'.chapter{chapter}', __package__) is None:
+    module = f'.chapter{chapter}' if chapter.isdigit() else '.puzzles'
+    if chapter not in module or importlib.util.find_spec(module, __package__) is None:
         raise ValueError(f"there are no exercises of chapter '{chapter}'")
-    there = exercises_of(importlib.import_module(f'.chapter{chapter}', __package__))
+    there = exercises_of(importlib.import_module(module, __package__))
     if which not in there:
         numbers = ', '.join(f'{chapter}.{n}' for n in there)
         raise ValueError(f"there is no exercise '{number}' to check; there are {numbers}")
