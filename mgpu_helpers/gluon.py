@@ -93,7 +93,7 @@ def resnet18_28(num_classes: int, norm: Norm = nn.BatchNorm) -> nn.HybridSequent
 
 def forward_backward(net: Block, data: Arrays, label: Arrays, loss: Loss = loss) -> list[NDArray]:
     """Compute the losses of all shards, then their gradients, each on its device; do not wait."""
-    check_shards(net, data, label, loss)
+    checks.network_shards(data, label, loss, devices_of(net))
     with autograd.record():
         losses = [loss(net(X), y) for X, y in zip(data, label)]
     for l in losses:
@@ -109,7 +109,7 @@ def train_batch(
     X (n, ...), y (n,), with n at least the number of devices, which need not divide it. Gives, per
     device, the loss of each example; nothing is waited for.
     """
-    check_step(net, X, y, devices, trainer)
+    checks.network_step(X, y, devices, trainer, devices_of(net), parameters_of(net))
     data = split_and_load(X, devices, even_split=False)
     label = split_and_load(y, devices, even_split=False)
     losses = forward_backward(net, data, label, loss)
@@ -158,7 +158,7 @@ def prepare(
     A step of ResNet-18, 128 examples, takes 221 ms on a stand-in, 266 without ``static_shape``.
     """
     checks.device_list(devices)
-    check_network(net, devices)
+    checks.network(net, devices)
     if seed is not None:
         mx.random.seed(seed)
     net.initialize(initializer or init.Xavier(), ctx=devices, force_reinit=True)
@@ -173,7 +173,7 @@ def make_trainer(net: Block, lr: float) -> Trainer:
     pass is writing: their first update is lost. ``update_on_kvstore=False`` was no faster.
     """
     checks.positive_number('lr', lr)
-    check_trainable(net)
+    checks.some_gradient(devices_of(net), parameters_of(net))
     trained = [p for p in net.collect_params().values() if p.grad_req != 'null']
     return gluon.Trainer(trained, 'sgd', {'learning_rate': lr})
 
@@ -201,7 +201,7 @@ def train(
     devices = choose_devices(num_gpus, devices)
     checks.training(num_epochs, lr)
     checks.function('load_data', load_data, 'such as load_data_fashion_mnist')
-    check_network(net, devices)
+    checks.network(net, devices)
     train_iter, test_iter = load_data(batch_size, num_examples=num_examples, seed=seed)
     checks.last_batch(train_iter, batch_size, devices)
     prepare(net, devices, seed, initializer)
@@ -224,76 +224,22 @@ def parameters_of(net: Block) -> list[Parameter]:
 
 
 def devices_of(net: Block) -> list[mx.Context]:
-    """List the devices on which a network is initialized, all of it; deferred counts."""
-    check_network(net)
-    found = None
+    """List the devices on which a network is initialized, or will be once it knows its shapes."""
+    checks.network(net)
+    devices: list[mx.Context] = []
     for param in parameters_of(net):
         try:
-            devices = param.list_ctx()
+            here = param.list_ctx()
         except RuntimeError as error:
             raise ValueError(
                 f'parameter {param.name} is not initialized: call net.initialize(ctx=devices) first'
             ) from error
-        if found not in (None, devices):
+        if devices and here != devices:
             raise ValueError(
-                f'parameter {param.name} is on {devices}, those before it are on {found}: '
+                f'parameter {param.name} is on {here}, those before it are on {devices}: '
                 'initialize the whole network on one list of devices'
             )
-        found = devices
-    if found is None:
+        devices = here
+    if not devices:
         raise ValueError(f'{type(net).__name__} has no parameters, so it is on no device')
-    return found
-
-
-def check_network(net: Any, devices: Devices = ()) -> None:
-    """Raise unless a network can be trained there: with ``SyncBatchNorm``, two stand-ins hung."""
-    if not hasattr(net, 'collect_params') or isinstance(net, type):
-        raise TypeError(f'net must be a Gluon network, such as lenet(), not {checks.shown(net)}')
-    blocks = []
-    if len(devices) > 1:
-        net.apply(lambda block: blocks.append(type(block).__name__))
-    if 'SyncBatchNorm' in blocks:
-        raise ValueError('SyncBatchNorm hangs on several devices in MXNet 1.9.1: use BatchNorm')
-
-
-def check_trainable(net: Block) -> None:
-    """Raise unless a network is initialized and a parameter of it has a gradient."""
-    devices_of(net)
-    if all(p.grad_req == 'null' for p in parameters_of(net)):
-        raise ValueError("no parameter has a gradient to train it by: all have grad_req 'null'")
-
-
-def check_step(net: Block, X: NDArray, y: NDArray, devices: Devices, trainer: Trainer) -> None:
-    """Raise unless a batch can be trained on with these."""
-    checks.batch(X, y, devices)
-    checks.can_split(X, devices, even_split=False)
-    found = devices_of(net)
-    if set(found) != set(devices):
-        raise ValueError(
-            f'the network is initialized on {found}, not on {list(devices)}: initialize it there, '
-            'or move it with net.collect_params().reset_ctx(devices)'
-        )
-    if not isinstance(trainer, gluon.Trainer):
-        raise TypeError(f'trainer must be make_trainer(net, lr), not {checks.shown(trainer)}')
-    # Private names, but MXNet is retired. A trainer for too few devices would crash the process.
-    if isinstance(store := trainer._kvstore_params['kvstore'], (str, mx.kv.KVStore)):
-        checks.store("the trainer's key-value store", store)
-    if trainer._contexts != found or not set(trainer._params) <= set(parameters_of(net)):
-        raise ValueError(
-            'the trainer was made for another network, or for this one when it was not on '
-            f'{found}: make a new one, make_trainer(net, lr)'
-        )
-
-
-def check_shards(net: Block, data: Arrays, label: Arrays, loss: object) -> None:
-    """Raise unless there is a shard of labels for each shard of data, where the network is."""
-    checks.shards(data, label)
-    checks.function('loss', loss, 'of scores and labels')
-    found = devices_of(net)
-    for X, y in zip(data, label):
-        here, there = (getattr(x, 'context', 'no device') for x in (X, y))
-        if here not in found or there != here:
-            raise ValueError(
-                f'a shard of data is on {here} and its labels are on {there}, but the network is '
-                f'initialized on {found}: load both onto one of these'
-            )
+    return devices

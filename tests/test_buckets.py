@@ -60,8 +60,12 @@ def test_what_no_bucket_can_hold_is_refused():
     two, there = nd.ones(2), nd.ones(2, ctx=mx.cpu(1))
     for arrays, error, words in (
         ([], ValueError, 'at least one array'),
-        ([two, two.astype('float16')], TypeError, 'float16 and float32: make a bucket for each'),
-        ([two, there], ValueError, r'cpu\(0\), cpu\(1\): make one bucket per device'),
+        (
+            [two, two.astype('float16')],
+            TypeError,
+            'types .* float32, float16: make a bucket for each',
+        ),
+        ([two, there], ValueError, r'cpu\(0\), cpu\(1\): make a bucket for each'),
     ):
         with pytest.raises(error, match=words):
             Bucket(arrays)
@@ -110,9 +114,9 @@ def test_gradients_that_do_not_match_are_left_alone():
     grads = [[nd.ones(2), nd.ones(3)], [nd.ones(2, ctx=mx.cpu(1)), nd.ones(4, ctx=mx.cpu(1))]]
     for wrong, error, words in (
         ([nd.ones(2)], TypeError, r'grads must be grads\[c\]\[i\]'),
-        ([], ValueError, r'here they have \[\]'),
-        ([[nd.ones(2)], []], ValueError, r'\[1, 0\]'),
-        (grads, ValueError, r'gradient 1 has different shapes on the devices, \[\(3,\), \(4,\)\]'),
+        ([], ValueError, 'at least one gradient per device'),
+        ([[nd.ones(2)], []], ValueError, r'numbers of gradients .* not 1, 0'),
+        (grads, ValueError, r'shapes of gradient 1 .* \(3,\), \(4,\)'),
     ):
         for bucket_bytes in (None, 100):
             with pytest.raises(error, match=words):

@@ -157,7 +157,7 @@ def test_what_cannot_be_summed_is_refused_by_name_and_nobody_waits(ranks):
             'a second backward pass before finish()',
             'no gradient was summed for spare.weight, spare.bias',
             wrapped + 'Odd',
-            'X is an array of NumPy',
+            'X must be an array of PyTorch for cpu',
             wrapped + 'SGD',
             'optimizer must be one of torch.optim',
         ]

@@ -136,14 +136,14 @@ def test_data_by_tensor_equals_one_device(ranks, one):
 
 def test_what_cannot_be_cut_is_said_before_anything_is(ranks):
     for words, which in (
-        ('heads must be a multiple of the number of ranks, 3, not 4: take 3 or 6', 'heads'),
+        ('heads must be a multiple of the number of ranks, 3, not 4', 'heads'),
         ('no blocks with .attention and .mlp', 'no net'),
         ('no blocks with .attention and .mlp', 'other'),
         ('layer must be a whole nn.Linear, not ', 'part'),
         ('cut already', 'twice'),
         ('a mesh of 2 x 3 takes 6 ranks, and there are 4: choose sizes whose product is 4', 'mesh'),
         ('must be at least 1, not 0', 'size'),
-        ('in_features must be a multiple of the number of ranks, 4, not 7: take 4 or 8', 'layer'),
+        ('in_features must be a multiple of the number of ranks, 4, not 7', 'layer'),
         ('layer must be a whole nn.Linear, not ReLU()', 'kind'),
     ):
         assert words in ranks[0]['refusals'][which]

@@ -34,17 +34,10 @@ def device_list(devices: Any, num_gpus: int | None = None) -> None:
     expect(len(devices) > 0, 'devices', f'{such}, at least one', devices, ValueError)
     for i, one in enumerate(devices):
         device(f'devices[{i}]', one)
-    twice = [d for i, d in enumerate(devices) if d in devices[:i]]
-    if twice:
-        raise ValueError(
-            f'{twice[0]} appears more than once in {list(devices)}: each shard needs a device of '
-            'its own; name every device once'
-        )
-    if num_gpus not in (None, len(devices)):
-        raise ValueError(
-            f'num_gpus is {num_gpus}, but devices lists {len(devices)}: {list(devices)}; '
-            'make them agree'
-        )
+    different = all(one not in devices[:i] for i, one in enumerate(devices))
+    expect(different, 'devices', 'different ones, each named once', devices, ValueError)
+    agree = num_gpus in (None, len(devices))
+    expect(agree, 'num_gpus', f'{len(devices)}, as many as devices lists', num_gpus, ValueError)
 
 
 def is_array(value: object) -> bool:
@@ -78,20 +71,14 @@ def for_device(name: str, value: Any, where: Any) -> None:
     """Raise unless ``value`` is an array of the library to which a device belongs."""
     array(name, value)
     has, wanted = library(value.__class__), library(where.__class__)
-    if has != wanted:
-        way = 'nd.array(x)' if wanted == 'MXNet' else 'torch.as_tensor(x)'
-        raise TypeError(
-            f'{name} is an array of {has}, but {where} is a device of {wanted}: convert it, {way}'
-        )
+    way = 'nd.array(x)' if wanted == 'MXNet' else 'torch.as_tensor(x)'
+    expect(has == wanted, name, f'an array of {wanted} for {where}, such as {way}', value.__class__)
 
 
 def on_a_device(name: str, value: Any) -> None:
     """Raise if ``value`` is an array of NumPy."""
-    if library(value.__class__) == 'NumPy':
-        raise TypeError(
-            f'{name} is an array of NumPy, which is on no device: convert it, nd.array(x, '
-            'ctx=device), or with PyTorch torch.as_tensor(x)'
-        )
+    wanted = 'on a device, such as nd.array(x, ctx=device), or with PyTorch torch.as_tensor(x)'
+    expect(library(value.__class__) != 'NumPy', name, wanted, value.__class__)
 
 
 def can_split(data: Array, devices: Sequence[object], even_split: bool) -> None:
@@ -103,16 +90,9 @@ def can_split(data: Array, devices: Sequence[object], even_split: bool) -> None:
     for_device('the batch', data, devices[0])
     shape, k = data.shape, len(devices)
     n = shape[0] if shape else 0
-    if n < k:
-        raise ValueError(
-            f'cannot split a batch of {n} over {k} devices: each must get an example; take a batch '
-            f'of at least {k}, or fewer devices'
-        )
-    if even_split and n % k:
-        raise ValueError(
-            f'{n} examples cannot be split evenly over {k} devices; use a batch size that is a '
-            f'multiple of {k}, or even_split=False'
-        )
+    expect(n >= k, 'the batch', f'at least {k} examples, one per device', n, ValueError)
+    even = f'a multiple of {k}, the number of devices, or split with even_split=False'
+    expect(not even_split or n % k == 0, 'the number of examples', even, n, ValueError)
 
 
 def same_length(X: Array, y: Array) -> None:
@@ -120,11 +100,8 @@ def same_length(X: Array, y: Array) -> None:
     array('X', X)
     array('y', y)
     of_X, of_y = tuple(X.shape), tuple(y.shape)
-    if len(of_y) > len(of_X) or of_X[:1] != of_y[:1]:
-        raise ValueError(
-            f'X has the shape {of_X} and y {of_y}: they must belong together, examples X and one '
-            'label y for each; are X and y swapped?'
-        )
+    fits = len(of_y) <= len(of_X) and of_y[:1] == of_X[:1]
+    expect(fits, 'y', f'a label for each of X {of_X} (are they swapped?)', of_y, ValueError)
 
 
 def batch(X: Array, y: Array, devices: Sequence[object], fewer: bool = True) -> None:
@@ -135,17 +112,16 @@ def batch(X: Array, y: Array, devices: Sequence[object], fewer: bool = True) -> 
     device_list(devices)
     same_length(X, y)
     for_device('y', y, devices[0])
-    can_split(X, fewer and devices[: X.shape[0]] or devices, even_split=False)
+    some = devices[: len(X)] if fewer else ()
+    can_split(X, some or devices, even_split=False)
 
 
 def shards(data: Sequence[Array], label: Sequence[Array]) -> None:
     """Raise unless these are two lists of arrays, an array of labels for each one of examples."""
     for name, values in (('data', data), ('label', label)):
         list_of_arrays(name, values, 'one per device, such as split_and_load makes')
-    if not data or len(data) != len(label):
-        raise ValueError(
-            f'{len(data)} shards of data and {len(label)} of labels: pass one of each per device'
-        )
+    count = len(label)
+    expect(0 < count == len(data), 'label', f'a shard for each of {len(data)}', count, ValueError)
     for X, y in zip(data, label):
         same_length(X, y)
 

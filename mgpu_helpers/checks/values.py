@@ -10,8 +10,6 @@ from typing import Any
 # Each takes a thread and a replica: 256 took 4 s to start; 100,000 ran for minutes in silence.
 MOST_STAND_INS = 256
 
-# MXNet takes any other name for 'local', without a word.
-STORES = ('local', 'device', 'nccl', 'dist_sync', 'dist_device_sync', 'dist_async')
 DTYPES = ('float32', 'float64')
 
 
@@ -51,12 +49,7 @@ def divisible(name: str, value: Any, k: Any, parts: str) -> None:
     """Raise unless ``value`` is an integer of at least 1 that ``k``, a number of parts, divides."""
     positive_int(name, value)
     positive_int(parts, k)
-    below, above = value // k * k, (value // k + 1) * k
-    if value % k:
-        raise ValueError(
-            f'{name} must be a multiple of {parts}, {k}, not {value}: take '
-            + (f'{below} or {above}' if below else f'{above}')
-        )
+    expect(value % k == 0, name, f'a multiple of {parts}, {k}', value, ValueError)
 
 
 def positive_number(name: str, value: object) -> None:
@@ -90,6 +83,12 @@ def function(name: str, value: object, what: str) -> None:
     expect(callable(value), name, f'a function {what}', value)
 
 
+def same(what: str, values: Sequence[object], way: str, error: Any = ValueError) -> None:
+    """Raise unless all values are equal; ``way`` is the way out."""
+    if len(set(values)) > 1:
+        raise error(f'{what} must be the same, not {", ".join(map(str, values))}: {way}')
+
+
 def counts(name: str, values: Any) -> None:
     """Raise unless ``values`` is a list of integers of at least 1, not an empty one."""
     such = 'a list of integers, such as [1, 2, 4]'
@@ -106,18 +105,10 @@ def drawing(seed: object, dtype: object = 'float32', scale: object = 1) -> None:
     one_of('dtype', dtype, DTYPES)
 
 
-def store(name: str, kind: object) -> None:
-    """Raise unless ``kind``, a name or a store, is a kind of key-value store that MXNet has."""
-    one_of(name, getattr(kind, 'type', kind), STORES)
-
-
 def stand_ins(k: int) -> None:
     """Raise unless ``k`` CPU cores, or shares of cores, can stand in for GPUs."""
-    if k > MOST_STAND_INS:
-        raise ValueError(
-            f'{shown(k)} stand-ins are too many for one machine: each takes a thread and a '
-            f'replica; use at most {MOST_STAND_INS} (more than one per core is no faster)'
-        )
+    wanted = f'at most {MOST_STAND_INS} (more than one per core is no faster)'
+    expect(k <= MOST_STAND_INS, 'the number of stand-ins', wanted, k, ValueError)
 
 
 def any_examples(seen: int) -> None:
@@ -126,22 +117,20 @@ def any_examples(seen: int) -> None:
         raise ValueError('no examples: the iterator gave no batch; it is empty or used up')
 
 
-def pairs(batches: Any) -> None:
+def pairs(batches: Any, name: str = 'data_iter') -> None:
     """Raise unless ``batches`` can be iterated over, and may give pairs ``(X, y)``."""
     kind = type(batches)
     one_batch = kind is tuple and not all(isinstance(b, (list, tuple)) for b in batches)
-    if not hasattr(kind, '__iter__') or hasattr(kind, 'shape') or one_batch:
-        raise TypeError(
-            'expected an iterator over batches (X, y), such as test_iter of train_iter, test_iter '
-            f'= load_data_fashion_mnist(256), not {shown(batches)}'
-        )
+    fits = hasattr(kind, '__iter__') and not hasattr(kind, 'shape') and not one_batch
+    wanted = 'an iterator over batches (X, y), as load_data_fashion_mnist gives two'
+    expect(fits, name, wanted, batches)
 
 
 def epoch(batches: object, step: object, ahead: object = 1) -> None:
     """Raise unless there are batches, and a function of ``X`` and ``y`` to train on each."""
     positive_int('ahead', ahead)
     function('step', step, 'of X and y, such as partial(train_batch, device_params=..., ...)')
-    pairs(batches)
+    pairs(batches, 'train_iter')
 
 
 def epochs(num_epochs: object, batches: object) -> None:
@@ -155,10 +144,7 @@ def epochs(num_epochs: object, batches: object) -> None:
 def losses(of_steps: Sequence[object]) -> None:
     """Raise if a training step gave nothing back."""
     if any(of_one is None for of_one in of_steps):
-        raise TypeError(
-            'a training step gave None, not the list of its losses: does the function end with '
-            'return losses?'
-        )
+        raise TypeError('a training step gave None: does the function end with return losses?')
 
 
 def last_batch(batches: Any, batch_size: int, devices: Sequence[object]) -> None:
@@ -166,8 +152,5 @@ def last_batch(batches: Any, batch_size: int, devices: Sequence[object]) -> None
     epochs(1, batches)
     n = batches.num_examples
     last = min(n - (len(batches) - 1) * batch_size, batch_size)
-    if last < len(devices):
-        raise ValueError(
-            f'{n} examples in batches of {batch_size} end in a batch of {last}, too few for '
-            f'{len(devices)} devices: choose another batch_size or num_examples'
-        )
+    wanted = f'at least {len(devices)} of {n} examples, one per device: change batch_size'
+    expect(last >= len(devices), 'the last batch', wanted, last, ValueError)
