@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from mgpu_helpers.__main__ import main
-from mgpu_helpers.cluster.roles import LOOPBACK, check_port
+from mgpu_helpers.cluster.placement import LOOPBACK
+from mgpu_helpers.cluster.preflight import check_port
 
 ROOT = Path(__file__).parent.parent
 MARK = 'MGPU_TEST_RUN'

@@ -87,20 +87,14 @@ def test_the_newest_is_found_by_number_and_saving_again_replaces(tmp_path):
     assert latest_checkpoint(tmp_path).info == {'lr': 0.1}
 
 
-def npz(*arrays):
-    file = io.BytesIO()
-    np.savez(file, *arrays)
-    return file.getvalue()
-
-
 def test_whatever_is_lost_changed_or_moved_the_file_is_refused(tmp_path):
     path = save_checkpoint(tmp_path, 3, {'W': np.arange(3, dtype='float32')}, lr=0.2)
     content = path.read_bytes()
     line, _, body = content.partition(b'\n')
 
-    def refused(content, words='Resume from an older checkpoint, as latest_checkpoint does'):
+    def refused(content, words=''):
         path.write_bytes(content)
-        with pytest.raises(BrokenCheckpoint, match=f'^{path} is broken: .*{words}'):
+        with pytest.raises(BrokenCheckpoint, match=f'^{path} is broken .*{words}.* Resume from an'):
             load_checkpoint(path)
 
     for i in range(0, len(content), 23):
@@ -113,22 +107,16 @@ def test_whatever_is_lost_changed_or_moved_the_file_is_refused(tmp_path):
     refused(line + b'\n' + bytes(len(body)), 'SHA-256')  # zeros after a crash
     refused(content.replace(b'"lr": 0.2', b'"lr": 0.3'), 'SHA-256')
     for nonsense in (b'', b'\n', body, b'[' * 10_000, b'{}', b'7\n', b'\xff\n', b'null\n'):
-        refused(nonsense, 'its first line is not that of a checkpoint')
-    refused(content.replace(b'"version": 1', b'"version": 2'), 'SHA-256')
-    refused(content.replace(b'"info"', b'"more"'), 'its first line is not that of a checkpoint')
+        refused(nonsense)
     # Whoever forges a file can give it the right SHA-256. No pickle is ever loaded.
-    two, pickled = npz(np.zeros(3), np.ones(3)), npz(np.array([print], dtype=object))
-    for epoch, info, names, body, words in (
-        (-5, {}, ['x', 'y'], two, 'epoch must be at least 0, not -5'),
-        (True, {}, ['x', 'y'], two, 'epoch must be an integer of at least 0, not True'),
-        (3, [], ['x', 'y'], two, "'list' object has no attribute"),
-        (3, {}, ['x', 'x'], two, '1 names for 2 arrays'),
-        (3, {}, ['x'], two, '1 names for 2 arrays'),
-        (3, {}, ['x'], pickled, 'allow_pickle=False'),
-        (3, {}, ['x'], b'PK\x03\x04 no zip', ''),
+    np.savez(pickled := io.BytesIO(), np.array([print], dtype=object))
+    for epoch, names, forged, words in (
+        (-5, ['W'], body, 'epoch must be at least 0, not -5'),
+        (3, ['W', 'b'], body, 'zip'),
+        (3, ['W'], pickled.getvalue(), 'allow_pickle=False'),
+        (3, ['W'], b'PK\x03\x04 no zip', ''),
     ):
-        words = f'its content cannot be loaded .*{words}'
-        refused(checkpoint.first_line(epoch, info, names, body) + b'\n' + body, words)
+        refused(checkpoint.first_line(epoch, {}, names, forged) + b'\n' + forged, words)
 
 
 def test_broken_ones_are_passed_over_with_a_warning_each(tmp_path, a_minute):
@@ -185,10 +173,6 @@ def test_killed_in_the_middle_of_a_file_for_sure(tmp_path):
     (left,) = tmp_path.glob('*.tmp')
     assert left.stat().st_size == 1 << 20
     assert latest_checkpoint(tmp_path).path.read_bytes() == before
-    save_checkpoint(tmp_path, 0, ARRAYS)
-    assert left.exists()  # it may belong to a process that saves epoch 1 just now
-    save_checkpoint(tmp_path, 1, ARRAYS)
-    assert not left.exists()
 
 
 def test_full_disk(tmp_path):
@@ -218,31 +202,28 @@ def test_a_stop_button_in_the_middle_leaves_nothing(tmp_path):
 
 
 def test_two_processes_that_save_the_same_epochs(tmp_path):
-    """A mistake, and it is said; but no file is ever a mixture."""
+    """No file is ever a mixture, and one killed at a random moment leaves whole ones."""
     processes = [child(LOOP, tmp_path, 0) for _ in range(2)]
     for process in processes:
-        process.stdout.readline()  # none is left to a deadlock: one that failed closes its pipe
+        process.stdout.readline()
     for _ in range(5):
         check_rounds(tmp_path)
     for process in processes:
+        assert process.poll() is None
         process.kill()
-    ended = [*map(finish, processes)]
-    check_rounds(tmp_path)  # killed at a random moment, most often in the middle of a file
-    for status, _, err in ended:
-        if status != -signal.SIGKILL:
-            assert 'FileNotFoundError' in err and 'let only one process save into a folder' in err
+        finish(process)
+    check_rounds(tmp_path)
 
 
 def test_a_file_in_place_of_the_folder_and_a_folder_in_place_of_the_file(tmp_path):
     (tmp_path / 'file').touch()
     (tmp_path / 'epoch-0000.ckpt').mkdir()
-    for folder, advice in (('file', 'make'), ('file/below', 'make'), ('.', 'move the folder of')):
-        with pytest.raises(OSError, match=f'so it was not saved; {advice}'):
+    for folder in ('file', 'file/below', '.'):
+        with pytest.raises(OSError, match='so it was not saved; make room, or choose a folder'):
             save_checkpoint(tmp_path / folder, 0, ARRAYS)
     with pytest.raises(NotADirectoryError):
         latest_checkpoint(tmp_path / 'file')
     assert sorted(os.listdir(tmp_path)) == ['epoch-0000.ckpt', 'file']
-    checkpoint._sync_folder('/proc')  # a file system that says that it cannot
 
 
 BAD = [
@@ -253,10 +234,10 @@ BAD = [
     ({'arrays': {'W': 0.5}}, r"'W'\] is 0.5.*plain number or text as name=value"),
     ({'arrays': {'W': np.ma.zeros(3)}}, r"'W'\].*MaskedArray"),
     ({'arrays': {'W': np.array([None])}}, r"'W'\].*dtype=object.*pickle.*astype"),
-    ({'lr': np.float32(0.2)}, 'lr=.*JSON.*float.*arrays belong into arrays'),
-    ({'lr': [1.0, float('nan')]}, r'lr=\[1.0, nan\] cannot be kept as JSON.*finite'),
-    ({'lr': (1, 2)}, r'lr=\(1, 2\).*come back the same.*lists'),
-    ({'lr': {1: 2}}, 'lr=.*come back the same.*text as keys'),
+    ({'lr': np.float32(0.2)}, "'lr': .*JSON.*float.*arrays belong into arrays"),
+    ({'lr': [1.0, float('nan')]}, r"'lr': \[1.0, nan\]} cannot be kept as JSON.*finite"),
+    ({'lr': (1, 2)}, r"'lr': \(1, 2\)}.*come back the same.*lists"),
+    ({'lr': {1: 2}}, "'lr': .*come back the same.*text as keys"),
 ]
 
 

@@ -13,7 +13,7 @@ import pytest
 from launching import Started
 
 from mgpu_helpers.cluster import LocalCluster, make_trainer
-from mgpu_helpers.cluster.roles import check_kind
+from mgpu_helpers.cluster.training import check_kind
 from mgpu_helpers.processes import ProcessFailed
 from mgpu_helpers.processes.guard import LEASH
 
@@ -47,14 +47,14 @@ def say():
 
 @pytest.fixture(scope='module')
 def three():
-    """A run of three workers and two servers, its lines, and the seconds that it took."""
-    lines, before, cluster = [], time.monotonic(), LocalCluster(workers=3, servers=2)
+    """A run of three workers and two servers, and its lines."""
+    lines, cluster = [], LocalCluster(workers=3, servers=2)
     results = cluster.run(say, on_line=lambda *line: lines.append(line), show=False)
-    return cluster, results, lines, time.monotonic() - before
+    return cluster, results, lines
 
 
 def test_results_come_in_order_of_rank_and_lines_with_the_name_of_who_printed_them(three):
-    cluster, results, lines, _ = three
+    cluster, results, lines = three
     ranks, sizes, ports = zip(*results)
     assert ranks == (0, 1, 2) and set(sizes) == {3} and ports == tuple(sorted(set(ports)))
     table = cluster.output
@@ -81,26 +81,6 @@ def at_work():
         time.sleep(0.02)
 
 
-def test_a_worker_that_never_connects_is_named(three, tmp_path):
-    def function():
-        try:
-            os.close(os.open(tmp_path / 'first', os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            at_work()
-        print('not me')
-        time.sleep(600)
-
-    def watch(name, text):
-        if text == 'not me':
-            who.append(name)
-
-    who, before, patience = [], time.monotonic(), 1.5 * three[-1]  # five had ended by then
-    with pytest.raises(TimeoutError) as caught:
-        LocalCluster(2, 1, connect_timeout=patience).run(function, show=False, on_line=watch)
-    assert patience < time.monotonic() - before
-    assert f'not up after {patience:g} seconds: {who[0]} has not registered' in str(caught.value)
-
-
 def one_step_more():
     """Worker 1 goes on where worker 0 has ended."""
     mx, store = joined()
@@ -110,7 +90,7 @@ def one_step_more():
 
 
 def test_unequal_numbers_of_steps_are_talked_about_and_end_in_a_timeout(monkeypatch, capsys):
-    monkeypatch.setattr('mgpu_helpers.cluster.watch.PATIENCE', 0.5)
+    monkeypatch.setattr('mgpu_helpers.cluster.registration.PATIENCE', 0.5)
     cluster, words = LocalCluster(2, 1), 'worker 0, worker 1 still at work after .* seconds'
     with pytest.raises(TimeoutError, match=words):
         cluster.run(one_step_more, timeout=5, show=False)
@@ -159,7 +139,6 @@ NO_CLUSTERS = [
     ({'workers': 2.5}, 'the number of workers must be an integer.*2.5'),
     ({'workers': 2, 'servers': 3}, '3 servers for 2 workers: .*at most 2'),
     ({'workers': 5000}, '5001 workers and servers are too many for 1 machine'),
-    ({'connect_timeout': None}, 'connect_timeout must be a number above 0, not None'),
 ]
 NO_RUNS = [
     ('train', {}, "function must be a function for every worker, not 'train'"),

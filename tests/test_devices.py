@@ -34,7 +34,7 @@ SCRIPT = """
 
 def test_workers_of_a_cluster_share_the_gpus_of_a_machine_or_nobody_gets_one(stub_driver):
     share = """
-        from mgpu_helpers.cluster.roles import share_gpus
+        from mgpu_helpers.cluster.preflight import share_gpus
         for k in 1, 2, 3: print(*(env['CUDA_VISIBLE_DEVICES'] for env in share_gpus(k)), sep='|')
     """
     folder = str(stub_driver([A100, RTX4090]))

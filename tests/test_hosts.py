@@ -13,7 +13,7 @@ import pytest
 from launching import ADDING, ENDLESS, SECONDS, Launcher, refused
 
 from mgpu_helpers.cluster.hosts import Host, read_hosts
-from mgpu_helpers.cluster.roles import plan
+from mgpu_helpers.cluster.placement import plan
 
 # In the place of OpenSSH: the command runs in a session of its own, with an environment of which
 # nothing comes from us but the tests' mark, and its standard input is ours. It notes its arguments.
@@ -243,7 +243,10 @@ def join(**change):
 
 def test_joining_what_cannot_be():
     for change, words in (
-        ({'index': 4}, 'index 4 stands for nobody: 1 scheduler, 1 server and 2 workers have'),
+        (
+            {'index': 4},
+            'index 4 stands for nobody: scheduler, servers and workers have the',
+        ),
         ({'index': -1}, 'index must be at least 0, not -1'),
         ({'port': 65533}, 'port 65533 and the 3 after it go beyond 65535'),
         ({'root': 'no-such-host.invalid'}, 'leads to no IPv4 address after 0.1 seconds'),

@@ -159,6 +159,16 @@ def test_a_limit_of_time():
     assert err == 'Error: worker 0, worker 1 still at work after 1.0 seconds: stopped\n'
 
 
+def test_a_worker_that_never_connects_is_named(port):
+    late = f'import os, time; os.environ["PORT"] == "{port + 3}" and time.sleep(600)'
+    args = ('launch', *PAIR, '--port', port, '--connect-timeout', SECONDS)
+    with Launcher(*args, '--', *python(f'{late}\n{ENDLESS}')) as launcher:
+        status, out, err = launcher.end()
+    words = 'not up after 20 seconds; not registered with the scheduler: worker 1; all were stopped'
+    assert status == 124 and words in err
+    assert 'at work' not in out
+
+
 def test_signals_end_what_they_should():
     """Not one that is ignored: `nohup` means that."""
     before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 import click
 
 from ..processes import ProcessFailed
-from . import joining, launching
-from .probe import sentence
+from . import launching
+from .preflight import sentence
 
 BAD_USAGE, TOO_LATE = 2, 124  # the second is what the program `timeout` says
 # Everything after the first word that is no option belongs to the command; `--` may stand before.
@@ -38,9 +38,8 @@ def signals_end() -> Iterator[None]:
         raise Ended(signal.Signals(number))
 
     numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-    before = {n: h for n in numbers if (h := signal.getsignal(n)) is not signal.SIG_IGN}
-    for number in before:
-        signal.signal(number, end)
+    noticed = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, end) for number in noticed}
     try:
         yield
     finally:
@@ -64,11 +63,6 @@ def _leave(text: str, status: int) -> NoReturn:
     sys.exit(status)
 
 
-def _refuse(error: Exception) -> NoReturn:
-    """End before anything was started: one sentence."""
-    _leave(f'Error: {sentence(error)}', BAD_USAGE)
-
-
 def _options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add what both commands have."""
     for option in (
@@ -90,7 +84,7 @@ def _options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.option('--timeout', type=float, metavar='SECONDS', help='Stop all after this time.')
 @click.option('--ssh', default='ssh', help='The program, with its options.')
 @click.option('--python', help='The Python on other machines, if its path is another.')
-def launch(command: tuple[str, ...], workers: int, servers: int, **options: Any) -> None:
+def launch(**options: Any) -> None:
     """Run COMMAND in several workers, with the scheduler and the servers of MXNet's store.
 
     What they print comes out line by line, after the name of who printed it. When one fails, the
@@ -105,22 +99,20 @@ def launch(command: tuple[str, ...], workers: int, servers: int, **options: Any)
     try:
         with signals_end():
             try:
-                cluster = launching.prepare(command, workers, servers, **options)
+                cluster = launching.prepare(**options)
             except (TypeError, ValueError, OSError, ImportError) as error:
-                _refuse(error)
+                _leave(f'Error: {sentence(error)}', BAD_USAGE)
             was_up = launching.run(cluster, show)
     except ProcessFailed as error:
+        what, _, details = str(error).partition('\n')
         meant = ''
         if error.status > 128:  # from a shell, as behind ssh
             with contextlib.suppress(ValueError):
                 meant = f' (128 + {error.status - 128}: {signal.Signals(error.status - 128).name})'
-        what, _, details = str(error).partition('\n')
         text = f'Error: {what}{cluster.place(error.name)}{meant}; all were stopped.\n{details}'
         _leave(text, error.status if error.status > 0 else 128 - error.status)
-    except TimeoutError as error:
-        _leave(f'Error: {error}', TOO_LATE)
-    except RuntimeError as error:  # somebody registered who should not
-        _leave(f'Error: {error}', 1)
+    except (TimeoutError, RuntimeError) as error:  # the second: somebody registered who should not
+        _leave(f'Error: {error}', TOO_LATE if isinstance(error, TimeoutError) else 1)
     except Ended as error:
         (number,) = error.args
         _leave(f'Stopped by {number.name}: nothing is left running.', 128 + number)
@@ -142,7 +134,7 @@ def launch(command: tuple[str, ...], workers: int, servers: int, **options: Any)
 )
 @click.option('--root', required=True, metavar='HOST', help='Name or address of where index 0 is.')
 @click.option('--port', type=int, required=True, help='Of index 0; index I has PORT + I.')
-def join(command: tuple[str, ...], connect_timeout: float, **options: Any) -> None:
+def join(**options: Any) -> None:
     """Be one process of a cluster that another system starts, such as Slurm or Kubernetes.
 
     To be started 1 + SERVERS + WORKERS times, with the indices 0, 1, ...; workers become COMMAND.
@@ -152,9 +144,9 @@ def join(command: tuple[str, ...], connect_timeout: float, **options: Any) -> No
     python -m mgpu_helpers join -n 2 -s 1 --index 3 --root node1 --port 9090 -- python train.py
     """
     try:
-        program, env = joining.prepare(command, patience=connect_timeout, **options)
+        program, env = launching.joined(**options)
         sys.stdout.flush()
         sys.stderr.flush()
         os.execvpe(program[0], program, os.environ | env)  # we become it, and do not come back
     except (TypeError, ValueError, OSError) as error:
-        _refuse(error)
+        _leave(f'Error: {sentence(error)}', BAD_USAGE)

@@ -9,7 +9,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from .roles import LOOPBACK
+from .placement import LOOPBACK
+from .preflight import is_here
 
 # To ssh, what begins with '-' is an option, be it a user or a machine. ASCII: other letters look
 # like these, and ssh and we would make different names of them. No name is over 253 letters long.
@@ -38,7 +39,7 @@ def resolve(name: str, patience: float = 0) -> str:
     deadline = time.monotonic() + patience
     while True:
         try:
-            found = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
+            ip = ipaddress.IPv4Address(socket.gethostbyname(name))
             break
         except (OSError, UnicodeError) as error:
             if time.monotonic() >= deadline:
@@ -49,20 +50,9 @@ def resolve(name: str, patience: float = 0) -> str:
                     'address such as 192.168.1.7 works without a name server'
                 ) from error
         time.sleep(min(1, max(0, deadline - time.monotonic())))
-    ip = ipaddress.IPv4Address(found[0][4][0])
     if ip.is_unspecified or ip.is_multicast or ip.is_reserved:
         raise ValueError(f'{name!r} is {ip}, which is no address of one machine: name one that is')
     return str(ip)
-
-
-def is_here(ip: str) -> bool:
-    """Tell whether an IPv4 address is one of this machine."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        try:
-            s.bind((ip, 0))
-        except OSError:
-            return False
-    return True
 
 
 def read_hosts(path: str | Path) -> list[Host]:
@@ -74,41 +64,41 @@ def read_hosts(path: str | Path) -> list[Host]:
     hosts: dict[str, Host] = {}
     text = Path(path).read_text(encoding='utf-8-sig', errors='replace')
     for number, line in enumerate(text.split('\n'), 1):
-        line = line.partition('#')[0].strip()
-        if not line:
+        if not (line := line.partition('#')[0].strip()):
             continue
-        where = f'{path}, line {number}'
-        match = LINE.fullmatch(line)
-        if not match:
-            short = ascii(line if len(line) <= 60 else f'{line[:57]}...')
-            raise ValueError(f"{where}: expected 'name' or 'name slots=N', not {short}")
-        user, name, slots = match.groups()
-        if slots is not None and int(slots) < 1:
-            raise ValueError(
-                f'{where}: {name} takes {slots} workers; leave the line out, or take at least 1'
-            )
         try:
-            ip = resolve(name)
+            host = _read_line(line)
+            if host.ip in hosts:
+                raise ValueError(
+                    f'{host.name} is {host.ip}, and so is {hosts[host.ip].name} in an earlier '
+                    'line: name each machine once, and with slots=N how many workers it takes'
+                )
         except ValueError as error:
-            raise ValueError(f'{where}: {error}') from error
-        full = f'{user}@{name}' if user else name
-        if ipaddress.ip_address(ip).is_loopback:
-            ip = LOOPBACK
-        # Another user's processes are started through ssh, also on this machine.
-        host = Host(full, ip, int(slots) if slots else None, is_here(ip) and not user)
-        if host.ip in hosts:
-            raise ValueError(
-                f'{where}: {name} is {host.ip}, and so is {hosts[host.ip].name} in an earlier '
-                'line: name each machine once, and with slots=N how many workers it takes'
-            )
+            raise ValueError(f'{path}, line {number}: {error}') from error
         hosts[host.ip] = host
     if not hosts:
         raise ValueError(f'{path} names no host: write one per line, or leave --hostfile out')
     if LOOPBACK in hosts and len(hosts) > 1:
-        other = next(host for host in hosts.values() if host.ip != LOOPBACK)
+        other = next(host.name for host in hosts.values() if host.ip != LOOPBACK)
         raise ValueError(
-            f'{path}: {hosts[LOOPBACK].name} is {LOOPBACK}, the address by which every machine '
-            f'reaches only itself, so {other.name} cannot reach it: write the address that this '
-            'machine has in their network'
+            f'{path}: {hosts[LOOPBACK].name} is {LOOPBACK}, by which every machine reaches only '
+            f'itself, so {other} cannot reach it: write the address that this machine has in '
+            'their network'
         )
     return list(hosts.values())
+
+
+def _read_line(line: str) -> Host:
+    match = LINE.fullmatch(line)
+    if not match:
+        short = ascii(line if len(line) <= 60 else f'{line[:57]}...')
+        raise ValueError(f"expected 'name' or 'name slots=N', not {short}")
+    user, name, slots = match.groups()
+    if slots is not None and int(slots) < 1:
+        raise ValueError(f'{name} takes {slots} workers; leave the line out, or take at least 1')
+    ip = resolve(name)
+    if ipaddress.ip_address(ip).is_loopback:
+        ip = LOOPBACK
+    # Another user's processes are started through ssh, also on this machine.
+    here = is_here(ip) and not user
+    return Host(f'{user}@{name}' if user else name, ip, int(slots) if slots else None, here)

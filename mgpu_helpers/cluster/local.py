@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import os
-import pathlib
 import signal
 import sys
 from collections.abc import Callable
@@ -14,24 +12,21 @@ from typing import Any, Self
 from .. import checks
 from ..data import environment_for_children
 from ..display import Table
-from ..processes import SETTLE, Group, Member, start_workers
-from .roles import LOOPBACK, NODE, Role, environment, free_ports, plan, share_gpus, with_ports
-from .watch import Watch
-
-# Where `mgpu_helpers` lies, so that schedulers and servers find it, whatever folder this is.
-PACKAGE = str(pathlib.Path(__file__).parents[2])
+from ..processes import SETTLE, Group, start_workers
+from . import preflight
+from .launching import start_node
+from .placement import LOOPBACK, environment, plan, with_ports
+from .registration import Registration
 
 
 class LocalCluster:
     """Scheduler, servers and workers on this machine, started anew for each ``run``.
 
-    At most as many servers as workers. Within ``connect_timeout`` seconds from the start of a run
-    all must have registered with the scheduler.
+    At most as many servers as workers; within a minute all must have registered.
     """
 
-    def __init__(self, workers: int = 2, servers: int = 1, connect_timeout: float = 60) -> None:
-        checks.positive_number('connect_timeout', connect_timeout)
-        self._roles, self._limit = plan(workers, servers, {LOOPBACK: None}), connect_timeout
+    def __init__(self, workers: int = 2, servers: int = 1) -> None:
+        self._roles = plan(workers, servers, {LOOPBACK: None})
         self._group: Group | None = None
         self._lines: dict[str, list[str]] = {}
 
@@ -68,9 +63,16 @@ class LocalCluster:
                 checks.positive_number(name, seconds)
         if self._group:
             raise RuntimeError('this cluster is in a run; wait for it, or make another cluster')
-        roles = with_ports(self._roles, {LOOPBACK: free_ports(LOOPBACK, len(self._roles))})
+        workers = [role for role in self._roles if role.kind == 'worker']
+        found = preflight.look(LOOPBACK, len(self._roles), len(workers), sys.executable)
+        roles = with_ports(self._roles, {LOOPBACK: found['ports']})
+        envs = {role.name: environment(role, roles) for role in roles}
+        # That CPU cores stand in is for the notebook to say, and not for every worker once more.
+        shared = environment_for_children() | {'MGPU_SAID': 'stand-ins crowded'}
+        names = [role.name for role in workers]
+        worker_envs = [shared | envs[name] | gpus for name, gpus in zip(names, found['gpus'])]
+        call: Any = (function, args, kwargs), {}
         self._lines = {role.name: [] for role in roles}
-        watch = Watch(roles, self._limit, timeout)
 
         def read(name: str, text: str) -> None:
             if show or name == 'cluster':  # which is ourselves
@@ -83,11 +85,16 @@ class LocalCluster:
         with Group() as group:
             try:
                 self._group = group
-                workers = _start(group, roles, (function, args, kwargs))
-                watch.wait(group, read, settle=settle)
+                registration = Registration(roles, lasting=timeout)
+                # Workers first: a function that cannot be sent is found before anything starts.
+                members = start_workers(group, _in_worker, [call] * len(names), names, worker_envs)
+                for role in roles:
+                    if role.kind != 'worker':
+                        start_node(group, role, envs[role.name])
+                registration.wait(group, read, settle=settle)
             finally:
                 self._group = None
-        return [worker.result for worker in workers]
+        return [member.result for member in members]
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Send a signal, by default one that no process can refuse, to a process of the run.
@@ -102,25 +109,6 @@ class LocalCluster:
     def output(self) -> Table:
         """What each process of the last run printed, side by side."""
         return Table(itertools.zip_longest(*self._lines.values(), fillvalue=''), list(self._lines))
-
-
-def _start(group: Group, roles: list[Role], call: tuple[Any, ...]) -> list[Member]:
-    """Start all roles; the workers are given back."""
-    workers = [role for role in roles if role.kind == 'worker']
-    # That CPU cores stand in is for the notebook to say, and not for every worker once more.
-    shared = environment_for_children() | {'MGPU_SAID': 'stand-ins crowded'}
-    gpus = share_gpus(len(workers))
-    envs = [shared | environment(role, roles) | gpus[role.index] for role in workers]
-    names = [role.name for role in workers]
-    # Workers first: a function that cannot be sent is found out before anything has started.
-    members = start_workers(group, _in_worker, [(call, {})] * len(workers), names, envs)
-    search = os.pathsep.join([PACKAGE, *filter(None, [os.environ.get('PYTHONPATH')])])
-    for role in roles:
-        if role.kind != 'worker':
-            env = environment(role, roles) | {'PYTHONPATH': search}
-            command = [sys.executable, *NODE, 'held']
-            group.start(role.name, command, env, service=True, given=b'')
-    return members
 
 
 def _in_worker(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -10,16 +10,13 @@ if __name__ == '__main__':
     import sys
 
     if os.environ.get('DMLC_ROLE') not in ('scheduler', 'server'):
-        sys.exit(
-            'this program is started by mgpu_helpers as the scheduler or a server of a cluster: '
-            'python -m mgpu_helpers launch -n 2 -s 1 -- python train.py'
-        )
+        sys.exit('this is started by mgpu_helpers, as the scheduler or a server of a cluster')
     if sys.argv[1:]:
         from mgpu_helpers.processes.worker import end_with_starter
 
         end_with_starter(0)
     try:
-        from mgpu_helpers.gluon import mx  # noqa: F401
+        import mxnet  # noqa: F401
     except Exception as error:
         if 'bind failed' not in str(error):
             raise

@@ -34,13 +34,12 @@ def load_parameters(net: Block, arrays: dict[str, np.ndarray]) -> None:
 
     If names or shapes are another network's, ``ValueError``, and nothing is changed.
     """
-    check_same_network(net, arrays)
+    _check_same_network(net, arrays)
     for name, param in net.collect_params().items():
         param.set_data(nd.array(arrays[name], dtype=arrays[name].dtype))
 
 
-def check_same_network(net: Block, arrays: dict[str, np.ndarray]) -> None:
-    """Raise unless these are parameters of such a network, by names and shapes."""
+def _check_same_network(net: Block, arrays: dict[str, np.ndarray]) -> None:
     here = {name: tuple(p.shape) for name, p in net.collect_params().items()}
     there = {name: array.shape for name, array in arrays.items()}
     if here != there:
@@ -61,30 +60,28 @@ def resume(
     its shapes settled, and gets the parameters; ``train_iter`` is fresh, with a seed, and goes on
     with the next epoch. ``info`` must be that of the run that saved it, such as ``seed=0, lr=0.3``.
     """
-    where = f'{platform.node()}:{os.path.abspath(folder)}' if folder else 'no folder'
-    what, failed = 'no checkpoint', None
+    state, failed = 'no checkpoint', None
     try:
         checkpoint = latest_checkpoint(folder) if folder else None
         if checkpoint:
-            what = f'epoch {checkpoint.epoch} (SHA-256 {checkpoint.sha256[:16]}...)'
+            state = f'epoch {checkpoint.epoch} (SHA-256 {checkpoint.sha256[:16]}...)'
             if checkpoint.info != info:
                 raise ValueError(
                     f'{checkpoint.path} is of a run with {checkpoint.info}, and this one has '
                     f'{info}: take the same settings, or another folder'
                 )
-            check_same_network(net, checkpoint.arrays)
+            _check_same_network(net, checkpoint.arrays)
     except Exception as error:  # raised below: the others would wait for what we have to say
-        what, failed = f'an error ({" ".join(str(error).split())[:200]})', error
-    told: dict[str, list[str]] = {}
-    for rank, text in enumerate(tell_all(store, f'{what}\n{where}')):
-        told.setdefault(text, []).append(str(rank))
+        state, failed = f'an error ({" ".join(str(error).split())[:200]})', error
+    where = f'{platform.node()}:{os.path.abspath(folder)}' if folder else 'no folder'
+    states = [text.split('\n') for text in tell_all(store, f'{state}\n{where}')]
     if failed:
         raise failed
-    if len({text.partition('\n')[0] for text in told}) > 1:
-        each = [f'rank {", ".join(r)}: {text.replace(chr(10), " in ")}' for text, r in told.items()]
+    if any(theirs != state for theirs, _ in states):
+        each = '; '.join(f'rank {i}: {what} in {there}' for i, (what, there) in enumerate(states))
         raise ValueError(
-            f'the workers would not resume from the same checkpoint ({"; ".join(each)}): let all '
-            'read one folder, or copy the newest checkpoint into each one, and run again'
+            f'the workers would not resume from the same checkpoint ({each}): let all read one '
+            'folder, or copy the newest checkpoint into each one, and run again'
         )
     if checkpoint is None:
         return 0
@@ -100,8 +97,8 @@ def tell_all(store: KVStore, text: str) -> list[str]:
     sum has all rows.
     """
     rows = np.zeros((store.num_workers, WIDTH), 'float32')
-    mine = text.encode(errors='backslashreplace')[:WIDTH]  # a path may have bytes that are no text
-    rows[store.rank, : len(mine)] = list(mine)
+    ours = text.encode(errors='backslashreplace')[:WIDTH]  # a path may have bytes that are no text
+    rows[store.rank, : len(ours)] = list(ours)
     key, sums = next(_keys), nd.array(rows)
     if 'async' in store.type:  # its servers sum nothing up unless they are told to
         store.set_optimizer(mx.optimizer.Test())
@@ -110,5 +107,5 @@ def tell_all(store: KVStore, text: str) -> list[str]:
     nd.waitall()
     store._barrier()  # with dist_async, a push ends when its own row is there
     store.pull(key, out=sums)
-    told = (bytes(row).rstrip(b'\0') for row in sums.asnumpy().astype('uint8'))
-    return [text.decode(errors='replace') for text in told]
+    texts = (bytes(row).rstrip(b'\0') for row in sums.asnumpy().astype('uint8'))
+    return [text.decode(errors='replace') for text in texts]

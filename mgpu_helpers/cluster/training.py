@@ -6,6 +6,7 @@ holds the two equal. Chapter 2, after Dive into Deep Learning's ResNet-18, ends 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -27,7 +28,6 @@ from ..gluon import (
 from ..scratch import load_data_fashion_mnist, loss
 from .checkpoint import save_checkpoint
 from .resuming import parameters, resume
-from .roles import check_kind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,6 +68,17 @@ def compute_gradients(
     data = split_and_load(X_rank, busy, even_split=False)
     label = split_and_load(y_rank, busy, even_split=False)
     return forward_backward(net, data, label, lambda scores, y: loss(scores, y) / len(X))
+
+
+def check_kind(kind: str) -> None:
+    """Raise unless this is a kind of store, and one that can be opened here."""
+    checks.store('kind', kind)
+    if kind.startswith('dist_') and os.environ.get('DMLC_ROLE') != 'worker':
+        raise RuntimeError(
+            f'{kind!r} needs a cluster, and this process is no worker of one: call the function '
+            "with LocalCluster(...).run, start the script with 'python -m mgpu_helpers launch', or "
+            "take the kind 'local'"
+        )
 
 
 def make_trainer(net: Block, lr: float, store: KVStore) -> Trainer:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import platform
 import socket
-import stat
 import struct
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 # Places in Linux's `struct tcp_info` (include/uapi/linux/tcp.h), which only ever grows at its end.
@@ -41,30 +40,22 @@ def socket_bytes() -> Traffic:
             f'socket_bytes asks the Linux kernel, and this is {sys.platform}: on Windows use '
             'WSL 2, on a Mac a virtual machine or a container with Linux'
         )
-    found = {}  # by the number of the socket: several descriptors can have the same one
-    for descriptor in os.listdir('/proc/self/fd'):
-        try:
-            found.update(_ask(int(descriptor)))
-        except OSError as error:
-            # Closed since it was listed; or what the kinds of sockets say that are not TCP's.
-            if error.errno not in (errno.EBADF, errno.EOPNOTSUPP, errno.ENOPROTOOPT):
-                raise
-    return Traffic(*map(sum, zip((0, 0), *found.values())))
+    counts = {}  # by the name of the socket, which several descriptors may share
+    for descriptor in Path('/proc/self/fd').iterdir():
+        with contextlib.suppress(OSError):  # closed since it was listed, or not TCP's
+            name = os.readlink(descriptor)
+            if name.startswith('socket:'):
+                counts[name] = _counts(_tcp_info(int(descriptor.name)))
+    return Traffic(*map(sum, zip((0, 0), *counts.values())))
 
 
-def _ask(descriptor: int) -> dict[int, Traffic]:
-    """Give ``{number of the socket: its Traffic}``, and ``{}`` for what is no socket."""
-    with contextlib.ExitStack() as at_end:
-        copy = os.dup(descriptor)  # so that nobody can close it, and open another, while we ask
-        at_end.callback(os.close, copy)
-        status = os.fstat(copy)
-        if not stat.S_ISSOCK(status.st_mode):
-            return {}
-        # SOCK_NONBLOCK is no setting here. Without it, where there is socket.setdefaulttimeout,
-        # Python would turn the process's own socket, not only this view of it, non-blocking.
-        view = socket.socket(type=socket.SOCK_STREAM | socket.SOCK_NONBLOCK, fileno=copy)
-        at_end.callback(view.detach)  # else it would close the copy, too
-        return {status.st_ino: _counts(view.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256))}
+def _tcp_info(descriptor: int) -> bytes:
+    # SOCK_NONBLOCK is no setting here. Without it, where there is socket.setdefaulttimeout, Python
+    # would turn the process's own socket, not only this view of it, non-blocking.
+    kind = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
+    # A copy, so that nobody can close it, and open another, while we ask.
+    with socket.socket(type=kind, fileno=os.dup(descriptor)) as view:
+        return view.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
 
 
 def _counts(answer: bytes) -> Traffic:

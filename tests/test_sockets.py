@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mgpu_helpers.cluster import Traffic, socket_bytes, traffic
+from mgpu_helpers.cluster import Traffic, socket_bytes, sockets
 
 if sys.platform != 'linux':
     pytest.skip('asks the Linux kernel', allow_module_level=True)
@@ -149,8 +149,8 @@ def test_descriptors_that_come_and_go_while_we_look():
 def test_a_system_that_cannot_tell(monkeypatch):
     """Linux 4.15 answers with 192 bytes."""
     with pytest.raises(RuntimeError, match='needs Linux 4.19 or newer.*in 192 bytes'):
-        traffic._counts(bytes(192))
-    assert traffic._counts(bytes(216)) == Traffic(0, 0)
+        sockets._counts(bytes(192))
+    assert sockets._counts(bytes(216)) == Traffic(0, 0)
     monkeypatch.setattr(sys, 'platform', 'darwin')
     with pytest.raises(NotImplementedError, match='asks the Linux kernel, and this is darwin'):
         socket_bytes()
