@@ -53,12 +53,11 @@ class Way:
 
         When the connection closes, the command there and all that it started are killed.
         """
-        ours = {key: os.environ[key] for key in os.environ if key in PASSED or key[:6] == 'MXNET_'}
+        names = [name for name in os.environ if name in PASSED or name.startswith('MXNET_')]
+        passed = {name: os.environ[name] for name in names} | dict(env or {})
         # Through standard input: every user of a machine may read the arguments of its programs.
-        words = [
-            f'export {key}={shlex.quote(value)}' for key, value in (ours | (env or {})).items()
-        ]
-        given = os.fsencode('\n'.join(words))
+        exports = (f'export {name}={shlex.quote(value)}\n' for name, value in passed.items())
+        given = os.fsencode(''.join(exports))
         # In csh a quoted text ends with its line, and the leash has several.
         leash = f'exec(bytes.fromhex("{LEASH.encode().hex()}"))'
         there = shlex.join([self.python, '-I', '-S', '-c', leash, '0', *command])
