@@ -1,0 +1,129 @@
+"""The lists in CONTRIBUTING of what one adds: followed in a copy, they are enough."""
+
+import re
+import shutil
+import sys
+
+import pytest
+from checkouts import ROOT, call, tracked
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, writes
+
+PAGE = (ROOT / '.github' / 'CONTRIBUTING.md').read_text(encoding='utf8')
+TOY = """
+# A toy
+
+*Chapter*
+
+What is twice two?
+
+**Four.**
+---
+#@save
+def twice(x):
+    return 2 * x
+---
+twice(2)
+---
+## Summary
+
+* Four.
+---
+## Exercises
+
+Change the code, run it again, explain what you see. Those marked *on paper* need no computer; \
+their answers are hidden below them.
+
+1. **Three times** (on paper). What is twice three?
+
+<details><summary>Answer</summary>
+Six.
+</details>
+---
+## Next
+
+[Training on multiple GPUs from scratch](01-multiple-gpus-scratch.ipynb) is where all begins.
+"""
+PLAN = """
+  9:
+    opening: 1
+    sections:
+    - {section: Summary, minutes: 1}
+    - {section: Exercises, minutes: 1, task: Three times}
+    - {section: Next, minutes: 1}
+"""
+
+
+def listed(what):
+    """Give the files that CONTRIBUTING lists below ``**what**``, which are numbered."""
+    part = PAGE.split(f'\n**{what}**')[1].split('\n\n**')[0]
+    return re.findall(r'^\d+\. `([^`]+)`', part, re.MULTILINE)
+
+
+class Copy:
+    """A copy of the repository: its files can be changed, and its tools and tests run."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        for name in tracked():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+        git = ('git', '-c', 'user.name=A', '-c', 'user.email=a@example.org')
+        for words in (['init', '--quiet'], ['add', '.'], ['commit', '--quiet', '-m', 'as it was']):
+            assert call(folder, *git, *words).returncode == 0
+
+    def change(self, name, old, new):
+        """Put one text in the place of another in a file; '' is its end, or a new file."""
+        path = self.folder / name
+        text = path.read_text(encoding='utf8') if path.exists() else ''
+        assert text.count(old) == 1 or not old, f'{name} has {text.count(old)} of {old!r}'
+        path.write_text(text.replace(old, new) if old else text + new, encoding='utf8')
+
+    def python(self, *words):
+        path = f'{self.folder}:{self.folder / "exercises"}'
+        done = call(self.folder, sys.executable, *words, PYTHONPATH=path)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def changed(self):
+        said = call(self.folder, 'git', 'status', '--porcelain', '--untracked-files=all').stdout
+        return {line[3:] for line in said.splitlines()}
+
+
+@pytest.fixture
+def copy(tmp_path):
+    return Copy(tmp_path)
+
+
+def test_a_chapter_is_added_by_what_is_listed(copy):
+    cells = TOY.strip().split('\n---\n')
+    kinds = [new_code_cell if i in (1, 2) else new_markdown_cell for i in range(len(cells))]
+    entry = '- {file: 09-toy, question: "What is twice two?", framework: mxnet, read: 1, run: 1, '
+    copy.change('notebooks/chapters.yml', '', f'{entry}code: [toy]}}\n')
+    nb = new_notebook(cells=[kind(cell) for kind, cell in zip(kinds, cells)])
+    copy.change('notebooks/09-toy.ipynb', '', writes(nb))
+    first = '[Training on multiple GPUs from scratch](01-multiple-gpus-scratch.ipynb)'
+    copy.change('notebooks/08-what-would-it-cost.ipynb', first, '[A toy](09-toy.ipynb)')
+    code = '"""Chapter 9: twice."""\n\n\ndef twice(x: int) -> int:\n'
+    copy.change('mgpu_helpers/toy.py', '', f'{code}    """Double a number."""\n    return 2 * x\n')
+    copy.change('mgpu_helpers/__init__.pyi', '', 'from . import toy as toy\n')
+    row = '| [`scaling`](reference/scaling.rst) |'
+    copy.change('book/reference.md', row, f'| [`toy`](reference/toy.rst) | chapter 9 |\n{row}')
+    copy.change('exercises/teaching/plan.yml', '\nplans:', f'{PLAN}\nplans:')
+    by_hand = copy.changed()
+    names = listed('A chapter')
+    names = {name.replace('NN-name', '09-toy').replace('name.py', 'toy.py') for name in names}
+    assert by_hand == names | {'notebooks/08-what-would-it-cost.ipynb'} and len(by_hand) <= 8
+
+    copy.python('tools/chapters.py')
+    copy.python('tools/teaching_plan.py', 'guide')
+    copy.python('tools/run_notebooks.py', '--chapter', '9', '--store')
+    tests = 'notebooks teaching house make'.split()
+    nbval = '--nbval --nbval-sanitize-with tests/sanitize.cfg notebooks/09-toy.ipynb'.split()
+    copy.python('-m', 'pytest', '-q', *nbval, *(f'tests/test_{name}.py' for name in tests))
+    written = copy.changed() - by_hand
+    assert {'README.md', 'book/index.md', 'exercises/teaching/guide.md'} < written
+    assert {name.split('/')[0] for name in written} <= {
+        'README.md',
+        'book',
+        'exercises',
+        'notebooks',
+    }
