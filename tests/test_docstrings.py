@@ -84,4 +84,4 @@ def test_public_face_is_complete():
     for name in set(mgpu_helpers.__all__) - ({'pytorch'} if NO_TORCH else set()):
         assert getattr(mgpu_helpers, name) is not None
     assert mgpu_helpers.devices(1)[0].device_type in ('cpu', 'gpu')
-    assert mgpu_helpers.try_gpu(99) == mx.cpu()
+    assert mgpu_helpers.try_gpu() in (mx.cpu(), mx.gpu())

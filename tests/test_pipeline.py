@@ -23,7 +23,7 @@ from ten_steps import (  # noqa: E402
 
 import mgpu_helpers as mgpu  # noqa: E402
 from mgpu_helpers.processes import ProcessFailed  # noqa: E402
-from mgpu_helpers.pytorch.traffic import Traffic  # noqa: E402
+from mgpu_helpers.pytorch import Traffic  # noqa: E402
 
 pt = mgpu.pytorch
 pytestmark = pytest.mark.usefixtures('without_compiler')

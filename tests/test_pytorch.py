@@ -19,7 +19,7 @@ import torch.distributed as dist  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import mgpu_helpers as mgpu  # noqa: E402
-from mgpu_helpers.pytorch.group import device_for  # noqa: E402
+from mgpu_helpers.pytorch.ranks import device_for  # noqa: E402
 
 pt = mgpu.pytorch
 pytestmark = pytest.mark.usefixtures('without_compiler')
@@ -254,7 +254,7 @@ print(pt.StandIn(9).submit(torch.get_num_threads).result(), pt.this_device())
 
 def test_devices():
     if not pt.num_gpus():
-        assert pt.try_gpu(0) == pt.StandIn(0)
+        assert pt.try_gpu() == pt.StandIn(0)
         assert pt.try_all_gpus() == [pt.StandIn(i) for i in range(mgpu.usable_cores())]
     assert len(pt.describe_devices().rows) >= len(pt.try_all_gpus())
     assert len(pt.devices(3)) == 3 and len({type(d) for d in pt.devices(3)}) == 1

@@ -1,6 +1,6 @@
 """Which devices there are, GPUs or stand-ins, and what they can run.
 
-``cores``, ``driver`` and ``table`` need no framework; ``choosing`` answers for MXNet, and loads it.
+``cores``, ``driver`` and ``choosing`` need no framework; ``mxnet_devices`` loads MXNet.
 """
 
 import lazy_loader

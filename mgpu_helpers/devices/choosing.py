@@ -1,104 +1,83 @@
-"""MXNet's devices: GPUs where there are enough of them, stand-ins ``mx.cpu(i)`` where not.
-
-MXNet treats ``cpu(0)``, ``cpu(1)``, ... as different devices, each with a worker thread and arrays
-of its own, so splitting, copying and summing are real; one stand-in is one core (see ``runtime``).
-"""
+"""How devices are chosen, in every framework: GPUs if there are enough of them, else stand-ins."""
 
 from __future__ import annotations
 
-import functools
-import os
-import warnings
-from collections.abc import Sequence
-
-import mxnet as mx
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from .. import checks
-from ..display import Table
+from ..display import NONE, Table
 from .cores import usable_cores
-from .driver import GPU, driver_gpus, has_code
-from .table import device_table
+from .driver import GPU, driver_gpus
 
 
-@functools.cache
-def usable_gpus() -> tuple[mx.Context, ...]:
-    """List the GPUs that this MXNet can compute on; warn, once, of one that counts as absent."""
-    if not mx.runtime.Features().is_enabled('CUDA'):
-        return ()
-    too_new = [str(gpu) for gpu in driver_gpus() if not has_code(gpu)]
-    if too_new:
-        warnings.warn(
-            f'{"; ".join(too_new)}: counted as absent, because MXNet 1.9.1 has machine code for '
-            'compute capability 5.0 to 8.9 only. The chapter in PyTorch is for such a GPU.',
-            stacklevel=2,
-        )
-    return tuple(mx.gpu(gpu.index) for gpu in driver_gpus() if has_code(gpu))
+@dataclass(frozen=True)
+class Chooser:
+    """Chooses among the devices of a framework: its GPUs, and stand-ins, each one CPU core."""
 
+    framework: str
+    usable_gpus: Callable[[], Sequence[Any]]
+    gpu: Callable[[int], Any]
+    stand_in: Callable[[int], Any]
+    how_to: str  # as one writes stand-ins
+    why_not: Callable[[GPU], str]  # the framework cannot use a GPU of which the driver knows
+    notice: Callable[[int], object] = bool  # called before k stand-ins are handed out
 
-def num_gpus() -> int:
-    """Count the real GPUs that this MXNet can use: 0 with the CPU build, or without a driver."""
-    return len(usable_gpus())
+    def num_gpus(self) -> int:
+        """Count the GPUs that this framework can use: 0 with its CPU build, or without a driver."""
+        return len(self.usable_gpus())
 
+    def devices(self, k: int) -> list[Any]:
+        """Give ``k`` devices: GPUs if there are that many usable ones, else stand-ins; never a mix.
 
-def devices(k: int) -> list[mx.Context]:
-    """Give ``k`` devices, ``[gpu(0), ...]`` if there are as many usable GPUs, else stand-ins.
+        There may be more stand-ins than cores; they then share cores and train no faster. Apple's
+        ``mps`` is one device and cannot be two; it is not used.
+        """
+        checks.positive_int('the number of devices', k)
+        if k <= self.num_gpus():
+            return list(self.usable_gpus()[:k])
+        checks.stand_ins(k)
+        self.notice(k)
+        return [self.stand_in(i) for i in range(k)]
 
-    Never a mix. With stand-ins ``k`` may exceed the number of cores; they then share cores, and
-    more of them train no faster. The first time that stand-ins are handed out, a notice says so.
-    """
-    checks.positive_int('the number of devices', k)
-    if k <= num_gpus():
-        return list(usable_gpus()[:k])
-    checks.stand_ins(k)
-    _say_stand_ins(k)
-    return [mx.cpu(i) for i in range(k)]
+    def choose_devices(self, num_gpus: int, given: Sequence[Any] | None = None) -> list[Any]:
+        """Give the devices to train on: those that the user listed, or ``devices(num_gpus)``."""
+        checks.positive_int('num_gpus', num_gpus)
+        if given is None:
+            return self.devices(num_gpus)
+        checks.device_list(given, num_gpus)
+        gpus, stand_in = self.usable_gpus(), type(self.stand_in(0))
+        for device in given:
+            if device not in gpus and not isinstance(device, stand_in):
+                raise ValueError(
+                    f'{device!r} is none of the {len(gpus)} GPUs that this {self.framework} can '
+                    f'use: take devices(k), or {self.how_to}'
+                )
+        if 0 < sum(device in gpus for device in given) < len(given):
+            raise ValueError(f'{list(given)} mixes GPUs with stand-ins: take one kind')
+        return list(given)
 
+    def try_gpu(self) -> Any:
+        """Give the first usable GPU, or a stand-in if there is none."""
+        return [*self.usable_gpus(), self.stand_in(0)][0]
 
-# What a parent process has said already, its children need not say again.
-_said = set(os.environ.get('MGPU_SAID', '').split())
+    def try_all_gpus(self) -> list[Any]:
+        """Give every usable GPU, or one stand-in for each usable core; never an empty list."""
+        return list(self.usable_gpus()) or self.devices(usable_cores())
 
+    def describe_devices(self) -> Table:
+        """Tabulate every GPU that the driver reports, also one that cannot be used, and why.
 
-def _say_stand_ins(k: int) -> None:
-    """Print, once for each thing that there is to say, that CPU cores stand in for GPUs."""
-    crowded = k > usable_cores()
-    if 'stand-ins' not in _said:
-        have = f'{num_gpus() or "No"} usable GPU' + 's' * (num_gpus() > 1)
-        print(
-            f'{have} here, so CPU cores stand in: cpu(0), cpu(1), ... '
-            f'({usable_cores()} cores usable)'
-        )
-    if crowded and 'crowded' not in _said:
-        print(f'{k} stand-ins share {usable_cores()} core(s): the same results, but no more speed.')
-    _said.update({'stand-ins', 'crowded'} if crowded else {'stand-ins'})
-
-
-def choose_devices(num_gpus: int, given: Sequence[mx.Context] | None = None) -> list[mx.Context]:
-    """Give the devices to train on: as many as the user listed, or ``devices(num_gpus)``."""
-    checks.positive_int('num_gpus', num_gpus)
-    if given is None:
-        return devices(num_gpus)
-    checks.device_list(given, num_gpus)
-    strange = [d for d in given if not isinstance(d, mx.Context)]
-    if strange:
-        raise TypeError(f'{strange[0]!r} is no MXNet device; write mx.gpu(0) or mx.cpu(0)')
-    return list(given)
-
-
-def try_gpu(i: int = 0) -> mx.Context:
-    """Give ``gpu(i)`` if it is there and usable, otherwise ``cpu()``, as d2l does."""
-    checks.whole_number('the number of the GPU', i)
-    return mx.gpu(i) if mx.gpu(i) in usable_gpus() else mx.cpu()
-
-
-def try_all_gpus() -> list[mx.Context]:
-    """Give every usable GPU, or one stand-in for each usable CPU core (d2l: one CPU)."""
-    return list(usable_gpus()) or devices(usable_cores())
-
-
-def describe_devices() -> Table:
-    """Describe the devices in a small table: also a GPU that MXNet cannot use, and why."""
-    return device_table(mx.gpu, usable_gpus(), _why_not, mx.cpu)
-
-
-def _why_not(gpu: GPU) -> str:
-    return 'the CPU build of MXNet' if has_code(gpu) else 'no machine code for it in this MXNet'
+        Where none can be used, there is a stand-in for each usable core.
+        """
+        rows: list[tuple[object, ...]] = []
+        for gpu in driver_gpus():
+            device = self.gpu(gpu.index)
+            usable = device in self.usable_gpus()
+            what = gpu.name if usable else f'{gpu.name}, not used: {self.why_not(gpu)}'
+            rows.append((device, what, f'{gpu.memory / 2**30:.0f} GiB', gpu.version))
+        if not self.usable_gpus():
+            stand_in = ('stand-in: one CPU core', 'shares main memory', NONE)
+            rows += [(self.stand_in(i), *stand_in) for i in range(usable_cores())]
+        return Table(rows, ['device', 'what it is', 'memory', 'compute capability'])

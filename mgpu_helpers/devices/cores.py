@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def usable_cores() -> int:
-    """Count the CPU cores that this process may use (affinity and container limits included)."""
+    """Count the CPU cores that this process may use; affinity and container limits hold."""
     from joblib import cpu_count
 
     return cpu_count()
@@ -34,25 +34,23 @@ def free_cores() -> float:
     return min(sum(free), usable_cores()) if free else usable_cores()
 
 
-def beats(
-    fast: Callable[[], ArrayLike], slow: Callable[[], ArrayLike], by: float = 1.2, tries: int = 5
-) -> bool:
+def beats(fast: Callable[[], ArrayLike], slow: Callable[[], ArrayLike], by: float = 1.2) -> bool:
     """Tell whether ``fast`` reaches ``by`` times the rate of ``slow``, where cores are free for it.
 
-    Each gives a rate, or several. Both run in turn and the best of each counts, until it is so, at
-    most ``tries`` times: other work on a machine comes and goes, and only makes slower. Where most
-    tries have no two cores free before and after them, nobody can tell, and the answer is yes.
+    Each gives a rate, or several. Both run in turn, at most five times, and the best of each
+    counts: other work on a machine comes and goes, and only makes slower. Where in most rounds
+    there were no two free cores before and after, nobody can tell, and the answer is yes.
     """
     import numpy as np
 
-    best, busy = [np.zeros(1)] * 2, 0
-    for _ in range(tries):
+    best, busy_rounds = [np.zeros(1)] * 2, 0
+    for _ in range(5):
         before = free_cores()
         best = [np.maximum(rate, run()) for rate, run in zip(best, (fast, slow))]
         if np.all(best[0] > by * best[1]):
             return True
-        busy += min(before, free_cores()) <= 1.5
-        if busy > tries / 2:
+        busy_rounds += min(before, free_cores()) <= 1.5
+        if busy_rounds > 2:
             return True
     return False
 

@@ -1,8 +1,8 @@
-"""Chapter 5: the same course in PyTorch; never imports MXNet.
+"""The course in PyTorch: chapters 5 and 7, a folder for each. Never imports MXNet.
 
-``scratch`` has chapter 1's functions under chapter 1's names, ``devices`` the stand-ins, which
-PyTorch lacks, ``ddp`` the same training with ``DistributedDataParallel``, ``group`` the
-processes that this takes.
+``data_parallel`` is chapter 5: chapter 1's functions, ``OwnDDP``, ``DistributedDataParallel``.
+``larger`` is chapter 7, larger than one device: ZeRO, FSDP, tensor parallelism, pipelines.
+Both take devices from ``stand_ins`` and processes from ``ranks``.
 From the shell: ``torchrun --nproc-per-node=2 -m mgpu_helpers.pytorch``.
 """
 

@@ -16,11 +16,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from .. import checks
-from ..history import History
-from .devices import num_gpus as count_gpus
-from .group import agree_on, check_group, launch, load_in_turn, this_device
-from .scratch import init_params, load_data_fashion_mnist, loss, train_epochs
+from ... import checks
+from ...history import History
+from ..ranks import agree_on, check_group, launch, load_in_turn, this_device
+from ..stand_ins import num_gpus as count_gpus
+from .from_scratch import init_params, load_data_fashion_mnist, loss, train_epochs
 
 
 def build_lenet(params: Sequence[torch.Tensor]) -> nn.Sequential:

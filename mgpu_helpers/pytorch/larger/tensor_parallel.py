@@ -14,8 +14,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
 
-from .. import checks
-from .group import check_group
+from ... import checks
+from ..ranks import check_group
 
 
 def total(x: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:

@@ -18,14 +18,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from .. import checks, data
-from ..display import progress
-from ..history import History
-from .devices import choose_devices, on_each, place, synchronize
+from ... import checks, data
+from ...display import progress
+from ...history import History
+from ..stand_ins import choose_devices, on_each, place, synchronize
 
 if TYPE_CHECKING:
-    from ..data import Batches
-    from .devices import Device
+    from ...data import Batches
+    from ..stand_ins import Device
 
     Sync = Callable[[list[list[torch.Tensor]]], None]  # leaves the same sum on every device
 

@@ -10,8 +10,8 @@ from torch import nn
 from torch.autograd.graph import register_multi_grad_hook
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from .. import checks
-from .flat import flatten, reduce_scatter, spans, views
+from ... import checks
+from .shares import flatten, reduce_scatter, spans, views
 
 
 def cast(tree: Any, dtype: torch.dtype | None) -> Any:

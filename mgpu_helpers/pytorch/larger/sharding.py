@@ -15,9 +15,9 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from .. import checks
-from .flat import all_gather, flatten, join, lots, reduce_scatter, spans, views
-from .group import check_group
+from ... import checks
+from ..ranks import check_group
+from .shares import all_gather, flatten, join, lots, reduce_scatter, spans, views
 
 
 def own_share(params: Sequence[torch.Tensor]) -> tuple[torch.Tensor, nn.Parameter]:

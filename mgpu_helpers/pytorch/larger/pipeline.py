@@ -17,10 +17,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from .. import checks
-from ..timeline.lanes import Span
-from .group import check_group, this_device
-from .scratch import loss
+from ... import checks
+from ...timeline.lanes import Span
+from ..data_parallel.from_scratch import loss
+from ..ranks import check_group, this_device
 
 Order = list[tuple[str, int]]  # of passes: 'forward' or 'backward', number of the micro-batch
 

@@ -17,9 +17,7 @@ from typing import Any, ClassVar, TypeAlias
 import torch
 
 from .. import checks
-from ..devices.cores import usable_cores
-from ..devices.table import device_table
-from ..display import Table
+from ..devices.choosing import Chooser
 
 
 def _begin_thread() -> None:
@@ -33,10 +31,8 @@ def _begin_thread() -> None:
 
 
 @functools.cache
-def _queue(index: int) -> ThreadPoolExecutor:
-    """Give the thread of a stand-in, always the same for one number."""
-    name = f'cpu:{index}'
-    return ThreadPoolExecutor(1, thread_name_prefix=name, initializer=_begin_thread)
+def _thread(index: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix=f'cpu:{index}', initializer=_begin_thread)
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,7 +53,7 @@ class StandIn:
 
     def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
         """Put a call at the end of the queue; give its ``concurrent.futures.Future``."""
-        return _queue(self.index).submit(function, *args)
+        return _thread(self.index).submit(function, *args)
 
 
 Device: TypeAlias = torch.device | StandIn
@@ -70,7 +66,7 @@ def place(device: Device) -> torch.device:
     if isinstance(device, torch.device):
         return device
     raise TypeError(
-        f'{checks.shown(device)} is no device; write one of devices(2), try_gpu(0), '
+        f'{checks.shown(device)} is no device; write one of devices(2), try_gpu(), '
         "torch.device('cuda', 0) or StandIn(0)"
     )
 
@@ -111,73 +107,26 @@ def usable_gpus() -> tuple[torch.device, ...]:
         return ()
     archs = [int(arch.split('_')[1].rstrip('af')) for arch in torch.cuda.get_arch_list()]
     oldest = divmod(min(archs), 10)
-    found = range(torch.cuda.device_count())
-    old = [i for i in found if torch.cuda.get_device_capability(i) < oldest]
+    gpus = [torch.device('cuda', i) for i in range(torch.cuda.device_count())]
+    old = [gpu for gpu in gpus if torch.cuda.get_device_capability(gpu) < oldest]
     if old:
-        names = ', '.join(f'{torch.cuda.get_device_name(i)} (cuda:{i})' for i in old)
+        names = ', '.join(f'{torch.cuda.get_device_name(gpu)} ({gpu})' for gpu in old)
         warnings.warn(
             f'{names}: counted as absent, because PyTorch {torch.__version__} has machine code for '
             f'compute capability {oldest[0]}.{oldest[1]} and up only. The chapters in MXNet are '
             'for such a GPU.',
             stacklevel=2,
         )
-    return tuple(torch.device('cuda', i) for i in found if i not in old)
+    return tuple(gpu for gpu in gpus if gpu not in old)
 
 
-def num_gpus() -> int:
-    """Count the GPUs that this PyTorch can use."""
-    return len(usable_gpus())
-
-
-def devices(k: int) -> list[Device]:
-    """Give ``k`` devices: GPUs if there are that many usable ones, else stand-ins; never a mix.
-
-    There may be more stand-ins than cores; they then share cores and train no faster. Apple's
-    ``mps`` is one device and cannot be two; it is not used.
-    """
-    checks.positive_int('the number of devices', k)
-    if k <= num_gpus():
-        return list(usable_gpus()[:k])
-    checks.stand_ins(k)
-    return [StandIn(i) for i in range(k)]
-
-
-def choose_devices(num_gpus: int, given: Sequence[Device] | None = None) -> list[Device]:
-    """Give the devices to train on: ``given``, all GPUs or all stand-ins, or ``devices(num_gpus)``.
-
-    >>> choose_devices(2, [StandIn(0), StandIn(3)])
-    [cpu:0, cpu:3]
-    """
-    checks.positive_int('num_gpus', num_gpus)
-    if given is None:
-        return devices(num_gpus)
-    checks.device_list(given, num_gpus)
-    for device in given:
-        if not isinstance(device, StandIn) and device not in usable_gpus():
-            raise ValueError(
-                f'{device!r} is none of the {len(usable_gpus())} GPUs that this PyTorch can use: '
-                'take devices(k), or StandIn(0), StandIn(1), ...'
-            )
-    if len({place(device).type for device in given}) > 1:
-        raise ValueError(f'{list(given)} mixes GPUs with stand-ins: take one kind')
-    return list(given)
-
-
-def try_gpu(i: int = 0) -> Device:
-    """Give GPU ``i`` if it is there and usable, otherwise ``StandIn(0)``."""
-    checks.whole_number('the number of the GPU', i)
-    return torch.device('cuda', i) if torch.device('cuda', i) in usable_gpus() else StandIn(0)
-
-
-def try_all_gpus() -> list[Device]:
-    """Give every usable GPU, or one stand-in for each usable CPU core; never an empty list."""
-    return list(usable_gpus()) or devices(usable_cores())
-
-
-def describe_devices() -> Table:
-    """Describe the devices in a small table: also a GPU that PyTorch cannot use, and why."""
+def _why_not(gpu: object) -> str:
     cpu_build = torch.version.cuda is None
-    why_not = 'the CPU build of PyTorch' if cpu_build else 'this PyTorch cannot compute on it'
-    return device_table(
-        lambda i: torch.device('cuda', i), usable_gpus(), lambda gpu: why_not, StandIn
-    )
+    return 'the CPU build of PyTorch' if cpu_build else 'this PyTorch cannot compute on it'
+
+
+GPU, STAND_INS = functools.partial(torch.device, 'cuda'), 'StandIn(0), StandIn(1), ...'
+_chooser = Chooser('PyTorch', usable_gpus, GPU, StandIn, STAND_INS, _why_not)
+num_gpus, devices, choose_devices = _chooser.num_gpus, _chooser.devices, _chooser.choose_devices
+try_gpu, try_all_gpus = _chooser.try_gpu, _chooser.try_all_gpus
+describe_devices = _chooser.describe_devices

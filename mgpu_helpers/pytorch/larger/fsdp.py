@@ -15,11 +15,11 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from .. import checks
-from .ddp import check_network
-from .flat import all_gather, lots, views
-from .group import check_group
-from .units import Unit, cast
+from ... import checks
+from ..data_parallel.ddp import check_network
+from ..ranks import check_group
+from .sharded_layer import Unit, cast
+from .shares import all_gather, lots, views
 
 LISTS = nn.Sequential | nn.ModuleList | nn.ModuleDict
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from .. import checks
+from ... import checks
 
 
 class Patches(nn.Module):
