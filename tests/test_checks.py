@@ -134,7 +134,6 @@ def refuse_what_chapters_1_and_5_refuse(m, X, y, a, b, numpy):
         (TypeError, r'step must be a function', m.train_epoch, m.train_batch, [(X, y)]),
         (TypeError, r'gave None.*return losses', m.train_epoch, [(X, y)], lambda X, y: None),
         (TypeError, r'the number of devices must be .*2.5', m.devices, 2.5),
-        (TypeError, r'the number of the GPU must be .*1.5', m.try_gpu, 1.5),
         (ValueError, r'stand-ins must be at most 256 .* 100000', m.train, 10**5, 256, 0.2),
         (ValueError, r'stand-ins must be .* integer of 1,329 bits', m.devices, HUGE),
         (ValueError, r'dtype must be one of', partial(m.train, dtype='int8'), 2, 256, 0.2),

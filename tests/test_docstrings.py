@@ -12,7 +12,7 @@ import mxnet as mx
 import mgpu_helpers
 
 ROOT = Path(__file__).resolve().parent.parent
-FILES = sorted([*ROOT.glob('mgpu_helpers/**/*.py'), *ROOT.glob('exercises/*/*.py')])
+FILES = sorted([*ROOT.glob('mgpu_helpers/**/*.py'), *ROOT.glob('exercises/mgpu_exercises/*.py')])
 NO_TORCH = importlib.util.find_spec('torch') is None
 MORE = 5  # lines of prose below the first one; a module or a room may explain itself at length
 FORM = re.compile(

@@ -56,6 +56,9 @@ def _why_not(gpu: GPU) -> str:
 
 STAND_INS = 'mx.cpu(0), mx.cpu(1), ...'
 _chooser = Chooser('MXNet', usable_gpus, mx.gpu, mx.cpu, STAND_INS, _why_not, _say_stand_ins)
-num_gpus, devices, choose_devices = _chooser.num_gpus, _chooser.devices, _chooser.choose_devices
-try_gpu, try_all_gpus = _chooser.try_gpu, _chooser.try_all_gpus
+num_gpus = _chooser.num_gpus
+devices = _chooser.devices
+choose_devices = _chooser.choose_devices
+try_gpu = _chooser.try_gpu
+try_all_gpus = _chooser.try_all_gpus
 describe_devices = _chooser.describe_devices

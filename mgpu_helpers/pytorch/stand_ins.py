@@ -125,8 +125,12 @@ def _why_not(gpu: object) -> str:
     return 'the CPU build of PyTorch' if cpu_build else 'this PyTorch cannot compute on it'
 
 
-GPU, STAND_INS = functools.partial(torch.device, 'cuda'), 'StandIn(0), StandIn(1), ...'
+GPU = functools.partial(torch.device, 'cuda')
+STAND_INS = 'StandIn(0), StandIn(1), ...'
 _chooser = Chooser('PyTorch', usable_gpus, GPU, StandIn, STAND_INS, _why_not)
-num_gpus, devices, choose_devices = _chooser.num_gpus, _chooser.devices, _chooser.choose_devices
-try_gpu, try_all_gpus = _chooser.try_gpu, _chooser.try_all_gpus
+num_gpus = _chooser.num_gpus
+devices = _chooser.devices
+choose_devices = _chooser.choose_devices
+try_gpu = _chooser.try_gpu
+try_all_gpus = _chooser.try_all_gpus
 describe_devices = _chooser.describe_devices
