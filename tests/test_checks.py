@@ -109,7 +109,7 @@ def refuse_what_chapters_1_and_5_refuse(m, X, y, a, b, numpy):
         (ValueError, r'the shapes .*\(20, 1, 3, 3\), \(20,\)', m.allreduce, one[:2]),
         (TypeError, r'types .* not .*float32, .*float64', m.allreduce, [one[0], of_64[0]]),
         (TypeError, r'\[0\] is None \(a gradient\?', m.allreduce, [None, None]),
-        (ValueError, r'data\[0\] and data\[1\] .* listed twice', m.allreduce, [one[0]] * 2),
+        (ValueError, r'data\[0, 1\] share .* listed twice', m.allreduce, [one[0]] * 2),
         (TypeError, r'data\[0\] must be on a device.*numpy', m.allreduce, [numpy, numpy]),
         (TypeError, r'X must be on a device', m.lenet, numpy, one),
         (TypeError, r"X must be of the type .*float64, .* not '.*float32'", m.lenet, X, of_64),
@@ -167,13 +167,17 @@ def test_what_mxnets_chapters_refuse(capsys):
         (TypeError, r'the batch must be an array of MXNet', {'X': X.asnumpy()}),
         (ValueError, r'label for each of X \(4, .*, not \(3,\)', {'y': y[:3]}),
         (ValueError, r'at least 2 examples, one per device, not 1', {'X': X[:1], 'y': y[:1]}),
-        (ValueError, r'on \[cpu\(0\), cpu\(1\)\], not on', {'devices': [*devices, mx.cpu(2)]}),
+        (ValueError, r'must be \[cpu\(0\), cpu\(1\)\], where', {'devices': [*devices, mx.cpu(2)]}),
         (ValueError, r'cnn_conv0_weight is not initialized', {'net': g.lenet()}),
         (TypeError, r'net must be a Gluon network.*, not', {'net': g.lenet}),
         (TypeError, r'net must be a Gluon network.*, not', {'net': trainer, 'trainer': net}),
         (TypeError, r'trainer must be .*make_trainer\(net, lr\).*, not', {'trainer': 0.1}),
         (ValueError, r"key-value store must be one of .*'devise'", {'trainer': wrong}),
-        (ValueError, r'another network', {'trainer': g.make_trainer(another, 0.1)}),
+        (
+            ValueError,
+            r'trainer must be made for this network',
+            {'trainer': g.make_trainer(another, 0.1)},
+        ),
         (TypeError, r'loss must be a function', {'loss': 'l2'}),
     )
     params = mgpu.init_params(seed=0)
@@ -195,7 +199,14 @@ def test_what_mxnets_chapters_refuse(capsys):
         (ValueError, r'no parameter .* has a gradient', g.make_trainer, one_device, 0.1),
         (ValueError, r'SyncBatchNorm hangs', g.prepare, synced, devices),
         (ValueError, r'a shard for each of 1, not 0', g.forward_backward, net, [X], []),
-        (ValueError, r'on no device.*initial', g.forward_backward, net, [X.asnumpy()], [y]),
+        (
+            ValueError,
+            r'on no device.*where the network',
+            g.forward_backward,
+            net,
+            [X.asnumpy()],
+            [y],
+        ),
         (ValueError, r'label for each of X', g.forward_backward, net, [X], [y[:3]]),
         (ValueError, r'on cpu\(3\)', g.forward_backward, net, *([x.copyto(far)] for x in (X, y))),
         (ValueError, r'labels are on cpu\(3\)', g.forward_backward, net, [X], [y.copyto(far)]),
@@ -252,7 +263,7 @@ def test_what_pytorchs_chapters_refuse(capsys):
         (TypeError, r'num_gpus must be an integer', ddp, devices, 256, 0.1),
         (ValueError, r"LeNet's 8 arrays", pt.build_lenet, replicas[0][:3]),
         (TypeError, r'device', pt.synchronize, ['cpu']),
-        (ValueError, r'is one replica listed twice', pt.allreduce, twice),
+        (ValueError, r'is a replica listed twice', pt.allreduce, twice),
         (TypeError, r"the number of the stand-in must be an integer.*'1'", pt.StandIn, '1'),
     )
     refused_changes(ddp, RUN, *RUNS)

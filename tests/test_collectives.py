@@ -224,7 +224,7 @@ def test_bad_input_changes_nothing(name):
             r'shapes .* the same, not \(2,\), \(3,\)',
         ),
         ([nd.ones(2), nd.ones(2, other, 'float16')], TypeError, 'types .* not float32, float16'),
-        ([nd.ones(2), nd.ones(2, other), nd.ones(2)], ValueError, r'\[2\] are on one device'),
+        ([nd.ones(2), nd.ones(2, other), nd.ones(2)], ValueError, r'data\[0, 2\] share a device'),
         # Of these some sums would come out wrong.
         ([mx.np.ones(2, ctx=d) for d in (one, other)], TypeError, convert.format('mxnet.numpy')),
         (sparse, TypeError, convert.format('sparse.RowSparseNDArray')),

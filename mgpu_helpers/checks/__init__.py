@@ -6,7 +6,5 @@ arrays, devices and networks are known by the library of their class, and by wha
 """
 
 from .arrays import *  # noqa: F403
-from .cost_model import *  # noqa: F403
-from .gluon_networks import *  # noqa: F403
-from .replicas import *  # noqa: F403
+from .steps import *  # noqa: F403
 from .values import *  # noqa: F403

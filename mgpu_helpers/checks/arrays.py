@@ -82,10 +82,7 @@ def on_a_device(name: str, value: Any) -> None:
 
 
 def can_split(data: Array, devices: Sequence[object], even_split: bool) -> None:
-    """Raise unless ``data`` (n, ...) can be cut into one non-empty shard per device.
-
-    With ``even_split``, unless all shards get the same length.
-    """
+    """Raise unless ``data`` can be cut into a shard per device, none empty, all alike if even."""
     device_list(devices)
     for_device('the batch', data, devices[0])
     shape, k = data.shape, len(devices)
@@ -105,10 +102,7 @@ def same_length(X: Array, y: Array) -> None:
 
 
 def batch(X: Array, y: Array, devices: Sequence[object], fewer: bool = True) -> None:
-    """Raise unless ``X`` and ``y`` can be cut into shards for ``devices``.
-
-    With ``fewer``, n examples that are fewer than the devices do for the first n of these.
-    """
+    """Raise unless a batch can be cut into shards for ``devices``, with ``fewer`` for some."""
     device_list(devices)
     same_length(X, y)
     for_device('y', y, devices[0])

@@ -1,4 +1,4 @@
-"""Checks of numbers, names, functions and iterators."""
+"""Checks of numbers, names, functions and iterators, and of what the cost model gets."""
 
 from __future__ import annotations
 
@@ -154,3 +154,36 @@ def last_batch(batches: Any, batch_size: int, devices: Sequence[object]) -> None
     last = min(n - (len(batches) - 1) * batch_size, batch_size)
     wanted = f'at least {len(devices)} of {n} examples, one per device: change batch_size'
     expect(last >= len(devices), 'the last batch', wanted, last, ValueError)
+
+
+def message(devices: object, nbytes: object, link: object) -> None:
+    """Raise unless the cost of an allreduce can be worked out with these."""
+    positive_int('devices', devices)
+    positive_number('nbytes', nbytes)
+    expect(hasattr(link, 'seconds'), 'link', "a Link, such as LINKS['PCIe 3 x16']", link)
+
+
+def power_of_two(devices: int) -> None:
+    """Raise unless butterfly and halving-doubling can cost the same for so many devices."""
+    fits = devices >= 4 and not devices & (devices - 1)
+    expect(fits, 'devices', '4, 8, 16 or another power of two', devices, ValueError)
+
+
+def levels(value: Any) -> None:
+    """Raise unless ``value`` lists (devices, link), one for each level of a machine."""
+    lists = (list, tuple)
+    fits = isinstance(value, lists) and all(isinstance(l, lists) and len(l) == 2 for l in value)
+    such = "[(4, LINKS['PCIe 3 x16']), (128, LINKS['25 Gb RoCE'])]"
+    wanted = f'a list of (devices, link), innermost first, such as {such}'
+    expect(bool(fits and value), 'levels', wanted, value)
+
+
+def model(value: object) -> None:
+    """Raise unless ``value`` is a network as the cost model sees it."""
+    expect(hasattr(value, 'activations'), 'model', "a Model, such as MODELS['VGG-16']", value)
+
+
+def machine(value: object) -> None:
+    """Raise unless ``value`` is a machine as the cost model sees it."""
+    such = "MACHINES['p3.16xlarge']"
+    expect(hasattr(value, 'levels'), 'machine', f'a Machine, such as {such}', value)

@@ -72,7 +72,7 @@ def memory_per_device(
     checks.positive_int('batch', batch)
     checks.positive_int('devices', devices)
     checks.whole_number('optimizer_state', optimizer_state)
-    checks.zero_stage(stage)
+    checks.whole_number('stage', stage, most=3)
     state, gradients, parameters = (devices if stage >= first else 1 for first in (1, 2, 3))
     return Memory(
         label or f'{model.name}, {batch:,} per device',

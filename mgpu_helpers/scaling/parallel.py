@@ -29,7 +29,7 @@ def zero(stage: int, devices: int, nbytes: float, link: Link) -> float:
     gathers parameters for the forward pass and once more for the backward pass. ``nbytes`` are
     those of all parameters.
     """
-    checks.zero_stage(stage)
+    checks.whole_number('stage', stage, most=3)
     return (1.5 if stage == 3 else 1) * ring(devices, nbytes, link)
 
 

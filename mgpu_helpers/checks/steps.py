@@ -1,12 +1,15 @@
-"""Checks of replicas, of their gradients, and of what one training step takes."""
+"""Checks of what one training step takes: replicas, gradients, Gluon's networks and trainers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from .arrays import Array, array, batch, for_device, library, list_of_arrays, on_a_device
-from .values import expect, function, positive_int, positive_number, same
+from .arrays import Array, array, batch, for_device, library, list_of_arrays, on_a_device, shards
+from .values import expect, function, one_of, positive_int, positive_number, same
+
+# MXNet takes any other name for 'local', without a word.
+STORES = ('local', 'device', 'nccl', 'dist_sync', 'dist_device_sync', 'dist_async')
 
 Replicas = Sequence[Sequence[Array]]  # or gradients, in the same order: [device][parameter]
 
@@ -94,16 +97,6 @@ def trainable(params: Sequence[Array]) -> None:
             raise ValueError(f'params[{i}] has no gradient: take get_params, then call backward()')
 
 
-def place(x: Array) -> object:
-    """Tell one array from another: by its device in MXNet, by its memory in PyTorch.
-
-    Each ``p.grad`` is a new object. MXNet would wait for an array before it gave its memory, and
-    PyTorch's stand-ins share one device.
-    """
-    device = getattr(x, 'context', None)
-    return x.data_ptr() or id(x) if device is None else device
-
-
 def one_per_device(data: Sequence[Array]) -> None:
     """Raise unless ``data`` lists arrays of one shape and one type, each on a device of its own."""
     such = 'one per device (sync_gradients and sync_with serve all parameters)'
@@ -118,13 +111,11 @@ def one_per_device(data: Sequence[Array]) -> None:
     alike = 'pass those of one parameter, one per device'
     same('the shapes of arrays to sum', [tuple(x.shape) for x in data], alike)
     same('the types of arrays to sum', [type_of(x) for x in data], 'convert them', TypeError)
-    places = [place(x) for x in data]
-    if len(set(places)) < len(places):
-        j = next(j for j, here in enumerate(places) if here in places[:j])
-        raise ValueError(
-            f'data[{places.index(places[j])}] and data[{j}] are on one device, or one array: an '
-            'allreduce sums over devices; is one replica listed twice?'
-        )
+    # PyTorch's stand-ins share a device; of MXNet's arrays, asking for their memory waits for them.
+    places = [x.context if hasattr(x, 'context') else x.data_ptr() or id(x) for x in data]
+    twice = [i for i, here in enumerate(places) if places.count(here) > 1]
+    if twice:
+        raise ValueError(f'data{twice} share a device, or memory: is a replica listed twice?')
 
 
 def lists_of_gradients(grads: Replicas, shapes: bool = False) -> None:
@@ -153,3 +144,54 @@ def bucket(arrays: Sequence[Array]) -> None:
     each = 'make a bucket for each'
     same("the types of a bucket's arrays", [type_of(x) for x in arrays], each, TypeError)
     same("the devices of a bucket's arrays", [str(x.context) for x in arrays], each)
+
+
+def store(name: str, kind: object) -> None:
+    """Raise unless ``kind``, a name or a store, is a kind of key-value store that MXNet has."""
+    one_of(name, getattr(kind, 'type', kind), STORES)
+
+
+def network(net: Any, devices: Sequence[object] = ()) -> None:
+    """Raise unless a network can be trained there: with ``SyncBatchNorm``, two stand-ins hung."""
+    fits = hasattr(net, 'collect_params') and not isinstance(net, type)
+    expect(fits, 'net', 'a Gluon network, such as lenet()', net)
+    layers: list[str] = []
+    if len(devices) > 1:
+        net.apply(lambda block: layers.append(type(block).__name__))
+    if 'SyncBatchNorm' in layers:
+        raise ValueError('SyncBatchNorm hangs on several devices in MXNet 1.9.1: use BatchNorm')
+
+
+def some_gradient(net_devices: Sequence[object], params: Sequence[Any]) -> None:
+    """Raise unless one of a network's parameters has a gradient."""
+    if all(p.grad_req == 'null' for p in params):
+        raise ValueError(f"no parameter on {net_devices} has a gradient: all have grad_req 'null'")
+
+
+def network_step(
+    X: Array, y: Array, devices: Any, trainer: Any, net_devices: Any, params: Any
+) -> None:
+    """Raise unless a batch can be trained on, by a network with these parameters and devices."""
+    batch(X, y, devices, fewer=False)
+    wanted = f'{net_devices}, where the network is (net.collect_params().reset_ctx(...) moves it)'
+    expect(set(net_devices) == set(devices), 'devices', wanted, devices, ValueError)
+    expect(hasattr(trainer, '_contexts'), 'trainer', 'make_trainer(net, lr)', trainer)
+    # Private names, but MXNet is retired. A trainer for too few devices would crash the process.
+    if kind := trainer._kvstore_params['kvstore']:
+        store("the trainer's key-value store", kind)
+    fits = trainer._contexts == net_devices and set(trainer._params) <= set(params)
+    wanted = f'made for this network, on {net_devices}: make a new one, make_trainer(net, lr)'
+    expect(fits, 'trainer', wanted, trainer, ValueError)
+
+
+def network_shards(
+    data: Sequence[Array], label: Sequence[Array], loss: object, net_devices: Sequence[object]
+) -> None:
+    """Raise unless there is a shard of labels for each shard of data, where the network is."""
+    shards(data, label)
+    function('loss', loss, 'of scores and labels')
+    for X, y in zip(data, label):
+        here, there = (getattr(x, 'context', 'no device') for x in (X, y))
+        if here not in net_devices or there != here:
+            where = f'a shard of data is on {here}, its labels are on {there}'
+            raise ValueError(f'{where}: load both onto one of {net_devices}, where the network is')
