@@ -56,7 +56,7 @@ data: setup ## fetch and verify the data sets ahead of a class (DATA_ARGS='--fro
 	@$(call with,DATA_ARGS) -m mgpu_helpers data
 
 figures: setup ## draw img/*.svg anew
-	@$(PYTHON) img/all.py
+	@$(PYTHON) img/src/all.py
 
 book: ## make the site of the chapters, to be read, in build/book/site (PDF=1: also on paper; needs Chromium)
 	@sh tools/book.sh

@@ -27,10 +27,11 @@ NUMBER = re.compile(r'[-+−]?\d[\d,.]*(?:e[-+]?\d+)?(?: ?[^\W\d]\S{0,4}| ?%)?')
 NONE = '-'  # in a cell: there is no value here
 
 # Plots lie on the card of the drawn figures, which reads on light and on dark pages.
-LOOK: dict[str, Any] = {'facecolor': '#fbfaf7', 'layout': 'constrained'}
+LOOK: dict[str, Any] = {'facecolor': '#FBFAF7', 'layout': 'constrained'}
 # Colours that the colour-blind tell apart (Okabe and Ito), and what lines and letters take.
 BLUE, ORANGE, GREEN, PINK = '#0072B2', '#E69F00', '#009E73', '#CC79A7'
 RED, SKY, DEEP = '#D55E00', '#56B4E9', '#004F7C'
+CYCLE = BLUE, ORANGE, GREEN, PINK, SKY, RED  # of devices in figures, of lines in plots
 WHITE, EDGE, GREY, SOFT, INK = '#FFFFFF', '#C9C7C1', '#85837E', '#4A4A4A', '#1F1F1F'
 
 
@@ -149,6 +150,7 @@ def panels(
     figure = Figure(figsize=(width, height), **LOOK)
     axes = figure.subplots(rows, columns, **options)
     for one in figure.axes:
+        one.set_prop_cycle(color=CYCLE)
         one.grid(alpha=0.3)
         one.set_axisbelow(True)
         one.tick_params(labelsize='small')

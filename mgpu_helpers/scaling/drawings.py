@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import checks
-from ..display import BLUE, GREEN, GREY, ORANGE, PINK, RED, SKY, panels, quantity
+from ..display import CYCLE, GREY, panels, quantity
 from .costs import ALGORITHMS, meeting_point
 
 if TYPE_CHECKING:
@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from .links import Link
 
 STYLES: list[dict[str, Any]] = [
-    {'color': color, 'marker': marker, 'markersize': 4}
-    for color, marker in zip((BLUE, ORANGE, GREEN, PINK, SKY, RED), 'osD^vP')
+    {'color': color, 'marker': marker, 'markersize': 4} for color, marker in zip(CYCLE, 'osD^vP')
 ]
 
 

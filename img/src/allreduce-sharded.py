@@ -1,0 +1,65 @@
+"""Draw the sharded allreduce: every device sums one slice for all."""
+
+import draw as d
+from lanes import CELL_W, DONE, LIVE, OLD, cell, head, lane
+
+figure = d.Figure(
+    444,
+    'Sharded allreduce: each of four devices sums its own slice for all',
+    'Every array is cut in 4 slices. Device 0 holds 1 2 3 4, device 1 2 4 6 8, device 2 3 6 9 12, '
+    'device 3 4 8 12 16. Step 1: device i gathers slice i of all others and adds: device 0 has 10 '
+    'for slice 0, device 1 20 for slice 1, device 2 30 for slice 2, device 3 40 for slice 3. Step '
+    '2: each sends its sum to all others, and every device holds 10 20 30 40.',
+)
+
+TOP, LANE_H, PITCH = 124, 50, 62
+BEFORE, SUMS, AFTER = 132, 358, 588  # middles of the first cells of the three states
+WIDE, CLOSE = 54, 36  # from slice to slice, with and without arrows between them
+ARRAYS = [[(k + 1) * (j + 1) for j in range(4)] for k in range(4)]
+
+rows = [lane(figure, TOP + k * PITCH, LANE_H, k) for k in range(4)]
+
+
+def state(left, pitch, values, looks):
+    """Draw the four devices' arrays, and name their slices."""
+    for j in range(4):
+        figure.hint(left + j * pitch, TOP - 16, str(j))
+        for k in range(4):
+            cell(figure, left + j * pitch, rows[k], values[k][j], k, looks(k, j))
+
+
+def bus(left, j, gather):
+    """Join slice `j` of all devices to that of device `j`, which sums it, by one line."""
+    edge, x = left + j * WIDE + CELL_W / 2, left + (j + 0.5) * WIDE
+    far = [k for k in (0, 3) if k != j]
+    near = [k for k in (1, 2) if k != j]
+    draw = figure.line if gather else figure.arrow  # the heads are where the numbers arrive
+    for k in far:
+        points = ((x, rows[j]), (x, rows[k]), (edge, rows[k]))
+        draw(*points, color=d.SHADE[j])
+    for k in near:
+        draw((x, rows[k]), (edge, rows[k]), color=d.SHADE[j])
+    if gather:
+        figure.arrow((x, rows[j]), (edge, rows[j]), color=d.SHADE[j])
+    else:
+        figure.line((edge, rows[j]), (x, rows[j]), color=d.SHADE[j])
+
+
+total = [sum(column) for column in zip(*ARRAYS)]
+for j in range(4):
+    bus(BEFORE, j, gather=True)
+    bus(SUMS, j, gather=False)
+state(BEFORE, WIDE, ARRAYS, lambda k, j: LIVE)
+sums = [[total[j] if j == k else ARRAYS[k][j] for j in range(4)] for k in range(4)]
+state(SUMS, WIDE, sums, lambda k, j: DONE if j == k else OLD)
+state(AFTER, CLOSE, [total] * 4, lambda k, j: DONE)
+figure.hint(36, TOP - 16, 'slice', anchor='start')
+head(figure, BEFORE + 1.5 * WIDE, 40, 'Step 1', 'gather slice i on device i, add')
+head(figure, SUMS + 1.5 * WIDE, 40, 'Step 2', 'send its sum to all')
+head(figure, AFTER + 1.5 * CLOSE, 40, 'After')
+
+figure.caption(
+    'All devices work at the same time. Each sends 3 slices, then its sum 3 times: with k devices',
+    '2 · (k − 1) messages, each 1/k of the array.',
+)
+figure.save(__file__)

@@ -1,0 +1,63 @@
+"""Draw the naive allreduce on two small arrays: copy in, add, copy back."""
+
+import draw as d
+
+figure = d.Figure(
+    392,
+    'The naive allreduce of [1 1] and [2 2] on two devices',
+    'Before: device 0 holds [1 1], device 1 holds [2 2]. Step 1: the array of device 1 is copied '
+    'to device 0 and added there, which gives [3 3]. Step 2: the sum is copied back to device 1. '
+    'After: both hold [3 3]. With k devices there are k - 1 copies in and k - 1 copies out, all '
+    'through device 0.',
+)
+
+CELL = 30
+TOP, LANE_H, GAP = 84, 98, 40
+ROWS = (TOP + 56, TOP + LANE_H + GAP + 56)
+BEFORE, ADD, BACK, AFTER = 90, 300, 542, 676  # centres of the four columns
+BORDERS = (152, 448, 620)
+
+
+def array(x, k, value):
+    """Draw the array of device `k`, two equal numbers, centred on `x`."""
+    figure.matrix(x - CELL, ROWS[k] - CELL / 2, [[value] * 2], CELL, CELL, k)
+
+
+for k in range(2):
+    figure.device(d.MARGIN, TOP + k * (LANE_H + GAP), d.WIDTH - 2 * d.MARGIN, LANE_H, k)
+for x in BORDERS:
+    figure.line((x, 26), (x, TOP + 2 * LANE_H + GAP + 8), color=d.DATA_EDGE, width=1, dash='2 4')
+heads = (
+    (BEFORE, 'Before', ''),
+    (ADD, 'Step 1', 'copy to device 0, add'),
+    ((BORDERS[1] + BORDERS[2]) / 2, 'Step 2', 'copy the sum back'),
+    (AFTER, 'After', ''),
+)
+for x, name, what in heads:
+    figure.label(x, 36, name, size=d.LARGE, bold=True)
+    if what:
+        figure.hint(x, 61, what)
+
+for x, values in ((BEFORE, (1, 2)), (AFTER, (3, 3))):
+    for k in range(2):
+        array(x, k, values[k])
+
+# step 1: [1 1] + a copy of [2 2] = [3 3], all of it on device 0
+array(204, 0, 1)
+figure.label(252, ROWS[0], '+', size=18)
+array(300, 0, 2)
+figure.label(348, ROWS[0], '=', size=18)
+array(396, 0, 3)
+array(300, 1, 2)
+figure.arrow((300, ROWS[1] - CELL / 2), (300, ROWS[0] + CELL / 2))
+figure.text(314, TOP + LANE_H + GAP / 2 + 5, 'copy', size=d.SMALL)
+
+# step 2: the sum overwrites what device 1 had
+centre = (BORDERS[1] + BORDERS[2]) / 2
+array(centre, 0, 3)
+array(centre, 1, 3)
+figure.arrow((centre, ROWS[0] + CELL / 2), (centre, ROWS[1] - CELL / 2))
+figure.text(centre + 14, TOP + LANE_H + GAP / 2 + 5, 'copy', size=d.SMALL)
+
+figure.caption('k devices: k − 1 copies in, k − 1 copies out, and all of them through device 0.')
+figure.save(__file__)

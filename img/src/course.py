@@ -1,0 +1,87 @@
+"""Draw the course in one picture: data parallelism, the eight chapters, the places it runs."""
+
+import draw as d
+
+figure = d.Figure(
+    526,
+    'The course in one picture',
+    'Above: a batch is split over four devices; each sends its shard through its own replica of '
+    'the network and gets a gradient; the gradients are summed, and every device makes the same '
+    'update. Middle: the eight chapters: 1 by hand, 2 with Gluon, 3 why it is not faster, 4 '
+    'several machines, 5 in PyTorch, 6 your own training, 7 too large for one device, 8 what '
+    'it would cost. Below: where it runs: 1 to 4 on a laptop with stand-in devices and on a server '
+    'with several GPUs, 5 to 7 in PyTorch, 8 on paper.',
+)
+
+# --- the idea: split, compute, sum
+TOP, PITCH, HEIGHT = 62, 46, 38
+PANEL, PANEL_W = 138, 420
+BOTTOM = TOP + 3 * PITCH + HEIGHT
+SUM, RIGHT = 616, d.WIDTH - d.MARGIN
+figure.label(d.MARGIN + 35, 40, 'batch', bold=True)
+figure.label(PANEL + PANEL_W / 2, 40, 'the same network on every device', bold=True)
+figure.label((SUM + RIGHT) / 2, 40, 'gradients', bold=True)
+for k in range(4):
+    y = TOP + k * PITCH
+    centre = y + HEIGHT / 2
+    for i in range(4):
+        figure.data(d.MARGIN + i * 17.5, y, 17.5, HEIGHT)
+    figure.device(PANEL, y, PANEL_W, HEIGHT, k, name='')
+    figure.name(PANEL + 14, centre, f'device {k}', k)
+    figure.arrow((d.MARGIN + 70, centre), (PANEL, centre))
+    figure.parameters(PANEL + 126, centre, k=k, side=26)
+    figure.arrow((PANEL + 139, centre), (PANEL + 163, centre))
+    figure.box(PANEL + 163, centre - 13, 84, 26, 'forward', k=k, size=d.SMALL)
+    figure.arrow((PANEL + 247, centre), (PANEL + 271, centre))
+    figure.box(PANEL + 271, centre - 13, 84, 26, 'backward', k=k, size=d.SMALL)
+    figure.arrow((PANEL + 355, centre), (PANEL + 379, centre))
+    figure.gradient(PANEL + 394, centre, f'g_{k}', k, r=15)
+    figure.arrow((PANEL + 409, centre), (SUM, centre), both=True)
+figure.rect(SUM, TOP, RIGHT - SUM, BOTTOM - TOP, d.LINE, None, r=14)
+figure.label(
+    (SUM + RIGHT) / 2,
+    (TOP + BOTTOM) / 2,
+    'allreduce:',
+    'every device',
+    'gets the sum',
+    fill=d.WHITE,
+    bold=True,
+)
+
+# --- the chapters, over the places where they run
+STOPS = (
+    (67, 'by hand,', 'in MXNet'),
+    (155, 'with', 'Gluon'),
+    (243, 'why not', 'faster?'),
+    (331, 'several', 'machines'),
+    (430, 'the same', 'in PyTorch'),
+    (516, 'your own', 'training'),
+    (602, 'too large', 'for one'),
+    (692, 'what would', 'it cost?'),
+)
+LINE_Y, PLACES_Y, PLACES_H = 290, 404, 98
+figure.line((STOPS[0][0], LINE_Y), (STOPS[-1][0], LINE_Y), color=d.DATA_EDGE, width=4)
+for n, (x, *name) in enumerate(STOPS, 1):
+    figure.badge(x, LINE_Y, n, r=17, size=d.LARGE)
+    for i, line in enumerate(name):
+        figure.label(x, LINE_Y + 34 + 19 * i, line)
+for left, right, name in (
+    (24, 374, 'chapters 1 to 4 run here'),
+    (388, 638, 'chapters 5 to 7 run here'),
+    (652, 736, 'chapter 8'),
+):
+    y = PLACES_Y - 8
+    figure.line((left, y), (left, y - 10), (right, y - 10), (right, y), color=d.DATA_EDGE)
+    figure.hint((left + right) / 2, y - 22, name)
+PLACES = (
+    (24, 168, 'Laptop', 'stand-in devices', 'cpu(0), cpu(1), …'),
+    (206, 168, 'Multi-GPU server', 'one device per GPU', 'gpu(0), gpu(1), …'),
+    (388, 250, 'PyTorch', 'on a laptop,', 'and on the newest GPUs'),
+    (652, 84, 'Paper', 'on any', 'machine'),
+)
+for x, wide, name, what, which in PLACES:
+    figure.panel(x, PLACES_Y, wide, PLACES_H)
+    figure.label(x + wide / 2, PLACES_Y + 24, name, size=15, bold=True)
+    figure.label(x + wide / 2, PLACES_Y + 50, what, size=d.SMALL)
+    figure.label(x + wide / 2, PLACES_Y + 74, which, size=d.SMALL, mono='(' in which)
+figure.save(__file__)

@@ -1,0 +1,57 @@
+"""What the figures of an allreduce share: a lane for each device, numbers in it, steps across.
+
+The numbers look the same in all of them: white is what still counts, with a bold edge what is sent
+next, faded what is out of date, and dark a finished sum.
+"""
+
+import draw as d
+
+CELL_W, CELL_H = 30, 28
+LIVE, NEXT, OLD, DONE = 'live', 'next', 'old', 'done'
+
+
+def lane(figure, y, h, k, name=None, x=d.MARGIN, w=d.WIDTH - 2 * d.MARGIN, color=None):
+    """Draw the lane of device `k` with its name on the left; return the height of its middle."""
+    color = k if color is None else color
+    figure.device(x, y, w, h, color, name='')
+    style = {'fill': d.SHADE[color], 'bold': True, 'anchor': 'start'}
+    figure.label(x + 12, y + h / 2, name or f'device {k}', **style)
+    return y + h / 2
+
+
+def cell(figure, cx, cy, value, k, state=LIVE, w=CELL_W, h=CELL_H):
+    """Draw one number of device `k`, centred on (`cx`, `cy`)."""
+    fill, edge, width, dash, ink = {
+        LIVE: (d.WHITE, d.SOLID[k], 1.25, None, {}),
+        NEXT: (d.WHITE, d.SHADE[k], 2.5, None, {'bold': True}),
+        OLD: (d.TINT[k], d.DATA_EDGE, 1.25, '2 3', {'fill': d.MUTED}),
+        DONE: (d.SHADE[k], d.TINT[k], 1.25, None, {'fill': d.WHITE, 'bold': True}),
+    }[state]
+    figure.rect(cx - w / 2, cy - h / 2, w, h, fill, edge, r=0, width=width, dash=dash)
+    figure.label(cx, cy, str(value), size=d.NORMAL if len(str(value)) < 3 else d.SMALL, **ink)
+
+
+def send_and_add(figure, x0, x1, source, target):
+    """Draw what is sent from one lane to another and added there, between cells at x0 and x1."""
+    left, right = x0 + CELL_W / 2, x1 - CELL_W / 2
+    node, r = (right - 30, target), 9
+    figure.line((left, target), node)
+    figure.arrow((left, source), d.towards(node, (left, source), r))
+    figure.arrow(node, (right, target))
+    figure.circle(*node, r, d.WHITE)
+    for a, b in ((4.5, 0), (0, 4.5)):
+        figure.line((node[0] - a, node[1] - b), (node[0] + a, node[1] + b))
+
+
+def send_and_keep(figure, x0, x1, source, target):
+    """Draw what is sent from one lane to another, and that the source keeps it as well."""
+    left, right = x0 + CELL_W / 2, x1 - CELL_W / 2
+    figure.line((left, source), (right, source))
+    figure.arrow((left, source), (right, target))
+
+
+def head(figure, cx, y, name, what=''):
+    """Name a step or a state above its column, and say what happens in it."""
+    figure.label(cx, y, name, size=d.LARGE, bold=True)
+    if what:
+        figure.hint(cx, y + 23, what)

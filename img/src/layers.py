@@ -1,0 +1,25 @@
+"""What the three figures of a split network share: four layers across, two devices down.
+
+The same grid in all three, so that a reader sees what changes between them: where it is cut.
+"""
+
+import draw as d
+
+X = (134, 276, 418, 560)  # left edges of the four layers
+W, H = 96, 44  # of a layer
+END = 704  # centre of what comes after the last layer
+LANE_X, LANE_H, GAP = 118, 94, 44  # a device's panel, and the space between the two
+BATCH_W = 70
+
+
+def lanes(figure, top):
+    """Draw both devices' panels; return the heights of the two rows of layers."""
+    tops = (top, top + LANE_H + GAP)
+    for k, y in enumerate(tops):
+        figure.device(LANE_X, y, d.WIDTH - d.MARGIN - LANE_X, LANE_H, k)
+    return tuple(y + 57 for y in tops)
+
+
+def layer(figure, i, y, k, *lines):
+    """Draw layer `i` (or a part of it) on device `k`, centred on the height `y`."""
+    figure.box(X[i], y - H / 2, W, H, *(lines or (f'layer {i + 1}',)), k=k)

@@ -1,0 +1,76 @@
+"""Draw the schedules of a pipeline, GPipe and 1F1B: the same bubble, fewer activations."""
+
+import draw as d
+
+STAGES, MICRO = 4, 6
+
+figure = d.Figure(
+    466,
+    'Two schedules of a pipeline with four stages and six micro-batches',
+    'Schematic: a backward pass takes twice as long as a forward pass. In both schedules, stage 0 '
+    'begins, and each stage begins one forward pass after the one before it. GPipe: all six '
+    'forward passes, then all six backward passes. 1F1B: a stage does a backward pass as soon as '
+    'it can, then one forward and one backward pass in turn. Both take 27 units of time, of which '
+    'each stage is idle for 9, one third.',
+)
+
+
+def gpipe(stage):
+    return [(kind, i) for kind in 'fb' for i in range(MICRO)]
+
+
+def one_f_one_b(stage):
+    ahead, order = STAGES - 1 - stage, []
+    order += [('f', i) for i in range(ahead)]
+    for i in range(MICRO):
+        order += [('f', ahead + i)] * (ahead + i < MICRO) + [('b', i)]
+    return order
+
+
+def times(order_of):
+    """When each pass begins and ends, if it begins as soon as it can."""
+    orders, end = [order_of(s) for s in range(STAGES)], {}
+    free, spans = [0] * STAGES, []
+    while any(orders):
+        for s in range(STAGES):
+            while orders[s]:
+                kind, i = orders[s][0]
+                before = (kind, i, s - 1 if kind == 'f' else s + 1)
+                if 0 <= before[2] < STAGES and before not in end:
+                    break
+                start = max(free[s], end.get(before, 0))
+                free[s] = end[kind, i, s] = start + (1 if kind == 'f' else 2)
+                spans.append((s, kind, i, start, free[s]))
+                orders[s].pop(0)
+    return spans
+
+
+LEFT, ROW, BOX = 96, 32, 26
+UNIT = (d.WIDTH - d.MARGIN - LEFT) / (3 * (MICRO + STAGES - 1))
+for title, order_of, held, top in (
+    ('GPipe: all forward, then all backward', gpipe, 'keeps 6, 6, 6, 6 micro-batches', 62),
+    ('1F1B: one forward, one backward', one_f_one_b, 'keeps 4, 3, 2, 1 micro-batches', 256),
+):
+    figure.headline(title, top - 18)
+    figure.text(d.WIDTH - d.MARGIN, top - 18, held, fill=d.MUTED, anchor='end')
+    spans = times(order_of)
+    whole = max(end for *_, end in spans)
+    for s in range(STAGES):
+        y = top + s * ROW
+        figure.text(d.MARGIN, y + 18, f'stage {s}', fill=d.SHADE[s], bold=True)
+        figure.rect(LEFT, y, whole * UNIT, BOX, d.CARD, d.DATA_EDGE, r=0, width=1, dash='4 4')
+    for s, kind, i, start, end in spans:
+        y = top + s * ROW
+        fill = d.TINT[s] if kind == 'f' else d.SHADE[s]
+        figure.rect(
+            LEFT + start * UNIT, y, (end - start) * UNIT, BOX, fill, d.SOLID[s], r=0, width=1
+        )
+        middle = LEFT + (start + end) / 2 * UNIT
+        figure.label(
+            middle, y + BOX / 2, str(i), size=d.SMALL, fill=d.SHADE[s] if kind == 'f' else d.WHITE
+        )
+figure.caption(
+    'Light: a forward pass, dark: a backward pass, with the number of the micro-batch. Dashed:',
+    'idle, the bubble. It is a third, as the formula says: (4 - 1) / (6 + 4 - 1) = 3/9.',
+)
+figure.save(__file__)

@@ -1,0 +1,117 @@
+"""Draw the ResNet-18 for images of 28 times 28, and the two kinds of block it is made of."""
+
+import draw as d
+
+
+def conv(inputs, outputs, side):
+    """Return the sizes of a convolution's arrays: weight and bias."""
+    return [outputs * inputs * side * side, outputs]
+
+
+def norm(channels):
+    """Return the sizes of the arrays that batch norm trains; it keeps as many statistics."""
+    return [channels, channels]
+
+
+def residual(inputs, outputs):
+    """Return the sizes of a residual block's arrays; where it halves, its shortcut has some too."""
+    arrays = conv(inputs, outputs, 3) + conv(outputs, outputs, 3) + 2 * norm(outputs)
+    return arrays + (conv(inputs, outputs, 1) if inputs != outputs else [])
+
+
+# What a layer is called, the kind of its block, its output's shape, the sizes of its arrays.
+ROWS = (
+    ('batch norm', '', '1×28×28', norm(1)),
+    ('conv 3×3, 64, no padding', '', '64×26×26', conv(1, 64, 3)),
+    ('max pool 3×3, stride 2', '', '64×12×12', []),
+    ('residual 64', 'a', '64×12×12', residual(64, 64)),
+    ('residual 64', 'a', '64×12×12', residual(64, 64)),
+    ('residual 128, halving', 'b', '128×6×6', residual(64, 128)),
+    ('residual 128', 'a', '128×6×6', residual(128, 128)),
+    ('residual 256, halving', 'b', '256×3×3', residual(128, 256)),
+    ('residual 256', 'a', '256×3×3', residual(256, 256)),
+    ('global average pooling', '', '256', []),
+    ('dense 10', '', '10', [256 * 10, 10]),
+)
+ARRAYS = [size for row in ROWS for size in row[3]]
+TOTAL = sum(ARRAYS)
+# Two batch norms per residual block, and one before the first convolution: a running mean and a
+# running variance for each channel.
+STATISTICS = 2 * (1 + 2 * (2 * 64 + 2 * 128 + 2 * 256))
+assert (len(ARRAYS), TOTAL, STATISTICS) == (58, 2_777_868, 3_586)
+
+figure = d.Figure(
+    648,
+    'ResNet-18 for images of 28 times 28, and its two kinds of residual block',
+    'The image, 1x28x28, goes through '
+    + '; '.join(f'{name} to {shape}'.replace('×', 'x') for name, _, shape, _ in ROWS)
+    + '. The plain residual block: conv 3x3, batch norm, relu, conv 3x3, batch norm, plus the '
+    'input, relu. In the halving block the first convolution has stride 2 and the shortcut is a '
+    f'1x1 convolution with stride 2. {TOTAL:,} trainable values in {len(ARRAYS)} arrays; '
+    f'{STATISTICS:,} running statistics.',
+)
+
+LEFT, W, H = d.MARGIN, 196, 26
+TOP, PITCH = 98, 40
+TAG, SHAPE, VALUES = 235, 290, 401  # centres of two columns, right edge of the third
+
+
+def tag(x, y, letter):
+    """Mark a residual block with the letter of its kind."""
+    figure.badge(x, y, letter, r=10, size=d.SMALL)
+
+
+# --- the network, from top to bottom
+figure.headline('ResNet-18 for images of 28×28')
+figure.hint(SHAPE, TOP - 18, 'output')
+figure.hint(VALUES, TOP - 18, 'values', anchor='end')
+figure.data(LEFT, TOP, W, H, 'image')
+figure.label(SHAPE, TOP + H / 2, '1×28×28', size=d.SMALL)
+for i, (name, kind, shape, arrays) in enumerate(ROWS, 1):
+    y = TOP + i * PITCH
+    figure.arrow((LEFT + W / 2, y - PITCH + H), (LEFT + W / 2, y))
+    figure.box(LEFT, y, W, H, name)
+    if kind:
+        tag(TAG, y + H / 2, kind)
+    figure.label(SHAPE, y + H / 2, shape, size=d.SMALL)
+    if arrays:
+        figure.label(VALUES, y + H / 2, f'{sum(arrays):,}', size=d.SMALL, anchor='end')
+
+# --- the two kinds of block, side by side with equal rows
+BLOCK_W, STEP = 92, 56
+figure.divider(416, 28, TOP + 11 * PITCH + H)
+for letter, x, shortcut, name in (('a', 431, 537, 'plain'), ('b', 556, 698, 'halving')):
+    centre = x + BLOCK_W / 2
+    first = ('conv 3×3', 'stride 2') if letter == 'b' else ('conv 3×3',)
+    tag(x + 10, 37, letter)
+    figure.text(x + 27, 42, name, bold=True)
+    rows = [('input',), first, ('batch norm',), ('relu',), ('conv 3×3',), ('batch norm',), ('+',)]
+    rows += [('relu',), ('output',)]
+    bottom = None
+    for i, lines in enumerate(rows):
+        y = TOP - 18 + i * STEP
+        h = 42 if len(lines) > 1 else 28
+        if bottom:
+            figure.arrow((centre, bottom), (centre, y - h / 2))
+        if lines in (('input',), ('output',)):
+            figure.data(x, y - h / 2, BLOCK_W, h, *lines)
+        elif lines == ('+',):
+            figure.plus(centre, y)
+            plus = y
+        else:
+            figure.box(x, y - h / 2, BLOCK_W, h, *lines)
+        bottom = y + h / 2
+    start = TOP - 18
+    if letter == 'a':
+        figure.arrow((x + BLOCK_W, start), (shortcut, start), (shortcut, plus), (centre + 14, plus))
+    else:
+        middle = (start + plus) / 2
+        figure.arrow((x + BLOCK_W, start), (shortcut, start), (shortcut, middle - 21))
+        figure.box(shortcut - 38, middle - 21, 76, 42, 'conv 1×1', 'stride 2', size=d.SMALL)
+        figure.arrow((shortcut, middle + 21), (shortcut, plus), (centre + 14, plus))
+
+figure.caption(
+    f'Outputs are channels × height × width. {TOTAL:,} trainable values in {len(ARRAYS)} arrays.',
+    f'Batch norm also keeps {STATISTICS:,} running statistics: means and variances, not trained.',
+)
+figure.save(__file__)

@@ -1,0 +1,52 @@
+"""Draw layer (tensor) parallelism: every layer cut across the devices."""
+
+import draw as d
+from layers import BATCH_W, END, GAP, LANE_H, H, W, X, lanes, layer
+
+figure = d.Figure(
+    464,
+    "Layer parallelism: every layer's channels are cut across the two devices",
+    'Four layers with 20 channels, 50 channels, 128 outputs and 10 outputs. Device 0 computes the '
+    'first half of each, device 1 the second half. Both need the whole batch, and after each of '
+    'the four layers the halves are exchanged before the next layer can start.',
+)
+
+TOP = 106
+figure.headline('Layer parallelism: each device computes a part of every layer')
+rows = lanes(figure, TOP)
+middle = TOP + LANE_H + GAP / 2
+figure.data(d.MARGIN, middle - 29, BATCH_W, 58, 'whole', 'batch')
+for k in range(2):
+    y = middle + (k - 0.5) * 36
+    figure.arrow((d.MARGIN + BATCH_W, y), (107, y), (107, rows[k]), (X[0], rows[k]))
+
+parts = (
+    ('layer 1', '20 channels', '0 to 9', '10 to 19'),
+    ('layer 2', '50 channels', '0 to 24', '25 to 49'),
+    ('layer 3', '128 outputs', '0 to 63', '64 to 127'),
+    ('layer 4', '10 outputs', '0 to 4', '5 to 9'),
+)
+for i, (name, size, first, second) in enumerate(parts):
+    figure.label(X[i] + W / 2, TOP - 36, name, bold=True)
+    figure.hint(X[i] + W / 2, TOP - 17, size)
+    layer(figure, i, rows[0], 0, first)
+    layer(figure, i, rows[1], 1, second)
+
+# an exchange after every layer: a bar over both devices that both write to and both read from
+for i in range(4):
+    centre = X[i] + W + 23 if i < 3 else END - 22
+    for y in rows:
+        figure.arrow((X[i] + W, y), (centre - 6, y))
+        if i < 3:
+            figure.arrow((centre + 6, y), (X[i + 1], y))
+    figure.rect(centre - 6, rows[0] - H / 2, 12, rows[1] - rows[0] + H, d.LINE, None, r=6)
+    figure.arrow((centre, rows[0] + 8), (centre, rows[1] - 8), both=True, color=d.WHITE)
+    bottom = TOP + 2 * LANE_H + GAP
+    figure.line((centre, rows[1] + H / 2), (centre, bottom + 20))
+    figure.label(centre, bottom + 32, 'exchange', size=d.SMALL)
+
+figure.caption(
+    'The next layer needs all channels, so both devices stop after every layer and send each',
+    'other their half: four exchanges on the way forward, and more on the way back.',
+)
+figure.save(__file__)

@@ -1,0 +1,80 @@
+"""Draw network parallelism: whole layers on each device, and the waiting that it costs."""
+
+import draw as d
+from layers import BATCH_W, END, GAP, LANE_H, LANE_X, W, X, lanes, layer
+
+figure = d.Figure(
+    528,
+    'Network parallelism: layers 1 and 2 on device 0, layers 3 and 4 on device 1',
+    'The batch enters layer 1 on device 0. The activations of layer 2 cross to layer 3 on device '
+    '1, the gradients come back the same way. Below, one step in time: device 0 computes forward '
+    'through layers 1 and 2, then is idle while device 1 computes forward and backward through '
+    'layers 3 and 4, then computes backward through layers 2 and 1 while device 1 is idle.',
+)
+
+TOP = 62
+figure.headline('Network parallelism: each device holds some of the layers')
+rows = lanes(figure, TOP)
+figure.data(d.MARGIN, rows[0] - 29, BATCH_W, 58, 'batch')
+figure.arrow((d.MARGIN + BATCH_W, rows[0]), (X[0], rows[0]))
+for i, k in enumerate((0, 0, 1, 1)):
+    layer(figure, i, rows[k], k)
+figure.circle(END, rows[1], 20)
+figure.label(END, rows[1], 'loss', size=d.SMALL)
+
+# forward above, backward (dashed) below; between layers 2 and 3 both turn the corner
+for i, k in ((0, 0), (2, 1)):
+    figure.arrow((X[i] + W, rows[k] - 9), (X[i + 1], rows[k] - 9))
+    figure.arrow((X[i + 1], rows[k] + 9), (X[i] + W, rows[k] + 9), dash='5 4')
+figure.arrow((X[3] + W, rows[1] - 9), (END - 18, rows[1] - 9))
+figure.arrow((END - 18, rows[1] + 9), (X[3] + W, rows[1] + 9), dash='5 4')
+right, left = X[2] - 14, X[2] - 32
+figure.arrow(
+    (X[1] + W, rows[0] - 9), (right, rows[0] - 9), (right, rows[1] - 9), (X[2], rows[1] - 9)
+)
+figure.arrow(
+    (X[2], rows[1] + 9),
+    (left, rows[1] + 9),
+    (left, rows[0] + 9),
+    (X[1] + W, rows[0] + 9),
+    dash='5 4',
+)
+middle = TOP + LANE_H + GAP / 2
+figure.text(right + 14, middle + 5, 'activations cross')
+figure.text(left - 14, middle + 5, 'gradients come back', anchor='end')
+
+# --- one step in time
+top, unit, height = 346, 103, 34
+figure.text(d.MARGIN, top - 16, 'One step in time', bold=True)
+busy = {
+    0: [(0, 1, 'forward 1, 2'), (4, 6, 'backward 2, 1')],
+    1: [(1, 2, 'forward 3, 4'), (2, 4, 'backward 4, 3')],
+}
+idle = {0: [(1, 4)], 1: [(0, 1), (4, 6)]}
+for k in range(2):
+    y = top + k * 44
+    figure.text(d.MARGIN, y + 22, f'device {k}', fill=d.SHADE[k], bold=True)
+    for start, end in idle[k]:
+        figure.rect(
+            LANE_X + start * unit,
+            y,
+            (end - start) * unit,
+            height,
+            d.CARD,
+            d.DATA_EDGE,
+            r=0,
+            width=1,
+            dash='4 4',
+        )
+        figure.hint(LANE_X + (start + end) / 2 * unit, y + height / 2, 'idle')
+    for start, end, name in busy[k]:
+        figure.part(LANE_X + start * unit, y, (end - start) * unit, height, k)
+        figure.label(LANE_X + (start + end) / 2 * unit, y + height / 2, name, size=d.SMALL)
+figure.arrow((LANE_X, top + 92), (d.WIDTH - d.MARGIN, top + 92), color=d.LINE)
+figure.text(LANE_X - 12, top + 97, 'time', fill=d.MUTED, anchor='end')
+
+figure.caption(
+    'One device waits while the other works. Sending the batch through in pieces, one',
+    'behind the other (a pipeline), fills a part of the gaps.',
+)
+figure.save(__file__)

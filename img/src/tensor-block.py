@@ -1,0 +1,54 @@
+"""Draw a transformer block on two ranks: attention by heads, and four allreduces."""
+
+import draw as d
+
+figure = d.Figure(
+    420,
+    'A transformer block on two ranks: attention by heads, MLP by features',
+    'Two ranks, one above the other. From left to right on each: norm; q, k and v for its two of '
+    'four heads; attention with these heads; its rows of the output layer. Then a bar over both '
+    'ranks: an allreduce on the way forward. Again norm; half of the features of the MLP, and the '
+    'matching rows of its second layer; and a second such bar. Two hollow bars, before q, k, v and '
+    'before the MLP, are allreduces on the way back.',
+)
+figure.headline('Each rank has whole heads, and whole features')
+
+TOP, LANE, GAP, H = 84, 96, 24, 48
+ROWS = [TOP + k * (LANE + GAP) + 58 for k in range(2)]
+for k in range(2):
+    figure.device(d.MARGIN, TOP + k * (LANE + GAP), d.WIDTH - 2 * d.MARGIN, LANE, k, f'rank {k}')
+
+PARTS = (  # width, lines for each rank; None is an allreduce, forward or backward
+    (50, [['norm']] * 2), 'backward', (76, [['q, k, v', f'heads {h}'] for h in ('0, 1', '2, 3')]),
+    (78, [['attention', 'of these']] * 2), (58, [['out', 'rows']] * 2), 'forward',
+    (50, [['norm']] * 2), 'backward', (88, [['mlp.0', 'columns']] * 2),
+    (70, [['mlp.2', 'rows']] * 2), 'forward',
+)  # fmt: skip
+SPACE, BAR = 15, 14
+x = d.MARGIN + 14
+bottom = TOP + 2 * LANE + GAP
+for part in PARTS:
+    if isinstance(part, str):
+        full = part == 'forward'
+        for y in ROWS:
+            figure.line((x - SPACE, y), (x, y))
+        figure.rect(
+            x, ROWS[0] - 32, BAR, ROWS[1] - ROWS[0] + 64, d.LINE if full else d.CARD, d.LINE, r=6
+        )
+        figure.line((x + BAR / 2, ROWS[1] + 32), (x + BAR / 2, bottom + 14))
+        figure.label(x + BAR / 2, bottom + 25, 'sum', size=d.SMALL)
+        figure.hint(x + BAR / 2, bottom + 43, part)
+        x += BAR + SPACE
+        continue
+    width, lines = part
+    for k, y in enumerate(ROWS):
+        if x > d.MARGIN + 14:
+            figure.arrow((x - SPACE, y), (x, y))
+        figure.box(x, y - H / 2, width, H, *lines[k], k=k, size=d.SMALL)
+    x += width + SPACE
+
+figure.caption(
+    'What goes into attention and into the MLP, and what comes out, is the same on both ranks;',
+    'norms, too. The stream that each part is added to is not drawn.',
+)
+figure.save(__file__)

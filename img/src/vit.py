@@ -1,0 +1,59 @@
+"""Draw chapter 7's network: a small vision transformer, and one of its blocks."""
+
+import draw as d
+
+figure = d.Figure(
+    360,
+    'A small vision transformer: 16 patches, four blocks, ten scores',
+    'An image of 28 times 28 pixels is cut into 16 patches; each becomes a vector of 96 numbers. '
+    'Four blocks follow, and a layer that gives ten scores. Inside a block: the vectors are '
+    'normalized, attention with four heads is added to them; they are normalized, and an MLP, from '
+    '96 to 384 to 96 numbers, is added.',
+)
+
+LINE_Y, H = 66, 46
+for i in range(4):
+    for j in range(4):
+        figure.rect(
+            d.MARGIN + j * 16, LINE_Y - 32 + i * 16, 15, 15, d.DATA, d.DATA_EDGE, r=0, width=1
+        )
+figure.text(d.MARGIN, LINE_Y + 54, '28 × 28, 16 patches', size=d.SMALL, fill=d.MUTED)
+boxes = [
+    (134, 96, 'Patches'),
+    *((270 + 92 * i, 76, 'Block') for i in range(4)),
+    (648, 88, 'Scores'),
+]
+end = d.MARGIN + 66
+for x, w, name in boxes:
+    figure.arrow((end, LINE_Y), (x, LINE_Y))
+    figure.box(x, LINE_Y - H / 2, w, H, name)
+    end = x + w
+figure.text(270, LINE_Y + 54, '16 vectors of 96 numbers, all the way', size=d.SMALL, fill=d.MUTED)
+figure.text(648, LINE_Y + 54, '10 scores', size=d.SMALL, fill=d.MUTED)
+
+TOP = 142
+figure.panel(d.MARGIN, TOP, d.WIDTH - 2 * d.MARGIN, 126)
+figure.text(d.MARGIN + 14, TOP + 24, 'one block', bold=True)
+Y = TOP + 84
+parts = [(92, 76, ('norm',)), (192, 136, ('attention', '4 heads of 24')), (400, 76, ('norm',)),
+         (500, 136, ('MLP', '96 → 384 → 96'))]  # fmt: skip
+plus = {1: 362, 3: 670}
+end = d.MARGIN + 16
+for i, (x, w, lines) in enumerate(parts):
+    figure.arrow((end, Y), (x, Y))
+    figure.box(x, Y - 23, w, 46, *lines, size=d.SMALL)
+    end = x + w
+    if i in plus:
+        figure.arrow((end, Y), (plus[i] - 11, Y))
+        start = parts[i - 1][0] - 12
+        figure.arrow((start, Y), (start, Y - 42), (plus[i], Y - 42), (plus[i], Y - 11))
+        figure.circle(plus[i], Y, 11, d.WHITE, d.INK)
+        figure.label(plus[i], Y, '+', size=d.LARGE)
+        end = plus[i] + 11
+figure.arrow((end, Y), (d.WIDTH - d.MARGIN - 14, Y))
+
+figure.caption(
+    'Each patch keeps its place in a row of 16 vectors. Attention lets them look at each other,',
+    'the MLP treats each by itself. Both only add something to the vector.',
+)
+figure.save(__file__)

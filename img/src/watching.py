@@ -1,0 +1,99 @@
+"""Draw why a launcher watches its processes, and what ends them when the launcher is gone."""
+
+import draw as d
+
+figure = d.Figure(
+    794,
+    'A launcher that watches scheduler, server and workers, and guards that watch the launcher',
+    'A, nobody watches: of scheduler, server, worker 0 and worker 1, worker 1 is killed; the other '
+    'three wait for ever and say nothing. B, a launcher above the four watches: worker 1 is '
+    'killed; first, the launcher notices the end of its process; second, it stops scheduler, '
+    'server and worker 0; third, it reports worker 1 and its last words. C, the launcher itself is '
+    'killed: each of the four processes is in a process group with a guard; the guard notices that '
+    'the launcher is gone and ends its group.',
+)
+
+NAMES = ('scheduler', 'server', 'worker 0', 'worker 1')
+W, H, GAP = 154, 40, 32
+DEAD = 3
+MIDDLES = [d.MARGIN + i * (W + GAP) + W / 2 for i in range(4)]
+
+
+def process(i, y, w=W):
+    """Draw process `i` with its top at `y`."""
+    fill, edge, ink = (d.WHITE, d.DATA, d.TINT[0], d.TINT[1])[i], d.DATA_EDGE, d.INK
+    if i > 1:
+        edge, ink = d.SOLID[i - 2], d.SHADE[i - 2]
+    figure.rect(MIDDLES[i] - w / 2, y, w, H, fill, edge, r=9)
+    figure.label(MIDDLES[i], y + H / 2, NAMES[i], bold=True, fill=ink)
+
+
+def launcher(y, dash=None):
+    """Draw the launcher, above all four."""
+    figure.rect(d.MARGIN, y, d.WIDTH - 2 * d.MARGIN, H, d.WHITE, dash=dash)
+    figure.label(d.WIDTH / 2, y + H / 2, 'launcher', bold=True)
+
+
+def head(y, letter, name):
+    """Name a case."""
+    figure.badge(d.MARGIN + 14, y, letter)
+    figure.headline(name, y + 6, d.MARGIN + 38)
+
+
+def step(cx, cy, n, words):
+    """Number what happens; its words stand on the right."""
+    figure.badge(cx, cy, n, r=9, size=d.SMALL)
+    figure.label(cx + 15, cy, words, size=d.SMALL, anchor='start')
+
+
+def fate(i, y, words):
+    """Say below a process what becomes of it; cross out the one that died."""
+    figure.label(MIDDLES[i], y + H + 17, words, size=d.SMALL, fill=d.STOP if i == DEAD else d.MUTED)
+    if i == DEAD:
+        figure.cross(MIDDLES[i] + W / 2 - 20, y + H / 2, 9)
+
+
+# --- A
+head(40, 'A', 'Nobody watches: one is killed, the others wait for ever')
+y = 70
+for i in range(4):
+    process(i, y)
+    fate(i, y, 'killed' if i == DEAD else 'waits, silently')
+
+# --- B
+head(172, 'B', 'The launcher watches: one is killed, all end, and the reason is told')
+REPORT, TOP, ROW = 200, 284, 376
+figure.data(d.MARGIN, REPORT, d.WIDTH - 2 * d.MARGIN, 50)
+for line, words in enumerate(('worker 1 was killed by signal 9 (SIGKILL)', 'Its last lines: …')):
+    figure.text(d.MARGIN + 14, REPORT + 20 + 20 * line, words, size=d.SMALL, mono=True)
+launcher(TOP)
+figure.arrow((d.WIDTH / 2, TOP), (d.WIDTH / 2, REPORT + 50))
+step(d.WIDTH / 2 + 18, (TOP + REPORT + 50) / 2, 3, 'report its last words')
+for i in range(4):
+    process(i, ROW)
+    ends = (MIDDLES[i], TOP + H), (MIDDLES[i], ROW)
+    figure.arrow(*(ends[::-1] if i == DEAD else ends))
+    middle = (TOP + H + ROW) / 2
+    step(MIDDLES[i] + 16, middle, *((1, 'ended') if i == DEAD else (2, 'stop')))
+    fate(i, ROW, 'killed' if i == DEAD else 'stopped')
+
+# --- C
+head(478, 'C', 'The launcher is killed: a guard in each process group ends it')
+TOP, GROUP, GROUP_H = 506, 582, 132
+launcher(TOP, dash='5 4')
+figure.cross(d.WIDTH - d.MARGIN - 20, TOP + H / 2, 9)
+for i in range(4):
+    x = MIDDLES[i]
+    figure.rect(x - W / 2, GROUP, W, GROUP_H, 'none', d.MUTED, r=9, dash='3 3')
+    figure.line((x, TOP + H), (x, GROUP + 12), dash='5 4')
+    figure.box(x - 40, GROUP + 12, 80, 32, 'guard')
+    figure.text(x + 10, (TOP + H + GROUP) / 2 + 5, 'gone?', size=d.SMALL)
+    process(i, GROUP + 80, W - 24)
+    figure.arrow((x, GROUP + 44), (x, GROUP + 80))
+    figure.text(x + 10, GROUP + 66, 'ends it', size=d.SMALL)
+
+figure.caption(
+    'Dotted boxes are process groups: a guard ends its group with all that was started in it. So',
+    'no process is left behind.',
+)
+figure.save(__file__)

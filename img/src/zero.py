@@ -1,0 +1,47 @@
+"""Draw what each of four devices keeps, from plain data parallelism to full sharding."""
+
+import draw as d
+
+figure = d.Figure(
+    410,
+    'What each of four devices keeps: data parallelism, ZeRO 1, ZeRO 2 and ZeRO 3',
+    'Each device has three boxes: parameters, gradients, and the state of Adam, twice as wide. '
+    'Data parallelism: all boxes are full on every device, 16 bytes a value. ZeRO 1: of the state '
+    'each device keeps its own quarter, 10 bytes. ZeRO 2: of the gradients, too, 7 bytes. ZeRO 3, '
+    'which is fully sharded data parallelism: of the parameters, too, 4 bytes.',
+)
+
+WAYS = (
+    ('data parallel', 0, '4 + 4 + 8 = 16'),
+    ('ZeRO 1', 1, '4 + 4 + 8/k = 10'),
+    ('ZeRO 2', 2, '4 + 4/k + 8/k = 7'),
+    ('ZeRO 3', 3, '4/k + 4/k + 8/k = 4'),
+)
+BOXES = (('W', 0, 32), ('g', 37, 32), ('state', 74, 64))  # name, left edge, width
+K, LEFT, PITCH, TOP, ROW, LANE = 4, 122, 153, 84, 56, 46
+
+for k in range(K):
+    y = TOP + k * ROW
+    figure.device(d.MARGIN, y, d.WIDTH - 2 * d.MARGIN, LANE, k, name='')
+    style = {'fill': d.SHADE[k], 'bold': True, 'anchor': 'start'}
+    figure.label(d.MARGIN + 12, y + LANE / 2, f'device {k}', **style)
+for column, (way, sharded, held) in enumerate(WAYS):
+    x = LEFT + column * PITCH
+    figure.text(x, 44, way, bold=True)
+    for i, (name, at, width) in enumerate(BOXES):
+        figure.hint(x + at + width / 2, 68, name)
+        for k in range(K):
+            y = TOP + k * ROW + 11
+            kept = (k,) if i >= len(BOXES) - sharded else range(K)
+            figure.rect(x + at, y, width, LANE - 22, d.WHITE, d.DATA_EDGE, r=0, width=1)
+            for part in kept:
+                figure.rect(
+                    x + at + part * width / K, y, width / K, LANE - 22, d.SOLID[k], None, r=0
+                )
+    figure.text(x, TOP + K * ROW + 14, held, size=d.SMALL)
+
+figure.caption(
+    'W: parameters, g: gradients, state: what Adam keeps, two numbers a parameter. Below: bytes a',
+    'parameter on each of k = 4 devices, in single precision.',
+)
+figure.save(__file__)
