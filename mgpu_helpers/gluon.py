@@ -92,7 +92,7 @@ def resnet18_28(num_classes: int, norm: Norm = nn.BatchNorm) -> nn.HybridSequent
 
 
 def forward_backward(net: Block, data: Arrays, label: Arrays, loss: Loss = loss) -> list[NDArray]:
-    """Compute the losses of all shards, then their gradients, each on its device; do not wait."""
+    """Compute the losses of all shards, then their gradients, on their devices; do not wait."""
     checks.network_shards(data, label, loss, devices_of(net))
     with autograd.record():
         losses = [loss(net(X), y) for X, y in zip(data, label)]
@@ -141,9 +141,9 @@ def average_running_stats(net: Block) -> None:
     The ``Trainer`` leaves them different on every device. ``save_parameters`` takes the same mean.
     """
     devices = devices_of(net)
-    nd.waitall()  # a compiled backward pass may still be writing statistics, and MXNet not know it
+    nd.waitall()  # a compiled backward pass may still write statistics, unknown to the engine
     for param in net.collect_params('.*running_(mean|var)').values():
-        if 0 not in param.shape:  # else deferred, and all replicas will start equal
+        if 0 not in param.shape:  # else not initialized yet: all replicas will start equal
             stats = param.list_data()
             allreduce(stats)
             for stat in stats:
@@ -153,7 +153,7 @@ def average_running_stats(net: Block) -> None:
 def prepare(
     net: Block, devices: Devices, seed: int | None = None, initializer: Initializer | None = None
 ) -> None:
-    """Initialize a network anew, by Xavier unless told otherwise, on devices, and compile it.
+    """Initialize a network anew on devices, by Xavier unless told otherwise, and compile it.
 
     A step of ResNet-18, 128 examples, takes 221 ms on a stand-in, 266 without ``static_shape``.
     """
@@ -168,9 +168,9 @@ def prepare(
 def make_trainer(net: Block, lr: float) -> Trainer:
     """Make a trainer, plain SGD, for the parameters of a network that have gradients.
 
-    The original texts pass all. But in its first step a trainer copies all it has from the first
-    device to the others, and does not wait for the running statistics that a compiled backward
-    pass is writing: their first update is lost. ``update_on_kvstore=False`` was no faster.
+    The original texts pass all parameters. But in its first step a trainer copies what it has from
+    the first device to the others, without waiting for the running statistics that a compiled
+    backward pass writes: their first update is lost. ``update_on_kvstore=False`` was no faster.
     """
     checks.positive_number('lr', lr)
     checks.some_gradient(devices_of(net), parameters_of(net))
@@ -192,11 +192,11 @@ def train(
     loss: Loss = loss,
     test: bool = True,
 ) -> History:
-    """Train a Gluon network, initialized anew, with data parallelism, and say how it goes.
+    """Train a Gluon network, initialized anew, with data parallelism, printing a line per epoch.
 
     ``net`` then holds the trained parameters: ``net.save_parameters(file)`` keeps them. A loader
     ``load_data(batch_size, num_examples=..., seed=...)`` gives iterators to train and to test with.
-    After each epoch the running statistics are averaged. Without ``test``, no accuracy: ``nan``.
+    After each epoch the running statistics are averaged. Without ``test``, accuracies are ``nan``.
     """
     devices = choose_devices(num_gpus, devices)
     checks.training(num_epochs, lr)

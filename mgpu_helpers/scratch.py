@@ -54,7 +54,7 @@ def init_params(scale: float = 0.01, seed: int | None = None, dtype: str = 'floa
 def lenet(X: NDArray, params: Arrays) -> NDArray:
     """Compute LeNet's scores (n, 10) for images X (n, 1, 28, 28), on the device of the arrays.
 
-    ``nd.Activation`` keeps oneDNN's order, unlike the original ``nd.relu``: 27.3, not 29.4 ms.
+    ``nd.Activation`` keeps oneDNN's layout: 27.3 ms, and 29.4 with the originals' ``nd.relu``.
     """
     checks.inputs(X, params)
     W1, b1, W2, b2, W3, b3, W4, b4 = params
@@ -149,7 +149,7 @@ def train_batch(
 
     X (n, 1, 28, 28), y (n,). ``device_params`` holds one replica per device, updated in place.
     Gives, for each device with examples, the loss of each of them. Nothing is waited for: the
-    arrays fill while Python goes on. The original texts' batches are only those that k divides.
+    arrays fill while Python goes on. The original texts need batches that k divides.
     """
     checks.step(X, y, device_params, devices, lr, sync)
     Xs, ys = split_batch(X, y, devices)
@@ -192,9 +192,9 @@ def load_data_fashion_mnist(
 ) -> tuple[NDArrayIter, NDArrayIter]:
     """Load Fashion-MNIST: iterators over batches to train on and over batches to test with.
 
-    They yield X (batch, 1, 28, 28), in [0, 1], and y (batch,). ``num_examples`` takes the first so
-    many of the 60,000 to train on, in an order of its own each epoch. Where the data cannot be had,
-    a warning says so, and scikit-learn's digits take their place.
+    They yield X (batch, 1, 28, 28), in [0, 1], and y (batch,). ``num_examples`` keeps the first of
+    the 60,000 to train on; they are shuffled anew in each epoch. Where the data cannot be had, a
+    warning says so, and scikit-learn's digits take their place.
     """
     train, test = data.load_arrays('fashion-mnist', batch_size, num_examples, seed, dtype)
     return NDArrayIter(train), NDArrayIter(test)
@@ -209,7 +209,7 @@ def load_data_mnist(batch_size: int, *args: Any, **options: Any) -> tuple[NDArra
 def evaluate_accuracy(net: Net, data_iter: Pairs, device: mx.Context) -> float:
     """Compute the share of examples, 0 to 1, that a network classifies right, on one device.
 
-    ``net`` maps images there to scores (n, classes). Python is at most four batches before it.
+    ``net`` maps images there to scores (n, classes). Python runs at most four batches ahead.
     """
     checks.evaluation(net, data_iter, device)
     counts, seen = [], 0
@@ -231,9 +231,9 @@ def total_loss(losses: Sequence[Arrays]) -> float:
 def train_epoch(train_iter: Pairs, step: Step, ahead: int = 16) -> float:
     """Call ``step(X, y)`` with every batch; give the mean loss, taken while the parameters moved.
 
-    Python is ``few`` to twice as many batches before the devices: what they do in half a second, at
-    most ``ahead``, so that Ctrl-C leaves little to do. The original texts wait for each: on
-    stand-ins, Python's 3 ms a batch then delay both devices (46 ms for 2 at a time, 44.3 for 16).
+    Python runs ahead of the devices by at most a second of their work, or 2 * ``ahead`` batches, so
+    that little is left to compute after Ctrl-C. The original texts wait for each batch: on
+    stand-ins, Python's 3 ms a batch then delay both devices (46 ms 2 at a time, 44.3 ms for 16).
     """
     checks.epoch(train_iter, step, ahead)
     totals, seen, pending, few, start = [], 0, [], 1, time.perf_counter()
@@ -254,7 +254,7 @@ def train_epoch(train_iter: Pairs, step: Step, ahead: int = 16) -> float:
 def train_epochs(
     name: str, num_epochs: int, train_iter: NDArrayIter, step: Step, evaluate: Test, ahead: int = 16
 ) -> History:
-    """Train, evaluate after each epoch, say how it goes; the time is that of training alone."""
+    """Train, evaluating and printing a line after each epoch; times are of training alone."""
     checks.epochs(num_epochs, train_iter)
     history = History(name, train_iter.num_examples)
     for epoch in range(1, num_epochs + 1):
@@ -279,11 +279,11 @@ def train(
     dtype: str = 'float32',
     test: bool = True,
 ) -> History:
-    """Train LeNet on Fashion-MNIST with data parallelism, and say how it goes.
+    """Train LeNet on Fashion-MNIST with data parallelism, printing a line per epoch.
 
     ``batch_size`` is that of all devices together; ``devices`` is your own choice of ``num_gpus``
     devices. A seed fixes start parameters and order: the same run again, bit for bit. The history's
-    ``params`` are the trained replicas, one per device. Without ``test``, no accuracy: ``nan``.
+    ``params`` are the trained replicas, one per device. Without ``test``, accuracies are ``nan``.
     """
     devices = choose_devices(num_gpus, devices)
     checks.training(num_epochs, lr, sync)

@@ -87,13 +87,11 @@ def refuse_what_chapters_1_and_5_refuse(m, X, y, a, b, numpy):
         (ValueError, r'label for each of X \(4, 1, .*, not \(3,\)', {'y': y[:3]}),
         (ValueError, r'y must be labels \(n,\).*\(4, 1\)', {'y': y.reshape(-1, 1)}),
         (TypeError, r"devices\[0\] must be a device, one .*'cpu\(0\)'", {'devices': ['cpu(0)', b]}),
-        (TypeError, r'devices\[0\] must be .*, not a list', {'devices': [one, two]}),
         (TypeError, r'devices\[0\] must be .*, not 0', {'devices': [0, 1]}),
         (ValueError, r'devices must be .*at least one, not \[\]', {'devices': []}),
         (ValueError, r'devices must be different ones', {'devices': [a, a]}),
         (TypeError, r'the batch must be an array of .* for .*0\)?, .*numpy', {'X': numpy}),
         (TypeError, r'y must be an array of .*numpy', {'y': numpy[:, 0, 0, 0]}),
-        (TypeError, r'X must be an array or a tensor, not \[0\]', {'X': [0]}),
         (ValueError, r'X must be images \(n, 1, 28, 28\), not \(\d, 28, 28\)', {'X': X[:, 0]}),
         (TypeError, r"sync must be a function of all gradients.*, not 'ring'", {'sync': 'ring'}),
         (TypeError, r'lr must be a number above 0, not \[', {'lr': [a, b]}),
@@ -104,7 +102,6 @@ def refuse_what_chapters_1_and_5_refuse(m, X, y, a, b, numpy):
     refused((TypeError, r'data must .*sync_gradients.*but \[0\] is a list', m.train_batch, *args))
     refused(
         (TypeError, r'data must be a list of arrays, one per device .*, not', m.allreduce, X),
-        (TypeError, r'data must be a list of arrays', m.allreduce, None),
         (ValueError, r'data must be .* per device .*, not \[\]', m.allreduce, []),
         (ValueError, r'the shapes .*\(20, 1, 3, 3\), \(20,\)', m.allreduce, one[:2]),
         (TypeError, r'types .* not .*float32, .*float64', m.allreduce, [one[0], of_64[0]]),
@@ -114,7 +111,6 @@ def refuse_what_chapters_1_and_5_refuse(m, X, y, a, b, numpy):
         (TypeError, r'X must be on a device', m.lenet, numpy, one),
         (TypeError, r"X must be of the type .*float64, .* not '.*float32'", m.lenet, X, of_64),
         (ValueError, r"params must be LeNet's 8 arrays.*, not 7", m.lenet, X, one[:7]),
-        (TypeError, r'X must be an array or a tensor, not a list', m.lenet, one, X),
         (TypeError, r'grads must be grads\[c\]\[i\], a list', m.sync_gradients, one),
         (TypeError, r'grads\[0\] .*\[0\] is None', m.sync_gradients, [[None], [None]]),
         (TypeError, r"device must be .*, not 'cpu\(1\)'", m.get_params, params, 'cpu(1)'),
@@ -150,10 +146,12 @@ def test_what_mxnets_chapters_refuse(capsys):
     g, c, nd, nn = mgpu.gluon, mgpu.collectives, mx.nd, mx.gluon.nn
     X, y, devices = nd.ones((4, 1, 28, 28)), nd.zeros(4), [mx.cpu(0), mx.cpu(1)]
     refuse_what_chapters_1_and_5_refuse(mgpu, X, y, *devices, X.asnumpy())
-    nets = net, another, one_device, halves = [g.lenet() for _ in range(4)]
-    for some, there in zip(nets, (devices, devices, devices[:1])):
+    nets = net, another, moved, one_device, halves = [g.lenet() for _ in range(5)]
+    for some, there in zip(nets, (devices, devices, devices, devices[:1])):
         g.prepare(some, there)
         some(X)
+    stale, three = g.make_trainer(moved, 0.1), [*devices, mx.cpu(2)]
+    g.prepare(moved, three)
     halves[:4].initialize(ctx=devices)
     halves[4:].initialize(ctx=devices[:1])
     one_device.collect_params().setattr('grad_req', 'null')
@@ -164,8 +162,6 @@ def test_what_mxnets_chapters_refuse(capsys):
         g.train_batch,
         {'X': X, 'y': y, 'net': net, 'devices': devices, 'trainer': trainer},
         (ValueError, r'are they swapped', {'X': y, 'y': X}),
-        (TypeError, r'the batch must be an array of MXNet', {'X': X.asnumpy()}),
-        (ValueError, r'label for each of X \(4, .*, not \(3,\)', {'y': y[:3]}),
         (ValueError, r'at least 2 examples, one per device, not 1', {'X': X[:1], 'y': y[:1]}),
         (ValueError, r'must be \[cpu\(0\), cpu\(1\)\], where', {'devices': [*devices, mx.cpu(2)]}),
         (ValueError, r'cnn_conv0_weight is not initialized', {'net': g.lenet()}),
@@ -179,6 +175,8 @@ def test_what_mxnets_chapters_refuse(capsys):
             {'trainer': g.make_trainer(another, 0.1)},
         ),
         (TypeError, r'loss must be a function', {'loss': 'l2'}),
+        # MXNet itself ends the process here, by a segmentation fault.
+        (ValueError, r'make a new', {'net': moved, 'devices': three, 'trainer': stale}),
     )
     params = mgpu.init_params(seed=0)
     replicas = [mgpu.get_params(params, d) for d in devices]
@@ -207,8 +205,6 @@ def test_what_mxnets_chapters_refuse(capsys):
             [X.asnumpy()],
             [y],
         ),
-        (ValueError, r'label for each of X', g.forward_backward, net, [X], [y[:3]]),
-        (ValueError, r'on cpu\(3\)', g.forward_backward, net, *([x.copyto(far)] for x in (X, y))),
         (ValueError, r'labels are on cpu\(3\)', g.forward_backward, net, [X], [y.copyto(far)]),
         (TypeError, r'net must be a Gluon network', g.prepare, nn.Dense, devices),  # a class
         (TypeError, r'devices must be .*, not a Hybrid', g.prepare, devices, net),
@@ -217,8 +213,6 @@ def test_what_mxnets_chapters_refuse(capsys):
         (TypeError, r'an iterator over batches', g.evaluate_accuracy_gpus, [(X, y)], net),
         (TypeError, r'an iterator over batches', g.evaluate_accuracy_gpus, net, (X, y)),
         (TypeError, r'net must be a Gluon network', g.average_running_stats, replicas),
-        (TypeError, r'net must be a Gluon network', g.train, g.lenet, 2, 256, 0.1),
-        (TypeError, r'num_gpus must be an integer', g.train, net, devices, 256, 0.1),
         (TypeError, r'load_data must be', partial(g.train, load_data='mnist'), net, 2, 256, 0.1),
         (TypeError, r'data must be a list of arrays, one', g.forward_backward, net, X, y),
         (TypeError, r'num_classes must be an integer', g.resnet18_28, 'ten'),
