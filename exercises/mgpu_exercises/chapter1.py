@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
@@ -17,38 +17,28 @@ from .arrays import expect_sums, on_devices, one_device_each
 from .checking import Hint, Numbers, expect, expect_value, number, on_paper
 
 if TYPE_CHECKING:
-    from mxnet.ndarray import NDArray
-
-    from .arrays import Arrays
+    pass
 
 ARRAY_BYTES = 516_272  # LeNet's 129,068 gradients of 4 bytes
 
 
-def exercise_1(rng: random.Random, _: Numbers, shard_sizes: Callable[[int, int], Any]) -> None:
+def exercise_1(rng: random.Random, shard_sizes: Callable[..., Any]) -> None:
     """Lengths of the shards of n examples on k devices."""
     for n, k in ((6, 2), (7, 2), (256, 3), (11, 4), (3, 3), (5, 1), (rng.randint(20, 99), 7)):
         sizes = list(shard_sizes(n, k))
         case = f'{n} examples on {k} devices gave {sizes}'
-        expect(
-            all(hasattr(size, '__index__') for size in sizes),
-            f'{case}: lengths are whole numbers, and / gives a float; // leaves the fraction out',
-        )
-        expect(len(sizes) == k, f'{case}: give one length for each of the {k} devices')
-        expect(
-            sum(sizes) == n,
-            f'{case}, together {sum(sizes)}: each example belongs to just one shard',
-        )
-        expect(
-            max(sizes) - min(sizes) <= 1,
-            f'{case}: the others wait for the longest shard, so lengths differ by one at most',
-        )
-        expect(
-            sizes == sorted(sizes, reverse=True),
-            f'{case}: we let the first n mod k devices take one more',
-        )
+        hint = 'lengths are whole numbers, and / gives a float; // leaves the fraction out'
+        expect(all(hasattr(size, '__index__') for size in sizes), hint, case)
+        expect(len(sizes) == k, f'give one length for each of the {k} devices', case)
+        hint = f'{case}, together {sum(sizes)}: each example belongs to just one shard'
+        expect(sum(sizes) == n, hint)
+        hint = 'the others wait for the longest shard, so lengths differ by one at most'
+        expect(max(sizes) - min(sizes) <= 1, hint, case)
+        hint = 'we let the first n mod k devices take one more'
+        expect(sizes == sorted(sizes, reverse=True), hint, case)
 
 
-def exercise_2(rng: random.Random, _: Numbers, my_split: Callable[..., Any]) -> None:
+def exercise_2(rng: random.Random, my_split: Callable[..., Any]) -> None:
     """Shards of a batch, in order, each on its device."""
     for *shape, order in ((4, 2, '01'), (7, 3, '012'), (7, '10'), (5, 1, 3, 2, '12')):
         (X,), devices = on_devices(rng, 1, shape), [mx.cpu(int(i)) for i in order]
@@ -57,47 +47,33 @@ def exercise_2(rng: random.Random, _: Numbers, my_split: Callable[..., Any]) -> 
         lengths, shapes = [len(s) for s in shards], [s.shape for s in shards]
         n, left = len(X), sum(lengths)
         case = f'{n} examples became shards of {lengths}'
-        expect(
-            left >= n or len(set(lengths)) > 1,
-            f'{case}, together {left} of {n}: what of the last n mod k?',
-        )
-        expect(
-            left == n,
-            f'{case}, together {left} of {n}: each example belongs to just one shard, which begins '
-            'where the one before it ends',
-        )
-        expect(
-            all(s[1:] == X.shape[1:] for s in shapes),
-            f'X has the shape {X.shape}, and its shards {shapes}: only the first number changes; '
-            'a slice X[a:b] leaves the others as they are, whether labels or images',
-        )
-        expect(
-            np.array_equal(np.concatenate([s.asnumpy() for s in shards]), X.asnumpy()),
-            'put together again, the shards are another order of the batch: labels are split by '
-            'themselves, so each shard is one slice, X[a:b], in order',
-        )
+        hint = f'{case}, together {left} of {n}: what of the last n mod k?'
+        expect(left >= n or len(set(lengths)) > 1, hint)
+        hint = f'{case}, together {left} of {n}: each example belongs to just one shard, which '
+        hint += 'begins where the one before it ends'
+        expect(left == n, hint)
+        hint = f'X has the shape {X.shape}, and its shards {shapes}: only the first number '
+        hint += 'changes; a slice X[a:b] leaves the others as they are, whether labels or images'
+        expect(all(s[1:] == X.shape[1:] for s in shapes), hint)
+        hint = 'put together again, the shards are another order of the batch: labels are split '
+        hint += 'by themselves, so each shard is one slice, X[a:b], in order'
+        expect(np.array_equal(np.concatenate([s.asnumpy() for s in shards]), X.asnumpy()), hint)
         places = [s.context for s in shards]
-        expect(
-            places == devices,
-            f'the shards are on {places}, and devices is {devices}: shard i belongs on devices[i]; '
-            'as_in_context copies it where needed',
-        )
-        expect(
-            lengths == [len(s) for s in scratch.split_and_load(X, devices, False)],
-            f'{case}: with {k} devices, the first take one more',
-        )
+        hint = f'the shards are on {places}, and devices is {devices}: shard i belongs on '
+        hint += 'devices[i]; as_in_context copies it where needed'
+        expect(places == devices, hint)
+        hint = f'with {k} devices, the first take one more'
+        expect(lengths == [len(s) for s in scratch.split_and_load(X, devices, False)], hint, case)
 
 
-def exercise_3(rng: random.Random, _: Numbers, my_allreduce: Callable[[Arrays], None]) -> None:
+def exercise_3(rng: random.Random, my_allreduce: Callable[..., None]) -> None:
     """The sum in each array, in place."""
     for k in (2, 3, 4):
         with one_device_each():
             expect_sums(my_allreduce, on_devices(rng, k))
 
 
-def exercise_4(
-    rng: random.Random, _: Numbers, my_update: Callable[[Arrays, float, int], None]
-) -> None:
+def exercise_4(rng: random.Random, my_update: Callable[..., None]) -> None:
     """One step by the mean gradient, in place."""
     (value,), lr, n = on_devices(rng, 1), 0.5, 8
     params = scratch.get_params([value, value * 2], mx.cpu())
@@ -105,16 +81,12 @@ def exercise_4(
         p.grad[:] = p * 16  # so that p - lr / n * grad is 0, exactly
     given = list(params)
     my_update(given, lr, n)
-    expect(
-        all(p is q for p, q in zip(params, given)),
-        'the list holds other arrays now, without gradients: change each in place, p -= …',
-    )
+    hint = 'the list holds other arrays now, without gradients: change each in place, p -= …'
+    expect(all(p is q for p, q in zip(params, given)), hint)
     left = [p.asnumpy() / v.asnumpy() for p, v in zip(params, (value, value * 2))]
     first = float(left[0].flat[0])
-    expect(
-        np.allclose(left, first),
-        'the parameters were not all changed alike: each takes a step by its own gradient',
-    )
+    hint = 'the parameters were not all changed alike: each takes a step by its own gradient'
+    expect(np.allclose(left, first), hint)
     mistakes = {
         'no parameter has changed: write into each, p -= …; p = p - … is another array': 1.0,
         f'each step was {n} times too long: the gradient is a sum over {n} examples': 1 - lr * 16,
@@ -124,9 +96,7 @@ def exercise_4(
     expect_value(first, 0.0, 'a parameter is {} times what it was, not 0', mistakes, hint)
 
 
-def exercise_5(
-    rng: random.Random, _: Numbers, whole_mean: Callable[[Sequence[float], Sequence[int]], float]
-) -> None:
+def exercise_5(rng: random.Random, whole_mean: Callable[..., float]) -> None:
     """The batch's mean, from means of uneven shards."""
     for sizes in ((4, 4), (2, 1), (3, 2, 2), (26, 25)):
         shards = [[rng.randrange(64) for _ in range(n)] for n in sizes]
@@ -145,9 +115,7 @@ def exercise_5(
 
 
 @on_paper(devices=(3, 5, 6, 7, 9), gigabytes_per_second=(8, 12, 20))
-def exercise_6(
-    _: random.Random, numbers: Numbers, megabytes: float, messages: int, milliseconds: float
-) -> None:
+def exercise_6(numbers: Numbers, megabytes: float, messages: int, milliseconds: float) -> None:
     """Bytes, messages and time of chapter 1's allreduce, on paper."""
     k, speed = numbers.values()
     sent = 2 * (k - 1) * ARRAY_BYTES / 1e6
@@ -163,7 +131,7 @@ def exercise_6(
     expect_value(milliseconds, sent / speed, '{} ms', {}, hint, 0.02)
 
 
-def exercise_7(rng: random.Random, _: Numbers, by_slices: Callable[[Arrays], None]) -> None:
+def exercise_7(rng: random.Random, by_slices: Callable[..., None]) -> None:
     """An allreduce in which each device adds one slice."""
     for k, shape in ((2, (4,)), (2, (3, 4)), (3, (5, 5)), (4, (3,))):
         try:
@@ -174,37 +142,27 @@ def exercise_7(rng: random.Random, _: Numbers, by_slices: Callable[[Arrays], Non
             raise Hint(f'{hint}{left}') from None
     k, size = 4, 400
     busiest = max(count(by_slices, k, size).additions.values())
-    expect(
-        busiest <= (k - 1) * size // k,
-        f'the sums are right, but one of {k} devices adds {busiest} numbers of {size}: each is to '
-        f'add its own slice only, {(k - 1) * size // k}',
-    )
+    hint = f'the sums are right, but one of {k} devices adds {busiest} numbers of {size}: each is '
+    hint += f'to add its own slice only, {(k - 1) * size // k}'
+    expect(busiest <= (k - 1) * size // k, hint)
 
 
-def exercise_8(
-    rng: random.Random, _: Numbers, largest_difference: Callable[[list[Arrays]], float]
-) -> None:
+def exercise_8(rng: random.Random, largest_difference: Callable[..., float]) -> None:
     """How far replicas have drifted apart."""
     for parameter, device, change in ((0, 1, 2.0), (1, 2, 4.0), (1, 1, -8.0), (0, 0, 16.0)):
         (values,) = on_devices(rng, 1)
         replicas = [scratch.get_params([values, values + 1], mx.cpu(i)) for i in range(3)]
-        expect(
-            number(largest_difference(replicas)) == 0,
-            'replicas that are equal bit for bit differ by 0',
-        )
+        hint = 'replicas that are equal bit for bit differ by 0'
+        expect(number(largest_difference(replicas)) == 0, hint)
         replicas[device][parameter][2, 3] += change
         found = number(largest_difference(replicas))
         case = f'one value of parameter {parameter} on device {device} was changed by {change:g}'
-        expect(
-            found == abs(change),
-            f'{case}, and {found:g} was found: look at each parameter of each replica, at all of '
-            'its values, and at the size of a difference, whatever its sign',
-        )
+        hint = f'{case}, and {found:g} was found: look at each parameter of each replica, at all '
+        hint += 'of its values, and at the size of a difference, whatever its sign'
+        expect(found == abs(change), hint)
 
 
-def exercise_9(
-    rng: random.Random, _: Numbers, count_right: Callable[[NDArray, NDArray, list[Arrays]], int]
-) -> None:
+def exercise_9(rng: random.Random, count_right: Callable[..., int]) -> None:
     """Right answers of a batch, counted by all replicas."""
     for n, k in ((6, 2), (7, 2), (8, 3)):
         devices = [mx.cpu(i) for i in range(k)]
@@ -219,13 +177,9 @@ def exercise_9(
         y[0] = 9  # so one is wrong
         found = count_right(X, y, replicas)
         case = f'{n} images on {k} devices, {n - 1} of them right, gave {found}'
-        expect(found != n, f'{case}: compare with the labels')
-        expect(
-            0 <= float(found) and (found > 1 or n < 3),
-            f'{case}: give the number, not the share; the last batch may be shorter than others',
-        )
-        expect(
-            int(found) == n - 1,
-            f'{case}: each replica sees its own shard, X and y cut in the same places, and every '
-            'image counts once, also where k does not divide n',
-        )
+        expect(found != n, 'compare with the labels', case)
+        hint = 'give the number, not the share; the last batch may be shorter than others'
+        expect(0 <= float(found) and (found > 1 or n < 3), hint, case)
+        hint = 'each replica sees its own shard, X and y cut in the same places, and every image '
+        hint += 'counts once, also where k does not divide n'
+        expect(int(found) == n - 1, hint, case)

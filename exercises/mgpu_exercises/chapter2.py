@@ -16,9 +16,7 @@ from .checking import Numbers, expect, expect_value, on_paper
 
 if TYPE_CHECKING:
     from mxnet.gluon import Block
-    from mxnet.ndarray import NDArray
 
-    from .arrays import Arrays
 
 DEVICES = [mx.cpu(0), mx.cpu(1)]
 
@@ -34,7 +32,7 @@ def small_net(rng: random.Random, devices: Sequence[mx.Context] = DEVICES) -> Bl
     return net
 
 
-def exercise_1(rng: random.Random, _: Numbers, my_forward_backward: Callable[..., Any]) -> None:
+def exercise_1(rng: random.Random, my_forward_backward: Callable[..., Any]) -> None:
     """Forward and backward on every device."""
     net, loss = nn.Dense(3, in_units=4), gluon.loss.L2Loss()
     net.initialize(ctx=DEVICES)
@@ -51,14 +49,11 @@ def exercise_1(rng: random.Random, _: Numbers, my_forward_backward: Callable[...
         wanted.append(net.weight.grad(X_d.context).asnumpy())
     for d, (g, w) in enumerate(zip(found, wanted)):
         size = len(data[d])
-        expect(
-            g.any(), f'device {d} has no gradient: each shard has a loss, and each its backward()'
-        )
-        expect(
-            not np.allclose(g, w / size, rtol=1e-4),
-            f'device {d} has the gradient of the mean over its {size} examples; the trainer '
-            'divides by the whole batch, so each device keeps the sum: no mean()',
-        )
+        hint = f'device {d} has no gradient: each shard has a loss, and each its backward()'
+        expect(g.any(), hint)
+        hint = f'device {d} has the gradient of the mean over its {size} examples; the trainer '
+        hint += 'divides by the whole batch, so each device keeps the sum: no mean()'
+        expect(not np.allclose(g, w / size, rtol=1e-4), hint)
         expect(np.allclose(g, w, rtol=1e-4), f'device {d} has not the gradient of its own shard')
     expect(
         isinstance(losses, list) and [getattr(l, 'shape', 0) for l in losses] == [(3,), (2,)],
@@ -66,7 +61,7 @@ def exercise_1(rng: random.Random, _: Numbers, my_forward_backward: Callable[...
     )
 
 
-def exercise_2(rng: random.Random, _: Numbers, gradient_bytes: Callable[[Block], int]) -> None:
+def exercise_2(rng: random.Random, gradient_bytes: Callable[..., int]) -> None:
     """Bytes of gradients that a step exchanges."""
     net = small_net(rng)  # 4 × 5 + 5 + 5 + 5 + 5 × 3 + 3 values, and 10 running statistics
     mistakes = {
@@ -81,7 +76,7 @@ def exercise_2(rng: random.Random, _: Numbers, gradient_bytes: Callable[[Block],
     expect_value(gradient_bytes(net), 28 * 4, 'with its first layer frozen, {} bytes', {}, hint)
 
 
-def exercise_3(rng: random.Random, _: Numbers, average: Callable[[Arrays], None]) -> None:
+def exercise_3(rng: random.Random, average: Callable[..., None]) -> None:
     """The mean of running statistics, in place."""
     for k in (2, 3):
         stats = on_devices(rng, k, (4,))
@@ -89,26 +84,18 @@ def exercise_3(rng: random.Random, _: Numbers, average: Callable[[Arrays], None]
         with one_device_each():
             average(data)
         after = [s.asnumpy() for s in stats]
-        expect(
-            all(a is b for a, b in zip(data, stats)),
-            'the list holds other arrays now, and the network still has its old ones: write into '
-            'them',
-        )
+        hint = 'the list holds other arrays now, and the network still has its old ones: write '
+        hint += 'into them'
+        expect(all(a is b for a, b in zip(data, stats)), hint)
         close = [np.allclose(a, mean, rtol=1e-12) for a in after]
-        expect(
-            not np.allclose(after[0], mean * k, rtol=1e-12),
-            f'{k} devices hold the sum: divide it by {k}, in place',
-        )
-        expect(
-            all(close) or not any(close),
-            f'of {k} devices only {[i for i, c in enumerate(close) if c]} have the mean',
-        )
+        hint = f'{k} devices hold the sum: divide it by {k}, in place'
+        expect(not np.allclose(after[0], mean * k, rtol=1e-12), hint)
+        hint = f'of {k} devices only {[i for i, c in enumerate(close) if c]} have the mean'
+        expect(all(close) or not any(close), hint)
         expect(all(close), f'{k} devices do not hold the mean of what they had')
 
 
-def exercise_4(
-    rng: random.Random, _: Numbers, clip: Callable[[list[Arrays], int, float], None]
-) -> None:
+def exercise_4(rng: random.Random, clip: Callable[..., None]) -> None:
     """Clipping by the norm of the whole mean gradient."""
     n = 10
     for k, limit, clipped in ((1, 1.0, True), (2, 1.0, True), (2, 100.0, False)):
@@ -117,47 +104,33 @@ def exercise_4(
         grads = [[nd.array(v, ctx=mx.cpu(c), dtype='float64') for v in values] for c in range(k)]
         lists = [list(gs) for gs in grads]
         clip(lists, n, limit)
-        expect(
-            all(g is h for gs, hs in zip(grads, lists) for g, h in zip(gs, hs)),
-            'the lists hold other arrays now, and the parameters their old gradients: write into '
-            'the arrays',
-        )
+        hint = 'the lists hold other arrays now, and the parameters their old gradients: write '
+        hint += 'into the arrays'
+        expect(all(g is h for gs, hs in zip(grads, lists) for g, h in zip(gs, hs)), hint)
         norms = [float(np.sqrt(sum((g.asnumpy() ** 2).sum() for g in gs))) for gs in grads]
         each = [float(np.linalg.norm(g.asnumpy())) for g in grads[0]]
         right = limit * n if clipped else 50.0
         case = f'{k} devices, gradients of norm 50 summed over {n} examples, limit {limit:g}'
-        expect(
-            clipped or np.allclose(norms, 50.0),
-            f'{case}: their mean has norm 5, below the limit, and they became {norms[0]:.3g}: '
-            'leave them as they are',
-        )
-        expect(
-            not np.allclose(each, limit * n) or np.allclose(norms, right),
-            f'{case}: each array was clipped by itself, which turns the direction of the step: one '
-            'norm for all arrays together',
-        )
-        expect(
-            not np.allclose(norms, limit) or limit == right,
-            f'{case}: the sum has norm {norms[0]:.3g} now, so the mean only a tenth of the limit: '
-            'the limit is for the mean',
-        )
-        expect(
-            not (k > 1 and np.allclose(norms, right / np.sqrt(k))),
-            f'{case}: too short by √{k}: the replicas hold the same gradient, so the norm is that '
-            'of one device',
-        )
-        expect(
-            np.allclose(norms, norms[0]),
-            f'{case}: the norms are {[round(x, 2) for x in norms]} now: all replicas alike, or '
-            'they drift apart',
-        )
-        expect(np.allclose(norms, right), f'{case}: {norms[0]:.3g} afterwards, not {right:g}')
+        hint = f'their mean has norm 5, below the limit, and they became {norms[0]:.3g}: leave '
+        hint += 'them as they are'
+        expect(clipped or np.allclose(norms, 50.0), hint, case)
+        hint = 'each array was clipped by itself, which turns the direction of the step: one norm '
+        hint += 'for all arrays together'
+        expect(not np.allclose(each, limit * n) or np.allclose(norms, right), hint, case)
+        hint = f'the sum has norm {norms[0]:.3g} now, so the mean only a tenth of the limit: the '
+        hint += 'limit is for the mean'
+        expect(not np.allclose(norms, limit) or limit == right, hint, case)
+        hint = f'too short by √{k}: the replicas hold the same gradient, so the norm is that of '
+        hint += 'one device'
+        expect(not (k > 1 and np.allclose(norms, right / np.sqrt(k))), hint, case)
+        hint = f'the norms are {[round(x, 2) for x in norms]} now: all replicas alike, or they '
+        hint += 'drift apart'
+        expect(np.allclose(norms, norms[0]), hint, case)
+        expect(np.allclose(norms, right), f'{norms[0]:.3g} afterwards, not {right:g}', case)
 
 
 @on_paper(arrays=(6, 12, 40), megabytes=(0.4, 2.0, 6.0), compute_ms=(0.5, 2.0, 3.0))
-def exercise_5(
-    _: random.Random, numbers: Numbers, exchange_ms: float, speed_up: float, one_message: float
-) -> None:
+def exercise_5(numbers: Numbers, exchange_ms: float, speed_up: float, one_message: float) -> None:
     """The gain from a second device, on paper."""
     arrays, megabytes, compute = numbers.values()
     start, travel = arrays * 0.02, megabytes / 10
@@ -173,7 +146,7 @@ def exercise_5(
     expect_value(one_message, right, 'a speed-up of {} with one message', {}, hint, 0.01)
 
 
-def exercise_6(rng: random.Random, _: Numbers, whole_variance: Callable[..., float]) -> None:
+def exercise_6(rng: random.Random, whole_variance: Callable[..., float]) -> None:
     """The batch's variance, from those of uneven shards."""
     for sizes in ((2, 2), (4, 4, 4), (5, 2), (1, 6)):
         shards = [np.array([rng.randrange(50) for _ in range(n)], dtype=float) for n in sizes]
@@ -194,11 +167,7 @@ def exercise_6(rng: random.Random, _: Numbers, whole_variance: Callable[..., flo
         expect_value(found, right, f'shards of {list(sizes)} examples: {{}}', mistakes, hint, 1e-5)
 
 
-def exercise_7(
-    rng: random.Random,
-    _: Numbers,
-    accuracy: Callable[[list[tuple[NDArray, NDArray, int]]], float],
-) -> None:
+def exercise_7(rng: random.Random, accuracy: Callable[..., float]) -> None:
     """The share of right answers, padding left out."""
     right, batches = 0, []
     for pad in (0, 0, 3):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import mxnet as mx
@@ -29,46 +29,36 @@ if TYPE_CHECKING:
     from .arrays import Arrays
 
 
-def exercise_1(rng: random.Random, _: Numbers, my_butterfly: Callable[..., None]) -> None:
+def exercise_1(rng: random.Random, my_butterfly: Callable[..., None]) -> None:
     """A butterfly for a power of two."""
     for k in (2, 4, 8):
         expect_sums(my_butterfly, on_devices(rng, k))
         found, ours = counted(my_butterfly, k, 100), count(allreduce_butterfly, k, 100)
         case = f'{k} devices: right sums, but {found.messages} messages in {found.steps} steps'
-        expect(
-            found.messages <= ours.messages,
-            f'{case}: in each step a device sends one array to one partner, i ^ d',
-        )
-        expect(
-            found.steps == ours.steps,
-            f'{case}, not {ours.messages} in {ours.steps}: in each step all devices exchange with '
-            'a partner at the same time, and add what they received only then',
-        )
+        hint = 'in each step a device sends one array to one partner, i ^ d'
+        expect(found.messages <= ours.messages, hint, case)
+        hint = f'{case}, not {ours.messages} in {ours.steps}: in each step all devices exchange '
+        hint += 'with a partner at the same time, and add what they received only then'
+        expect(found.steps == ours.steps, hint)
 
 
-def exercise_2(rng: random.Random, _: Numbers, hierarchical: Callable[..., None]) -> None:
+def exercise_2(rng: random.Random, hierarchical: Callable[..., None]) -> None:
     """Exchange in pairs, a ring over two, copies back."""
     expect_sums(hierarchical, on_devices(rng, 4, (1000,)))
     found = counted(hierarchical, 4, 1000)
     crossing = sum(m for i, row in enumerate(found.matrix().tolist())
                    for j, m in enumerate(row) if i // 2 != j // 2)  # fmt: skip
-    expect(
-        crossing == 2 * 4000,
-        f'{crossing:,} bytes cross between the pairs (0, 1) and (2, 3): a ring over devices 0 and '
-        '2 sends 8,000',
-    )
-    expect(
-        found.messages == 10 and found.busiest == 12_000,
-        f'{found.messages} messages and {found.busiest:,} bytes through the busiest port, not 10 '
-        'and 12,000: exchange in the pairs, sum over devices 0 and 2, copy to 1 and 3',
-    )
-    expect(
-        found.steps == 4,
-        f'{found.steps} steps instead of 4: a device added before its partner had received',
-    )
+    hint = f'{crossing:,} bytes cross between the pairs (0, 1) and (2, 3): a ring over devices 0 '
+    hint += 'and 2 sends 8,000'
+    expect(crossing == 2 * 4000, hint)
+    hint = f'{found.messages} messages and {found.busiest:,} bytes through the busiest port, not '
+    hint += '10 and 12,000: exchange in the pairs, sum over devices 0 and 2, copy to 1 and 3'
+    expect(found.messages == 10 and found.busiest == 12_000, hint)
+    hint = f'{found.steps} steps instead of 4: a device added before its partner had received'
+    expect(found.steps == 4, hint)
 
 
-def exercise_3(_: random.Random, __: Numbers, bus_bandwidth: Callable[..., float]) -> None:
+def exercise_3(bus_bandwidth: Callable[..., float]) -> None:
     """What nccl-tests prints as busbw."""
     for nbytes, k, seconds in ((1e9, 8, 4.2e-3), (8e3, 8, 32e-6), (5e8, 2, 0.01)):
         algorithm = nbytes / seconds / 1e9
@@ -83,39 +73,26 @@ def exercise_3(_: random.Random, __: Numbers, bus_bandwidth: Callable[..., float
         expect_value(bus_bandwidth(nbytes, k, seconds), right, case, mistakes, hint, 1e-6)
 
 
-def exercise_4(
-    rng: random.Random, _: Numbers, my_fill: Callable[[Sequence[int], int], list[list[int]]]
-) -> None:
+def exercise_4(rng: random.Random, my_fill: Callable[..., list[list[int]]]) -> None:
     """Buckets, filled from the last layer on."""
     sizes = [rng.randint(1, 60) for _ in range(12)]
     for sizes, limit in (([10, 10, 10, 10, 10], 20), ([5, 90, 5, 5], 20), (sizes, 70)):  # noqa: B020
         found = [list(bucket) for bucket in my_fill(sizes, limit)]
         ours, flat = fill_buckets(sizes, limit), sum(found, [])
         case = f'sizes {sizes}, {limit} bytes a bucket: {found}'
-        expect(
-            sorted(flat) == list(range(len(sizes))),
-            f'{case}: each gradient belongs to one bucket, also one that is larger than a bucket',
-        )
-        expect(
-            flat[0] != 0,
-            f'{case}: the first layer is computed last, so its gradients come last',
-        )
+        hint = 'each gradient belongs to one bucket, also one that is larger than a bucket'
+        expect(sorted(flat) == list(range(len(sizes))), hint, case)
+        expect(flat[0] != 0, 'the first layer is computed last, so its gradients come last', case)
         full = [b for b in found if len(b) > 1 and sum(sizes[i] for i in b) > limit]
-        expect(not full, f'{case}: {(full or [[]])[0]} has more bytes than that')
-        expect(
-            flat == sorted(flat, reverse=True),
-            f'{case}: gradients become ready from the last to the first; out of this order one '
-            'waits for another',
-        )
-        expect(len(found) <= len(ours), f'{case}: {len(ours)} buckets would do')
+        expect(not full, f'{(full or [[]])[0]} has more bytes than that', case)
+        hint = 'gradients become ready from the last to the first; out of this order one waits '
+        hint += 'for another'
+        expect(flat == sorted(flat, reverse=True), hint, case)
+        expect(len(found) <= len(ours), f'{len(ours)} buckets would do', case)
         expect(found == ours, f'{case}, not {ours}: begin a new bucket when the next has no room')
 
 
-def exercise_5(
-    rng: random.Random,
-    _: Numbers,
-    last_arrival: Callable[[Sequence[float], Sequence[float]], float],
-) -> None:
+def exercise_5(rng: random.Random, last_arrival: Callable[..., float]) -> None:
     """When the last bucket arrives, if a port sends one at a time."""
     drawn = sorted(rng.randrange(20) for _ in range(5)), [rng.randint(1, 9) for _ in range(5)]
     for ready, cost in (([1, 5], [2, 2]), ([1, 2, 9], [4, 1, 1]), drawn):
@@ -135,7 +112,7 @@ def exercise_5(
         expect_value(last_arrival(ready, cost), right, case, mistakes, hint)
 
 
-def exercise_6(rng: random.Random, _: Numbers, accumulate_batch: Callable[..., None]) -> None:
+def exercise_6(rng: random.Random, accumulate_batch: Callable[..., None]) -> None:
     """Several backward passes, one sum, one update."""
     devices = [mx.cpu(0), mx.cpu(1)]
     params = scratch.init_params(0.1, rng.randrange(99), 'float64')
@@ -154,11 +131,9 @@ def exercise_6(rng: random.Random, _: Numbers, accumulate_batch: Callable[..., N
         accumulate_batch(small, theirs, devices, 0.1, sync)
         difference = max(_distance(a, b) for a, b in zip(ours, theirs))
         expect(len(sums) > turn, 'nothing was summed over the devices: call sync(gradients)')
-        expect(
-            len(sums) == turn + 1,
-            f'{len(sums)} sums for {turn + 1} batch(es) of three small ones each: let the '
-            'gradients add up on each device, and sum over the devices once',
-        )
+        hint = f'{len(sums)} sums for {turn + 1} batch(es) of three small ones each: let the '
+        hint += 'gradients add up on each device, and sum over the devices once'
+        expect(len(sums) == turn + 1, hint)
         again = ' the second time: does the gradient begin at 0 again?' if turn else ''
         expect(
             difference < 1e-12,
@@ -174,7 +149,7 @@ def _distance(these: Arrays, those: Arrays) -> float:
     return max(largest(x, y) for x, y in zip(these, those))
 
 
-def exercise_7(_: random.Random, __: Numbers, seconds: Callable[..., float]) -> None:
+def exercise_7(seconds: Callable[..., float]) -> None:
     """The time of halving and doubling by its formula, held against the count."""
     for k, n, alpha, bandwidth in ((2, 4e3, 1e-5, 1e9), (8, 4e5, 1e-5, 1e9), (16, 4e6, 1e-4, 1e10)):
         link = Link('of the exercise', alpha, bandwidth)
@@ -193,9 +168,7 @@ def exercise_7(_: random.Random, __: Numbers, seconds: Callable[..., float]) -> 
 
 
 @on_paper(devices=(4, 8, 32), megabytes=(40, 200, 500))
-def exercise_8(
-    _: random.Random, numbers: Numbers, naive_ms: float, tree_ms: float, ring_ms: float
-) -> None:
+def exercise_8(numbers: Numbers, naive_ms: float, tree_ms: float, ring_ms: float) -> None:
     """Naive sum, tree and ring on paper."""
     k, whole = numbers['devices'], numbers['megabytes'] / 10  # ms at 10 GB/s
     one = 0.01 + whole

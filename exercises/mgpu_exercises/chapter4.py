@@ -20,7 +20,7 @@ from .checking import Numbers, expect, expect_value, on_paper
 Log = list[tuple[str, int]]  # what a server saw: ('pull', worker) and ('push', worker)
 
 
-def exercise_1(rng: random.Random, _: Numbers, my_steps: Callable[..., Any]) -> None:
+def exercise_1(rng: random.Random, my_steps: Callable[..., Any]) -> None:
     """One worker's examples in each step of an epoch."""
     for n, size, k in ((10, 4, 3), (23, 8, 3), (12, 4, 2)):
         order, case = rng.sample(range(n), n), f'{n} examples, joint batches of {size}, {k} workers'
@@ -29,25 +29,21 @@ def exercise_1(rng: random.Random, _: Numbers, my_steps: Callable[..., Any]) -> 
         for step, (batch, *parts) in enumerate(zip(batches, *found), 1):
             seen, where = Counter(sum(parts, [])), f'{case}: in step {step}'
             lengths, left = [len(part) for part in parts], set(batch) - set(seen)
-            expect(
-                not seen - Counter(batch * k),
-                f'{where} the workers have {sorted(seen)}, the joint batch is {sorted(batch)}: '
-                'share out each batch, not the data set, or one worker has a step more',
-            )
+            hint = f'{where} the workers have {sorted(seen)}, the joint batch is {sorted(batch)}: '
+            hint += 'share out each batch, not the data set, or one worker has a step more'
+            expect(not seen - Counter(batch * k), hint)
             expect(max(seen.values()) == 1, f'{where} some examples belong to several workers')
             expect(not left, f'{where} {len(left)} of {len(batch)} example(s) belong to nobody')
             where = f'{where} they have {lengths} examples'
             expect(max(lengths) - min(lengths) <= 1, f'{where}: all wait for the longest shard')
         steps = [len(worker) for worker in found]
         case = f'{case}: they take {steps} steps, not {len(batches)}'
-        expect(max(steps) == len(batches), f'{case}: the last batch has the rest, none is empty')
-        expect(
-            min(steps) == len(batches),
-            f'{case}: a worker without an example takes part, with an empty list, or all wait',
-        )
+        expect(max(steps) == len(batches), 'the last batch has the rest, none is empty', case)
+        hint = 'a worker without an example takes part, with an empty list, or all wait'
+        expect(min(steps) == len(batches), hint, case)
 
 
-def exercise_2(rng: random.Random, _: Numbers, to_push: Callable[..., Any]) -> None:
+def exercise_2(rng: random.Random, to_push: Callable[..., Any]) -> None:
     """The worker's part of a mean gradient."""
     draw = np.random.default_rng(rng.randrange(2**32))
     for n, k in ((7, 2), (8, 2), (2, 3)):
@@ -61,8 +57,8 @@ def exercise_2(rng: random.Random, _: Numbers, to_push: Callable[..., Any]) -> N
                 pushed = to_push(X.copy(), y.copy(), w.copy(), rank, k)
             case = f'{n} examples, {k} workers: rank {rank}, which has {m}, pushes {pushed!r}'
             there = pushed is not None and np.shape(pushed) == w.shape
-            expect(there, f'{case}: the server waits for all, so who has nothing pushes zeros')
-            expect(np.isfinite(pushed).all(), f'{case}: 0 divided by 0?')
+            expect(there, 'the server waits for all, so who has nothing pushes zeros', case)
+            expect(np.isfinite(pushed).all(), '0 divided by 0?', case)
             total += pushed
         mistakes = {
             'in a mean of their means an example of a short shard counts for more': means / k,
@@ -73,7 +69,7 @@ def exercise_2(rng: random.Random, _: Numbers, to_push: Callable[..., Any]) -> N
         expect_value(total, right, f'{n} examples, {k} workers, {{}}', mistakes, f'not {right}')
 
 
-def exercise_3(rng: random.Random, _: Numbers, waits_for: Callable[..., Any]) -> None:
+def exercise_3(rng: random.Random, waits_for: Callable[..., Any]) -> None:
     """Where workers with different scripts are stuck."""
     for scripts in (
         [['push', 'push'], ['push', 'push']],
@@ -86,15 +82,15 @@ def exercise_3(rng: random.Random, _: Numbers, waits_for: Callable[..., Any]) ->
         right = next((list(heads) for heads in steps if len(set(heads)) > 1), [])
         found = list(waits_for([list(s) for s in scripts]))
         case, alike = f'{scripts} gave {found}', len({tuple(sorted(s)) for s in scripts}) == 1
-        expect(right or not found, f'{case}: all come to their end')
-        expect(found or not (right and alike), f'{case}: who waits at a barrier does not push')
-        expect(found or not right, f'{case}: one waits when another has no such entry to come')
-        expect(len(found) == len(right), f'{case}: tell of each worker what it waits for')
+        expect(right or not found, 'all come to their end', case)
+        expect(found or not (right and alike), 'who waits at a barrier does not push', case)
+        expect(found or not right, 'one waits when another has no such entry to come', case)
+        expect(len(found) == len(right), 'tell of each worker what it waits for', case)
         case = f'{case}, not {right}: go through all lists at once'
         expect(found == right, f'{case}, to the first place where they are not alike')
 
 
-def exercise_4(rng: random.Random, _: Numbers, push: Callable[..., None]) -> None:
+def exercise_4(rng: random.Random, push: Callable[..., None]) -> None:
     """Wait for all gradients of a key, then update."""
     for k in (2, 3):
         values = {key: np.full(2, 100.0) for key in ('weight', 'bias')}
@@ -132,9 +128,7 @@ def exercise_4(rng: random.Random, _: Numbers, push: Callable[..., None]) -> Non
 @on_paper(
     workers=(6, 8, 12, 16), servers=(3, 4, 5), megabytes=(100, 240, 550), gigabits=(10, 25, 40)
 )
-def exercise_5(
-    _: random.Random, numbers: Numbers, server_mb: float, server_ms: float, ring_ms: float
-) -> None:
+def exercise_5(numbers: Numbers, server_mb: float, server_ms: float, ring_ms: float) -> None:
     """Bytes through a server's port, on paper."""
     k, servers, size, gigabits = numbers.values()
     speed, inward = gigabits / 8, k * size / servers
@@ -165,7 +159,7 @@ def draw_logs(rng: random.Random) -> list[Log]:
     return [short, [*short, *short[2:], *short[4:], *short[2:3]], long]
 
 
-def exercise_6(rng: random.Random, _: Numbers, staleness: Callable[[Log], Any]) -> None:
+def exercise_6(rng: random.Random, staleness: Callable[..., Any]) -> None:
     """How old the parameters of each gradient were."""
     for log in draw_logs(rng):
         right, own = _ages(log), _ages(log, own=True)
@@ -194,7 +188,7 @@ def _ages(log: Log, own: bool = False, events: bool = False, since: str = 'pull'
     return np.array(found)
 
 
-def exercise_7(rng: random.Random, _: Numbers, train_async: Callable[..., Any]) -> None:
+def exercise_7(rng: random.Random, train_async: Callable[..., Any]) -> None:
     """Asynchronous steps, played exactly."""
     goals = np.array(rng.sample(range(1, 99), 6), float).reshape(3, 2)
 
@@ -250,9 +244,7 @@ WHY = {
 }
 
 
-def exercise_8(
-    rng: random.Random, _: Numbers, save: Callable[[Training], Any], restore: Callable[..., None]
-) -> None:
+def exercise_8(rng: random.Random, save: Callable[..., Any], restore: Callable[..., None]) -> None:
     """Resume bit for bit, twice."""
     first = Training(rng.randrange(99))
     for _epoch in range(2):

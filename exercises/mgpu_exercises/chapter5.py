@@ -13,13 +13,13 @@ from torch import nn
 
 from mgpu_helpers.pytorch import launch, this_device
 
-from .chapter5_cards import exercise_8, exercise_9  # noqa: F401  asked for as 5.8 and 5.9
-from .checking import Hint, Numbers, expect, expect_value
+from .chapter5_shares import exercise_8, exercise_9  # noqa: F401  asked for as 5.8 and 5.9
+from .checking import Hint, expect, expect_value
 from .gradients import classifier, draw, expect_mean, gradient
 from .ranks import on_ranks
 
 
-def exercise_1(rng: random.Random, _: Numbers, my_mean: Callable[..., None]) -> None:
+def exercise_1(rng: random.Random, my_mean: Callable[..., None]) -> None:
     """The mean, in all tensors."""
     for k in (2, 3):
         before = np.array([[rng.randint(1, 99) * k for _ in range(4)] for _ in range(k)], float)
@@ -50,7 +50,7 @@ class Start(nn.Module):
         self.norm.running_mean.fill_(rank + 1.0)
 
 
-def exercise_2(_: random.Random, __: Numbers, begin_alike: Callable[..., None]) -> None:
+def exercise_2(begin_alike: Callable[..., None]) -> None:
     """Rank 0's parameters and buffers, on all ranks."""
 
     def call(dist: Any) -> dict[str, torch.Tensor]:
@@ -71,14 +71,12 @@ def exercise_2(_: random.Random, __: Numbers, begin_alike: Callable[..., None]) 
             + f', and was called {calls} times: was x the tensor itself, or a copy?'
             * (calls > 0),
         )
-        expect(
-            not other,
-            f'on rank {rank}, {", ".join(other)} is not what rank 0 has: frozen parameters and '
-            'buffers, such as running statistics, belong to the network, too',
-        )
+        hint = f'on rank {rank}, {", ".join(other)} is not what rank 0 has: frozen parameters and '
+        hint += 'buffers, such as running statistics, belong to the network, too'
+        expect(not other, hint)
 
 
-def exercise_3(rng: random.Random, _: Numbers, mean_gradients: Callable[..., None]) -> None:
+def exercise_3(rng: random.Random, mean_gradients: Callable[..., None]) -> None:
     """A forward and a backward pass on a share, and the mean over all examples."""
     seed = rng.randrange(99)
     for n, size, again in ((9, 2, False), (8, 2, False), (2, 3, False), (9, 2, True)):
@@ -95,22 +93,18 @@ def exercise_3(rng: random.Random, _: Numbers, mean_gradients: Callable[..., Non
 
         found, _ranks = on_ranks(size, call)
         case, counts = f'{n} examples on {size} ranks', list(seen.values())
-        expect(
-            sum(counts) == n and max(counts) < n,
-            f'{case}: they compute with {counts} of them; each example belongs to one rank',
-        )
+        hint = f'they compute with {counts} of them; each example belongs to one rank'
+        expect(sum(counts) == n and max(counts) < n, hint, case)
         for grad in found[1:]:
             along = float(grad @ found[0] / found[0].norm() ** 2)
             expect(
                 torch.equal(grad, found[0]) or not torch.allclose(grad, along * found[0]),
-                f'{case}: a gradient is {along:.3g} times that of rank 0; the sum is the same, so '
-                'by what has each rank divided it?',
+                f'a gradient is {along:.3g} times that of rank 0; the sum is the same, so by what '
+                'has each rank divided it?',
+                case,
             )
-            expect(
-                torch.equal(grad, found[0]),
-                f'{case}: the ranks end with different gradients; each is summed over them, in '
-                'place',
-            )
+            hint = 'the ranks end with different gradients; each is summed over them, in place'
+            expect(torch.equal(grad, found[0]), hint, case)
         if again:
             case = f'{case}, in a second step: is the gradient of the first one cleared? Here'
         expect_mean(case, found[0], seed, n, size)
@@ -126,7 +120,7 @@ def real_gradients(mean_gradients: Callable[..., None], seed: int) -> torch.Tens
     return gradient(net).cpu()
 
 
-def exercise_4(rng: random.Random, _: Numbers, mean_at_once: Callable[..., None]) -> None:
+def exercise_4(rng: random.Random, mean_at_once: Callable[..., None]) -> None:
     """All gradients in one message."""
     grads = [[draw(rng, 3, 2), draw(rng, 4), draw(rng, 1)] for _ in range(3)]
     mean = [sum(parts[1:], parts[0]) / 3 for parts in zip(*grads)]
@@ -147,13 +141,11 @@ def exercise_4(rng: random.Random, _: Numbers, mean_at_once: Callable[..., None]
         }
         expect_value(mine.numpy(), right.numpy(), f'gradient {i} of rank 1', mistakes, hint)
     shapes = [tuple(value.shape) for kind, value in ranks[0].calls]
-    expect(
-        len(shapes) == 1,
-        f'right, but in {len(shapes)} messages, of {shapes}; join them to one vector',
-    )
+    hint = f'right, but in {len(shapes)} messages, of {shapes}; join them to one vector'
+    expect(len(shapes) == 1, hint)
 
 
-def exercise_5(rng: random.Random, _: Numbers, mean_in_half: Callable[..., None]) -> None:
+def exercise_5(rng: random.Random, mean_in_half: Callable[..., None]) -> None:
     """Half of the bytes, and no overflow."""
     for top in (1.0, 60_000.0):
         grads = [draw(rng, 50).abs().clamp(0.1, 1).float() * top for _ in range(3)]
@@ -167,8 +159,8 @@ def exercise_5(rng: random.Random, _: Numbers, mean_in_half: Callable[..., None]
         found, ranks = on_ranks(3, call)
         sent = sum(value.nbytes for _, value in ranks[0].calls)
         case = f'gradients up to {top:,.0f} on 3 ranks'
-        expect(sent > 0, f'{case}: nothing is sent')
-        expect(sent <= 100, f'{case}: {sent} bytes for 50 numbers; in float16 they take 100')
+        expect(sent > 0, 'nothing is sent', case)
+        expect(sent <= 100, f'{sent} bytes for 50 numbers; in float16 they take 100', case)
         grad = found[0].double()
         expect(
             grad.isfinite().all(),
@@ -176,44 +168,34 @@ def exercise_5(rng: random.Random, _: Numbers, mean_in_half: Callable[..., None]
             'fit; make each rank\'s part smaller before it is sent',
         )  # fmt: skip
         off = float((grad / right - 1).abs().max())
-        expect(
-            not torch.equal(found[0], grads[0]),
-            f'{case}: the gradient is what it was; write the result into it, in place',
-        )
-        expect(
-            abs(float((grad / right).mean()) - 3) > 0.1,
-            f'{case}: this is the sum; divide by the number of ranks',
-        )
-        expect(
-            off < 2.5e-3,
-            f'{case}: off by up to {off:.1%}; float16 has 11 bits, good to a tenth of a percent '
-            '(bfloat16 has 8), and nothing else is to change',
-        )
+        hint = 'the gradient is what it was; write the result into it, in place'
+        expect(not torch.equal(found[0], grads[0]), hint, case)
+        hint = 'this is the sum; divide by the number of ranks'
+        expect(abs(float((grad / right).mean()) - 3) > 0.1, hint, case)
+        hint = f'off by up to {off:.1%}; float16 has 11 bits, good to a tenth of a percent '
+        hint += '(bfloat16 has 8), and nothing else is to change'
+        expect(off < 2.5e-3, hint, case)
 
 
-def exercise_6(rng: random.Random, _: Numbers, my_order: Callable[..., Any]) -> None:
+def exercise_6(rng: random.Random, my_order: Callable[..., Any]) -> None:
     """Which sums begin when a gradient is there."""
     for ready in ([3, 2, 1, 0], [3, 1, 2, 0], [0, 1, 2], rng.sample(range(7), 7)):
         found, n = [list(begun) for begun in my_order(list(ready))], len(ready)
         order, case = sum(found, []), f'gradients ready in the order {ready}: {found}'
-        expect(
-            len(found) == n,
-            f'{case}: one list for each arrival, an empty one where nothing can begin',
-        )
-        expect(
-            sorted(order) == list(range(n)),
-            f'{case}: every sum begins once; who has waited goes as soon as it may, all at once',
-        )
+        hint = 'one list for each arrival, an empty one where nothing can begin'
+        expect(len(found) == n, hint, case)
+        hint = 'every sum begins once; who has waited goes as soon as it may, all at once'
+        expect(sorted(order) == list(range(n)), hint, case)
         there: set[int] = set()
         for arrived, begun in zip(ready, found):
             there.add(arrived)
             early = sorted(set(begun) - there)
-            expect(not early, f'{case}: {early} are to be summed before they are there')
+            expect(not early, f'{early} are to be summed before they are there', case)
         expect(
             order == list(range(n))[::-1],
-            f'{case}: another rank has another order of arrival, and gradients of different '
-            'parameters would be added up; on all ranks the last parameter goes first, then the '
-            'one before it',
+            'another rank has another order of arrival, and gradients of different parameters '
+            'would be added up; on all ranks the last parameter goes first, then the one before it',
+            case,
         )
         place = [ready.index(i) for i in range(n)]
         right = [[i for i in range(n)[::-1] if max(place[i:]) == t] for t in range(n)]
@@ -229,7 +211,7 @@ class Inner(nn.Module):
         self.block.module = nn.Linear(2, 1)
 
 
-def exercise_7(rng: random.Random, _: Numbers, load_any: Callable[..., None]) -> None:
+def exercise_7(rng: random.Random, load_any: Callable[..., None]) -> None:
     """Parameters saved with or without DDP's prefix."""
     torch.manual_seed(rng.randrange(99))
     for prefix in ('', 'module.'):
@@ -247,8 +229,9 @@ def exercise_7(rng: random.Random, _: Numbers, load_any: Callable[..., None]) ->
             ) from None
         expect(
             all(torch.equal(v, saved.state_dict()[name]) for name, v in net.state_dict().items()),
-            f'{case}: the network has not got all values; `strict=False` passes over names that it '
-            'does not know, without a word',
+            'the network has not got all values; `strict=False` passes over names that it does '
+            'not know, without a word',
+            case,
         )
     state.pop('module.mode.bias')
     try:

@@ -15,12 +15,12 @@ from mgpu_helpers.pytorch import launch
 
 from .chapter6_restarts import expect_same_run, expect_whole
 from .chapter6_shares import exercise_1, exercise_2  # noqa: F401  asked for as 6.1 and 6.2
-from .checking import Numbers, expect
+from .checking import expect
 from .gradients import Counting, classifier, draw, expect_clipped, expect_mean, gradient, real_clip
 from .ranks import on_ranks
 
 
-def exercise_3(rng: random.Random, _: Numbers, clip_mean: Callable[..., Any]) -> None:
+def exercise_3(rng: random.Random, clip_mean: Callable[..., Any]) -> None:
     """The mean over the ranks, then its norm."""
     for limit, size in ((1.0, 2), (2.0, 3), (1e6, 2)):
         grads = [[draw(rng, *s) * (4 * r + 1) for s in ((3, 2), (4,))] for r in range(size)]
@@ -33,13 +33,11 @@ def exercise_3(rng: random.Random, _: Numbers, clip_mean: Callable[..., Any]) ->
 
         expect_clipped(on_ranks(size, call)[0], grads, limit)
     for got, norm in launch(real_clip, 2, clip_mean, labels=False, timeout=300):
-        expect(
-            np.allclose((*got, norm), (0.9487, 0.3162, 3.1623), atol=1e-3),
-            f'two processes clip (6, 0) and (0, 2) to {got}, and return {norm:.4g}',
-        )
+        hint = f'two processes clip (6, 0) and (0, 2) to {got}, and return {norm:.4g}'
+        expect(np.allclose((*got, norm), (0.9487, 0.3162, 3.1623), atol=1e-3), hint)
 
 
-def exercise_4(rng: random.Random, _: Numbers, accuracy_by_class: Callable[..., Any]) -> None:
+def exercise_4(rng: random.Random, accuracy_by_class: Callable[..., Any]) -> None:
     """Counts of all ranks, class by class."""
     for n, size in ((12, 2), (10, 4), (3, 4)):
         seed, log = rng.randrange(99), dict[int, list[tuple[int, bool]]]()
@@ -56,26 +54,20 @@ def exercise_4(rng: random.Random, _: Numbers, accuracy_by_class: Callable[..., 
         found, _ranks = on_ranks(size, call)
         case, seen = f'{n} examples on {size} ranks', [sum(k for k, _ in log[r]) for r in log]
         expect(max(seen) < n, f'{case}, which classify {seen} of them: a share each would do')
-        expect(
-            sum(seen) == n,
-            f'{case}: the ranks have classified {seen} of them, {sum(seen)} in all; each counts '
-            'once, and shares may differ in length',
-        )
+        hint = f'the ranks have classified {seen} of them, {sum(seen)} in all; each counts once, '
+        hint += 'and shares may differ in length'
+        expect(sum(seen) == n, hint, case)
         for rank, (given, training) in enumerate(found):
             values = [round(float(v), 4) for v in (given if given is not None else ())]
-            expect(
-                values == wanted,
-                f'{case}: rank {rank} finds {values}, and {wanted} is right; add up the counts of '
-                'all ranks, then divide: one rank may have few examples of a class, or none',
-            )
-            expect(
-                training and not any(mode for _, mode in log[rank]),
-                f'{case}: right, but net.eval() belongs before it, else dropout stays at work, and '
-                'net.train() behind',
-            )
+            hint = f'rank {rank} finds {values}, and {wanted} is right; add up the counts of all '
+            hint += 'ranks, then divide: one rank may have few examples of a class, or none'
+            expect(values == wanted, hint, case)
+            hint = 'right, but net.eval() belongs before it, else dropout stays at work, and '
+            hint += 'net.train() behind'
+            expect(training and not any(mode for _, mode in log[rank]), hint, case)
 
 
-def exercise_5(rng: random.Random, _: Numbers, my_step: Callable[..., None]) -> None:
+def exercise_5(rng: random.Random, my_step: Callable[..., None]) -> None:
     """A share in pieces, and one sum."""
     seed = rng.randrange(99)
     for n, pieces, size in ((9, 3, 2), (8, 1, 2), (10, 2, 3)):
@@ -85,17 +77,15 @@ def exercise_5(rng: random.Random, _: Numbers, my_step: Callable[..., None]) -> 
             ddp, shares = Counting(net), [t.tensor_split(size)[rank] for t in batch]
             my_step(ddp, *shares, n, size, pieces)
             case = f'{n} examples on {size} ranks, shares in {pieces} piece(s)'
-            expect(ddp.passes == pieces, f'{case}: {ddp.passes} forward passes in ddp')
-            expect(
-                ddp.sent == [pieces],
-                f'{case}: gradients are sent by the passes {ddp.sent} of {pieces}; the last one, '
-                'and it alone, sends what all have added up',
-            )
+            expect(ddp.passes == pieces, f'{ddp.passes} forward passes in ddp', case)
+            hint = f'gradients are sent by the passes {ddp.sent} of {pieces}; the last one, and '
+            hint += 'it alone, sends what all have added up'
+            expect(ddp.sent == [pieces], hint, case)
             grads.append(gradient(net))
         expect_mean(case, torch.stack(grads).mean(0), seed, n, size)
 
 
-def exercise_6(rng: random.Random, _: Numbers, my_train: Callable[..., None]) -> None:
+def exercise_6(rng: random.Random, my_train: Callable[..., None]) -> None:
     """Rates, step by step."""
     for warmup, epochs, steps in ((3, 2, 4), (0, 1, 4), (rng.randint(4, 8), 3, 10)):
         net, rates, last = nn.Linear(1, 1), list[float](), epochs * steps
@@ -109,19 +99,14 @@ def exercise_6(rng: random.Random, _: Numbers, my_train: Callable[..., None]) ->
         right = [min((i + 1) / (warmup + 1), (last - i) / (last - warmup)) for i in range(last)]
         case = f'warmup {warmup}, {epochs} epochs of {steps} steps: the rates are {rates[:6]}'
         expect(len(rates) == last, f'{case}, ...: {len(rates)} steps, not {last}')
-        expect(
-            last == steps or len(set(rates)) > epochs,
-            f'{case}, ...: they change once an epoch; schedule.step() belongs to each step',
-        )
+        hint = f'{case}, ...: they change once an epoch; schedule.step() belongs to each step'
+        expect(last == steps or len(set(rates)) > epochs, hint)
         expect(rates[0] > 0, f'{case}, ...: a step with rate 0 is lost')
-        expect(
-            rates[:-1] != [round(r, 6) for r in right[1:]],
-            f'{case}, ...: the first rate is skipped; the optimizer steps first, then the schedule',
-        )
-        expect(
-            max(rates) <= 1 and 1 not in rates[:warmup] and rates[warmup] == 1,
-            f'{case}, ...: step {warmup} is the first one with the full rate, 1',
-        )
+        hint = f'{case}, ...: the first rate is skipped; the optimizer steps first, then the '
+        hint += 'schedule'
+        expect(rates[:-1] != [round(r, 6) for r in right[1:]], hint)
+        hint = f'{case}, ...: step {warmup} is the first one with the full rate, 1'
+        expect(max(rates) <= 1 and 1 not in rates[:warmup] and rates[warmup] == 1, hint)
         expect(
             np.allclose(rates, right, atol=1e-5),
             f'{case}, ..., {rates[-2:]}, not {[round(r, 4) for r in right[:6]]}, ..., '
@@ -130,30 +115,26 @@ def exercise_6(rng: random.Random, _: Numbers, my_train: Callable[..., None]) ->
         )
 
 
-def exercise_7(_: random.Random, __: Numbers, all_found_the_same: Callable[..., Any]) -> None:
+def exercise_7(all_found_the_same: Callable[..., Any]) -> None:
     """All ranks say the same, whatever they have found."""
     for found in ([7, 7, 7], [7, None, 7], [None, 7, 7], [1, 2, 3], [None] * 3, [2, 2, 5]):
         said, _ranks = on_ranks(3, lambda dist, f=found: all_found_the_same(f[dist.rank], dist))  # type: ignore[misc]
         right, case = len(set(found)) == 1, f'the ranks have found {found}, and say {said}'
-        expect(
-            all(isinstance(s, bool) for s in said),
-            f'{case}: each rank is to get True or False, not rank 0 alone',
-        )
-        expect(
-            len(set(said)) == 1,
-            f'{case}: those that say True train on, and wait for the others for ever; all are to '
-            'compare the same list',
-        )
+        hint = 'each rank is to get True or False, not rank 0 alone'
+        expect(all(isinstance(s, bool) for s in said), hint, case)
+        hint = 'those that say True train on, and wait for the others for ever; all are to '
+        hint += 'compare the same list'
+        expect(len(set(said)) == 1, hint, case)
         expect(said[0] == right, f'{case}, not {right}')
 
 
-def exercise_8(_: random.Random, __: Numbers, my_save: Callable[..., None]) -> None:
+def exercise_8(my_save: Callable[..., None]) -> None:
     """The old file or the new one, whole, at any moment."""
     expect_whole(my_save)
 
 
 def exercise_9(
-    rng: random.Random, _: Numbers, my_state: Callable[..., Any], my_resume: Callable[..., Any]
+    rng: random.Random, my_state: Callable[..., Any], my_resume: Callable[..., Any]
 ) -> None:
     """Killed and continued equals not killed."""
     expect_same_run(my_state, my_resume, rng.randrange(99))

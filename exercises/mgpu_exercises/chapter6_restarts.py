@@ -36,11 +36,9 @@ def _expect_whole(my_save: Callable[..., Any], file: Path, killed: str) -> None:
 
     def whole(when: str) -> None:
         there = file.read_text() if file.exists() else 'no byte'
-        expect(
-            there in (OLD, NEW),
-            f'{when}, {file.name} has {there!r} in it: whoever is killed then has no checkpoint; '
-            'write beside it, and let os.replace be the only change',
-        )
+        hint = f'{when}, {file.name} has {there!r} in it: whoever is killed then has no '
+        hint += 'checkpoint; write beside it, and let os.replace be the only change'
+        expect(there in (OLD, NEW), hint)
 
     def write(path: Any) -> None:
         wrote.append(Path(path))
@@ -52,11 +50,9 @@ def _expect_whole(my_save: Callable[..., Any], file: Path, killed: str) -> None:
 
     def flush(path: Any) -> None:
         flushed.append(Path(path))
-        expect(
-            flushed[-1] != file,
-            'the new file has its name before it is flushed: after a power failure the name may '
-            'stand for an empty file; first write, then flush, then rename',
-        )
+        hint = 'the new file has its name before it is flushed: after a power failure the name '
+        hint += 'may stand for an empty file; first write, then flush, then rename'
+        expect(flushed[-1] != file, hint)
         expect(flushed[-1] in wrote, f'flush({flushed[-1].name}): nothing was written there')
         if killed == 'while flushing':
             raise Killed
@@ -67,17 +63,13 @@ def _expect_whole(my_save: Callable[..., Any], file: Path, killed: str) -> None:
     except Killed:
         return whole(f'killed {killed}')
     expect(wrote, 'nothing was written: call write(path)')
-    expect(
-        wrote[-1].parent == file.parent,
-        f'{wrote[-1].parent} may be another disk, and from disk to disk nothing can be renamed: '
-        'write beside the file',
-    )
+    hint = f'{wrote[-1].parent} may be another disk, and from disk to disk nothing can be '
+    hint += 'renamed: write beside the file'
+    expect(wrote[-1].parent == file.parent, hint)
     expect(flushed, 'nothing was flushed: the new name may reach the disk before the bytes')
     expect(file.read_text() == NEW, f'afterwards {file.name} is still the old one: os.replace')
-    expect(
-        not wrote[-1].exists(),
-        f'afterwards {wrote[-1].name} is still there: was it copied? That takes time; rename it',
-    )
+    hint = f'afterwards {wrote[-1].name} is still there: was it copied? That takes time; rename it'
+    expect(not wrote[-1].exists(), hint)
 
 
 def watched(function: Callable[..., Any], *args: Any, look: Callable[[], None]) -> None:
@@ -147,29 +139,19 @@ def expect_same_run(my_state: Callable[..., Any], my_resume: Callable[..., Any],
     try:
         done = my_resume(state, new.net, new.optimizer, new.schedule)
     except RuntimeError as error:
-        expect(
-            'module.' not in str(error),
-            "the names do not fit, since DDP's begin with 'module.': save the network inside, "
-            '.module, and any script can load it',
-        )
+        hint = "the names do not fit, since DDP's begin with 'module.': save the network inside, "
+        hint += '.module, and any script can load it'
+        expect('module.' not in str(error), hint)
         raise
-    expect(
-        all(map(torch.equal, new.net.parameters(), at_3)),
-        'the parameters after loading are not those that were saved: was every name found?',
-    )
+    hint = 'the parameters after loading are not those that were saved: was every name found?'
+    expect(all(map(torch.equal, new.net.parameters(), at_3)), hint)
     momenta = [len(r.optimizer.state) for r in (run, new)]
     expect(momenta[1] == momenta[0], 'the optimizer begins without its momentum: save its state')
-    expect(
-        new.schedule.last_epoch == 3 and new.optimizer.param_groups[0]['lr'] < 0.1,
-        f'the schedule begins anew, at its step {new.schedule.last_epoch} instead of 3',
-    )
+    hint = f'the schedule begins anew, at its step {new.schedule.last_epoch} instead of 3'
+    expect(new.schedule.last_epoch == 3 and new.optimizer.param_groups[0]['lr'] < 0.1, hint)
     expect(done == 3, f'my_resume gives {done}, and 3 steps were done')
-    expect(
-        torch.equal(torch.get_rng_state(), random),
-        'the random numbers are others than those that dropout would have drawn: save their '
-        'state, torch.get_rng_state(), and set it when all else is loaded',
-    )
-    expect(
-        all(map(torch.equal, new.steps(done, 8), whole)),
-        'all parts look right, and yet after 8 steps the parameters differ',
-    )
+    hint = 'the random numbers are others than those that dropout would have drawn: save their '
+    hint += 'state, torch.get_rng_state(), and set it when all else is loaded'
+    expect(torch.equal(torch.get_rng_state(), random), hint)
+    hint = 'all parts look right, and yet after 8 steps the parameters differ'
+    expect(all(map(torch.equal, new.steps(done, 8), whole)), hint)

@@ -12,10 +12,10 @@ from unittest import mock
 import numpy as np
 import torch
 
-from .checking import Numbers, expect
+from .checking import expect
 
 
-def exercise_1(rng: random.Random, _: Numbers, my_steps: Callable[..., Any]) -> None:
+def exercise_1(rng: random.Random, my_steps: Callable[..., Any]) -> None:
     """One rank's shares of an epoch's steps."""
     for n, batch, size in ((10, 4, 2), (10, 8, 4), (8, 4, 2), (rng.randint(50, 60), 16, 3)):
         seed, first, last = rng.randrange(99), list[list[int]](), -(-n // batch)
@@ -26,38 +26,26 @@ def exercise_1(rng: random.Random, _: Numbers, my_steps: Callable[..., Any]) -> 
             order = np.random.default_rng([seed, epoch]).permutation(n).tolist()
             steps = [sorted(order[i : i + batch]) for i in range(0, n, batch)][done:]
             counts = [len(shares) for shares in ranks]
-            expect(
-                len(set(counts)) == 1,
-                f'{case}: the ranks take {counts} steps; one would wait for the others for ever, '
-                'and an empty share is a share',
-            )
-            expect(
-                counts[0] == len(steps),
-                f'{case}: {counts[0]} steps, and {len(steps)} are left: the last one may be short, '
-                'but not empty, and the first `done` of them are taken',
-            )
+            hint = f'the ranks take {counts} steps; one would wait for the others for ever, and '
+            hint += 'an empty share is a share'
+            expect(len(set(counts)) == 1, hint, case)
+            hint = f'{counts[0]} steps, and {len(steps)} are left: the last one may be short, but '
+            hint += 'not empty, and the first `done` of them are taken'
+            expect(counts[0] == len(steps), hint, case)
             joint = [sum((shares[i] for shares in ranks), []) for i in range(len(steps))]
             dealt = sum(joint, [])
-            expect(
-                len(set(dealt)) == len(dealt),
-                f'{case}: example {max(dealt or [0], key=dealt.count)} is taken more than once in '
-                'an epoch; all ranks draw the same order, and each takes another part of it',
-            )
-            expect(
-                joint != first or not joint,
-                f'{case}: epochs 0 and 1 take the examples in the same order',
-            )
+            hint = f'example {max(dealt or [0], key=dealt.count)} is taken more than once in an '
+            hint += 'epoch; all ranks draw the same order, and each takes another part of it'
+            expect(len(set(dealt)) == len(dealt), hint, case)
+            hint = 'epochs 0 and 1 take the examples in the same order'
+            expect(joint != first or not joint, hint, case)
             first = first or joint
-            expect(
-                set(dealt) <= set(order),
-                f'{case}: they take {max([0, *dealt])}; numbers begin with 0',
-            )
+            hint = f'they take {max([0, *dealt])}; numbers begin with 0'
+            expect(set(dealt) <= set(order), hint, case)
             lengths = [len(step) for step in joint]
-            expect(
-                lengths == [len(step) for step in steps],
-                f'{case}: the steps have {lengths} examples, and not '
-                f'{[len(step) for step in steps]}: each has batch_size, the last one what is left',
-            )
+            hint = f'the steps have {lengths} examples, and not {[len(step) for step in steps]}: '
+            hint += 'each has batch_size, the last one what is left'
+            expect(lengths == [len(step) for step in steps], hint, case)
             for i, (step, right) in enumerate(zip(joint, steps), done):
                 # Ranks that take from the right order, but cut otherwise, go forward in it.
                 places = [
@@ -75,23 +63,21 @@ def exercise_1(rng: random.Random, _: Numbers, my_steps: Callable[..., Any]) -> 
                 )
             shared = [[len(shares[i]) for shares in ranks] for i in range(len(steps))]
             uneven = [step for step in shared if max(step) - min(step) > 1]
-            expect(not uneven, f'{case}: shares of {uneven[:1]}; the others wait for the longest')
+            expect(not uneven, f'shares of {uneven[:1]}; the others wait for the longest', case)
 
 
 def _shares(given: Any, case: str) -> list[list[int]]:
     given = list(given)
-    expect(
-        all(hasattr(share, '__len__') and np.ndim(share) == 1 for share in given),
-        f'{case}: give a list with one entry for each step, and each entry a list or array of '
-        f'numbers, not {str(given)[:40]}',
-    )
+    hint = 'give a list with one entry for each step, and each entry a list or array of numbers, '
+    hint += f'not {str(given)[:40]}'
+    expect(all(hasattr(share, '__len__') and np.ndim(share) == 1 for share in given), hint, case)
     shares = [share.tolist() if hasattr(share, 'tolist') else list(share) for share in given]
     floats = [i for share in shares for i in share if not hasattr(i, '__index__')]
-    expect(not floats, f'{case}: examples have whole numbers, not {str(floats[:3])[1:-1]}')
+    expect(not floats, f'examples have whole numbers, not {str(floats[:3])[1:-1]}', case)
     return [[int(i) for i in share] for share in shares]
 
 
-def exercise_2(rng: random.Random, _: Numbers, mirrored: Callable[[int, int, int], Any]) -> None:
+def exercise_2(rng: random.Random, mirrored: Callable[..., Any]) -> None:
     """An example's own random number, whoever computes with it."""
     seed, n = 2 * rng.randrange(500), 400  # even: seed ^ 1 is seed + 1
 
@@ -107,28 +93,20 @@ def exercise_2(rng: random.Random, _: Numbers, mirrored: Callable[[int, int, int
         return [bool(answer) for answer in said]
 
     before, first, second, other = others(), images(seed, 0), images(seed, 1), images(seed + 1, 0)
-    expect(
-        others() == before,
-        'it has seeded, or drawn from, a generator that others use, too: what dropout draws next '
-        'has changed; make a generator of its own',
-    )
+    hint = 'it has seeded, or drawn from, a generator that others use, too: what dropout draws '
+    hint += 'next has changed; make a generator of its own'
+    expect(others() == before, hint)
     again = [bool(mirrored(seed, 0, i)) for i in reversed(range(n))][::-1]
-    expect(
-        first == again,
-        'asked again, in another order, it says something else: the answer may depend on seed, '
-        'epoch and index alone, not on who asks, and when',
-    )
+    hint = 'asked again, in another order, it says something else: the answer may depend on seed, '
+    hint += 'epoch and index alone, not on who asks, and when'
+    expect(first == again, hint)
     with elsewhere():
-        expect(
-            first == images(seed, 0),
-            'another process, at another time, gets other answers: hash() of a string, getpid() '
-            'and the time differ there; make a generator with seed, epoch and index',
-        )
-    expect(
-        0.35 < sum(first) / n < 0.65,
-        f'{sum(first)} of {n} examples are mirrored in epoch 0, not about half of them: does each '
-        'index get a number of its own?',
-    )
+        hint = 'another process, at another time, gets other answers: hash() of a string, '
+        hint += 'getpid() and the time differ there; make a generator with seed, epoch and index'
+        expect(first == images(seed, 0), hint)
+    hint = f'{sum(first)} of {n} examples are mirrored in epoch 0, not about half of them: does '
+    hint += 'each index get a number of its own?'
+    expect(0.35 < sum(first) / n < 0.65, hint)
     expect(first != second, 'in epochs 0 and 1 the same examples are mirrored')
     expect(first != other, f'seeds {seed} and {seed + 1} mirror the same examples')
     for what, one, two in (
@@ -137,22 +115,17 @@ def exercise_2(rng: random.Random, _: Numbers, mirrored: Callable[[int, int, int
         (f'seed {seed} to seed {seed + 1}', first, other),
     ):
         kept = sum(x == y for x, y in zip(one, two)) / n
-        expect(
-            0.35 < kept < 0.65,
-            f'from {what}, {kept:.0%} of the examples keep their answer: drawn anew, about half do',
-        )
+        hint = f'from {what}, {kept:.0%} of the examples keep their answer: drawn anew, about '
+        hint += 'half do'
+        expect(0.35 < kept < 0.65, hint)
     for k in (1, 10, 100):
-        expect(
-            other != images(seed, k),
-            f'seed {seed} mirrors in epoch {k} what seed {seed + 1} mirrors in epoch 0: a '
-            'sum, or xor, mixes what should stay apart; give the generator all three numbers',
-        )
+        hint = f'seed {seed} mirrors in epoch {k} what seed {seed + 1} mirrors in epoch 0: a sum, '
+        hint += 'or xor, mixes what should stay apart; give the generator all three numbers'
+        expect(other != images(seed, k), hint)
     for k in (1, 10, 100, 1000, 10_000):  # what a student may multiply the epoch or the seed by
-        expect(
-            images(seed, 0, k, 60) not in (second[:60], other[:60]),
-            f'what example {k} gets in epoch 0, example 0 gets in the next epoch, or with the next '
-            'seed, and so on for all: a sum mixes what should stay apart',
-        )
+        hint = f'what example {k} gets in epoch 0, example 0 gets in the next epoch, or with the '
+        hint += 'next seed, and so on for all: a sum mixes what should stay apart'
+        expect(images(seed, 0, k, 60) not in (second[:60], other[:60]), hint)
 
 
 @contextlib.contextmanager

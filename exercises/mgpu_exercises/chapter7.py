@@ -15,7 +15,7 @@ from .checking import Hint, Numbers, expect, expect_value, number, on_paper
 from .gradients import draw
 
 
-def exercise_5(rng: random.Random, _: Numbers, cut_mlp: Callable[..., Any]) -> None:
+def exercise_5(rng: random.Random, cut_mlp: Callable[..., Any]) -> None:
     """An MLP for k ranks: columns, then rows, and a bias that counts once."""
     x, W1, b1, W2, b2 = (draw(rng, *s) for s in ((3, 4), (8, 4), (8,), (4, 8), (4,)))
     right = (x @ W1.T + b1).relu() @ W2.T + b2
@@ -26,26 +26,18 @@ def exercise_5(rng: random.Random, _: Numbers, cut_mlp: Callable[..., Any]) -> N
             (('W1', (8 // k, 4)), ('b1', (8 // k,)), ('W2', (4, 8 // k)), ('b2', (4,)))
         ):
             found = tuple(parts[0][i].shape)
-            expect(
-                found == shape,
-                f'{name} of rank 0 of {k} is {found}, not {shape}: W1 and b1 are cut along the '
-                'features between the layers, W2 along the same ones; b2 is not cut',
-            )
+            hint = f'{name} of rank 0 of {k} is {found}, not {shape}: W1 and b1 are cut along the '
+            hint += 'features between the layers, W2 along the same ones; b2 is not cut'
+            expect(found == shape, hint)
         terms = [(x @ a.T + b).relu() @ c.T + d for a, b, c, d in parts]
         found = torch.stack(terms).sum(0)
-        expect(
-            not near(found - right, ((k - 1) * b2).expand(3, 4)),
-            f'{k} ranks: the sum has the last bias {k} times; each rank adds it to its own term',
-        )
-        expect(
-            not near(found - right, -b2.expand(3, 4)),
-            f'{k} ranks: the last bias is in no term, and the sum is all that there is',
-        )
-        expect(
-            near(found, right),
-            f'{k} ranks: the terms do not add up to the MLP: the features that a rank computes '
-            'must meet their own columns of W2 (outputs come first in it)',
-        )
+        hint = f'{k} ranks: the sum has the last bias {k} times; each rank adds it to its own term'
+        expect(not near(found - right, ((k - 1) * b2).expand(3, 4)), hint)
+        hint = f'{k} ranks: the last bias is in no term, and the sum is all that there is'
+        expect(not near(found - right, -b2.expand(3, 4)), hint)
+        hint = f'{k} ranks: the terms do not add up to the MLP: the features that a rank computes '
+        hint += 'must meet their own columns of W2 (outputs come first in it)'
+        expect(near(found, right), hint)
 
 
 def attention(x: torch.Tensor, qkv: torch.Tensor, out: torch.Tensor, heads: int) -> torch.Tensor:
@@ -55,7 +47,7 @@ def attention(x: torch.Tensor, qkv: torch.Tensor, out: torch.Tensor, heads: int)
     return (weights @ v).transpose(0, 1).flatten(1) @ out.T
 
 
-def exercise_6(rng: random.Random, _: Numbers, cut_heads: Callable[..., Any]) -> None:
+def exercise_6(rng: random.Random, cut_heads: Callable[..., Any]) -> None:
     """Heads for k ranks, where one matrix makes queries, keys and values."""
     w, heads = 12, 4
     x, qkv, out = draw(rng, 5, w), draw(rng, 3 * w, w), draw(rng, w, w)
@@ -63,17 +55,13 @@ def exercise_6(rng: random.Random, _: Numbers, cut_heads: Callable[..., Any]) ->
         parts = [tuple(part) for part in cut_heads(qkv, out, heads, k)]
         expect(len(parts) == k, f'{len(parts)} parts for {k} ranks: one for each')
         for found, shape in zip(parts[0], ((3 * w // k, w), (w, w // k))):
-            expect(
-                tuple(found.shape) == shape,
-                f'rank 0 of {k} has {tuple(found.shape)}, not {shape}: of qkv it takes rows, of '
-                '`out`, which is cut the other way, columns',
-            )
+            hint = f'rank 0 of {k} has {tuple(found.shape)}, not {shape}: of qkv it takes rows, '
+            hint += 'of `out`, which is cut the other way, columns'
+            expect(tuple(found.shape) == shape, hint)
         first = parts[0][0]
-        expect(
-            not near(first, qkv.chunk(k)[0]),
-            f'rank 0 of {k} has the first {len(first)} rows: queries come first, then keys, then '
-            'values, and it needs its share of each',
-        )
+        hint = f'rank 0 of {k} has the first {len(first)} rows: queries come first, then keys, '
+        hint += 'then values, and it needs its share of each'
+        expect(not near(first, qkv.chunk(k)[0]), hint)
         found_at = [int((qkv == row).all(1).nonzero()[0]) for row in first if row in qkv]
         runs = [found_at[a : a + w // heads] for a in range(0, len(found_at), w // heads)]
         expect(
@@ -82,53 +70,39 @@ def exercise_6(rng: random.Random, _: Numbers, cut_heads: Callable[..., Any]) ->
             f'rank 0 of {k} has rows {found_at}: a head is {w // heads} neighbours, not to be torn',
         )
         terms = [attention(x, rows, columns, heads // k) for rows, columns in parts]
-        expect(
-            near(torch.stack(terms).sum(0), attention(x, qkv, out, heads)),
-            f'{k} ranks: the terms do not add up to attention: each rank has the columns of `out` '
-            'that belong to its own heads, and the same heads of queries, keys and values',
-        )
+        hint = f'{k} ranks: the terms do not add up to attention: each rank has the columns of '
+        hint += '`out` that belong to its own heads, and the same heads of queries, keys and values'
+        expect(near(torch.stack(terms).sum(0), attention(x, qkv, out, heads)), hint)
 
 
-def exercise_7(rng: random.Random, _: Numbers, tensor_step: Callable[..., Any]) -> None:
+def exercise_7(rng: random.Random, tensor_step: Callable[..., Any]) -> None:
     """Two cut layers with a ReLU between them, forward and back."""
     k, x, W, V, grad_y = 4, *(draw(rng, *s) for s in ((6, 4), (4, 8), (8, 4), (6, 4)))
     H = x @ W
     y, grad_H = H.relu() @ V, (grad_y @ V.T) * (H > 0)
     ranks, parts = Ranks(k), (W.chunk(k, 1), V.chunk(k, 0))
     ys, grads_x, grads_W = map(list, tensor_step(ranks, x, *map(list, parts), grad_y))
-    expect(
-        all(near(found, y) for found in ys),
-        "the outputs differ from one device's: each rank has a term of the sum",
-    )
+    hint = "the outputs differ from one device's: each rank has a term of the sum"
+    expect(all(near(found, y) for found in ys), hint)
     for found, g in zip(grads_W, (x.T @ grad_H).chunk(k, 1)):
-        expect(
-            not near(found, k * g),
-            f'gradients of W are {k} times too large: the gradient of a sum is that of each term, '
-            'unchanged',
-        )
-        expect(
-            near(found, g),
-            'a rank has not the gradient of its own part of W: it needs grad_y, its part of V, '
-            'and where its own features were above 0',
-        )
+        hint = f'gradients of W are {k} times too large: the gradient of a sum is that of each '
+        hint += 'term, unchanged'
+        expect(not near(found, k * g), hint)
+        hint = 'a rank has not the gradient of its own part of W: it needs grad_y, its part of V, '
+        hint += 'and where its own features were above 0'
+        expect(near(found, g), hint)
     own = [g @ w.T for g, w in zip(grad_H.chunk(k, 1), parts[0])]
-    expect(
-        not all(near(a, b) for a, b in zip(grads_x, own)),
-        'each rank has the gradient of x by way of its own features alone: what copies x to all '
-        'ranks on the way forward has to sum on the way back',
-    )
-    expect(
-        all(near(g, grad_H @ W.T) for g in grads_x),
-        'the gradient of x differs from that of one device',
-    )
-    expect(
-        dict(ranks.calls) == {'all_reduce': 2},
-        f'all right, but with {dict(ranks.calls)} a rank sends {ranks.sent} bytes: two allreduces '
-        f'do, {2 * 2 * (k - 1) * y.nbytes // k} bytes',
-    )
+    hint = 'each rank has the gradient of x by way of its own features alone: what copies x to '
+    hint += 'all ranks on the way forward has to sum on the way back'
+    expect(not all(near(a, b) for a, b in zip(grads_x, own)), hint)
+    hint = 'the gradient of x differs from that of one device'
+    expect(all(near(g, grad_H @ W.T) for g in grads_x), hint)
+    hint = f'all right, but with {dict(ranks.calls)} a rank sends {ranks.sent} bytes: two '
+    hint += f'allreduces do, {2 * 2 * (k - 1) * y.nbytes // k} bytes'
+    expect(dict(ranks.calls) == {'all_reduce': 2}, hint)
 
 
-def exercise_8(rng: random.Random, _: Numbers, accumulate: Callable[..., None]) -> None:
+def exercise_8(rng: random.Random, accumulate: Callable[..., None]) -> None:
     """Micro-batches whose words do not all count."""
     X = draw(rng, 11, 4)
     y = torch.tensor([rng.randrange(3) for _ in range(11)])
@@ -157,12 +131,10 @@ def exercise_8(rng: random.Random, _: Numbers, accumulate: Callable[..., None]) 
             ('the sum over all labels: divide it', total),
             ("the last micro-batch's alone: where did the others go?", means[-1]),
         ):
-            expect(not near(found, wrong) or near(found, right), f'{case}: {words}')
-        expect(near(found, right), f'{case}: not the gradient of the mean over {sum(counts)}')
-        expect(
-            max(sizes) <= -(-len(y) // m),
-            f'{case}: right, but {max(sizes)} examples were in one pass, and their activations',
-        )
+            expect(not near(found, wrong) or near(found, right), f'{words}', case)
+        expect(near(found, right), f'not the gradient of the mean over {sum(counts)}', case)
+        hint = f'right, but {max(sizes)} examples were in one pass, and their activations'
+        expect(max(sizes) <= -(-len(y) // m), hint, case)
 
 
 def draw_9(rng: random.Random) -> dict[str, Any]:
@@ -173,9 +145,7 @@ def draw_9(rng: random.Random) -> dict[str, Any]:
 
 
 @on_paper(draw_9)
-def exercise_9(
-    _: random.Random, numbers: Numbers, step_ms: float, idle: float, enough: float, kept: float
-) -> None:
+def exercise_9(numbers: Numbers, step_ms: float, idle: float, enough: float, kept: float) -> None:
     """A bubble on paper."""
     p, m, ms = numbers['stages'], numbers['micro_batches'], numbers['ms']
     mistakes = {
@@ -199,8 +169,6 @@ def exercise_9(
     expect(waits < 0.1, f'with {enough:g} micro-batches {waits:.1%} of a step is idle')
     expect(enough == 9 * (p - 1) + 1, f'{enough:g} are enough, and so are fewer')
     expect(kept != m, f'{kept:g} micro-batches held: GPipe keeps all; 1F1B goes back earlier')
-    expect(
-        kept == p,
-        f'{kept:g} micro-batches held: stage 0 goes back when its first one has come back from the '
-        'last stage; how many has it sent by then?',
-    )
+    hint = f'{kept:g} micro-batches held: stage 0 goes back when its first one has come back from '
+    hint += 'the last stage; how many has it sent by then?'
+    expect(kept == p, hint)

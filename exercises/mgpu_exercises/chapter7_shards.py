@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .checking import Hint, Numbers, expect
+from .checking import Hint, expect
 from .gradients import draw
 
 Tensors = list[torch.Tensor]
@@ -52,7 +52,7 @@ def near(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.shape == b.shape and torch.allclose(a.double(), b, rtol=1e-6, atol=1e-6)
 
 
-def exercise_1(_: random.Random, __: Numbers, held: Callable[[int, int, int], Any]) -> None:
+def exercise_1(held: Callable[..., Any]) -> None:
     """Bytes that a rank holds with ZeRO, by its stage."""
     for stage, n, k in [(s, n, k) for n, k in ((12, 3), (10, 4), (101, 8)) for s in range(4)]:
         whole, share = 4 * n, 4 * -(-n // k)
@@ -61,24 +61,20 @@ def exercise_1(_: random.Random, __: Numbers, held: Callable[[int, int, int], An
         )
         found = tuple(held(stage, n, k))
         case = f'ZeRO {stage}, {n} parameters, {k} ranks: {found}'
-        expect(len(found) == 3, f'{case}: give three numbers, parameters, gradients, state')
+        expect(len(found) == 3, 'give three numbers, parameters, gradients, state', case)
         if found == right:
             continue
-        expect(2 * found[2] != right[2], f"{case}: Adam's state is two numbers for each parameter")
+        expect(2 * found[2] != right[2], "Adam's state is two numbers for each parameter", case)
         kinds = zip(('parameters', 'gradients', 'state'), found, right, (3, 2, 1), (4, 4, 8))
         for name, a, b, begins, size in kinds:
-            expect(
-                a == b or stage < begins or a not in (size * n / k, size * (n // k)),
-                f'{case}: {k} does not divide {n}, and all shares have the same length: the vector '
-                'is padded first',
-            )
+            hint = f'{k} does not divide {n}, and all shares have the same length: the vector is '
+            hint += 'padded first'
+            expect(a == b or stage < begins or a not in (size * n / k, size * (n // k)), hint, case)
             kept = 'whole on each rank' if stage < begins else 'shared out'
-            expect(a == b, f'{case}: with ZeRO {stage} the {name} are {kept}, {b} bytes')
+            expect(a == b, f'with ZeRO {stage} the {name} are {kept}, {b} bytes', case)
 
 
-def exercise_2(
-    rng: random.Random, _: Numbers, my_spans: Callable[[list[int], int, int], Any]
-) -> None:
+def exercise_2(rng: random.Random, my_spans: Callable[..., Any]) -> None:
     """Whose values: where a rank's share lies in each tensor."""
     drawn = [rng.randint(1, 9) for _ in range(5)]
     for sizes, k in (([4, 3], 2), ([2, 9, 1], 3), ([3, 3, 1], 4), (drawn, 3)):
@@ -87,12 +83,10 @@ def exercise_2(
         for rank in range(k):
             spans = [tuple(span) for span in my_spans(list(sizes), rank, k)]
             case = f'tensors of {sizes} values, rank {rank} of {k}: {spans}'
-            expect(len(spans) == len(sizes), f'{case}: a span for each of {len(sizes)} tensors')
+            expect(len(spans) == len(sizes), f'a span for each of {len(sizes)} tensors', case)
             spans = [(a, b) if a < b else (0, 0) for a, b in spans]
-            expect(
-                all(0 <= a <= b <= size for (a, b), size in zip(spans, sizes)),
-                f'{case}: count from the beginning of each tensor, and stay in it',
-            )
+            hint = 'count from the beginning of each tensor, and stay in it'
+            expect(all(0 <= a <= b <= size for (a, b), size in zip(spans, sizes)), hint, case)
             here = [at + i for at, (a, b) in zip(starts, spans) for i in range(a, b)]
             owned.append(here)
             whole = all(b - a in (0, size) for (a, b), size in zip(spans, sizes))
@@ -101,21 +95,17 @@ def exercise_2(
                 f'{case}: together {len(here)} values, and a share has at most {share}'
                 + '; it may begin or end in the middle of a tensor' * whole,
             )
-            expect(
-                not here or here == list(range(here[0], here[-1] + 1)),
-                f'{case}: a share is one run of the whole vector, not a part of each tensor',
-            )
+            hint = 'a share is one run of the whole vector, not a part of each tensor'
+            expect(not here or here == list(range(here[0], here[-1] + 1)), hint, case)
         missing = sorted(set(range(n)).difference(*owned))
-        expect(
-            not missing,
-            f'tensors of {sizes} values, {k} ranks: values {missing} of the vector have no owner; '
-            f'a share has {share} values, the last one what is left',
-        )
+        hint = f'tensors of {sizes} values, {k} ranks: values {missing} of the vector have no '
+        hint += f'owner; a share has {share} values, the last one what is left'
+        expect(not missing, hint)
         right = [list(range(r * share, min((r + 1) * share, n))) for r in range(k)]
         expect(owned == right, f'tensors of {sizes} values, {k} ranks: {owned}, not {right}')
 
 
-def exercise_3(rng: random.Random, _: Numbers, zero1_step: Callable[..., None]) -> None:
+def exercise_3(rng: random.Random, zero1_step: Callable[..., None]) -> None:
     """A step of ZeRO 1 with momentum, on all ranks."""
     k, n, lr = 4, 12, 0.1
     start = draw(rng, n)
@@ -130,18 +120,12 @@ def exercise_3(rng: random.Random, _: Numbers, zero1_step: Callable[..., None]) 
         one = one - lr * momentum
         zero1_step(ranks, params, [g.clone() for g in grads], momenta, lr)
         case = f'after step {turn}'
-        expect(
-            all(a is b for a, b in zip([*params, *momenta], kept)),
-            f'{case} the lists hold other tensors, and the ranks their old ones: write into them',
-        )
-        expect(
-            all(near(p, params[0]) for p in params),
-            f'{case} the ranks hold different parameters: each moves its share, then gathers all',
-        )
-        expect(
-            not near(params[0] - before, k * (one - before)),
-            f'{case} all have moved {k} times too far: a sum is not yet a mean',
-        )
+        hint = f'{case} the lists hold other tensors, and the ranks their old ones: write into them'
+        expect(all(a is b for a, b in zip([*params, *momenta], kept)), hint)
+        hint = f'{case} the ranks hold different parameters: each moves its share, then gathers all'
+        expect(all(near(p, params[0]) for p in params), hint)
+        hint = f'{case} all have moved {k} times too far: a sum is not yet a mean'
+        expect(not near(params[0] - before, k * (one - before)), hint)
         apart = float((params[0] - one).abs().max())
         expect(
             near(params[0], one),
@@ -157,45 +141,39 @@ def exercise_3(rng: random.Random, _: Numbers, zero1_step: Callable[..., None]) 
     )
 
 
-def exercise_4(_: random.Random, __: Numbers, events: Callable[[int], Any]) -> None:
+def exercise_4(events: Callable[..., Any]) -> None:
     """When a fully sharded network gathers, and what it drops."""
     for layers in (3, 1, 6):
         whole, forward, back, scattered, gathers = set[int](), 0, layers, set[int](), 0
         for number, (what, i) in enumerate((what, int(i)) for what, i in events(layers)):
             case = f'L = {layers}, event {number}, {what} {i}'
             if what in ('forward', 'backward'):
-                expect(i in whole, f'{case}: the layer is not whole; its {what} pass needs it')
+                expect(i in whole, f'the layer is not whole; its {what} pass needs it', case)
             if what == 'gather':
                 whole.add(i)
                 gathers += 1
-                expect(len(whole) == 1, f'{case}: layers {sorted(whole)} are whole at one time')
+                expect(len(whole) == 1, f'layers {sorted(whole)} are whole at one time', case)
             elif what == 'drop':
                 whole.discard(i)
             elif what == 'forward':
-                expect(i == forward, f'{case}: forward goes from layer 0 up')
+                expect(i == forward, 'forward goes from layer 0 up', case)
                 forward += 1
             elif what == 'backward':
-                expect(
-                    i == back - 1 and forward == layers,
-                    f'{case}: backward goes down from layer {layers - 1}, after all of forward',
-                )
+                hint = f'backward goes down from layer {layers - 1}, after all of forward'
+                expect(i == back - 1 and forward == layers, hint, case)
                 back -= 1
             elif what == 'scatter':
-                expect(back <= i, f'{case}: this gradient is not there yet')
-                expect(i not in scattered, f'{case}: this gradient has been scattered before')
+                expect(back <= i, 'this gradient is not there yet', case)
+                expect(i not in scattered, 'this gradient has been scattered before', case)
                 scattered.add(i)
             else:
                 raise Hint(f'{case}: there are gather, drop, forward, backward and scatter')
         case = f'L = {layers}'
-        expect(forward == layers and back == 0, f'{case}: not all passes were made')
-        expect(
-            len(scattered) == layers,
-            f'{case}: gradients of {sorted(scattered)} alone were scattered; without, each rank '
-            'keeps whole gradients, of its own examples',
-        )
-        expect(not whole, f'{case}: {sorted(whole)} is still whole at the end')
-        expect(
-            gathers <= 2 * layers - 1,
-            f'{case}: {gathers} gathers, and {2 * layers - 1} will do: which layer is dropped and '
-            'gathered again at once?',
-        )
+        expect(forward == layers and back == 0, 'not all passes were made', case)
+        hint = f'gradients of {sorted(scattered)} alone were scattered; without, each rank keeps '
+        hint += 'whole gradients, of its own examples'
+        expect(len(scattered) == layers, hint, case)
+        expect(not whole, f'{sorted(whole)} is still whole at the end', case)
+        hint = f'{gathers} gathers, and {2 * layers - 1} will do: which layer is dropped and '
+        hint += 'gathered again at once?'
+        expect(gathers <= 2 * layers - 1, hint, case)

@@ -11,7 +11,7 @@ from mgpu_helpers.scaling import LINKS, bubble, ring
 from .checking import Numbers, expect, expect_value, on_paper
 
 
-def exercise_1(_: random.Random, __: Numbers, smallest_batch: Callable[..., float]) -> None:
+def exercise_1(smallest_batch: Callable[..., float]) -> None:
     """The batch behind which an allreduce hides."""
     for case in (
         (138e6, 31e9, 4, 1e13, 100),
@@ -39,13 +39,13 @@ def exercise_1(_: random.Random, __: Numbers, smallest_batch: Callable[..., floa
         expect_value(smallest_batch(*case), math.ceil(exact), what, mistakes, hint)
 
 
-def exercise_2(_: random.Random, __: Numbers, fit: Callable[..., Sequence[float]]) -> None:
+def exercise_2(fit: Callable[..., Sequence[float]]) -> None:
     """Latency and bandwidth from two round trips."""
     for alpha, bandwidth, n1, n2 in ((14e-6, 3.125e9, 1000, 10**6), (1e-3, 1e8, 64, 10**7)):
         t1, t2 = (2 * (alpha + n / bandwidth) for n in (n1, n2))
         found = tuple(fit(n1, t1, n2, t2))
         case = f'{n1:,} bytes in {t1:.4g} s, {n2:,} in {t2:.4g} s'
-        expect(len(found) == 2, f'{case}: {found}; give two numbers, latency and bandwidth')
+        expect(len(found) == 2, f'{found}; give two numbers, latency and bandwidth', case)
         mistakes = {
             'there and back are two messages': 2 * alpha,
             'also the shorter message has bytes, which take their time': t1 / 2,
@@ -62,7 +62,7 @@ def exercise_2(_: random.Random, __: Numbers, fit: Callable[..., Sequence[float]
         expect_value(found[1], bandwidth, f'{case}: bandwidth {{}}', mistakes, hint, 1e-6)
 
 
-def exercise_3(_: random.Random, __: Numbers, crossing: Callable[..., float]) -> None:
+def exercise_3(crossing: Callable[..., float]) -> None:
     """Where a ring begins to be faster than a tree."""
     for k, alpha, bandwidth in ((4, 1e-5, 1e9), (64, 14e-6, 12.5e9), (1024, 3.4e-6, 3e11)):
 
@@ -96,9 +96,7 @@ def exercise_3(_: random.Random, __: Numbers, crossing: Callable[..., float]) ->
     percent=(28, 38, 42),
     dollars=(2, 3, 4),
 )
-def exercise_4(
-    _: random.Random, numbers: Numbers, gpu_hours: float, days: float, dollars: float
-) -> None:
+def exercise_4(numbers: Numbers, gpu_hours: float, days: float, dollars: float) -> None:
     """GPU hours, days and dollars, on paper."""
     billions, tokens, gpus, percent, price = numbers.values()
     hours = 6e18 * billions * tokens / (989e10 * percent) / 3600
@@ -118,7 +116,7 @@ def exercise_4(
     expect_value(dollars, hours * price, '{} dollars', mistakes, 'each GPU hour is paid', 0.02)
 
 
-def exercise_5(_: random.Random, __: Numbers, speedup: Callable[..., float]) -> None:
+def exercise_5(speedup: Callable[..., float]) -> None:
     """Strong scaling, with an overhead and a ring behind the backward pass."""
     for case in (
         (8, 0.12e-3, 0.5e-3, 516_272, 20e-6, 1.25e9),
@@ -159,7 +157,7 @@ def exercise_5(_: random.Random, __: Numbers, speedup: Callable[..., float]) -> 
         expect_value(speedup(*case), ratio(), what, mistakes, hint, 1e-6)
 
 
-def exercise_6(_: random.Random, __: Numbers, in_levels: Callable[..., float]) -> None:
+def exercise_6(in_levels: Callable[..., float]) -> None:
     """Sums in levels, over servers with several ports."""
     for n, gpus, servers, ports, *names in (
         (102e6, 8, 2, 1, 'NVLink 2', '25 Gb RoCE'),
@@ -192,7 +190,7 @@ def exercise_6(_: random.Random, __: Numbers, in_levels: Callable[..., float]) -
         expect_value(found, right, case, mistakes, hint, 1e-6)
 
 
-def exercise_7(_: random.Random, __: Numbers, devices_needed: Callable[..., int]) -> None:
+def exercise_7(devices_needed: Callable[..., int]) -> None:
     """Devices for ZeRO's stages."""
 
     def fewest(stage: int, kept: float = 1, shared: float = 0) -> int:
@@ -218,17 +216,13 @@ def exercise_7(_: random.Random, __: Numbers, devices_needed: Callable[..., int]
             }
             case = f'{parameters:g} parameters, stage {stage}, {memory:g} bytes, of which '
             case += f'{activations:g} for activations, gave {found}'
-            expect(
-                not found or found > 0,
-                f'{case}: what each must keep has no room at all, and then it is 0',
-            )
+            hint = 'what each must keep has no room at all, and then it is 0'
+            expect(not found or found > 0, hint, case)
             expect_value(found, right, case, mistakes, f'not {right}')
 
 
 @on_paper(stages=(6, 12, 16, 24), percent=(4, 8, 15, 20))
-def exercise_8(
-    _: random.Random, numbers: Numbers, micro_batches: int, gpipe: int, one_f_one_b: int
-) -> None:
+def exercise_8(numbers: Numbers, micro_batches: int, gpipe: int, one_f_one_b: int) -> None:
     """A pipeline's bubble, on paper."""
     p, percent = numbers.values()
     right = next(m for m in range(1, 10**6) if 100 * bubble(p, m) <= percent * (1 + 1e-12))
@@ -251,7 +245,7 @@ def exercise_8(
     expect_value(one_f_one_b, min(p, right), '1F1B keeps {}', mistakes, 'as many as stages')
 
 
-def exercise_9(rng: random.Random, _: Numbers, efficiency: Callable[..., float]) -> None:
+def exercise_9(rng: random.Random, efficiency: Callable[..., float]) -> None:
     """Waiting for the slowest of each step."""
     drawn = [[float(rng.randint(2, 40)) for _ in range(3)] for _ in range(4)]
     for times in ([[10.0, 30.0], [16.0, 8.0]], drawn):

@@ -65,10 +65,10 @@ class Verdict(NamedTuple):
         return f'{self.number}: {self.sentence}'
 
 
-def expect(condition: object, hint: str) -> None:
-    """Raise a hint unless a condition holds."""
+def expect(condition: object, hint: str, case: str = '') -> None:
+    """Raise a hint unless a condition holds; ``case`` is what was tried, and what came of it."""
     if not condition:
-        raise Hint(hint)
+        raise Hint(f'{case}: {hint}' if case else hint)
 
 
 def expect_value(
@@ -133,8 +133,9 @@ def check(number: str, *answers: Any, name: str = '', seed: int = 0) -> Verdict:
     """
     exercise = find(number)
     drawn = given(number, name) if hasattr(exercise, 'draw') else {}
-    parameters = list(inspect.signature(exercise).parameters.values())[2:]
-    wanted = {p.name: str(p.annotation) for p in parameters}
+    ours = {'rng': random.Random(f'{number} {seed}'), 'numbers': drawn}
+    parameters = inspect.signature(exercise).parameters
+    wanted = {name: str(p.annotation) for name, p in parameters.items() if name not in ours}
     if len(answers) != len(wanted):
         raise TypeError(
             f"check('{number}', ...) takes {', '.join(wanted)}, not {len(answers)} answers"
@@ -149,7 +150,7 @@ def check(number: str, *answers: Any, name: str = '', seed: int = 0) -> Verdict:
                 return Verdict(number, False, hint)
             tried[word] = Noted(answer, gives='None]' not in kind)
     try:
-        exercise(random.Random(f'{number} {seed}'), drawn, *tried.values())
+        exercise(**{name: (ours | tried)[name] for name in parameters})
     except NotImplementedError:
         return Verdict(number, False, f'{" or ".join(wanted)} is still blank')
     except Exception as error:  # a hint, or whatever a student's function raises

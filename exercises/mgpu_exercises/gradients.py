@@ -70,49 +70,33 @@ def expect_clipped(found: list[Any], grads: list[list[torch.Tensor]], limit: flo
         length, scale = float(grad.norm()), float(grad @ mean) / norm**2
         case = f'{size} ranks, a mean gradient of norm {norm:.4g}, limit {limit:g}: '
         case += f'rank {rank} ends with norm {length:.4g}'
-        expect(
-            same or torch.allclose(grad, mean * min(1, limit / norm), rtol=1e-4),
-            f'{case}: the list holds other tensors now, and the parameters keep the old ones; '
-            'grads[i] = h changes the list; g *= x and g.copy_(h) change the tensor',
-        )
-        expect(
-            not torch.equal(grad, torch.cat([g.flatten() for g in grads[rank]])),
-            f'{case}, that of its own gradient, which has not changed: sum over the ranks first, '
-            'in place',
-        )
-        expect(
-            all(torch.allclose(x, y) for other in found for x, y in zip(mine, other[0])),
-            f'{size} ranks end with different gradients: sum over the ranks first, so that all '
-            'have the same, with the same norm',
-        )
-        expect(
-            norm <= limit or not torch.allclose(grad, mean),
-            f'{case}: this is the mean, not clipped; g = g * x makes another tensor, and g *= x '
-            'changes this one',
-        )
-        expect(
-            norm > limit or torch.allclose(grad, mean),
-            f'{case}: a gradient within the limit stays the mean over the ranks',
-        )
+        hint = 'the list holds other tensors now, and the parameters keep the old ones; grads[i] '
+        hint += '= h changes the list; g *= x and g.copy_(h) change the tensor'
+        expect(same or torch.allclose(grad, mean * min(1, limit / norm), rtol=1e-4), hint, case)
+        hint = f'{case}, that of its own gradient, which has not changed: sum over the ranks '
+        hint += 'first, in place'
+        expect(not torch.equal(grad, torch.cat([g.flatten() for g in grads[rank]])), hint)
+        hint = f'{size} ranks end with different gradients: sum over the ranks first, so that all '
+        hint += 'have the same, with the same norm'
+        expect(all(torch.allclose(x, y) for other in found for x, y in zip(mine, other[0])), hint)
+        hint = 'this is the mean, not clipped; g = g * x makes another tensor, and g *= x changes '
+        hint += 'this one'
+        expect(norm <= limit or not torch.allclose(grad, mean), hint, case)
+        hint = 'a gradient within the limit stays the mean over the ranks'
+        expect(norm > limit or torch.allclose(grad, mean), hint, case)
         straight = torch.allclose(grad, scale * mean, rtol=1e-4)
         each = all(
             torch.allclose(g, p * (g.norm() / p.norm()), rtol=1e-4) for g, p in zip(mine, parts)
         )
-        expect(
-            straight or not each,
-            f'{case}, and each parameter was shortened by a factor of its own: all parameters '
-            'together are one long vector with one norm',
-        )
-        expect(
-            straight,
-            f'{case}, but in another direction than the mean gradient: first the mean over the '
-            'ranks, then its norm, then one factor for all values',
-        )
-        expect(
-            norm <= limit or abs(length / limit - 1) < 1e-4,
-            f'{case}; the direction is right, and the norm you divided by was '
-            f'{limit / scale:.4g}, that of the mean is {norm:.4g}',
-        )
+        hint = f'{case}, and each parameter was shortened by a factor of its own: all parameters '
+        hint += 'together are one long vector with one norm'
+        expect(straight or not each, hint)
+        hint = f'{case}, but in another direction than the mean gradient: first the mean over the '
+        hint += 'ranks, then its norm, then one factor for all values'
+        expect(straight, hint)
+        hint = f'{case}; the direction is right, and the norm you divided by was '
+        hint += f'{limit / scale:.4g}, that of the mean is {norm:.4g}'
+        expect(norm <= limit or abs(length / limit - 1) < 1e-4, hint)
         mistakes = {
             f'that is {size} x it, that of the sum, or the sum of norms': size * norm,
             'that is its square': norm**2,

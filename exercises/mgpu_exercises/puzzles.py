@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mgpu_helpers.scaling import LINKS, Link
 
-from .checking import Hint, Numbers, Verdict, check
+from .checking import Hint, Verdict, check
 from .schedules import Order, Played, accumulated, in_buckets, pipelined, sends, sharded
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def idle(played: Played, lane: str) -> str:
     return f'{1e3 * (ends - sum(s.seconds for s in spans) / len(lanes)):.4g} ms'
 
 
-def exercise_1(_: random.Random, __: Numbers, plan: Any) -> None:
+def exercise_1(plan: Any) -> None:
     """Gradient accumulation."""
 
     def slow(played: Played) -> str:
@@ -115,7 +114,7 @@ def exercise_1(_: random.Random, __: Numbers, plan: Any) -> None:
           ms=slow)  # fmt: skip
 
 
-def exercise_2(_: random.Random, __: Numbers, two_servers: Callable[[Any], None]) -> None:
+def exercise_2(two_servers: Callable[..., None]) -> None:
     """A hierarchical allreduce."""
 
     def slow(played: Played) -> str:
@@ -131,7 +130,7 @@ def exercise_2(_: random.Random, __: Numbers, two_servers: Callable[[Any], None]
           MB=lambda _: 'a server needs no more than the sum of the other one, once')  # fmt: skip
 
 
-def exercise_3(_: random.Random, __: Numbers, turns: Any) -> None:
+def exercise_3(turns: Any) -> None:
     """A sharded optimizer."""
 
     def slow(played: Played) -> str:
@@ -148,7 +147,7 @@ def exercise_3(_: random.Random, __: Numbers, turns: Any) -> None:
     reach('3', turns, MB=lambda _: '60 MB on three ranks: which tensors make just 20?', ms=slow)
 
 
-def exercise_4(_: random.Random, __: Numbers, buckets: Any) -> None:
+def exercise_4(buckets: Any) -> None:
     """The order and the size of buckets."""
 
     def slow(_: Played) -> str:
@@ -164,7 +163,7 @@ def exercise_4(_: random.Random, __: Numbers, buckets: Any) -> None:
     reach('4', buckets, ms=slow)
 
 
-def exercise_5(_: random.Random, __: Numbers, my_order: Callable[[int, int, int], Order]) -> None:
+def exercise_5(my_order: Callable[..., Order]) -> None:
     """The bubble of a pipeline."""
     reach(
         '5',
@@ -177,7 +176,7 @@ def exercise_5(_: random.Random, __: Numbers, my_order: Callable[[int, int, int]
     )
 
 
-def exercise_6(_: random.Random, __: Numbers, six: Callable[[Any], None]) -> None:
+def exercise_6(six: Callable[..., None]) -> None:
     """Halving and doubling for six devices."""
     reach(
         '6',

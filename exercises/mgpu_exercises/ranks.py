@@ -80,11 +80,9 @@ def on_ranks(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], list
                 f'{come[0]} waits for ever, since rank {away} never calls it: a collective is '
                 'called on all ranks, by those with nothing to give, too'
             )
-        expect(
-            len({_shown(*d.calls[-1]) for d in ranks}) == 1,
-            f'the ranks do not meet: {", ".join(come[:3])}; all call the same ones in the same '
-            'order, with tensors of the same shape',
-        )
+        hint = f'the ranks do not meet: {", ".join(come[:3])}; all call the same ones in the same '
+        hint += 'order, with tensors of the same shape'
+        expect(len({_shown(*d.calls[-1]) for d in ranks}) == 1, hint)
         past.append([d.calls[-1][1] for d in ranks])
 
 

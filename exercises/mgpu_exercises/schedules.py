@@ -105,10 +105,8 @@ def sharded(
     """
     work, queue = Work(), [(int(i), int(r)) for i, r in turns]
     tensors = [i for i, _ in queue]
-    expect(
-        sorted(tensors) == list(range(len(megabytes))),
-        f'tensors {sorted(tensors)}: each of the {len(megabytes)} has one turn',
-    )
+    hint = f'tensors {sorted(tensors)}: each of the {len(megabytes)} has one turn'
+    expect(sorted(tensors) == list(range(len(megabytes))), hint)
     expect(all(0 <= r < ranks for _, r in queue), f'there are ranks 0 to {ranks - 1}')
     ready = {}
     for i in reversed(range(len(megabytes))):
@@ -143,10 +141,8 @@ def in_buckets(
     arrived: dict[int, float] = {}
     buckets = [[int(i) for i in bucket] for bucket in buckets]
     sent = sorted(i for bucket in buckets for i in bucket)
-    expect(
-        sent == list(layers),
-        f'{buckets}: each of the layers 0 to {len(ms) - 1} is in one bucket',
-    )
+    hint = f'{buckets}: each of the layers 0 to {len(ms) - 1} is in one bucket'
+    expect(sent == list(layers), hint)
     for i in reversed(layers):
         ready[i] = work.do('device', 'backward', i, 2e-3 * ms[i])
     for bucket in filter(None, buckets):
@@ -171,10 +167,8 @@ def pipelined(orders: Sequence[Order], micro_batches: int) -> Played:
     for stage, order in enumerate(orders):
         for kind in PASSES:
             made = sorted(i for k, i in order if k == kind)
-            expect(
-                made == list(range(micro_batches)),
-                f'stage {stage}: {kind} passes {made}, not one for each of {micro_batches}',
-            )
+            hint = f'stage {stage}: {kind} passes {made}, not one for each of {micro_batches}'
+            expect(made == list(range(micro_batches)), hint)
     ends: dict[tuple[str, int, int], float] = {}
     waiting = [[(str(kind), int(i)) for kind, i in order] for order in orders]
     held = list(kept)

@@ -170,7 +170,7 @@ def what_fits(net, state):
 
 
 def cards(seeds=lambda s, e, r: [s, e], rest='filled'):
-    def my_cards(n, size, rank, seed, epoch):
+    def my_shares(n, size, rank, seed, epoch):
         order = np.random.default_rng(seeds(seed, epoch, rank)).permutation(n).tolist()
         missing = -n % size
         if rest == 'dropped':
@@ -187,7 +187,7 @@ def cards(seeds=lambda s, e, r: [s, e], rest='filled'):
             order += [n] * missing
         return order[rank::size]
 
-    return my_cards
+    return my_shares
 
 
 ADA = given('5.9', 'Ada')

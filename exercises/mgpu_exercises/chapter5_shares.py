@@ -1,4 +1,4 @@
-"""Exercises 5.8 and 5.9: an epoch, dealt to the ranks like cards."""
+"""Exercises 5.8 and 5.9: an epoch, sampled without replacement, and a share of it for each rank."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Any
 from .checking import Numbers, expect, expect_value, on_paper
 
 
-def exercise_8(rng: random.Random, _: Numbers, my_cards: Callable[..., Any]) -> None:
-    """A sampler's cards."""
+def exercise_8(rng: random.Random, my_shares: Callable[..., Any]) -> None:
+    """The shares of a DistributedSampler."""
     for n, size in ((10, 4), (12, 3), (2, 5), (rng.randint(30, 40), 7)):
         seed, epochs = rng.randrange(99), []
         for epoch in (0, 1):
-            hands = [[int(i) for i in my_cards(n, size, rank, seed, epoch)] for rank in range(size)]
+            hands = [
+                [int(i) for i in my_shares(n, size, rank, seed, epoch)] for rank in range(size)
+            ]
             case, lengths = f'{n} examples, {size} ranks', [len(hand) for hand in hands]
             expect(
                 len(set(lengths)) == 1,
@@ -26,27 +28,19 @@ def exercise_8(rng: random.Random, _: Numbers, my_cards: Callable[..., Any]) -> 
                 * (sum(lengths) > n),
             )
             counts = Counter(sum(hands, []))
-            expect(set(counts) <= set(range(n)), f'{case}: there is no example {max(counts)}')
-            expect(
-                lengths[0] <= -(-n // size),
-                f'{case}: {lengths[0]} for each, and {-(-n // size)} are enough',
-            )
+            expect(set(counts) <= set(range(n)), f'there is no example {max(counts)}', case)
+            hint = f'{lengths[0]} for each, and {-(-n // size)} are enough'
+            expect(lengths[0] <= -(-n // size), hint, case)
             missing = sorted(set(range(n)) - set(counts))
-            expect(
-                not missing,
-                f'{case}: {missing} are in no hand; do all ranks have the same order, and is the '
-                'rest dealt, too?',
-            )
-            expect(
-                max(counts.values()) - min(counts.values()) <= 1,
-                f'{case}: example {max(counts, key=lambda i: counts[i])} is dealt '
-                f'{max(counts.values())} times; fill up from the beginning of the order',
-            )
+            hint = f'{missing} are in no hand; do all ranks have the same order, and is the rest '
+            hint += 'dealt, too?'
+            expect(not missing, hint, case)
+            hint = f'example {max(counts, key=lambda i: counts[i])} is dealt '
+            hint += f'{max(counts.values())} times; fill up from the beginning of the order'
+            expect(max(counts.values()) - min(counts.values()) <= 1, hint, case)
             epochs.append(hands)
-        expect(
-            n < 10 or epochs[0] != epochs[1],
-            f'{case}: epochs 0 and 1 deal the same cards, as if `set_epoch` had been forgotten',
-        )
+        hint = 'epochs 0 and 1 have the same shares, as if `set_epoch` had been forgotten'
+        expect(n < 10 or epochs[0] != epochs[1], hint, case)
 
 
 def draw_9(rng: random.Random) -> dict[str, Any]:
@@ -60,9 +54,7 @@ def draw_9(rng: random.Random) -> dict[str, Any]:
 
 
 @on_paper(draw_9)
-def exercise_9(
-    _: random.Random, numbers: Numbers, steps: int, twice: int, last: int, left_out: int
-) -> None:
+def exercise_9(numbers: Numbers, steps: int, twice: int, last: int, left_out: int) -> None:
     """Cards on paper."""
     n, k, batch = numbers['examples'], numbers['ranks'], numbers['batch']
     each, fewer = -(-n // k), n // k
