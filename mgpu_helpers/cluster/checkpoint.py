@@ -53,13 +53,15 @@ def save_checkpoint(
     content = body.getvalue()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.glob(f'{path.name}.*.tmp'):  # by a process that was killed
+            left.unlink(missing_ok=True)
         with whole_file(path) as file:
             file.write(first_line(int(epoch), info, list(arrays), content) + b'\n' + content)
     except OSError as error:
         raise OSError(
             error.errno,
-            f'{error.strerror or error}, so it was not saved; make room, or choose a folder that '
-            'you can write. Older checkpoints are untouched',
+            f'{error.strerror or error}, so it was not saved; make room, choose a folder that you '
+            'can write, and let only one process save there. Older checkpoints are untouched',
             str(path),
         ) from error
     return path
