@@ -49,12 +49,10 @@ print('rank', store.rank, 'of', store.num_workers, 'sum', out.asnumpy())
 
 def refused(*args, **env):
     """Call the command line in this process with what must be refused; give its one sentence."""
-    found = CliRunner().invoke(main, [str(word) for word in args], env=env)
-    lines = [line for line in found.stderr.splitlines() if line.strip()]
-    errors = [line for line in lines if 'Usage:' not in line and '--help' not in line]
-    assert found.exit_code == 2 and not found.stdout and len(errors) == 1, found.output
-    assert errors[0].startswith('Error: ')
-    return errors[0]
+    result = CliRunner().invoke(main, [str(word) for word in args], env=env)
+    (error,) = (line for line in result.stderr.splitlines() if line.startswith('Error: '))
+    assert result.exit_code == 2 and not result.stdout, result.output
+    return error
 
 
 class Started:
@@ -113,6 +111,12 @@ class Launcher(Started):
 
     def __init__(self, *args, **options):
         super().__init__(sys.executable, '-m', 'mgpu_helpers', *args, **options)
+
+
+def launched(*args, **options):
+    """Run ``launch`` to its end; give its status, output and errors."""
+    with Launcher('launch', *args, **options) as launcher:
+        return launcher.end()
 
 
 def nobody_listens(ports):

@@ -20,6 +20,7 @@ from mgpu_helpers.cluster import (
     load_checkpoint,
     save_checkpoint,
 )
+from mgpu_helpers.files import whole_file
 
 ARRAYS = {'W': np.arange(6, dtype='float32').reshape(2, 3), 'b': np.zeros(3)}
 INFO = {'seed': 0, 'lr': 0.2, 'history': {'test_acc': [0.5, 0.75]}, 'note': 'ä "quoted"\n'}
@@ -182,6 +183,15 @@ def test_full_disk(tmp_path):
         assert f'epoch-000{epoch}.ckpt' in err
     assert os.listdir(tmp_path) == ['epoch-0000.ckpt']
     assert latest_checkpoint(tmp_path).path.read_bytes() == before
+
+
+def test_a_stop_button_in_the_middle_leaves_the_old_file_alone(tmp_path):
+    path = save_checkpoint(tmp_path, 0, ARRAYS)
+    before = path.read_bytes()
+    with pytest.raises(KeyboardInterrupt), whole_file(path) as file:
+        file.write(b'half')
+        raise KeyboardInterrupt
+    assert path.read_bytes() == before and os.listdir(tmp_path) == [path.name]
 
 
 def test_two_processes_that_save_the_same_epochs(tmp_path):

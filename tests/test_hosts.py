@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from launching import ADDING, ENDLESS, SECONDS, Launcher, refused
+from launching import ADDING, ENDLESS, SECONDS, Launcher, launched, refused
 
 from mgpu_helpers.cluster.hosts import Host, read_hosts
 from mgpu_helpers.cluster.placement import plan
@@ -152,11 +152,10 @@ def test_a_run_through_ssh(hostfile, ssh, tmp_path, port):
         + 'import os, sys; print(os.getcwd(), os.environ["MGPU_DATA_MIRRORS"], '
         + '"HOME" in os.environ, repr(sys.stdin.read()))'
     )
-    args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile(), '--port', port)
+    args = ('-n', 2, '-s', 1, '--hostfile', hostfile(), '--port', port, '--', 'python', 'work.py')
     greeting = SSH.replace('import os,', 'print("Welcome!", flush=True)\nimport os,')
     env = ssh(greeting) | {'MGPU_DATA_MIRRORS': 'it\'s  "$HOME"\n*'}
-    with Launcher(*args, '--', 'python', 'work.py', env=env, cwd=folder) as launcher:
-        status, out, err = launcher.end()
+    status, out, err = launched(*args, env=env, cwd=folder)
     assert status == 0, err
     lines = out.splitlines()
     for i in range(2):
@@ -192,9 +191,8 @@ def test_no_secret_is_in_arguments_and_nothing_behind_ssh_outlives_the_launcher(
 
 
 def test_who_is_killed_behind_ssh_is_named_with_the_signal(hostfile, ssh):
-    args = ('launch', '-n', 1, '--hostfile', hostfile(), '--', 'sh', '-c', 'kill -KILL $$')
-    with Launcher(*args, env=ssh()) as launcher:
-        status, out, err = launcher.end()
+    args = ('-n', 1, '--hostfile', hostfile(), '--', 'sh', '-c', 'kill -KILL $$')
+    status, out, err = launched(*args, env=ssh())
     words = 'Error: worker 0 ended with status 137 (128 + 9: SIGKILL); all were stopped.'
     assert status == 137 and err.startswith(words)
 

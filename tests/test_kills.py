@@ -79,7 +79,7 @@ def test_kills_at_random_moments(busy):
     """Also before a role's program has begun, while Python starts, and while MXNet loads."""
     kinds = [kind for kind in KINDS if 'pytorch' not in kind or importlib.util.find_spec('torch')]
     draw = random.Random(seed := random.randrange(10**6))
-    count, longest = int(os.environ.get('MGPU_KILLS', 20)), 0.0
+    count, longest = int(os.environ.get('MGPU_KILLS', 9)), 0.0
     for i in range(count):
         kind = kinds[i % len(kinds)]
         words, names = KINDS[kind]

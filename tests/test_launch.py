@@ -9,11 +9,10 @@ import socket
 import sys
 import time
 
-import pytest
 from click.testing import CliRunner
-from launching import ADDING, ENDLESS, ROOT, SECONDS, Launcher, refused
+from launching import ADDING, ENDLESS, ROOT, SECONDS, Launcher, Started, launched, refused
 
-from mgpu_helpers.cluster.commands import Ended, show, signals_end
+from mgpu_helpers.cluster.commands import show
 
 PAIR = ('-n', 2, '-s', 1)
 
@@ -63,10 +62,9 @@ def test_strange_output_is_shown_and_a_store_that_nobody_opens_is_talked_about()
     code = (
         'import os, sys; os.write(1, b"\\xff\\xfe\\n 10%\\r100%\\n\\xc3\\xa9 "); print(sys.argv[1])'
     )
-    args = ('launch', '-n', 1, '--', *python(code), '--timeout')  # which is the command's own
+    args = ('-n', 1, '--', *python(code), '--timeout')  # which is the command's own
     env = {'PYTHONIOENCODING': 'latin-1'}
-    with Launcher(*args, env=env, encoding='latin-1') as launcher:
-        status, out, err = launcher.end()
+    status, out, err = launched(*args, env=env, encoding='latin-1')
     assert status == 0
     assert out.splitlines() == ['[worker 0] ??', '[worker 0] 100%', '[worker 0] é --timeout']
     assert err.startswith('Warning: the workers ended well, but no store') and err.count('\n') == 1
@@ -104,8 +102,7 @@ def test_a_worker_that_fails_is_named_though_its_store_would_wait():
     """Python frees a script's values when it ends, and a store then waits for all workers."""
     fails = "if store.rank == 1: raise ArithmeticError('had enough')\nstore.push"
     failing = python(ADDING.replace('store.push', fails))
-    with Launcher('launch', *PAIR, '--', *failing) as launcher:
-        status, out, err = launcher.end()
+    status, out, err = launched(*PAIR, '--', *failing)
     assert status == 1 and '[worker 1] ArithmeticError: had enough' in out
     assert err.startswith('Error: worker 1 ended with status 1; all were stopped.\n')
     assert 'Its last lines:\n' in err and 'had enough' in err
@@ -113,8 +110,7 @@ def test_a_worker_that_fails_is_named_though_its_store_would_wait():
 
 def test_who_is_killed_is_named_with_the_signal():
     """While all train, chapter 4 and test_kills kill each role."""
-    with Launcher('launch', '-n', 1, '--', 'sh', '-c', 'kill -SEGV $$') as launcher:
-        status, out, err = launcher.end()
+    status, out, err = launched('-n', 1, '--', 'sh', '-c', 'kill -SEGV $$')
     words = 'Error: worker 0 was killed by signal 11 (SIGSEGV); all were stopped.'
     assert (status, err.strip()) == (128 + 11, words)
 
@@ -153,31 +149,26 @@ def test_when_nobody_reads_any_more_all_is_stopped():
 
 
 def test_a_limit_of_time():
-    with Launcher('launch', *PAIR, '--timeout', 1, '--', 'sleep', 60) as launcher:
-        status, out, err = launcher.end()
+    status, out, err = launched(*PAIR, '--timeout', 1, '--', 'sleep', 60)
     assert status == 124
     assert err == 'Error: worker 0, worker 1 still at work after 1.0 seconds: stopped\n'
 
 
 def test_a_worker_that_never_connects_is_named(port):
     late = f'import os, time; os.environ["PORT"] == "{port + 3}" and time.sleep(600)'
-    args = ('launch', *PAIR, '--port', port, '--connect-timeout', SECONDS)
-    with Launcher(*args, '--', *python(f'{late}\n{ENDLESS}')) as launcher:
-        status, out, err = launcher.end()
+    args = (*PAIR, '--port', port, '--connect-timeout', SECONDS)
+    status, out, err = launched(*args, '--', *python(f'{late}\n{ADDING}'))
     words = 'not up after 20 seconds; not registered with the scheduler: worker 1; all were stopped'
     assert status == 124 and words in err
-    assert 'at work' not in out
 
 
-def test_signals_end_what_they_should():
-    """Not one that is ignored: `nohup` means that."""
-    before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with pytest.raises(Ended) as caught, signals_end():
-            signal.raise_signal(signal.SIGHUP)
-            signal.raise_signal(signal.SIGTERM)
-    finally:
-        signal.signal(signal.SIGHUP, before[signal.SIGHUP])
-    assert caught.value.args == (signal.SIGTERM,)
-    assert signal.getsignal(signal.SIGTERM) == before[signal.SIGTERM]
+def test_nohup_means_it():
+    """A signal that is ignored remains so."""
+    words = '-m mgpu_helpers launch -n 1 -- sh -c'.split()
+    with Started('nohup', sys.executable, *words, 'echo ready; sleep 60') as launcher:
+        launcher.line_with('ready')
+        launcher.process.send_signal(signal.SIGHUP)
+        time.sleep(0.5)
+        launcher.process.send_signal(signal.SIGTERM)
+        status, out, err = launcher.end(SECONDS)
+    assert status == 128 + signal.SIGTERM and 'Stopped by SIGTERM' in err

@@ -49,11 +49,10 @@ class LocalCluster:
     ) -> list[Any]:
         """Call a function in every worker; give back what each returned, in order of rank.
 
-        It travels by value, also from a notebook; in it ``mx.kv.create('dist_sync')`` is the store.
-        ``on_line`` is called with a process's name and each line that it prints; ``show`` prints
-        them. All end ``timeout`` seconds after the store is up, or ``settle`` seconds after a first
-        failure (``ProcessFailed``). Each run starts processes of its own, as a job does: 2.5 s on
-        two cores, most of them to load MXNet.
+        It travels by value, also from a notebook. ``on_line`` is called with a process's name and
+        each line that it prints; ``show`` prints them. All end ``timeout`` seconds after the store
+        is up, or ``settle`` seconds after a first failure (``ProcessFailed``). Each run starts
+        processes of its own, as a job does: 2.5 s on two cores, most of them to load MXNet.
         """
         checks.function('function', function, 'for every worker')
         if on_line is not None:
@@ -64,13 +63,13 @@ class LocalCluster:
         if self._group:
             raise RuntimeError('this cluster is in a run; wait for it, or make another cluster')
         workers = [role for role in self._roles if role.kind == 'worker']
-        found = preflight.look(LOOPBACK, len(self._roles), len(workers), sys.executable)
-        roles = with_ports(self._roles, {LOOPBACK: found['ports']})
+        answer = preflight.look(LOOPBACK, len(self._roles), len(workers), sys.executable)
+        roles = with_ports(self._roles, {LOOPBACK: answer['ports']})
         envs = {role.name: environment(role, roles) for role in roles}
         # That CPU cores stand in is for the notebook to say, and not for every worker once more.
         shared = environment_for_children() | {'MGPU_SAID': 'stand-ins crowded'}
         names = [role.name for role in workers]
-        worker_envs = [shared | envs[name] | gpus for name, gpus in zip(names, found['gpus'])]
+        worker_envs = [shared | envs[name] | gpus for name, gpus in zip(names, answer['gpus'])]
         call: Any = (function, args, kwargs), {}
         self._lines = {role.name: [] for role in roles}
 

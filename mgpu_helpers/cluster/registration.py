@@ -28,9 +28,8 @@ PATIENCE = 30  # seconds
 class Registration:
     """Reads what the scheduler reports, and knows when the time to register is over.
 
-    That is ``limit`` seconds from now; all must end within ``lasting`` seconds after that.
-    ``up_since`` is when everybody had registered and the store was up (``time.monotonic``), None
-    until then.
+    That is ``limit`` seconds from now; all must end within ``lasting`` seconds after the store is
+    up, which it has been since ``up_since`` (``time.monotonic``; None: not yet).
     """
 
     def __init__(
