@@ -4,24 +4,25 @@ import draw as d
 from lanes import DONE, LIVE, cell, head, lane, send_and_add, send_and_keep
 
 figure = d.Figure(
-    446,
+    482,
     'Allreduce over a binary tree: 1, 2, 3 and 4 on four devices',
     'Devices 0 to 3 hold 1, 2, 3 and 4. Step 1: device 1 sends to 0 and device 3 to 2, which add: '
     '3 and 7. Step 2: device 2 sends to 0, which has the sum, 10. On the way back, step 3: device '
     '0 sends 10 to 2. Step 4: 0 sends it to 1 and 2 to 3. All hold 10. With k devices this takes '
     'twice the logarithm of k to the base 2, rounded up, steps.',
 )
+figure.headline('A binary tree: sums go up, the total comes down')
 
-TOP, LANE_H, PITCH = 118, 54, 68
+TOP, LANE_H, PITCH = 154, 54, 68
 X = (146, 284, 422, 560, 698)  # the states: before, and after each of the four steps
 
 for name, first, last in (('Reduce: up the tree', 0, 2), ('Broadcast: down the tree', 2, 4)):
     centre, left, right = (X[first] + X[last]) / 2, X[first] + 24, X[last] - 24
-    figure.label(centre, 38, name, size=d.LARGE, bold=True)
-    figure.line((left, 62), (left, 56), (right, 56), (right, 62), color=d.DATA_EDGE, r=4)
+    figure.label(centre, 74, name, size=d.LARGE, bold=True)
+    figure.line((left, 98), (left, 92), (right, 92), (right, 98), color=d.DATA_EDGE, r=4)
 for i in range(4):
     what = 'send, add' if i < 2 else 'send'
-    head(figure, (X[i] + X[i + 1]) / 2, 76, f'Step {i + 1}', what)
+    head(figure, (X[i] + X[i + 1]) / 2, 112, f'Step {i + 1}', what)
 
 rows = [lane(figure, TOP + k * PITCH, LANE_H, k) for k in range(4)]
 

@@ -3,16 +3,17 @@
 import draw as d
 
 figure = d.Figure(
-    392,
+    428,
     'The naive allreduce of [1 1] and [2 2] on two devices',
     'Before: device 0 holds [1 1], device 1 holds [2 2]. Step 1: the array of device 1 is copied '
     'to device 0 and added there, which gives [3 3]. Step 2: the sum is copied back to device 1. '
     'After: both hold [3 3]. With k devices there are k - 1 copies in and k - 1 copies out, all '
     'through device 0.',
 )
+figure.headline('The naive allreduce: copy to device 0, add, copy back')
 
 CELL = 30
-TOP, LANE_H, GAP = 84, 98, 40
+TOP, LANE_H, GAP = 120, 98, 40
 ROWS = (TOP + 56, TOP + LANE_H + GAP + 56)
 BEFORE, ADD, BACK, AFTER = 90, 300, 542, 676  # centres of the four columns
 BORDERS = (152, 448, 620)
@@ -26,7 +27,7 @@ def array(x, k, value):
 for k in range(2):
     figure.device(d.MARGIN, TOP + k * (LANE_H + GAP), d.WIDTH - 2 * d.MARGIN, LANE_H, k)
 for x in BORDERS:
-    figure.line((x, 26), (x, TOP + 2 * LANE_H + GAP + 8), color=d.DATA_EDGE, width=1, dash='2 4')
+    figure.line((x, 62), (x, TOP + 2 * LANE_H + GAP + 8), color=d.DATA_EDGE, width=1, dash='2 4')
 heads = (
     (BEFORE, 'Before', ''),
     (ADD, 'Step 1', 'copy to device 0, add'),
@@ -34,9 +35,9 @@ heads = (
     (AFTER, 'After', ''),
 )
 for x, name, what in heads:
-    figure.label(x, 36, name, size=d.LARGE, bold=True)
+    figure.label(x, 72, name, size=d.LARGE, bold=True)
     if what:
-        figure.hint(x, 61, what)
+        figure.hint(x, 97, what)
 
 for x, values in ((BEFORE, (1, 2)), (AFTER, (3, 3))):
     for k in range(2):

@@ -4,16 +4,17 @@ import draw as d
 from lanes import DONE, LIVE, cell
 
 figure = d.Figure(
-    590,
+    628,
     'A bucket: four gradients travel in one message',
     'Device 0 has four gradients: W1 is 1 2 over 3 4, b1 is 5 6, W2 is 7 8, b2 is 9. Device 1 has '
     'the same ones times ten. Each device copies them one after the other into one array of nine '
     'numbers. One allreduce sums the two arrays: 11 22 33 44 55 66 77 88 99. The sum is cut back '
     'into the four gradients: W1 is 11 22 over 33 44, b1 is 55 66, W2 is 77 88, b2 is 99.',
 )
+figure.headline('A bucket: four gradients travel in one message')
 
 X, W, GAP = 186, 268, 14  # the two devices' panels
-TOP, BOTTOM = 24, 528
+TOP, BOTTOM = 62, 566
 CELL, LOW = 27, 26
 SHAPES = (('W_1', 2, 2), ('b_1', 1, 2), ('W_2', 1, 2), ('b_2', 1, 1))  # name, rows, columns
 LEFTS = (0, 72, 144, 216)  # of the four gradients, when they lie apart
@@ -47,7 +48,7 @@ def together(left, y, values, k, look):
     return middles
 
 
-ONE, FLAT, ADD, SUM, BACK = 96, 194, 264, 334, 440
+ONE, FLAT, ADD, SUM, BACK = 134, 232, 302, 372, 478
 for k in range(2):
     x = X + k * (W + GAP)
     figure.device(x, TOP, W, BOTTOM - TOP, k)

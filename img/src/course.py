@@ -3,7 +3,7 @@
 import draw as d
 
 figure = d.Figure(
-    526,
+    562,
     'The course in one picture',
     'Above: a batch is split over four devices; each sends its shard through its own replica of '
     'the network and gets a gradient; the gradients are summed, and every device makes the same '
@@ -12,15 +12,16 @@ figure = d.Figure(
     'it would cost. Below: where it runs: 1 to 4 on a laptop with stand-in devices and on a server '
     'with several GPUs, 5 to 7 in PyTorch, 8 on paper.',
 )
+figure.headline('Split the batch, compute on every device, sum the gradients')
 
 # --- the idea: split, compute, sum
-TOP, PITCH, HEIGHT = 62, 46, 38
+TOP, PITCH, HEIGHT = 98, 46, 38
 PANEL, PANEL_W = 138, 420
 BOTTOM = TOP + 3 * PITCH + HEIGHT
 SUM, RIGHT = 616, d.WIDTH - d.MARGIN
-figure.label(d.MARGIN + 35, 40, 'batch', bold=True)
-figure.label(PANEL + PANEL_W / 2, 40, 'the same network on every device', bold=True)
-figure.label((SUM + RIGHT) / 2, 40, 'gradients', bold=True)
+figure.label(d.MARGIN + 35, 76, 'batch', bold=True)
+figure.label(PANEL + PANEL_W / 2, 76, 'the same network on every device', bold=True)
+figure.label((SUM + RIGHT) / 2, 76, 'gradients', bold=True)
 for k in range(4):
     y = TOP + k * PITCH
     centre = y + HEIGHT / 2
@@ -59,7 +60,7 @@ STOPS = (
     (602, 'too large', 'for one'),
     (692, 'what would', 'it cost?'),
 )
-LINE_Y, PLACES_Y, PLACES_H = 290, 404, 98
+LINE_Y, PLACES_Y, PLACES_H = 326, 440, 98
 figure.line((STOPS[0][0], LINE_Y), (STOPS[-1][0], LINE_Y), color=d.DATA_EDGE, width=4)
 for n, (x, *name) in enumerate(STOPS, 1):
     figure.badge(x, LINE_Y, n, r=17, size=d.LARGE)

@@ -12,9 +12,9 @@ LANE_X, LANE_H, GAP = 118, 94, 44  # a device's panel, and the space between the
 BATCH_W = 70
 
 
-def lanes(figure, top):
+def lanes(figure, top, gap=GAP):
     """Draw both devices' panels; return the heights of the two rows of layers."""
-    tops = (top, top + LANE_H + GAP)
+    tops = (top, top + LANE_H + gap)
     for k, y in enumerate(tops):
         figure.device(LANE_X, y, d.WIDTH - d.MARGIN - LANE_X, LANE_H, k)
     return tuple(y + 57 for y in tops)
@@ -23,3 +23,10 @@ def lanes(figure, top):
 def layer(figure, i, y, k, *lines):
     """Draw layer `i` (or a part of it) on device `k`, centred on the height `y`."""
     figure.box(X[i], y - H / 2, W, H, *(lines or (f'layer {i + 1}',)), k=k)
+
+
+def there_and_back(figure, i, y):
+    """Draw what comes out of layer `i`, forward above and backward (dashed) below."""
+    end = X[i + 1] if i < 3 else END - 18
+    figure.arrow((X[i] + W, y - 9), (end, y - 9))
+    figure.arrow((end, y + 9), (X[i] + W, y + 9), dash='5 4')

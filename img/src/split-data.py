@@ -1,38 +1,41 @@
 """Draw data parallelism: the whole network on every device, the batch cut in shards."""
 
 import draw as d
-from layers import BATCH_W, END, GAP, LANE_H, W, X, lanes, layer
+from layers import BATCH_W, END, LANE_H, H, W, X, lanes, layer, there_and_back
 
 figure = d.Figure(
-    370,
+    412,
     'Data parallelism: the whole network on every device, the batch cut in shards',
-    'The batch is cut in two shards. Each device holds a replica of the whole network, sends its '
-    'shard through all four layers and ends with a gradient, g0 on device 0 and g1 on device 1. '
-    'The two gradients are summed once per step.',
+    'The batch is cut in two shards. Each device holds a replica of the whole network and sends '
+    'its shard forward through all four layers to a loss. The backward pass comes back through the '
+    'same layers and gives each of them a gradient, which is summed over both devices, once per '
+    'step.',
 )
 
-TOP = 62
+TOP, GAP = 62, 66  # more room than in the other two, for the sum
 figure.headline('Data parallelism: each device holds the whole network')
-rows = lanes(figure, TOP)
+rows = lanes(figure, TOP, GAP)
 middle = TOP + LANE_H + GAP / 2
-for k in range(2):
+for k, y in enumerate(rows):
     figure.data(d.MARGIN, (TOP, middle)[k], BATCH_W, LANE_H + GAP / 2)
-    figure.label(d.MARGIN + BATCH_W / 2, rows[k], f'shard {k}')
-    figure.arrow((d.MARGIN + BATCH_W, rows[k]), (X[0], rows[k]))
+    figure.label(d.MARGIN + BATCH_W / 2, y, f'shard {k}')
+    figure.arrow((d.MARGIN + BATCH_W, y - 9), (X[0], y - 9))
     for i in range(4):
-        layer(figure, i, rows[k], k)
-        end = X[i + 1] if i < 3 else END - 18
-        figure.arrow((X[i] + W, rows[k]), (end, rows[k]))
-    figure.gradient(END, rows[k], f'g_{k}', k)
-
+        layer(figure, i, y, k)
+        there_and_back(figure, i, y)
+    figure.circle(END, y, 20)
+    figure.label(END, y, 'loss', size=d.SMALL)
 figure.line((d.MARGIN - 8, middle), (d.MARGIN + BATCH_W + 8, middle), dash='5 4')
-figure.arrow((END, rows[0] + 18), (END, middle - 14), both=True)
-figure.arrow((END, rows[1] - 18), (END, middle + 14), both=True)
-figure.plus(END, middle)
-figure.text(END - 26, middle + 5, 'gradients are summed, once per step', anchor='end')
+
+# every layer hands its gradient to the sum and gets the sum
+figure.bar(X[0], middle - 15, X[3] + W - X[0], 30, 'gradients are summed, once per step', r=15)
+for left in X:
+    x = left + W - 18  # beside the name of device 1
+    figure.arrow((x, rows[0] + H / 2), (x, middle - 15), both=True)
+    figure.arrow((x, rows[1] - H / 2), (x, middle + 15), both=True)
 
 figure.caption(
-    'The batch is cut in two shards. Replicas that start equal and apply the same sum',
-    'stay equal, and the devices wait for each other only once per step.',
+    'Solid: forward; dashed: backward, which gives each layer its gradient. Replicas that start',
+    'equal and apply the same sum stay equal; the devices wait for each other once per step.',
 )
 figure.save(__file__)

@@ -1,18 +1,18 @@
-"""Draw layer (tensor) parallelism: every layer cut across the devices."""
+"""Draw tensor parallelism: every layer cut across the devices."""
 
 import draw as d
 from layers import BATCH_W, END, GAP, LANE_H, H, W, X, lanes, layer
 
 figure = d.Figure(
     464,
-    "Layer parallelism: every layer's channels are cut across the two devices",
+    "Tensor parallelism: every layer's channels are cut across the two devices",
     'Four layers with 20 channels, 50 channels, 128 outputs and 10 outputs. Device 0 computes the '
     'first half of each, device 1 the second half. Both need the whole batch, and after each of '
     'the four layers the halves are exchanged before the next layer can start.',
 )
 
 TOP = 106
-figure.headline('Layer parallelism: each device computes a part of every layer')
+figure.headline('Tensor parallelism: each device computes a part of every layer')
 rows = lanes(figure, TOP)
 middle = TOP + LANE_H + GAP / 2
 figure.data(d.MARGIN, middle - 29, BATCH_W, 58, 'whole', 'batch')

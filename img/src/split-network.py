@@ -1,11 +1,11 @@
-"""Draw network parallelism: whole layers on each device, and the waiting that it costs."""
+"""Draw pipeline parallelism: whole layers on each device, and the waiting that it costs."""
 
 import draw as d
-from layers import BATCH_W, END, GAP, LANE_H, LANE_X, W, X, lanes, layer
+from layers import BATCH_W, END, GAP, LANE_H, LANE_X, W, X, lanes, layer, there_and_back
 
 figure = d.Figure(
     528,
-    'Network parallelism: layers 1 and 2 on device 0, layers 3 and 4 on device 1',
+    'Pipeline parallelism: layers 1 and 2 on device 0, layers 3 and 4 on device 1',
     'The batch enters layer 1 on device 0. The activations of layer 2 cross to layer 3 on device '
     '1, the gradients come back the same way. Below, one step in time: device 0 computes forward '
     'through layers 1 and 2, then is idle while device 1 computes forward and backward through '
@@ -13,7 +13,7 @@ figure = d.Figure(
 )
 
 TOP = 62
-figure.headline('Network parallelism: each device holds some of the layers')
+figure.headline('Pipeline parallelism: each device holds some of the layers')
 rows = lanes(figure, TOP)
 figure.data(d.MARGIN, rows[0] - 29, BATCH_W, 58, 'batch')
 figure.arrow((d.MARGIN + BATCH_W, rows[0]), (X[0], rows[0]))
@@ -23,11 +23,8 @@ figure.circle(END, rows[1], 20)
 figure.label(END, rows[1], 'loss', size=d.SMALL)
 
 # forward above, backward (dashed) below; between layers 2 and 3 both turn the corner
-for i, k in ((0, 0), (2, 1)):
-    figure.arrow((X[i] + W, rows[k] - 9), (X[i + 1], rows[k] - 9))
-    figure.arrow((X[i + 1], rows[k] + 9), (X[i] + W, rows[k] + 9), dash='5 4')
-figure.arrow((X[3] + W, rows[1] - 9), (END - 18, rows[1] - 9))
-figure.arrow((END - 18, rows[1] + 9), (X[3] + W, rows[1] + 9), dash='5 4')
+for i, k in ((0, 0), (2, 1), (3, 1)):
+    there_and_back(figure, i, rows[k])
 right, left = X[2] - 14, X[2] - 32
 figure.arrow(
     (X[1] + W, rows[0] - 9), (right, rows[0] - 9), (right, rows[1] - 9), (X[2], rows[1] - 9)
@@ -74,7 +71,7 @@ figure.arrow((LANE_X, top + 92), (d.WIDTH - d.MARGIN, top + 92), color=d.LINE)
 figure.text(LANE_X - 12, top + 97, 'time', fill=d.MUTED, anchor='end')
 
 figure.caption(
-    'One device waits while the other works. Sending the batch through in pieces, one',
-    'behind the other (a pipeline), fills a part of the gaps.',
+    'One device waits while the other works. A pipeline sends the batch through in',
+    'micro-batches, one behind the other, which fills a part of the gaps.',
 )
 figure.save(__file__)

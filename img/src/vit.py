@@ -3,15 +3,16 @@
 import draw as d
 
 figure = d.Figure(
-    360,
+    396,
     'A small vision transformer: 16 patches, four blocks, ten scores',
     'An image of 28 times 28 pixels is cut into 16 patches; each becomes a vector of 96 numbers. '
     'Four blocks follow, and a layer that gives ten scores. Inside a block: the vectors are '
     'normalized, attention with four heads is added to them; they are normalized, and an MLP, from '
     '96 to 384 to 96 numbers, is added.',
 )
+figure.headline('A small vision transformer: 16 patches, four blocks, ten scores')
 
-LINE_Y, H = 66, 46
+LINE_Y, H = 102, 46
 for i in range(4):
     for j in range(4):
         figure.rect(
@@ -31,7 +32,7 @@ for x, w, name in boxes:
 figure.text(270, LINE_Y + 54, '16 vectors of 96 numbers, all the way', size=d.SMALL, fill=d.MUTED)
 figure.text(648, LINE_Y + 54, '10 scores', size=d.SMALL, fill=d.MUTED)
 
-TOP = 142
+TOP = 178
 figure.panel(d.MARGIN, TOP, d.WIDTH - 2 * d.MARGIN, 126)
 figure.text(d.MARGIN + 14, TOP + 24, 'one block', bold=True)
 Y = TOP + 84

@@ -3,13 +3,14 @@
 import draw as d
 
 figure = d.Figure(
-    410,
+    446,
     'What each of four devices keeps: data parallelism, ZeRO 1, ZeRO 2 and ZeRO 3',
     'Each device has three boxes: parameters, gradients, and the state of Adam, twice as wide. '
     'Data parallelism: all boxes are full on every device, 16 bytes a value. ZeRO 1: of the state '
     'each device keeps its own quarter, 10 bytes. ZeRO 2: of the gradients, too, 7 bytes. ZeRO 3, '
     'which is fully sharded data parallelism: of the parameters, too, 4 bytes.',
 )
+figure.headline('The more is sharded, the less each device keeps')
 
 WAYS = (
     ('data parallel', 0, '4 + 4 + 8 = 16'),
@@ -18,7 +19,7 @@ WAYS = (
     ('ZeRO 3', 3, '4/k + 4/k + 8/k = 4'),
 )
 BOXES = (('W', 0, 32), ('g', 37, 32), ('state', 74, 64))  # name, left edge, width
-K, LEFT, PITCH, TOP, ROW, LANE = 4, 122, 153, 84, 56, 46
+K, LEFT, PITCH, TOP, ROW, LANE = 4, 122, 153, 120, 56, 46
 
 for k in range(K):
     y = TOP + k * ROW
@@ -27,9 +28,9 @@ for k in range(K):
     figure.label(d.MARGIN + 12, y + LANE / 2, f'device {k}', **style)
 for column, (way, sharded, held) in enumerate(WAYS):
     x = LEFT + column * PITCH
-    figure.text(x, 44, way, bold=True)
+    figure.text(x, 80, way, bold=True)
     for i, (name, at, width) in enumerate(BOXES):
-        figure.hint(x + at + width / 2, 68, name)
+        figure.hint(x + at + width / 2, 104, name)
         for k in range(K):
             y = TOP + k * ROW + 11
             kept = (k,) if i >= len(BOXES) - sharded else range(K)
