@@ -188,11 +188,11 @@ def gives_two():
 def test_bad_input_is_a_sentence_before_anything_starts(found):
     for words, which in (
         ('must be from 4, the number of stages, so that all can be at work, to 47', 'few'),
-        ('to 5, the number of examples; not 6', 'many'),
+        ('to 5, the number of examples, not 6', 'many'),
         ('a label for each of X (47, ', 'labels'),
         ('layers must be a function of activations', 'none'),
         ('6 layers cannot be cut into 7 stages', 'stages'),
-        ('stage must be one of 0 to 1, not 2', 'stage'),
+        ('stage must be at most 1, not 2', 'stage'),
         ('net must be an nn.Sequential', 'net'),
     ):
         for rank in found:

@@ -33,7 +33,10 @@ def stage_of(net: nn.Sequential, stage: int, num_stages: int) -> nn.Sequential:
     It shares its layers, and their names, with ``net``. Where parameters do not tell how long a
     layer takes, cut by hand: ``net[a:b]``.
     """
-    check_stages(net, stage, num_stages)
+    such = 'an nn.Sequential, cut layer by layer'
+    checks.expect(isinstance(net, nn.Sequential), 'net', such, net)
+    checks.positive_int('num_stages', num_stages)
+    checks.whole_number('stage', stage, most=num_stages - 1)
     sizes = [sum(p.numel() for p in layer.parameters()) for layer in net]
     middles = [end - size / 2 for end, size in zip(itertools.accumulate(sizes), sizes)]
     home = [int(middle * num_stages / (sum(sizes) or 1)) for middle in middles]
@@ -213,18 +216,6 @@ def run_stage(
     return Done(losses, held, spans)
 
 
-def check_stages(net: Any, stage: int, num_stages: int) -> None:
-    """Raise unless a network can be cut into so many stages, of which ``stage`` is one."""
-    if not isinstance(net, nn.Sequential):
-        raise TypeError(
-            f'net must be an nn.Sequential, cut layer by layer, not {checks.shown(net)}'
-        )
-    checks.positive_int('num_stages', num_stages)
-    checks.whole_number('stage', stage)
-    if stage >= num_stages:
-        raise ValueError(f'stage must be one of 0 to {num_stages - 1}, not {stage}: count from 0')
-
-
 def check_step(layers: object, X: Any, y: Any, m: int, group: dist.ProcessGroup | None) -> None:
     """Raise unless this group can do a step with m micro-batches."""
     check_group()
@@ -232,8 +223,6 @@ def check_step(layers: object, X: Any, y: Any, m: int, group: dist.ProcessGroup 
     checks.same_length(X, y)
     checks.positive_int('num_micro_batches', m)
     stages = dist.get_world_size(group)
-    if not stages <= m <= len(X):
-        raise ValueError(
-            f'num_micro_batches must be from {stages}, the number of stages, so that all can be at '
-            f'work, to {len(X)}, the number of examples; not {m}'
-        )
+    busy = f'from {stages}, the number of stages, so that all can be at work,'
+    wanted = f'{busy} to {len(X)}, the number of examples'
+    checks.expect(stages <= m <= len(X), 'num_micro_batches', wanted, m, ValueError)

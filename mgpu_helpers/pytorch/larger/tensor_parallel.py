@@ -151,8 +151,8 @@ def full_state(net: nn.Module, group: dist.ProcessGroup | None = None) -> dict[s
 def check_layer(layer: object, features: str, group: dist.ProcessGroup | None) -> None:
     """Raise unless these features of a linear layer can be divided among the ranks."""
     check_group()
-    if not isinstance(layer, nn.Linear) or hasattr(layer, 'cut'):
-        raise TypeError(f'layer must be a whole nn.Linear, not {checks.shown(layer)}')
+    whole = isinstance(layer, nn.Linear) and not hasattr(layer, 'cut')
+    checks.expect(whole, 'layer', 'a whole nn.Linear', layer)
     ranks = dist.get_world_size(group)
     checks.divisible(features, getattr(layer, features), ranks, 'the number of ranks')
 
