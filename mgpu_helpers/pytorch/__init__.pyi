@@ -31,7 +31,7 @@ from .larger.pipeline import gpipe_order as gpipe_order
 from .larger.pipeline import one_f_one_b as one_f_one_b
 from .larger.pipeline import one_f_one_b_order as one_f_one_b_order
 from .larger.pipeline import stage_of as stage_of
-from .larger.sharding import ShardedOptimizer as ShardedOptimizer
+from .larger.sharded_optimizer import ShardedOptimizer as ShardedOptimizer
 from .larger.sharding import own_share as own_share
 from .larger.sharding import shard_gradients as shard_gradients
 from .larger.sharding import shard_parameters as shard_parameters

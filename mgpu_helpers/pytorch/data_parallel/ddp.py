@@ -1,29 +1,35 @@
 """One process for each device: ``OwnDDP``, and PyTorch's own ``DistributedDataParallel``.
 
-The same functions run in processes that ``launch`` starts, and in those of ``torchrun``:
-``torchrun --nproc-per-node=2 -m mgpu_helpers.pytorch``.
+The same functions run in processes that ``launch`` starts, and in those of ``torchrun``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import takewhile
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ... import checks
 from ...history import History
 from ..ranks import agree_on, check_group, launch, load_in_turn, this_device
 from ..stand_ins import num_gpus as count_gpus
-from .from_scratch import init_params, load_data_fashion_mnist, loss, train_epochs
+from .from_scratch import (
+    Batches,
+    Tensors,
+    init_params,
+    load_data_fashion_mnist,
+    loss,
+    train_epochs,
+)
 
 
-def build_lenet(params: Sequence[torch.Tensor]) -> nn.Sequential:
+def build_lenet(params: Tensors) -> nn.Sequential:
     """Build ``scratch.lenet`` from PyTorch's layers, with the values of ``init_params``."""
     checks.lenet(params)
     net = nn.Sequential(
@@ -39,9 +45,9 @@ def build_lenet(params: Sequence[torch.Tensor]) -> nn.Sequential:
 
 
 class Replica(nn.Module):
-    """A network that begins with rank 0's parameters and buffers; it stays there as ``.module``.
+    """A network, ``.module``, that begins with rank 0's parameters and buffers.
 
-    In a process that belongs to no group, or is alone in it, nothing happens.
+    In a process that belongs to no group, or is alone in it, it stays as it is.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -61,27 +67,31 @@ class Replica(nn.Module):
 class OwnDDP(Replica):
     """Data parallelism by hand, for any network: gradients become their mean over the ranks.
 
-    ``backward`` puts the sum of each gradient under way as soon as it is there; ``finish()``,
-    before the optimizer's step, waits and divides. In each step, one backward pass must give every
+    The backward pass starts the all-reduce of each gradient; ``finish()``, called before the
+    optimizer's step, waits and divides. A step has one backward pass, and it must give every
     parameter that is not frozen a gradient. Buffers are equal at the start only.
     """
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__(module)
+        # From the last layer to the first, about as the backward pass reaches them.
         self.params = [p for p in module.parameters() if p.requires_grad][::-1]
         self.there, self.sums = set(), []  # type: ignore[var-annotated]  # as in the notebook
         for p in self.params if self.size > 1 else []:
+            # Called when ``p.grad`` is complete, while the layers before are still computed.
             p.register_post_accumulate_grad_hook(self.arrived)
 
-    def arrived(self, param: torch.Tensor) -> None:
-        """Start the sums of the gradients that are there, on all ranks in the same order."""
+    def arrived(self, param: Tensor) -> None:
+        """Start the all-reduces of the gradients that are there."""
         check_first_pass(self, param)
         self.there.add(param)
+        # A collective pairs what comes first on each rank, so all ranks keep the order of
+        # ``params``: a gradient waits until those before it in the list are there.
         for p in takewhile(lambda p: p in self.there, self.params[len(self.sums) :]):
             self.sums.append(dist.all_reduce(p.grad, async_op=True))
 
     def finish(self) -> None:
-        """Wait for the sums, and divide them by the number of ranks."""
+        """Wait for the all-reduces, and divide by the number of ranks."""
         check_all_there(self)
         for p, work in zip(self.params, self.sums):
             work.wait()
@@ -91,16 +101,18 @@ class OwnDDP(Replica):
 
 def check_network(module: Any) -> None:
     """Raise unless this is a network itself, of which no part is wrapped or lies in shares."""
-    parts = list(module.modules()) if isinstance(module, nn.Module) else []
-    ours = DistributedDataParallel | Replica
-    wrapped = [m for m in parts if isinstance(m, ours) or hasattr(m, 'wrapped')]
-    if wrapped or not parts:
-        found = checks.shown(wrapped[0] if wrapped else module)
-        raise TypeError(f'module must be the network itself, not wrapped nor in shares: {found}')
+    parts = list(module.modules()) if isinstance(module, nn.Module) else [module]
+    for part in parts:
+        plain = isinstance(part, nn.Module) and not hasattr(part, 'wrapped')
+        if not plain or isinstance(part, DistributedDataParallel | Replica):
+            shown = checks.shown(part)
+            raise TypeError(
+                f'module must be the network itself, not wrapped nor in shares: {shown}'
+            )
 
 
-def check_first_pass(net: OwnDDP, param: torch.Tensor) -> None:
-    """Raise if a gradient changes while its sum may be under way."""
+def check_first_pass(net: OwnDDP, param: Tensor) -> None:
+    """Raise if a gradient changes while its all-reduce may be under way."""
     if param in net.there:
         raise RuntimeError(
             'a second backward pass before finish(): call finish() after each one, or add the '
@@ -109,7 +121,7 @@ def check_first_pass(net: OwnDDP, param: torch.Tensor) -> None:
 
 
 def check_all_there(net: OwnDDP) -> None:
-    """Raise if a gradient was not summed: those after it may not have been, either."""
+    """Raise if a gradient was not summed; perhaps those after it were not, either."""
     named = net.module.named_parameters() if net.size > 1 else ()
     wanted = set(net.params)
     missing = [n for n, p in named if p not in net.there and (p.requires_grad or p in wanted)]
@@ -122,16 +134,11 @@ def check_all_there(net: OwnDDP) -> None:
 
 
 def ddp_step(
-    X: torch.Tensor,
-    y: torch.Tensor,
-    net: DistributedDataParallel | OwnDDP,
-    optimizer: torch.optim.Optimizer,
-) -> torch.Tensor:
+    X: Tensor, y: Tensor, net: DistributedDataParallel | OwnDDP, optimizer: torch.optim.Optimizer
+) -> Tensor:
     """Train on this rank's shard of one batch, which is the same in every process; give its losses.
 
-    Gradients are summed over the ranks and divided by their number. So that the result is the mean
-    over the *examples*, shards uneven or not, the loss of a rank is its sum times the number of
-    ranks over the size of the batch. A rank without an example adds a gradient of 0.
+    A rank without an example adds a gradient of 0.
     """
     check_step(X, y, net, optimizer)
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -139,6 +146,8 @@ def ddp_step(
     y_rank = torch.tensor_split(y, size)[rank].to(this_device())
     l = loss(net(X_rank), y_rank)
     optimizer.zero_grad()
+    # All-reduce gives the mean over the ranks; times size, over the batch's length, it is the mean
+    # over the examples, however uneven the shards.
     (l.sum() * size / len(X)).backward()
     if isinstance(net, OwnDDP):
         net.finish()
@@ -146,14 +155,11 @@ def ddp_step(
     return l.detach()
 
 
-def evaluate_ddp(
-    net: DistributedDataParallel | OwnDDP,
-    data_iter: Iterable[tuple[torch.Tensor, torch.Tensor]],
-) -> float:
+def evaluate_ddp(net: DistributedDataParallel | OwnDDP, data_iter: Batches) -> float:
     """Compute the accuracy, 0 to 1, over all ranks, each classifying its shard of every batch.
 
-    First each rank gets the mean of all running statistics (batch normalization's), in place, as in
-    chapter 2: with its own, each would classify by another network. Counters stay as they are.
+    First each rank gets the mean of all running statistics (batch normalization's), in place: with
+    its own, each would classify by another network. Counters stay as they are.
     """
     check_wrapped(net)
     checks.pairs(data_iter)
@@ -179,20 +185,19 @@ def evaluate_ddp(
 def check_wrapped(net: object) -> None:
     """Raise unless the ranks of this group sum a network's gradients: else each trains its own."""
     check_group()
-    if not isinstance(net, DistributedDataParallel | OwnDDP):
-        wanted = 'DistributedDataParallel(net) or OwnDDP(net)'
-        raise TypeError(f'net must be {wanted}, not {checks.shown(net)}')
+    fits = isinstance(net, DistributedDataParallel | OwnDDP)
+    checks.expect(fits, 'net', 'DistributedDataParallel(net) or OwnDDP(net)', net)
 
 
-def check_step(X: torch.Tensor, y: torch.Tensor, net: object, optimizer: object) -> None:
+def check_step(X: Tensor, y: Tensor, net: object, optimizer: object) -> None:
     """Raise unless one training step can be taken with these."""
     check_wrapped(net)
     checks.same_length(X, y)
     for name, a in (('X', X), ('y', y)):
         checks.for_device(name, a, this_device())
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        such = 'of torch.optim, such as SGD(net.parameters(), 0.1)'
-        raise TypeError(f'optimizer must be one {such}, not {checks.shown(optimizer)}')
+    fits = isinstance(optimizer, torch.optim.Optimizer)
+    such = 'one of torch.optim, such as SGD(net.parameters(), 0.1)'
+    checks.expect(fits, 'optimizer', such, optimizer)
 
 
 def train_rank(
@@ -206,8 +211,7 @@ def train_rank(
 ) -> History:
     """Train LeNet in one of several processes; every rank calls this with the same arguments.
 
-    They are those of ``train``, and ``wrap``, which may be ``OwnDDP``; without a seed, the ranks
-    agree on one. The losses and accuracies are the same in every process.
+    ``wrap`` may be ``OwnDDP``; without a seed, the ranks agree on one. All get the same history.
     """
     check_group()
     checks.training(num_epochs, lr)
@@ -219,7 +223,7 @@ def train_rank(
     optimizer = torch.optim.SGD(net.parameters(), lr)
     history = History(f'DDP, devices: {size}, batch: {batch_size}', train_iter.num_examples)
 
-    def epoch(batches: Iterable[tuple[torch.Tensor, torch.Tensor]]) -> float:
+    def epoch(batches: Batches) -> float:
         total = sum(ddp_step(X, y, net, optimizer).double().sum() for X, y in batches)
         dist.all_reduce(total)
         return total.item() / train_iter.num_examples  # type: ignore[union-attr]
@@ -239,9 +243,8 @@ def train_ddp(
 ) -> History:
     """Train LeNet on Fashion-MNIST with ``DistributedDataParallel``, one process for each device.
 
-    Arguments as of ``train``; with the same seed, the same start, the same batches and, up to
-    rounding, the same losses. Each process has a GPU if there are that many, else a core. If one
-    fails, all are stopped, and ``ProcessFailed`` names it.
+    With the same seed, losses are those of ``train`` up to rounding. Each process has a GPU if
+    there are that many, else a core. If one fails, all are stopped: ``ProcessFailed`` names it.
     """
     checks.positive_int('num_gpus', num_gpus)
     checks.training(num_epochs, lr)

@@ -1,8 +1,7 @@
 """Data parallelism from scratch in PyTorch: chapter 1's functions, name by name.
 
 The original is *Dive into Deep Learning*'s chapter on multiple GPUs from scratch, in an old PyTorch
-edition; where ours differs, it says why. Functions marked ``#@save`` in
-``notebooks/05-multiple-gpus-pytorch.ipynb`` stand here, and a test holds the two equal.
+edition; where ours differs, it says why.
 """
 
 from __future__ import annotations
@@ -11,35 +10,33 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ... import checks, data
 from ...display import progress
 from ...history import History
-from ..stand_ins import choose_devices, on_each, place, synchronize
+from ..stand_ins import Device, choose_devices, on_each, place, synchronize
 
-if TYPE_CHECKING:
-    from ...data import Batches
-    from ..stand_ins import Device
-
-    Sync = Callable[[list[list[torch.Tensor]]], None]  # leaves the same sum on every device
+Tensors: TypeAlias = Sequence[Tensor]
+Batches: TypeAlias = Iterable[tuple[Tensor, Tensor]]
+Sync: TypeAlias = Callable[[list[list[Tensor]]], None]  # leaves the same sum on every device
 
 loss = nn.CrossEntropyLoss(reduction='none')
 
 
 def init_params(
     scale: float = 0.01, seed: int | None = None, dtype: str = 'float32'
-) -> list[torch.Tensor]:
+) -> list[Tensor]:
     """Draw LeNet's start parameters ``[W1, b1, ..., W4, b4]``, 129,068 values, on the CPU.
 
-    ``scale`` is the standard deviation of the weights; biases start at 0. The original's 0.01 is
-    small: the first epoch on Fashion-MNIST hardly leaves chance level. The same seed gives the
-    numbers of chapter 1's function: they are drawn with NumPy.
+    ``scale`` is the standard deviation of the weights; biases start at 0. With the original's 0.01
+    the first epoch on Fashion-MNIST hardly leaves chance level. The same seed gives the numbers of
+    chapter 1's function: they are drawn with NumPy.
     """
     checks.drawing(seed, dtype, scale)
     rng = np.random.default_rng(seed)
@@ -48,17 +45,17 @@ def init_params(
     return [torch.from_numpy(v.astype(dtype)) for v in values]
 
 
-def lenet(X: torch.Tensor, params: Sequence[torch.Tensor]) -> torch.Tensor:
+def lenet(X: Tensor, params: Tensors) -> Tensor:
     """Compute LeNet's scores (n, 10) for images ``X`` (n, 1, 28, 28), values in [0, 1]."""
     checks.inputs(X, params)
     W1, b1, W2, b2, W3, b3, W4, b4 = params
-    h1 = F.avg_pool2d(F.relu(F.conv2d(X, W1, b1)), kernel_size=2, stride=2)
+    h1 = F.avg_pool2d(F.relu(F.conv2d(X, W1, b1)), kernel_size=2, stride=2)  # (n, 20, 13, 13)
     h2 = F.avg_pool2d(F.relu(F.conv2d(h1, W2, b2)), kernel_size=2, stride=2)
-    h3 = F.relu(h2.flatten(1) @ W3 + b3)
+    h3 = F.relu(h2.flatten(1) @ W3 + b3)  # (n, 50, 4, 4) becomes (n, 800), then (n, 128)
     return h3 @ W4 + b4
 
 
-def get_params(params: Sequence[torch.Tensor], device: Device) -> list[torch.Tensor]:
+def get_params(params: Tensors, device: Device) -> list[Tensor]:
     """Copy parameters to a device and let each copy have a gradient.
 
     Each ``.grad`` is ``None`` until the first backward pass (the original says 0).
@@ -67,11 +64,11 @@ def get_params(params: Sequence[torch.Tensor], device: Device) -> list[torch.Ten
     return [p.detach().to(place(device), copy=True).requires_grad_() for p in params]
 
 
-def allreduce(data: Sequence[torch.Tensor]) -> None:
+def allreduce(data: Tensors) -> None:
     """Sum tensors on different devices, in place: afterwards each holds the sum.
 
-    The original ends with ``data[i] = data[0].to(...)``, which puts another tensor into the list
-    instead of the sum into the tensor: its replicas drift apart.
+    The original ends with ``data[i] = data[0].to(...)``: that puts another tensor into the list,
+    not the sum into the tensor, and replicas drift apart.
     """
     checks.one_per_device(data)
     total = data[0]
@@ -81,12 +78,12 @@ def allreduce(data: Sequence[torch.Tensor]) -> None:
         x.copy_(total)
 
 
-def scatter(data: torch.Tensor, devices: Sequence[Device]) -> list[torch.Tensor]:
+def scatter(data: Tensor, devices: Sequence[Device]) -> list[Tensor]:
     """Cut a batch (n, ...) into k shards, in order, and copy each to its device.
 
-    The first n mod k have one example more than the rest. On stand-ins they share the memory of
-    ``data``. The original uses ``nn.parallel.scatter``, which refuses CPUs and cuts as
-    ``torch.chunk`` does: 9 examples for 4 devices become 3, 3 and 3; ours become 3, 2, 2 and 2.
+    The first n mod k have one example more than the rest; on stand-ins they share the memory of
+    ``data``. The original's ``nn.parallel.scatter`` refuses CPUs and cuts as ``torch.chunk`` does:
+    9 examples for 4 devices become 3, 3 and 3; ours become 3, 2, 2 and 2.
     """
     checks.can_split(data, devices, even_split=False)
     shards = torch.tensor_split(data, len(devices))
@@ -94,21 +91,15 @@ def scatter(data: torch.Tensor, devices: Sequence[Device]) -> list[torch.Tensor]
 
 
 def split_batch(
-    X: torch.Tensor, y: torch.Tensor, devices: Sequence[Device]
-) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    X: Tensor, y: Tensor, devices: Sequence[Device]
+) -> tuple[list[Tensor], list[Tensor]]:
     """Cut examples (n, ...) and labels (n,) in the same places, one shard per device."""
     checks.batch(X, y, devices)
     return scatter(X, devices), scatter(y, devices)
 
 
-def forward_backward(
-    X: torch.Tensor, y: torch.Tensor, params: Sequence[torch.Tensor]
-) -> torch.Tensor:
-    """Compute the losses (n,) of one shard; each ``.grad`` becomes the gradient of their sum.
-
-    In the original a part of ``train_batch``; here a function, because a stand-in's thread must
-    have something to call.
-    """
+def forward_backward(X: Tensor, y: Tensor, params: Tensors) -> Tensor:
+    """Compute the losses (n,) of one shard; each ``.grad`` becomes the gradient of their sum."""
     for p in params:
         p.grad = None  # PyTorch would add to what is there
     l = loss(lenet(X, params), y)
@@ -116,11 +107,8 @@ def forward_backward(
     return l.detach()
 
 
-def sgd(params: Sequence[torch.Tensor], lr: float, batch_size: int) -> None:
-    """Take one step of stochastic gradient descent, in place; gradients are sums over the batch.
-
-    They are left to be looked at, where *Dive into Deep Learning*'s ``sgd`` sets them to 0.
-    """
+def sgd(params: Tensors, lr: float, batch_size: int) -> None:
+    """Take one step of stochastic gradient descent, in place; gradients are sums over the batch."""
     checks.positive_number('lr', lr)
     checks.positive_int('batch_size', batch_size)
     checks.trainable(params)
@@ -129,31 +117,30 @@ def sgd(params: Sequence[torch.Tensor], lr: float, batch_size: int) -> None:
             p -= lr / batch_size * p.grad  # type: ignore[operator]  # it has one
 
 
-def sync_gradients(grads: Sequence[Sequence[torch.Tensor]]) -> None:
-    """Sum over the devices c, in place, each parameter's gradients ``grads[c][i]``."""
+def sync_gradients(grads: Sequence[Tensors]) -> None:
+    """Sum each parameter's gradients ``grads[c][i]`` over the devices c, in place."""
     checks.lists_of_gradients(grads)
     for grads_of_one_param in zip(*grads):
         allreduce(list(grads_of_one_param))
 
 
 def train_batch(
-    X: torch.Tensor,
-    y: torch.Tensor,
-    device_params: Sequence[Sequence[torch.Tensor]],
+    X: Tensor,
+    y: Tensor,
+    device_params: Sequence[Tensors],
     devices: Sequence[Device],
     lr: float,
     sync: Sync = sync_gradients,
-) -> list[torch.Tensor]:
+) -> list[Tensor]:
     """Train on one batch: split, forward and backward on each device, sum, update in place.
 
-    Gives the losses of each device that had examples; if there are fewer examples than devices,
-    the last ones add a gradient of 0. ``sync(grads)`` leaves the same sum on every device. The
-    original loops over the devices where this calls ``on_each``.
+    Gives the losses of each device that had examples. ``sync(grads)`` leaves the same sum on every
+    device. The original loops over the devices where this calls ``on_each``.
     """
     checks.step(X, y, device_params, devices, lr, sync)
     Xs, ys = split_batch(X, y, devices[: len(X)])
     ls = on_each(devices, forward_backward, Xs, ys, device_params)
-    for params in device_params[len(ls) :]:
+    for params in device_params[len(ls) :]:  # devices without an example add a gradient of 0
         for p in params:
             p.grad = torch.zeros_like(p)
     sync([[p.grad for p in params] for params in device_params])  # type: ignore[misc]  # all have one
@@ -162,18 +149,15 @@ def train_batch(
 
 
 class TensorIter:
-    """Batches of ``data.Batches`` as tensors on the CPU: ``X`` (n, 1, 28, 28), ``y`` (n,) int64.
+    """``data.Batches`` as tensors on the CPU: ``X`` (n, 1, 28, 28), ``y`` (n,) int64."""
 
-    Each pass over it is one epoch.
-    """
-
-    def __init__(self, batches: Batches) -> None:
+    def __init__(self, batches: data.Batches) -> None:
         self.batches, self.num_examples = batches, batches.num_examples
 
     def __len__(self) -> int:
         return len(self.batches)
 
-    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         for X, y in self.batches:
             yield torch.from_numpy(X), torch.from_numpy(y).long()
 
@@ -186,18 +170,14 @@ def load_data_fashion_mnist(
 ) -> tuple[TensorIter, TensorIter]:
     """Load Fashion-MNIST: iterators over training and test batches, values in [0, 1].
 
-    ``num_examples``: train on the first so many of 60,000. The seed fixes the orders, which are
-    those of chapter 1 under the same seed. The last batch may be smaller.
+    ``num_examples``: train on the first so many of 60,000. The same seed gives the orders of
+    chapter 1. The last batch may be smaller.
     """
     train, test = data.load_arrays('fashion-mnist', batch_size, num_examples, seed, dtype)
     return TensorIter(train), TensorIter(test)
 
 
-def evaluate_accuracy(
-    net: Callable[[torch.Tensor], torch.Tensor],
-    data_iter: Iterable[tuple[torch.Tensor, torch.Tensor]],
-    device: Device,
-) -> float:
+def evaluate_accuracy(net: Callable[[Tensor], Tensor], data_iter: Batches, device: Device) -> float:
     """Compute the share of examples, 0 to 1, that a network on ``device`` classifies correctly."""
     checks.evaluation(net, data_iter, device)
     correct, seen = 0, 0
@@ -210,7 +190,7 @@ def evaluate_accuracy(
     return int(correct) / seen
 
 
-def total_loss(losses: Sequence[Sequence[torch.Tensor]]) -> float:
+def total_loss(losses: Sequence[Tensors]) -> float:
     """Add up what ``train_batch`` gave back for one or several batches; this waits for it."""
     if not losses:
         raise ValueError('no losses to add up: the iterator gave no batch')
@@ -219,14 +199,12 @@ def total_loss(losses: Sequence[Sequence[torch.Tensor]]) -> float:
 
 
 def train_epoch(
-    train_iter: Iterable[tuple[torch.Tensor, torch.Tensor]],
-    step: Callable[[torch.Tensor, torch.Tensor], Sequence[torch.Tensor]],
-    devices: Sequence[Device] = (),
+    train_iter: Batches, step: Callable[[Tensor, Tensor], Tensors], devices: Sequence[Device] = ()
 ) -> float:
     """Train on every batch once by ``step(X, y)``; give the mean loss, taken as parameters moved.
 
-    ``devices`` are waited for at the end, so that a clock stopped afterwards has measured all the
-    work. The original waits after every batch; here what waits is the copy in ``scatter``.
+    At the end it waits for ``devices``, so that a clock stopped afterwards has measured all the
+    work. The original waits after every batch.
     """
     checks.epoch(train_iter, step)
     losses = [step(X, y) for X, y in train_iter]
@@ -238,8 +216,8 @@ def train_epoch(
 def train_epochs(
     history: History,
     num_epochs: int,
-    train_iter: Iterable[tuple[torch.Tensor, torch.Tensor]],
-    epoch: Callable[[Iterable[tuple[torch.Tensor, torch.Tensor]]], float],
+    train_iter: Batches,
+    epoch: Callable[[Batches], float],
     evaluate: Callable[[], float],
     first: bool = True,
 ) -> History:
@@ -270,10 +248,10 @@ def train(
     sync: Sync = sync_gradients,
     dtype: str = 'float32',
 ) -> History:
-    """Train LeNet on Fashion-MNIST with data parallelism, and say how it goes.
+    """Train LeNet on Fashion-MNIST with data parallelism, and print (in a notebook draw) accuracy.
 
-    ``batch_size`` is that over all devices together; the seed fixes start and order. In a notebook
-    it draws the accuracy as it goes. The original trains for 10 epochs; see ``train_epochs``.
+    ``batch_size`` is that over all devices together; the seed fixes start and order. The original
+    trains for 10 epochs.
     """
     devices = choose_devices(num_gpus, devices)
     checks.training(num_epochs, lr, sync)

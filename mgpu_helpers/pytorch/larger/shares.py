@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 import torch.distributed as dist
@@ -42,7 +42,7 @@ def spans(tensors: Sequence[torch.Tensor], rank: int, k: int) -> Iterator[tuple[
 
     Both slices are empty for a tensor of which it has none.
     """
-    size = -(-sum(t.numel() for t in tensors) // k)
+    size = -(-sum(t.numel() for t in tensors) // k)  # of a share, rounded up
     at = -rank * size  # where the tensor begins, seen from the share
     for t in tensors:
         start, stop = (min(max(i, 0), size) for i in (at, at + t.numel()))
@@ -57,18 +57,22 @@ def join(parts: Sequence[torch.Tensor], like: Sequence[torch.Tensor]) -> list[to
     return views(all_gather(F.pad(share, (0, size - len(share)))), like)
 
 
-def lots(params: Sequence[torch.Tensor], most: float = 2**25) -> list[list[torch.Tensor]]:
-    """Sort parameters into lists that can lie in one vector, each of ``most`` bytes or one alone.
+def lots(
+    params: Sequence[torch.Tensor],
+    most: float = 2**25,
+    kind: Callable[[torch.Tensor], object] = lambda p: None,
+) -> list[list[torch.Tensor]]:
+    """Sort parameters into lots that can travel as one vector, each of ``most`` bytes or one alone.
 
-    Of one type on one device, and all to be trained, or none.
+    Those of a lot have one type, one device and one ``kind(p)``; all are trained, or none.
     """
-    found: dict[object, list[list[torch.Tensor]]] = {}
+    lots_of: dict[object, list[list[torch.Tensor]]] = {}
     for p in params:
-        kind = found.setdefault((p.dtype, p.device, p.requires_grad), [[]])
-        if sum(q.nbytes for q in kind[-1]) + p.nbytes > most and kind[-1]:
-            kind.append([])
-        kind[-1].append(p)
-    return [lot for kind in found.values() for lot in kind]
+        lots = lots_of.setdefault((p.dtype, p.device, p.requires_grad, kind(p)), [[]])
+        if sum(q.nbytes for q in lots[-1]) + p.nbytes > most and lots[-1]:
+            lots.append([])
+        lots[-1].append(p)
+    return [lot for lots in lots_of.values() for lot in lots]
 
 
 def check_dense(tensors: Sequence[torch.Tensor]) -> None:
