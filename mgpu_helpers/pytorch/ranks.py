@@ -9,13 +9,13 @@ import contextlib
 import functools
 import gc
 import os
+import secrets
 import socket
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -34,9 +34,8 @@ def this_device() -> torch.device:
     A GPU of its own if the machine has a usable one for each of them; else the CPU: the process, on
     one core, is the stand-in.
     """
-    environ = os.environ
-    rank, ranks = int(environ.get('LOCAL_RANK', 0)), int(environ.get('LOCAL_WORLD_SIZE', 1))
-    return device_for(rank, ranks, usable_gpus())
+    rank, ranks = os.environ.get('LOCAL_RANK', 0), os.environ.get('LOCAL_WORLD_SIZE', 1)
+    return device_for(int(rank), int(ranks), usable_gpus())
 
 
 @functools.cache
@@ -66,14 +65,14 @@ def check_group() -> None:
 def process_group() -> Iterator[None]:
     """Join the other processes of this run, for the length of a ``with`` block.
 
-    Rank and world size stand in the environment, where ``launch`` and ``torchrun`` put them;
-    collectives use NCCL between GPUs and gloo between CPUs.
+    ``launch`` and ``torchrun`` put rank and world size into the environment. Collectives use NCCL
+    between GPUs and gloo between CPUs.
     """
     if 'RANK' not in os.environ:
         raise RuntimeError('no rank: start this process with launch(...) or torchrun')
     rank, size = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])
-    # launch: a file through which the processes find each other, so that no port can be in use.
-    # torchrun: the address and the port that it chose, MASTER_ADDR and MASTER_PORT.
+    # With launch, processes find each other through a file, so that no port can be in use; with
+    # torchrun at the address and the port that it chose, MASTER_ADDR and MASTER_PORT.
     path = os.environ.get('MGPU_STORE')
     store = dist.FileStore(path, size) if path else None
     gpu = this_device().type == 'cuda'
@@ -83,25 +82,23 @@ def process_group() -> Iterator[None]:
     yield
     # Not after an error: the others would hear that this rank is gone before it has said why.
     dist.destroy_process_group()
-    # A DistributedDataParallel is part of a cycle, so it would live on, hold the group, and leave
-    # gloo's threads running into the interpreter's end: 3 of 12 torchruns aborted there with
-    # "terminate called without an active exception" (PyTorch 2.13); with this line, 0 of 30.
+    # DistributedDataParallel is part of a cycle, so it would live on, hold the group, and leave
+    # gloo's threads running at the interpreter's end: 3 of 12 torchruns aborted there, "terminate
+    # called without an active exception" (PyTorch 2.13); with this line, 0 of 30.
     gc.collect()
 
 
 def agree_on(seed: int | None) -> int:
     """Give every rank the first one's seed, a new one if that is ``None``."""
-    if seed is None:
-        seed = int(np.random.default_rng().integers(2**32))
-    agreed = [seed]
+    agreed = [secrets.randbits(32) if seed is None else seed]
     dist.broadcast_object_list(agreed, src=0)
     return agreed[0]
 
 
 def load_in_turn(load: Callable[..., T], *args: Any) -> T:
-    """Load data, the first rank before the others: if they must be fetched, then once."""
+    """Load data on the first rank, then on the others: if it must be fetched, then once."""
     if dist.get_rank() > 0:
-        # What there is to say about the data, the first rank says.
+        # The first rank says what there is to say about the data.
         warnings.filterwarnings('ignore', category=OfflineDataWarning)
         dist.barrier()
     loaded = load(*args)
@@ -110,7 +107,7 @@ def load_in_turn(load: Callable[..., T], *args: Any) -> T:
     return loaded
 
 
-def _as_member(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _in_group(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     with process_group():
         return function(*args, **kwargs)
 
@@ -125,10 +122,10 @@ def launch(
 ) -> list[Any]:
     """Call a function in ``num_gpus`` new processes, one for each device, joined into a group.
 
-    The function may be a notebook's own; in it ``torch.distributed`` is ready, and every process
-    gets the same arguments. Gives what it returned, in order of rank. ``labels``: lines that it
-    prints begin with ``[rank i]``. If one fails, or after ``timeout`` seconds, all are stopped:
-    ``ProcessFailed``, with its traceback, or ``TimeoutError``. None outlives this process.
+    It may be a notebook's own, and every process gets the same arguments. Gives what it returned,
+    in order of rank. With ``labels``, lines that it prints begin with ``[rank i]``. If one fails,
+    or after ``timeout`` seconds, all are stopped: ``ProcessFailed``, with its traceback, or
+    ``TimeoutError``. None outlives this process.
     """
     checks.positive_int('num_gpus', num_gpus)
     checks.function('function', function, 'to call in each process')
@@ -141,13 +138,13 @@ def launch(
         print(f'[{name}] {text}' if labels else text)
 
     with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
-        sizes = dict.fromkeys(('WORLD_SIZE', 'LOCAL_WORLD_SIZE'), str(num_gpus))
-        shared = environment_for_children(folder) | _loopback() | sizes
-        shared['MGPU_STORE'] = os.path.join(folder, 'store')
-        ranks = [str(rank) for rank in range(num_gpus)]
+        store = os.path.join(folder, 'store')
+        shared = environment_for_children(folder) | _loopback() | {'MGPU_STORE': store}
+        ranks, size = [str(rank) for rank in range(num_gpus)], str(num_gpus)
+        shared |= {'WORLD_SIZE': size, 'LOCAL_WORLD_SIZE': size}
         try:
             return run_workers(
-                _as_member,
+                _in_group,
                 [((function, args, kwargs), {})] * num_gpus,
                 [f'rank {rank}' for rank in ranks],
                 [shared | {'RANK': rank, 'LOCAL_RANK': rank} for rank in ranks],
@@ -163,5 +160,5 @@ def _loopback() -> dict[str, str]:
     """Keep gloo inside this machine: it would look up the machine's name, which may be unknown."""
     if 'GLOO_SOCKET_IFNAME' in os.environ or not hasattr(socket, 'if_nameindex'):
         return {}
-    names = {name for _, name in socket.if_nameindex()}
-    return next(({'GLOO_SOCKET_IFNAME': name} for name in ('lo', 'lo0') if name in names), {})
+    own = [name for _, name in socket.if_nameindex() if name in ('lo', 'lo0')]
+    return {'GLOO_SOCKET_IFNAME': own[0]} if own else {}

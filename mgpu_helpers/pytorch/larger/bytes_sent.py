@@ -1,4 +1,4 @@
-"""How many bytes a rank sends: counted at PyTorch's dispatcher, whoever calls the collective."""
+"""How many bytes a rank sends, counted at PyTorch's dispatcher, whoever calls the collective."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch.distributed import ProcessGroup
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-# What a rank sends of n bytes that it gives to a collective of k ranks: by a ring, which chapter 3
-# counts; what all get from one goes from rank to rank, so the last sends nothing: on average, this.
+# What a rank sends of n bytes that it gives to a collective of k ranks in a ring (chapter 3). A
+# broadcast goes from rank to rank and the last sends nothing: this is the average.
 SENDS = {
     'allreduce': lambda n, k: 2 * (k - 1) * n // k,
     'reduce_scatter': lambda n, k: (k - 1) * n // k,
@@ -25,7 +25,7 @@ class Traffic(TorchDispatchMode):
     """Count in ``sent`` the bytes that this rank sends in a ``with`` block, by kind of collective.
 
     Forward and backward, by our code or by PyTorch's own engines; ``total`` is their sum. Groups
-    within the world count with their own size. ``calls`` counts the messages' number likewise.
+    within the world count with their own size. ``calls`` counts the calls.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Traffic(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        # Of a DTensor, what it is made of comes by once more, as plain tensors.
+        # A DTensor's call comes by once more, as calls on the plain tensors that it is made of.
         if any(hasattr(kind, '__tensor_flatten__') for kind in types):
             return NotImplemented
         room, _, name = function.name().partition('::')
@@ -49,7 +49,7 @@ class Traffic(TorchDispatchMode):
             (k for k in SENDS if name.replace('all_', 'all').startswith((k, f'_{k}'))), None
         )
         if kind and room in ('c10d', '_c10d_functional'):
-            # c10d has what comes out first, where that is another tensor than what goes in.
+            # In c10d's calls the output comes first, where it is another tensor than the input.
             given = args[room == 'c10d' and kind in ('allgather', 'reduce_scatter')]
             n = sum(t.nbytes for t in tree_leaves(given))
             self.sent[kind] += SENDS[kind](n, _group_of(args).size())

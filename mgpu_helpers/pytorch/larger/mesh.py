@@ -16,7 +16,7 @@ def mesh_groups(*sizes: int) -> list[dist.ProcessGroup]:
 
     In each are the ranks that differ from this one along that axis only; numbers run fastest along
     the last one. ``mesh_groups(2, 4)`` of 8 ranks: on rank 5 first ranks 1 and 5, then 4 to 7. All
-    ranks call it. What ``init_device_mesh`` makes has the same groups: ``mesh.get_group(axis)``.
+    ranks call it. ``init_device_mesh`` makes the same groups: ``mesh.get_group(axis)``.
     """
     check_mesh(sizes)
     ranks = torch.arange(dist.get_world_size()).view(sizes)

@@ -1,9 +1,9 @@
-"""By layers: pipeline parallelism. Each rank has some layers, and micro-batches follow each other.
+"""Pipeline parallelism: each rank has some layers, and micro-batches follow each other.
 
-A schedule is the order in which a stage does the forward and the backward pass of each micro-batch:
-``gpipe_order`` is that of Huang and others, *GPipe*, 2019; ``one_f_one_b_order`` that of Narayanan
-and others, *PipeDream*, 2019, with an end to every step, as in their *Megatron-LM*, 2021. Both give
-the same gradients, bit for bit; they differ in what a stage holds meanwhile.
+A schedule is the order of a stage's forward and backward passes: ``gpipe_order`` is that of Huang
+and others, *GPipe*, 2019; ``one_f_one_b_order`` that of Narayanan and others, *PipeDream*, 2019,
+with an end to every step, as in their *Megatron-LM*, 2021. Both give the same gradients, bit for
+bit; they differ in what a stage holds meanwhile.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 
 from ... import checks
 from ...timeline.lanes import Span
 from ..data_parallel.from_scratch import loss
 from ..ranks import check_group, this_device
 
-Order = list[tuple[str, int]]  # of passes: 'forward' or 'backward', number of the micro-batch
+Pass: TypeAlias = tuple[str, int]  # 'forward' or 'backward', number of the micro-batch
+Group: TypeAlias = dist.ProcessGroup | None
 
 TO = {'forward': 1, 'backward': -1}  # so many ranks further is the one that needs a pass's result
 
@@ -30,8 +31,8 @@ TO = {'forward': 1, 'backward': -1}  # so many ranks further is the one that nee
 def stage_of(net: nn.Sequential, stage: int, num_stages: int) -> nn.Sequential:
     """Cut a network into stages with about as many parameters each, and give one of them.
 
-    It shares its layers, and their names, with ``net``. Where parameters do not tell how long a
-    layer takes, cut by hand: ``net[a:b]``.
+    It shares its layers with ``net``. Where parameters do not tell how long a layer takes, cut by
+    hand: ``net[a:b]``.
     """
     such = 'an nn.Sequential, cut layer by layer'
     checks.expect(isinstance(net, nn.Sequential), 'net', such, net)
@@ -48,19 +49,16 @@ def stage_of(net: nn.Sequential, stage: int, num_stages: int) -> nn.Sequential:
     return net[home.index(stage) : home.index(stage) + home.count(stage)]  # type: ignore[return-value]
 
 
-def gpipe_order(num_micro_batches: int, stage: int, num_stages: int) -> Order:
+def gpipe_order(num_micro_batches: int, stage: int, num_stages: int) -> list[Pass]:
     """List what a stage does in GPipe's schedule: all forward passes, then all backward passes."""
     return [(kind, i) for kind in ('forward', 'backward') for i in range(num_micro_batches)]
 
 
-def one_f_one_b_order(num_micro_batches: int, stage: int, num_stages: int) -> Order:
-    """List what a stage does in 1F1B: one forward pass, one backward pass, in turn.
-
-    First it does a forward pass more for each stage behind it: as many as must be under way.
-    """
+def one_f_one_b_order(num_micro_batches: int, stage: int, num_stages: int) -> list[Pass]:
+    """List what a stage does in 1F1B: after a warm-up, one forward, one backward pass in turn."""
     ahead = num_stages - 1 - stage
-    order = [('forward', i) for i in range(ahead)]
-    for i in range(num_micro_batches):
+    order = [('forward', i) for i in range(ahead)]  # warm-up: one for each stage behind this one
+    for i in range(num_micro_batches):  # in the last ones, only backward passes are left
         if ahead + i < num_micro_batches:
             order.append(('forward', ahead + i))
         order.append(('backward', i))
@@ -70,17 +68,13 @@ def one_f_one_b_order(num_micro_batches: int, stage: int, num_stages: int) -> Or
 class Done(NamedTuple):
     """What a stage has done in one step."""
 
-    losses: torch.Tensor | None  # (n,), of all examples in their order; only on the last stage
+    losses: Tensor | None  # (n,), of all examples in their order; only on the last stage
     held: int  # the most micro-batches whose activations were kept here at a time
     spans: list[Span]  # when it computed what, on this machine's clock; the rest is waiting
 
 
 def gpipe(
-    layers: nn.Module,
-    X: torch.Tensor,
-    y: torch.Tensor,
-    num_micro_batches: int,
-    group: dist.ProcessGroup | None = None,
+    layers: nn.Module, X: Tensor, y: Tensor, num_micro_batches: int, group: Group = None
 ) -> Done:
     """Do forward and backward pass of one batch by GPipe's schedule; an optimizer steps after it.
 
@@ -92,11 +86,7 @@ def gpipe(
 
 
 def one_f_one_b(
-    layers: nn.Module,
-    X: torch.Tensor,
-    y: torch.Tensor,
-    num_micro_batches: int,
-    group: dist.ProcessGroup | None = None,
+    layers: nn.Module, X: Tensor, y: Tensor, num_micro_batches: int, group: Group = None
 ) -> Done:
     """Do what ``gpipe`` does, with the same gradients, by the schedule 1F1B.
 
@@ -109,28 +99,23 @@ class StageState:
     """What a stage has during one step: its place, its micro-batches, and what it keeps."""
 
     def __init__(
-        self,
-        layers: nn.Module,
-        X: torch.Tensor,
-        y: torch.Tensor,
-        num_micro_batches: int,
-        group: dist.ProcessGroup | None,
+        self, layers: nn.Module, X: Tensor, y: Tensor, num_micro_batches: int, group: Group
     ) -> None:
         self.layers, self.num_examples, self.group = layers, len(X), group
         self.rank, self.last = dist.get_rank(group), dist.get_world_size(group) - 1
         X, y = (a.detach().to(this_device()) for a in (X, y))
         self.Xs, self.ys = X.tensor_split(num_micro_batches), y.tensor_split(num_micro_batches)
-        # Input and output of each micro-batch that is under way; the losses of those that are done.
-        self.kept, self.losses = {}, []  # type: ignore[var-annotated]
-        # Messages that were sent; shape and type of an example as the stage before sends it.
-        self.sent, self.like = [], None  # type: ignore[var-annotated]
+        self.kept: dict[int, Any] = {}  # input and output of each micro-batch that is under way
+        self.losses: list[Tensor] = []  # of the micro-batches that are done
+        self.sent: list[Any] = []  # messages that are under way
+        self.like: Any = None  # shape and type of an example as the stage before sends it
 
 
 class Stage(StageState):
     """The layers of one rank during one step: its passes."""
 
-    def forward(self, i: int, x: torch.Tensor | None) -> torch.Tensor | None:
-        """Compute micro-batch i; gives what the next stage needs, None on the last."""
+    def forward(self, i: int, x: Tensor | None) -> Tensor | None:
+        """Compute micro-batch i; gives the next stage's input, None on the last."""
         x = self.Xs[i] if x is None else x.requires_grad_()
         out = self.layers(x)
         checks.array('what a stage gives to the next', out)
@@ -140,43 +125,40 @@ class Stage(StageState):
         self.kept[i] = x, out
         return None if self.rank == self.last else out.detach()
 
-    def backward(self, i: int, grad: torch.Tensor | None) -> torch.Tensor | None:
-        """Go back through micro-batch i; gives what the stage before needs, None on the first."""
+    def backward(self, i: int, grad: Tensor | None) -> Tensor | None:
+        """Go back through micro-batch i; gives its input's gradient, None on the first."""
         x, out = self.kept.pop(i)
         if out.requires_grad:  # not where all up to here is frozen
             out.backward(grad)
         return x.grad
 
 
-def room_for(stage: Stage, kind: str, i: int) -> torch.Tensor | None:
+def room_for(stage: Stage, kind: str, i: int) -> Tensor | None:
     """Make the tensor into which the input of a pass will come; None where none comes."""
     if stage.rank == (0 if kind == 'forward' else stage.last):
         return None
     if kind == 'backward':
         out = stage.kept[i][1]
-        return out.new_empty(out.shape)
-    if stage.like is None:
-        told: list[Any] = [None]
-        dist.recv_object_list(told, group=stage.group, group_src=stage.rank - 1)
-        stage.like = told[0]
-    shape, dtype = stage.like  # type: ignore[misc]
-    room = len(stage.Xs[i]), *shape  # type: ignore[has-type]
-    return torch.empty(room, dtype=dtype, device=this_device())  # type: ignore[has-type]
+        return out.new_empty(out.shape)  # a gradient has the shape of the output
+    if stage.like is None:  # before the first forward pass: see the other half in trade
+        received: list[Any] = [None]
+        dist.recv_object_list(received, group=stage.group, group_src=stage.rank - 1)
+        stage.like = received[0]
+    shape, dtype = stage.like
+    return torch.empty(len(stage.Xs[i]), *shape, dtype=dtype, device=this_device())
 
 
-def trade(
-    stage: Stage, done: tuple[str, int], out: torch.Tensor | None, following: tuple[str, int] | None
-) -> torch.Tensor | None:
-    """Send what a pass gave, and receive what the following one needs; only the latter is awaited.
+def trade(stage: Stage, done: Pass, out: Tensor | None, following: Pass | None) -> Tensor | None:
+    """Send the result of a pass, and receive the input of the following one, which it waits for.
 
-    Both in one batch: two neighbours that first send, each to the other, and then receive may wait
-    for each other for ever.
+    Both in one batch: in 1F1B, a stage sends an activation on while the next one sends a gradient
+    back. If each first sent and then received, both might wait for ever.
     """
     ops = []
     if out is not None:
-        if done == ('forward', 0):
-            told = [(out.shape[1:], out.dtype)]
-            dist.send_object_list(told, group=stage.group, group_dst=stage.rank + 1)
+        if done == ('forward', 0):  # how large an example is, once a step
+            like = [(out.shape[1:], out.dtype)]
+            dist.send_object_list(like, group=stage.group, group_dst=stage.rank + 1)
         peer = stage.rank + TO[done[0]]
         ops.append(dist.P2POp(dist.isend, out.contiguous(), group=stage.group, group_peer=peer))
     message = room_for(stage, *following) if following else None
@@ -185,18 +167,18 @@ def trade(
         ops.append(dist.P2POp(dist.irecv, message, group=stage.group, group_peer=peer))
     works = dist.batch_isend_irecv(ops) if ops else []
     if message is not None:
-        works.pop().wait()
-    stage.sent += works
+        works.pop().wait()  # what was received is the last
+    stage.sent += works  # what was sent, run_stage waits for at the end of the step
     return message
 
 
 def run_stage(
-    order_of: Callable[[int, int, int], Order],
+    order_of: Callable[[int, int, int], list[Pass]],
     layers: nn.Module,
-    X: torch.Tensor,
-    y: torch.Tensor,
+    X: Tensor,
+    y: Tensor,
     num_micro_batches: int,
-    group: dist.ProcessGroup | None = None,
+    group: Group = None,
 ) -> Done:
     """Do a stage's part of one step, pass by pass, in the order that ``order_of`` gives."""
     check_step(layers, X, y, num_micro_batches, group)
@@ -216,7 +198,7 @@ def run_stage(
     return Done(losses, held, spans)
 
 
-def check_step(layers: object, X: Any, y: Any, m: int, group: dist.ProcessGroup | None) -> None:
+def check_step(layers: object, X: Tensor, y: Tensor, m: int, group: Group) -> None:
     """Raise unless this group can do a step with m micro-batches."""
     check_group()
     checks.function('layers', layers, 'of activations, such as stage_of(net, rank, num_stages)')

@@ -1,4 +1,4 @@
-"""Within a layer: tensor parallelism, with two allreduces a block forward and two back.
+"""Tensor parallelism: ranks share each layer, with two all-reduces a block forward and two back.
 
 Of two linear layers, one after the other, each rank has some columns of the first and the matching
 rows of the second: what lies between them, heads of attention or features of an MLP, never leaves
@@ -7,60 +7,62 @@ the rank. The source is Shoeybi and others, *Megatron-LM*, 2019.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ... import checks
 from ..ranks import check_group
 
+Group: TypeAlias = dist.ProcessGroup | None
 
-def total(x: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
+
+def total(x: Tensor, group: Group) -> Tensor:
     """Give the sum of a tensor over the ranks, and leave the tensor as it is."""
-    summed = x.clone(memory_format=torch.contiguous_format)
+    summed = x.clone(memory_format=torch.contiguous_format)  # all_reduce writes in place
     dist.all_reduce(summed, group=group)
     return summed
 
 
 class SumBackward(torch.autograd.Function):
-    """Enter what is split: ``SumBackward.apply(x, group)`` is ``x``, which every rank has.
+    """Identity in the forward pass, all-reduce in the backward pass: before a column-cut layer.
 
-    Backward, each rank brings the gradient by way of its own part alone: they are summed.
+    Every rank has ``x``; its gradient through this rank's columns is one term of a sum.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
-        """Give ``x``."""
+    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
+        """Give ``x``, as a tensor of its own in the graph."""
         ctx.group = group
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
-        """Sum over the ranks."""
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        """All-reduce the gradient; the group has none."""
         return total(grad, ctx.group), None
 
 
 class SumForward(torch.autograd.Function):
-    """Leave what is split: ``SumForward.apply(x, group)`` is the sum of all ranks' ``x``.
+    """All-reduce in the forward pass, identity in the backward pass: after a row-cut layer.
 
-    Backward, the gradient of the sum, which every rank has, is that of each part.
+    Each rank's ``x`` is one term of the output, so the output's gradient is that of each term.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, group: dist.ProcessGroup | None) -> torch.Tensor:
-        """Sum over the ranks."""
+    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
+        """All-reduce ``x``."""
         return total(x, group)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
-        """Give ``grad``."""
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        """Give ``grad``, which every rank has; summed again, it would be k times too large."""
         return grad, None
 
 
-def part_of(param: torch.Tensor | None, axis: int, group: dist.ProcessGroup | None) -> Any:
+def part_of(param: Tensor | None, axis: int, group: Group) -> Any:
     """Copy this rank's part of a parameter that is cut along an axis."""
     if param is None:
         return None
@@ -68,33 +70,33 @@ def part_of(param: torch.Tensor | None, axis: int, group: dist.ProcessGroup | No
     return nn.Parameter(param.detach().chunk(size, axis)[rank].clone(), param.requires_grad)
 
 
-def column_linear(layer: nn.Linear, group: dist.ProcessGroup | None = None) -> nn.Linear:
-    """Give this rank's part of a linear layer cut by columns: a layer of its own, only narrower.
+def column_linear(layer: nn.Linear, group: Group = None) -> nn.Linear:
+    """Give this rank's part of a linear layer cut by columns: (n, in) becomes (n, out / k).
 
-    From all inputs it computes one of k runs of the outputs. What goes in must come through
-    ``SumBackward``, once for all the layers that share it.
+    What goes in must come through ``SumBackward``, once for all the layers that share it.
     """
     check_layer(layer, 'out_features', group)
     wide = layer.out_features // dist.get_world_size(group)
     part = nn.Linear(layer.in_features, wide, device='meta')  # without memory: all is put in
+    # A weight is (out, in), so columns of the matrix in Y = XW are rows of it.
     part.weight, part.bias = (part_of(p, 0, group) for p in (layer.weight, layer.bias))
     part.cut = {'weight': 0, 'bias': 0}  # type: ignore[assignment]  # our own mark
     return part
 
 
 class RowLinear(nn.Linear):
-    """What ``row_linear`` gives back."""
+    """A linear layer of whose inputs, and of the weights for them, this rank has a part."""
 
     group, cut = None, {'weight': 1}  # along which axis
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Sum what the ranks' parts of ``x`` contribute, then add the bias, once."""
+    def forward(self, x: Tensor) -> Tensor:
+        """All-reduce what this part of ``x`` (n, in / k) contributes; then add the bias, once."""
         y = SumForward.apply(F.linear(x, self.weight), self.group)
         return y if self.bias is None else y + self.bias
 
 
-def row_linear(layer: nn.Linear, group: dist.ProcessGroup | None = None) -> RowLinear:
-    """Give this rank's part of a linear layer cut by rows, which takes one of k runs of the inputs.
+def row_linear(layer: nn.Linear, group: Group = None) -> RowLinear:
+    """Give this rank's part of a linear layer cut by rows: (n, in / k) becomes (n, out).
 
     Its output is that of the whole layer, on every rank; the bias, shared with ``layer``, is whole.
     """
@@ -110,28 +112,29 @@ def blocks_of(net: nn.Module) -> list[Any]:
     return [b for b in net.modules() if hasattr(b, 'attention') and hasattr(b, 'mlp')]
 
 
-def tensor_parallel(net: nn.Module, group: dist.ProcessGroup | None = None) -> nn.Module:
+def tensor_parallel(net: nn.Module, group: Group = None) -> nn.Module:
     """Cut every block of ``vit()`` over the ranks of a group, in place; give the network back.
 
     The values are those of the group's first rank; ``load_state_dict`` comes before, an optimizer
-    after. All ranks of the group get the same batch, and each computes the same loss. What is not
-    cut (norms, the biases of row-cut layers, all outside of blocks) stays the same on them, bit for
-    bit.
+    after. All ranks of the group get the same batch and compute the same loss. What is not cut
+    (norms, biases of row-cut layers, all outside of blocks) stays equal on them, bit for bit.
     """
     check_blocks(net, group)
     for value in net.state_dict().values():
         dist.broadcast(value, group=group, group_src=0)
     for block in blocks_of(net):
         a, m = block.attention, block.mlp
+        # Some columns of q, k and v are some heads, whole: (n, t, width) to (n, heads / k, t, d).
         a.q, a.k, a.v = (column_linear(f, group) for f in (a.q, a.k, a.v))
         m[0] = column_linear(m[0], group)
         a.out, m[2] = row_linear(a.out, group), row_linear(m[2], group)
         for part in (a, m):
+            # One all-reduce for q, k and v together, on the input that they share.
             part.register_forward_pre_hook(lambda _, args: SumBackward.apply(args[0], group))
     return net
 
 
-def full_state(net: nn.Module, group: dist.ProcessGroup | None = None) -> dict[str, torch.Tensor]:
+def full_state(net: nn.Module, group: Group = None) -> dict[str, Tensor]:
     """Gather the state dict of the whole network, on every rank of the group; all must call it.
 
     It is that of a network which ``tensor_parallel`` has not cut, and fits one.
@@ -148,7 +151,7 @@ def full_state(net: nn.Module, group: dist.ProcessGroup | None = None) -> dict[s
     return state
 
 
-def check_layer(layer: object, features: str, group: dist.ProcessGroup | None) -> None:
+def check_layer(layer: object, features: str, group: Group) -> None:
     """Raise unless these features of a linear layer can be divided among the ranks."""
     check_group()
     whole = isinstance(layer, nn.Linear) and not hasattr(layer, 'cut')
@@ -157,7 +160,7 @@ def check_layer(layer: object, features: str, group: dist.ProcessGroup | None) -
     checks.divisible(features, getattr(layer, features), ranks, 'the number of ranks')
 
 
-def check_blocks(net: nn.Module, group: dist.ProcessGroup | None) -> None:
+def check_blocks(net: nn.Module, group: Group) -> None:
     """Raise unless a network has blocks, and every one of them can be cut."""
     check_group()
     blocks = blocks_of(net) if isinstance(net, nn.Module) else []
