@@ -68,7 +68,8 @@ def lenet(X: NDArray, params: Arrays) -> NDArray:
 
 def get_params(params: Arrays, device: mx.Context) -> Replica:
     """Copy parameters to a device; each copy has a gradient of its own, which is 0."""
-    checks.copies(params, device)
+    checks.list_of_arrays('params', params, 'as init_params gives')
+    checks.device('device', device)
     new_params = [p.copyto(device) for p in params]
     for p in new_params:
         p.attach_grad()
@@ -193,8 +194,7 @@ def load_data_fashion_mnist(
     """Load Fashion-MNIST: iterators over batches to train on and over batches to test with.
 
     They yield X (batch, 1, 28, 28), in [0, 1], and y (batch,). ``num_examples`` keeps the first of
-    the 60,000 to train on; they are shuffled anew in each epoch. Where the data cannot be had, a
-    warning says so, and scikit-learn's digits take their place.
+    60,000 to train on, shuffled anew each epoch. A warning says if digits stand in for the data.
     """
     train, test = data.load_arrays('fashion-mnist', batch_size, num_examples, seed, dtype)
     return NDArrayIter(train), NDArrayIter(test)
@@ -281,9 +281,9 @@ def train(
 ) -> History:
     """Train LeNet on Fashion-MNIST with data parallelism, printing a line per epoch.
 
-    ``batch_size`` is that of all devices together; ``devices`` is your own choice of ``num_gpus``
-    devices. A seed fixes start parameters and order: the same run again, bit for bit. The history's
-    ``params`` are the trained replicas, one per device. Without ``test``, accuracies are ``nan``.
+    ``batch_size`` is that of all devices together; ``devices`` is your own choice of ``num_gpus``.
+    A seed fixes start parameters and order: the same run again, bit for bit. The history's
+    ``params`` are the trained replicas. Without ``test``, accuracies are ``nan``.
     """
     devices = choose_devices(num_gpus, devices)
     checks.training(num_epochs, lr, sync)

@@ -61,12 +61,6 @@ def list_of_arrays(name: str, values: Any, such_as: str) -> None:
             )
 
 
-def copies(params: object, where: object) -> None:
-    """Raise unless parameters can be copied to a device."""
-    list_of_arrays('params', params, 'as init_params gives')
-    device('device', where)
-
-
 def for_device(name: str, value: Any, where: Any) -> None:
     """Raise unless ``value`` is an array of the library to which a device belongs."""
     array(name, value)

@@ -23,8 +23,7 @@ def type_of(x: Array) -> str:
 def lenet(params: Sequence[Array]) -> None:
     """Raise unless these are as many parameters as LeNet has."""
     list_of_arrays('params', params, 'as init_params gives')
-    wanted = "LeNet's 8 arrays, as init_params gives"
-    expect(len(params) == 8, 'params', wanted, len(params), ValueError)
+    expect(len(params) == 8, 'params', "LeNet's 8 arrays", len(params), ValueError)
 
 
 def inputs(X: Array, params: Sequence[Array]) -> None:
@@ -108,8 +107,7 @@ def one_per_device(data: Sequence[Array]) -> None:
         kind = x.__class__
         dense = library(kind) != 'MXNet' or kind.__module__ == 'mxnet.ndarray.ndarray'
         expect(dense, f'data[{i}]', 'a dense nd array, as nd.array(x, ctx=device) makes', kind)
-    alike = 'pass those of one parameter, one per device'
-    same('the shapes of arrays to sum', [tuple(x.shape) for x in data], alike)
+    same('the shapes of arrays to sum', [tuple(x.shape) for x in data], 'sum each by itself')
     same('the types of arrays to sum', [type_of(x) for x in data], 'convert them', TypeError)
     # PyTorch's stand-ins share a device; of MXNet's arrays, asking for their memory waits for them.
     places = [x.context if hasattr(x, 'context') else x.data_ptr() or id(x) for x in data]

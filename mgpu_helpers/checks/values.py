@@ -7,9 +7,6 @@ import numbers
 from collections.abc import Collection, Sequence
 from typing import Any
 
-# Each takes a thread and a replica: 256 took 4 s to start; 100,000 ran for minutes in silence.
-MOST_STAND_INS = 256
-
 DTYPES = ('float32', 'float64')
 
 
@@ -105,12 +102,6 @@ def drawing(seed: object, dtype: object = 'float32', scale: object = 1) -> None:
     one_of('dtype', dtype, DTYPES)
 
 
-def stand_ins(k: int) -> None:
-    """Raise unless ``k`` CPU cores, or shares of cores, can stand in for GPUs."""
-    wanted = f'at most {MOST_STAND_INS} (more than one per core is no faster)'
-    expect(k <= MOST_STAND_INS, 'the number of stand-ins', wanted, k, ValueError)
-
-
 def any_examples(seen: int) -> None:
     """Raise if an iterator gave nothing to evaluate or to train on."""
     if not seen:
@@ -181,9 +172,3 @@ def levels(value: Any) -> None:
 def model(value: object) -> None:
     """Raise unless ``value`` is a network as the cost model sees it."""
     expect(hasattr(value, 'activations'), 'model', "a Model, such as MODELS['VGG-16']", value)
-
-
-def machine(value: object) -> None:
-    """Raise unless ``value`` is a machine as the cost model sees it."""
-    such = "MACHINES['p3.16xlarge']"
-    expect(hasattr(value, 'levels'), 'machine', f'a Machine, such as {such}', value)

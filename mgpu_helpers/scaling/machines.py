@@ -63,7 +63,8 @@ def communication_seconds(
     servers are of the link there: with s servers all but 2 (s - 1), as in NCCL's own model
     (src/graph/tuning.cc). Where all devices of a server would share its link, it is refused.
     """
-    checks.machine(machine)
+    such = "a Machine, such as MACHINES['p3.16xlarge']"
+    checks.expect(hasattr(machine, 'levels'), 'machine', such, machine)
     checks.message(devices, nbytes, machine.link)
     checks.positive_int('buckets', buckets)
     checks.one_of('algorithm', algorithm, (*ALGORITHMS, 'hierarchical'))

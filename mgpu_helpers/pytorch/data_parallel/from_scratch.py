@@ -60,7 +60,8 @@ def get_params(params: Tensors, device: Device) -> list[Tensor]:
 
     Each ``.grad`` is ``None`` until the first backward pass (the original says 0).
     """
-    checks.copies(params, device)
+    checks.list_of_arrays('params', params, 'as init_params gives')
+    checks.device('device', device)
     return [p.detach().to(place(device), copy=True).requires_grad_() for p in params]
 
 
