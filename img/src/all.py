@@ -1,9 +1,16 @@
-"""Redraw every figure: run each script of this folder that draws one."""
+"""Draw every figure anew, or those that are named: python img/src/all.py lenet mesh.
+
+A script of this folder draws one ``figure``, which is saved in img/ under the script's name.
+"""
 
 import runpy
+import sys
 from pathlib import Path
 
+HERE = Path(__file__).resolve().parent
+SHARED = ('all', 'draw', 'lanes', 'layers')
+
 if __name__ == '__main__':
-    for script in sorted(Path(__file__).resolve().parent.glob('*.py')):
-        if script.name not in ('all.py', 'draw.py', 'lanes.py', 'layers.py'):
-            runpy.run_path(str(script), run_name='__main__')
+    for name in sys.argv[1:] or sorted({path.stem for path in HERE.glob('*.py')} - {*SHARED}):
+        figure = runpy.run_path(str(HERE / f'{name}.py'))['figure']
+        figure.save(HERE.parent / f'{name}.svg')

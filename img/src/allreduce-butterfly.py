@@ -1,16 +1,18 @@
-"""Draw the allreduce by recursive doubling, with four devices and with six."""
+"""Allreduce by recursive doubling: four devices, and six.
+
+Four devices hold 1, 2, 3 and 4. Step 1: 0 and 1 exchange their numbers and both add, so do 2 and 3:
+3, 3, 7, 7. Step 2: 0 and 2 exchange, and 1 and 3: all hold 10. Six devices hold 1 to 6, and 6 is no
+power of two. First 4 sends to 0 and 5 to 1: 6, 8, 3, 4 on the first four. These do the two steps:
+14, 14, 7, 7, then 21 on all four. Last, 0 sends 21 to 4 and 1 to 5.
+
+6 is no power of two: 4 devices do the steps, and the 2 left over (dotted: they wait)
+cost one step before and one step after.
+"""
 
 import draw as d
 from lanes import DONE, LIVE, cell, head, lane, send_and_add, send_and_keep
 
-figure = d.Figure(
-    876,
-    'Allreduce by recursive doubling: four devices, and six',
-    'Four devices hold 1, 2, 3 and 4. Step 1: 0 and 1 exchange their numbers and both add, so do '
-    '2 and 3: 3, 3, 7, 7. Step 2: 0 and 2 exchange, and 1 and 3: all hold 10. Six devices hold 1 '
-    'to 6, and 6 is no power of two. First 4 sends to 0 and 5 to 1: 6, 8, 3, 4 on the first four. '
-    'These do the two steps: 14, 14, 7, 7, then 21 on all four. Last, 0 sends 21 to 4 and 1 to 5.',
-)
+figure = d.Figure(876, __doc__)
 
 
 def lanes(top, height, pitch, count, x=d.MARGIN, w=d.WIDTH - 2 * d.MARGIN):
@@ -58,14 +60,8 @@ for i, (name, lines) in enumerate(notes):
 TOP = 476
 X = (146, 284, 422, 560, 698)
 figure.headline('Six devices: two hand their numbers over first', TOP - 76)
-for i, (name, what) in enumerate(
-    (
-        ('Fold in', '4 to 0, 5 to 1'),
-        ('Step 1', 'as above'),
-        ('Step 2', 'as above'),
-        ('Fold out', '0 to 4, 1 to 5'),
-    )
-):
+names = ('Fold in', '4 to 0, 5 to 1'), ('Step 1', 'as above'), ('Step 2', 'as above')
+for i, (name, what) in enumerate((*names, ('Fold out', '0 to 4, 1 to 5'))):
     head(figure, (X[i] + X[i + 1]) / 2, TOP - 42, name, what)
 rows = lanes(TOP, 44, 54, 6)
 for k in (0, 1):
@@ -84,9 +80,3 @@ show(X[1], rows, (1 + 5, 2 + 6, 3, 4), 21)
 show(X[2], rows, (6 + 8, 6 + 8, 3 + 4, 3 + 4), 21)
 show(X[3], rows, (14 + 7, 14 + 7, 14 + 7, 14 + 7), 21)
 show(X[4], rows, (21, 21, 21, 21, 21, 21), 21)
-
-figure.caption(
-    '6 is no power of two: 4 devices do the steps, and the 2 left over (dotted: they wait)',
-    'cost one step before and one step after.',
-)
-figure.save(__file__)

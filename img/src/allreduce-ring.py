@@ -1,18 +1,19 @@
-"""Draw the ring allreduce: every device's four slices before each of its six steps."""
+"""Ring allreduce on four devices: three steps of reduce-scatter, three of all-gather.
+
+Every array is cut in 4 slices. Device 0 holds 1 2 3 4, device 1 2 4 6 8, device 2 3 6 9 12, device
+3 4 8 12 16. In steps 1 to 3 every device sends one slice to the next device in the ring, 0 to 1 to
+2 to 3 to 0, which adds it to its own. In step 1 device i sends slice i - 1, then always the one it
+has just added to. After three steps device 0 holds the sum of slice 0, 10; device 1 that of slice
+1, 20; device 2 that of slice 2, 30; device 3 that of slice 3, 40. In steps 4 to 6 these sums are
+passed on round the ring until all hold 10 20 30 40.
+
+k devices: 2 · (k − 1) steps. In every step every device sends 1/k of its array.
+"""
 
 import draw as d
-from lanes import CELL_H, DONE, LIVE, NEXT, OLD, cell, lane
+from lanes import CELL_H, DONE, LIVE, NEXT, OLD, cell, lane, legend, table
 
-figure = d.Figure(
-    902,
-    'Ring allreduce on four devices: three steps of reduce-scatter, three of all-gather',
-    'Every array is cut in 4 slices. Device 0 holds 1 2 3 4, device 1 2 4 6 8, device 2 3 6 9 12, '
-    'device 3 4 8 12 16. In steps 1 to 3 every device sends one slice to the next device in the '
-    'ring, 0 to 1 to 2 to 3 to 0, which adds it to its own. In step 1 device i sends slice i - 1, '
-    'then always the one it has just added to. After three steps device 0 holds the sum of slice '
-    '0, 10; device 1 that of slice 1, 20; device 2 that of slice 2, 30; device 3 that of slice 3, '
-    '40. In steps 4 to 6 these sums are passed on round the ring until all hold 10 20 30 40.',
-)
+figure = d.Figure(902, __doc__)
 
 K = 4
 LEFT, SLICE, GRID = 132, 32, 158  # middle of the first cell, from slice to slice, from grid to grid
@@ -45,7 +46,7 @@ def send(rows, x, source, gap):
 
 
 # --- the algorithm itself, so that the numbers are its numbers
-state = [[(k + 1) * (j + 1) for j in range(K)] for k in range(K)]
+state = table(K)
 states = [state]
 for step in range(2 * (K - 1)):
     state = [list(row) for row in state]
@@ -80,14 +81,4 @@ for row, (top, name) in enumerate(zip(TOPS, names)):
 ring(TOPS[0], states[:K], reducing, lambda n, i: (i - 1 - n) % K)
 ring(TOPS[1], states[K - 1 :], gathering, lambda n, i: (i - n) % K)
 
-legend = (
-    (9, LIVE, 'still to be added'),
-    (9, NEXT, 'is sent in this step'),
-    (9, OLD, 'out of date'),
-    (40, DONE, 'finished sum'),
-)
-for x, (value, look, meaning) in zip((39, 236, 452, 618), legend):
-    cell(figure, x, 826, value, 2, look)
-    figure.label(x + 23, 826, meaning, size=d.SMALL, anchor='start')
-figure.caption('k devices: 2 · (k − 1) steps. In every step every device sends 1/k of its array.')
-figure.save(__file__)
+legend(figure, 826, (39, 236, 452, 618), 'still to be added', 'is sent in this step')

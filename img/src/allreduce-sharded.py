@@ -1,22 +1,24 @@
-"""Draw the sharded allreduce: every device sums one slice for all."""
+"""Sharded allreduce: each of four devices sums its own slice for all.
+
+Every array is cut in 4 slices. Device 0 holds 1 2 3 4, device 1 2 4 6 8, device 2 3 6 9 12, device
+3 4 8 12 16. Step 1: device i gathers slice i of all others and adds: device 0 has 10 for slice 0,
+device 1 20 for slice 1, device 2 30 for slice 2, device 3 40 for slice 3. Step 2: each sends its
+sum to all others, and every device holds 10 20 30 40.
+
+All devices work at the same time. Each sends 3 slices, then its sum 3 times: with k devices
+2 · (k − 1) messages, each 1/k of the array.
+"""
 
 import draw as d
-from lanes import CELL_W, DONE, LIVE, OLD, cell, head, lane
+from lanes import CELL_W, DONE, LIVE, OLD, cell, head, lane, table
 
-figure = d.Figure(
-    480,
-    'Sharded allreduce: each of four devices sums its own slice for all',
-    'Every array is cut in 4 slices. Device 0 holds 1 2 3 4, device 1 2 4 6 8, device 2 3 6 9 12, '
-    'device 3 4 8 12 16. Step 1: device i gathers slice i of all others and adds: device 0 has 10 '
-    'for slice 0, device 1 20 for slice 1, device 2 30 for slice 2, device 3 40 for slice 3. Step '
-    '2: each sends its sum to all others, and every device holds 10 20 30 40.',
-)
+figure = d.Figure(480, __doc__)
 figure.headline('The sharded allreduce: each device sums its slice for all')
 
 TOP, LANE_H, PITCH = 160, 50, 62
 BEFORE, SUMS, AFTER = 132, 358, 588  # middles of the first cells of the three states
 WIDE, CLOSE = 54, 36  # from slice to slice, with and without arrows between them
-ARRAYS = [[(k + 1) * (j + 1) for j in range(4)] for k in range(4)]
+ARRAYS = table(4)
 
 rows = [lane(figure, TOP + k * PITCH, LANE_H, k) for k in range(4)]
 
@@ -58,9 +60,3 @@ figure.hint(36, TOP - 16, 'slice', anchor='start')
 head(figure, BEFORE + 1.5 * WIDE, 76, 'Step 1', 'gather slice i on device i, add')
 head(figure, SUMS + 1.5 * WIDE, 76, 'Step 2', 'send its sum to all')
 head(figure, AFTER + 1.5 * CLOSE, 76, 'After')
-
-figure.caption(
-    'All devices work at the same time. Each sends 3 slices, then its sum 3 times: with k devices',
-    '2 · (k − 1) messages, each 1/k of the array.',
-)
-figure.save(__file__)

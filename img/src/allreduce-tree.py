@@ -1,16 +1,17 @@
-"""Draw the allreduce over a binary tree: sums go up, the total comes down."""
+"""Allreduce over a binary tree: 1, 2, 3 and 4 on four devices.
+
+Devices 0 to 3 hold 1, 2, 3 and 4. Step 1: device 1 sends to 0 and device 3 to 2, which add: 3 and
+7. Step 2: device 2 sends to 0, which has the sum, 10. On the way back, step 3: device 0 sends 10 to
+2. Step 4: 0 sends it to 1 and 2 to 3. All hold 10. With k devices this takes twice the logarithm of
+k to the base 2, rounded up, steps.
+
+k devices: 2 · ⌈log_2 k⌉ steps, each with the whole array. Dotted: a device that waits.
+"""
 
 import draw as d
 from lanes import DONE, LIVE, cell, head, lane, send_and_add, send_and_keep
 
-figure = d.Figure(
-    482,
-    'Allreduce over a binary tree: 1, 2, 3 and 4 on four devices',
-    'Devices 0 to 3 hold 1, 2, 3 and 4. Step 1: device 1 sends to 0 and device 3 to 2, which add: '
-    '3 and 7. Step 2: device 2 sends to 0, which has the sum, 10. On the way back, step 3: device '
-    '0 sends 10 to 2. Step 4: 0 sends it to 1 and 2 to 3. All hold 10. With k devices this takes '
-    'twice the logarithm of k to the base 2, rounded up, steps.',
-)
+figure = d.Figure(482, __doc__)
 figure.headline('A binary tree: sums go up, the total comes down')
 
 TOP, LANE_H, PITCH = 154, 54, 68
@@ -57,8 +58,3 @@ show(1, (1 + 2, None, 3 + 4, None))
 show(2, (3 + 7, None, None, None))
 show(3, (10, None, 10, None))
 show(4, (10, 10, 10, 10))
-
-figure.caption(
-    'k devices: 2 · ⌈log_2 k⌉ steps, each with the whole array. Dotted: a device that waits.'
-)
-figure.save(__file__)

@@ -1,15 +1,15 @@
-"""Draw the naive allreduce on two small arrays: copy in, add, copy back."""
+"""The naive allreduce of [1 1] and [2 2] on two devices.
+
+Before: device 0 holds [1 1], device 1 holds [2 2]. Step 1: the array of device 1 is copied to
+device 0 and added there, which gives [3 3]. Step 2: the sum is copied back to device 1. After: both
+hold [3 3]. With k devices there are k - 1 copies in and k - 1 copies out, all through device 0.
+
+k devices: k − 1 copies in, k − 1 copies out, and all of them through device 0.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    428,
-    'The naive allreduce of [1 1] and [2 2] on two devices',
-    'Before: device 0 holds [1 1], device 1 holds [2 2]. Step 1: the array of device 1 is copied '
-    'to device 0 and added there, which gives [3 3]. Step 2: the sum is copied back to device 1. '
-    'After: both hold [3 3]. With k devices there are k - 1 copies in and k - 1 copies out, all '
-    'through device 0.',
-)
+figure = d.Figure(428, __doc__)
 figure.headline('The naive allreduce: copy to device 0, add, copy back')
 
 CELL = 30
@@ -59,6 +59,3 @@ array(centre, 0, 3)
 array(centre, 1, 3)
 figure.arrow((centre, ROWS[0] + CELL / 2), (centre, ROWS[1] - CELL / 2))
 figure.text(centre + 14, TOP + LANE_H + GAP / 2 + 5, 'copy', size=d.SMALL)
-
-figure.caption('k devices: k − 1 copies in, k − 1 copies out, and all of them through device 0.')
-figure.save(__file__)

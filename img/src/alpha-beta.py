@@ -1,15 +1,17 @@
-"""Draw the cost of one message: latency plus bytes over bandwidth, a straight line."""
+"""What one message costs: a fixed part and a part that grows with its bytes.
+
+A plot of time against bytes for a link with a latency of 10 microseconds and a bandwidth of 10
+GB/s: a straight line that starts at 10 microseconds for 0 bytes and rises by 10 microseconds for
+every 100 kB: 20 at 100 kB, 30 at 200 kB, 40 at 300 kB. Left of 100 kB most of the time is latency,
+paid per message; right of it most is paid per byte.
+
+At α · B = 10 µs · 10 GB/s = 100 kB both parts are equal. Left of it most of the time is
+latency: send fewer messages. Right of it most goes into the bytes: send fewer bytes.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    580,
-    'What one message costs: a fixed part and a part that grows with its bytes',
-    'A plot of time against bytes for a link with a latency of 10 microseconds and a bandwidth of '
-    '10 GB/s: a straight line that starts at 10 microseconds for 0 bytes and rises by 10 '
-    'microseconds for every 100 kB: 20 at 100 kB, 30 at 200 kB, 40 at 300 kB. Left of 100 kB most '
-    'of the time is latency, paid per message; right of it most is paid per byte.',
-)
+figure = d.Figure(580, __doc__)
 
 ALPHA, BANDWIDTH = 10e-6, 10e9  # seconds, bytes per second
 HALF = ALPHA * BANDWIDTH  # bytes whose two parts take equally long
@@ -42,30 +44,30 @@ figure.line(at(0, ALPHA), at(MOST, ALPHA), color=d.DATA_EDGE, dash='5 4')
 figure.line(at(0, ALPHA), at(MOST, cost(MOST)), color=d.SHADE[0], width=2.5)
 for nbytes in (100e3, 200e3, 300e3):
     figure.line(at(nbytes, 0), (at(nbytes, 0)[0], BOTTOM + 6), color=d.MUTED)
-    figure.label(at(nbytes, 0)[0], BOTTOM + 18, f'{nbytes / 1e3:g} kB', size=d.SMALL)
+    figure.small(at(nbytes, 0)[0], BOTTOM + 18, f'{nbytes / 1e3:g} kB')
     figure.circle(*at(nbytes, cost(nbytes)), 4, d.SHADE[0], None)
 for us in (10, 20, 30, 40):
     y = at(0, us * 1e-6)[1]
     figure.line((LEFT, y), (LEFT - 6, y), color=d.MUTED)
-    figure.label(LEFT - 12, y, f'{us} µs', size=d.SMALL, anchor='end')
-figure.label(LEFT - 12, BOTTOM, '0', size=d.SMALL, anchor='end')
+    figure.small(LEFT - 12, y, f'{us} µs', anchor='end')
+figure.small(LEFT - 12, BOTTOM, '0', anchor='end')
 figure.arrow((LEFT, BOTTOM), (LEFT, at(0, 44e-6)[1] - 4))
 figure.arrow((LEFT, BOTTOM), (d.WIDTH - d.MARGIN, BOTTOM))
 figure.label(d.WIDTH - d.MARGIN, BOTTOM + 18, 'n', bold=True, anchor='end')
 
 x, low = at(250e3, 0)[0], at(0, ALPHA / 2)[1]
 figure.label(x, low - 10, 'latency α', bold=True)
-figure.label(x, low + 10, 'the same for every message', size=d.SMALL)
+figure.small(x, low + 10, 'the same for every message')
 low = at(0, 19e-6)[1]
 figure.label(x, low - 10, 'n / B', bold=True)
-figure.label(x, low + 10, '10 µs more for every 100 kB', size=d.SMALL)
+figure.small(x, low + 10, '10 µs more for every 100 kB')
 
 # --- the size at which both parts are equal
 x = at(HALF, 0)[0]
 for first, last in ((0, ALPHA), (ALPHA, 2 * ALPHA)):
     ends = (x, at(0, first)[1] - 2), (x, at(0, last)[1] + (2 if first == 0 else 5))
     figure.arrow(*ends, both=True)
-    figure.label(x - 12, (ends[0][1] + ends[1][1]) / 2, '10 µs', size=d.SMALL, anchor='end')
+    figure.small(x - 12, (ends[0][1] + ends[1][1]) / 2, '10 µs', anchor='end')
 figure.line((x, BOTTOM + 30), (x, BOTTOM + 44), color=d.MUTED)
 y = BOTTOM + 44 + 18
 figure.label(x, y, 'n = α · B', bold=True)
@@ -73,9 +75,3 @@ figure.arrow((x - 44, y), (LEFT, y))
 figure.arrow((x + 44, y), (d.WIDTH - d.MARGIN, y))
 figure.label((LEFT + x - 44) / 2, y + 18, 'pay per message', bold=True)
 figure.label((x + 44 + d.WIDTH - d.MARGIN) / 2, y + 18, 'pay per byte', bold=True)
-
-figure.caption(
-    'At α · B = 10 µs · 10 GB/s = 100 kB both parts are equal. Left of it most of the time is',
-    'latency: send fewer messages. Right of it most goes into the bytes: send fewer bytes.',
-)
-figure.save(__file__)

@@ -1,15 +1,17 @@
-"""Draw batch normalization on two devices: with statistics of a shard, and of the whole batch."""
+"""Batch normalization on two devices: BatchNorm and SyncBatchNorm.
+
+Above, BatchNorm: each device computes its own shard's mean and variance and normalizes the shard
+with them; nothing is exchanged. Below, SyncBatchNorm: the devices exchange their means, so both
+compute the whole batch's mean and variance and normalize their shards with them, which is exact if
+the shards are equally large.
+
+With BatchNorm the result depends on how the batch is split.
+With SyncBatchNorm it does not, as long as the shards are equally large.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    684,
-    'Batch normalization on two devices: BatchNorm and SyncBatchNorm',
-    "Above, BatchNorm: each device computes its own shard's mean and variance and normalizes the "
-    'shard with them; nothing is exchanged. Below, SyncBatchNorm: the devices exchange their '
-    "means, so both compute the whole batch's mean and variance and normalize their shards with "
-    'them, which is exact if the shards are equally large.',
-)
+figure = d.Figure(684, __doc__)
 
 LANE_H, GAP, H = 92, 36, 40
 SHARD, SHARD_W = 116, 76
@@ -20,9 +22,8 @@ RESULT, RESULT_W = 628, 94
 
 def lanes(top, letter, name, what):
     """Draw a panel's words and devices; return the heights of the two rows."""
-    figure.badge(d.MARGIN + 14, top - 40, letter)
-    figure.headline(name, top - 36, d.MARGIN + 40)
-    figure.text(d.MARGIN + 40, top - 13, what, fill=d.MUTED)
+    figure.case(top - 40, letter, name)
+    figure.text(d.MARGIN + 38, top - 13, what, fill=d.MUTED)
     for k in range(2):
         figure.device(d.MARGIN, top + k * (LANE_H + GAP), d.WIDTH - 2 * d.MARGIN, LANE_H, k)
     # Mirrored: the space between the rows stays free for what the devices exchange.
@@ -55,29 +56,17 @@ figure.hint((FIRST + SECOND + STATISTICS_W) / 2, TOP + LANE_H + GAP / 2, 'nothin
 
 # --- below: the means go both ways, and give the same mean and variance on both
 TOP = 380
-rows = lanes(
-    TOP,
-    'B',
-    'SyncBatchNorm',
-    "the devices exchange their means, so all use the whole batch's mean and variance",
-)
+words = "the devices exchange their means, so all use the whole batch's mean and variance"
+rows = lanes(TOP, 'B', 'SyncBatchNorm', words)
 for k, y in enumerate(rows):
     row(k, y)
     figure.box(FIRST, y - H / 2, STATISTICS_W, H, 'means of', 'x and x²', k=k, size=d.SMALL)
     figure.arrow((FIRST + STATISTICS_W, y), (SECOND, y))
-    figure.box(
-        SECOND, y - H / 2, STATISTICS_W, H, 'mean and var', 'of the batch', k=k, size=d.SMALL
-    )
+    words = 'mean and var', 'of the batch'
+    figure.box(SECOND, y - H / 2, STATISTICS_W, H, *words, k=k, size=d.SMALL)
 centre = FIRST + STATISTICS_W / 2
 figure.arrow((centre - 14, rows[0] + H / 2), (centre - 14, rows[1] - H / 2), width=2)
 figure.arrow((centre + 14, rows[1] - H / 2), (centre + 14, rows[0] + H / 2), width=2)
 middle = TOP + LANE_H + GAP / 2
-figure.label(centre - 26, middle, 'means of shard 0', size=d.SMALL, anchor='end')
-figure.label(centre + 26, middle, 'means of shard 1', size=d.SMALL, anchor='start')
-
-figure.caption(
-    # MXNet's SyncBatchNorm gives every device's mean the same weight, whatever its shard's size.
-    'With BatchNorm the result depends on how the batch is split.',
-    'With SyncBatchNorm it does not, as long as the shards are equally large.',
-)
-figure.save(__file__)
+figure.small(centre - 26, middle, 'means of shard 0', anchor='end')
+figure.small(centre + 26, middle, 'means of shard 1', anchor='start')

@@ -1,16 +1,17 @@
-"""Draw a bucket: four gradients flattened into one array, one allreduce, cut back into four."""
+"""A bucket: four gradients travel in one message.
+
+Device 0 has four gradients: W1 is 1 2 over 3 4, b1 is 5 6, W2 is 7 8, b2 is 9. Device 1 has the
+same ones times ten. Each device copies them one after the other into one array of nine numbers. One
+allreduce sums the two arrays: 11 22 33 44 55 66 77 88 99. The sum is cut back into the four
+gradients: W1 is 11 22 over 33 44, b1 is 55 66, W2 is 77 88, b2 is 99.
+
+As many bytes as before, but what a message costs by itself is paid once, not 4 times.
+"""
 
 import draw as d
 from lanes import DONE, LIVE, cell
 
-figure = d.Figure(
-    628,
-    'A bucket: four gradients travel in one message',
-    'Device 0 has four gradients: W1 is 1 2 over 3 4, b1 is 5 6, W2 is 7 8, b2 is 9. Device 1 has '
-    'the same ones times ten. Each device copies them one after the other into one array of nine '
-    'numbers. One allreduce sums the two arrays: 11 22 33 44 55 66 77 88 99. The sum is cut back '
-    'into the four gradients: W1 is 11 22 over 33 44, b1 is 55 66, W2 is 77 88, b2 is 99.',
-)
+figure = d.Figure(628, __doc__)
 figure.headline('A bucket: four gradients travel in one message')
 
 X, W, GAP = 186, 268, 14  # the two devices' panels
@@ -70,14 +71,9 @@ for k in range(2):
         figure.arrow((start, SUM + LOW / 2 + 2), (end, BACK - LOW / 2 - 2))
     for (name, _, _), middle in zip(SHAPES, ends):
         figure.label(middle, BACK + 58, name, bold=True)
-figure.rect(X + 24, ADD - 17, 2 * W + GAP - 48, 34, d.LINE, None, r=17)
-figure.label(X + W + GAP / 2, ADD, 'one allreduce of 9 numbers', fill=d.WHITE, bold=True)
+figure.bar(X + 24, ADD - 17, 2 * W + GAP - 48, 34, 'one allreduce of 9 numbers', r=17)
 
 figure.stage(1, ONE, 'Gradients', 'of 4 parameters')
 figure.stage(2, FLAT, 'Flatten', 'into one array')
 figure.stage(3, ADD, 'Sum', '1 message, not 4')
 figure.stage(4, SUM + (BACK - SUM) / 2, 'Cut back', 'into 4 again')
-figure.caption(
-    'As many bytes as before, but what a message costs by itself is paid once, not 4 times.'
-)
-figure.save(__file__)

@@ -1,18 +1,20 @@
-"""Draw how a checkpoint is written, so that a kill at any moment leaves a whole one, and loaded."""
+"""A checkpoint: written aside, flushed, renamed, and verified when it is loaded.
+
+Three steps, each with what the folder holds. 1, write aside: epoch-0002.ckpt is there, whole; the
+new checkpoint grows under a temporary name that ends in .tmp, half written. 2, flush: the temporary
+file is whole, on the disk. 3, rename: the temporary file becomes epoch-0003.ckpt, in one step.
+Killed in step 1 or 2, a run resumes from epoch 2; killed in step 3, from epoch 2 or 3; never from
+half a file. Every file begins with a SHA-256. When one is loaded, the SHA-256 of what was read is
+compared with that. If they are equal, the checkpoint is loaded; if not, it is refused, and the next
+older one is tried.
+
+A file that ends in .tmp is never loaded. After the rename, the name is flushed as well. The
+SHA-256 in the first line of a file is that of everything else in it.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    604,
-    'A checkpoint: written aside, flushed, renamed, and verified when it is loaded',
-    'Three steps, each with what the folder holds. 1, write aside: epoch-0002.ckpt is there, '
-    'whole; the new checkpoint grows under a temporary name that ends in .tmp, half written. 2, '
-    'flush: the temporary file is whole, on the disk. 3, rename: the temporary file becomes '
-    'epoch-0003.ckpt, in one step. Killed in step 1 or 2, a run resumes from epoch 2; killed in '
-    'step 3, from epoch 2 or 3; never from half a file. Every file begins with a SHA-256. When one '
-    'is loaded, the SHA-256 of what was read is compared with that. If they are equal, the '
-    'checkpoint is loaded; if not, it is refused, and the next older one is tried.',
-)
+figure = d.Figure(604, __doc__)
 
 COLUMN, GAP = 226, 17
 TOP, HEIGHT, FILE, PAD = 126, 158, 34, 14
@@ -26,7 +28,7 @@ def file(x, y, what, written=1.0, w=COLUMN - 2 * PAD):
     if written < 1:
         figure.rect(x, top, w, FILE, 'none', d.DATA_EDGE, r=0, dash='3 3')
     figure.rect(x, top, DIGEST, FILE, d.WHITE, d.DATA_EDGE, r=0)
-    figure.label(x + DIGEST / 2, y, 'SHA-256', size=d.SMALL)
+    figure.small(x + DIGEST / 2, y, 'SHA-256')
     figure.data(x + DIGEST, top, w * written - DIGEST, FILE, what)
 
 
@@ -69,9 +71,8 @@ EQUAL, END = 468, d.WIDTH - d.MARGIN
 w = COLUMN - 2 * PAD
 file(d.MARGIN, ROW, 'epoch 3')
 figure.arrow((d.MARGIN + w, ROW), (d.MARGIN + w + 32, ROW))
-figure.box(
-    d.MARGIN + w + 32, ROW - 23, 146, 46, 'compute SHA-256', 'of what was read', size=d.SMALL
-)
+words = 'compute SHA-256', 'of what was read'
+figure.box(d.MARGIN + w + 32, ROW - 23, 146, 46, *words, size=d.SMALL)
 figure.arrow((d.MARGIN + w + 178, ROW), (EQUAL - 14, ROW))
 figure.plus(EQUAL, ROW, '=')
 digest = d.MARGIN + DIGEST / 2
@@ -81,9 +82,3 @@ for side, words in ((-1, ('loaded',)), (1, ('refused; the next', 'older one is t
     figure.arrow((EQUAL + 14, ROW), (EQUAL + 40, ROW), (EQUAL + 40, y), (END - 140, y))
     figure.box(END - 140, y - 21, 140, 42, *words, size=d.SMALL)
     figure.text(EQUAL + 62, y - 8, ('yes', 'no')[side > 0], size=d.SMALL)
-
-figure.caption(
-    'A file that ends in .tmp is never loaded. After the rename, the name is flushed as well. The',
-    'SHA-256 in the first line of a file is that of everything else in it.',
-)
-figure.save(__file__)

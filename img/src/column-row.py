@@ -1,15 +1,17 @@
-"""Draw two linear layers that are cut, the first by columns, the second by rows."""
+"""Two linear layers, cut by columns and by rows.
+
+Above: X times W1. Each of two ranks has all of X and half of the columns of W1, and computes half
+of the columns of H. Below: H times W2. Each rank has half of the columns of H and the matching half
+of the rows of W2; their products are two whole matrices, Y0 and Y1, whose sum is Y. That sum is the
+only thing that is sent.
+
+Blue is on rank 0, yellow on rank 1, grey on both. A function of each number by itself, such
+as GELU, can stand between the two layers: each rank applies it to its part of H.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    512,
-    'Two linear layers, cut by columns and by rows',
-    'Above: X times W1. Each of two ranks has all of X and half of the columns of W1, and computes '
-    'half of the columns of H. Below: H times W2. Each rank has half of the columns of H and the '
-    'matching half of the rows of W2; their products are two whole matrices, Y0 and Y1, whose sum '
-    'is Y. That sum is the only thing that is sent.',
-)
+figure = d.Figure(512, __doc__)
 
 
 def halves(x, y, w, h, name, across):
@@ -35,8 +37,8 @@ sign(167, ROW, '×')
 halves(190, ROW - 42, 176, 84, 'W', across=True)
 sign(389, ROW, '=')
 halves(412, ROW - 44, 176, 88, 'H', across=True)
-figure.label(668, ROW - 10, 'nothing is sent:', size=d.SMALL)
-figure.label(668, ROW + 10, 'X is on both ranks', size=d.SMALL)
+figure.small(668, ROW - 10, 'nothing is sent:')
+figure.small(668, ROW + 10, 'X is on both ranks')
 
 ROW = 334
 figure.text(d.MARGIN, 232, 'second layer: each rank has the matching rows', fill=d.MUTED)
@@ -50,14 +52,8 @@ for k in range(2):
     figure.label(x + 42, ROW, f'Y_{k}', size=d.LARGE)
 sign(482, ROW, '+')
 figure.rect(596, ROW - 60, 20, 120, d.LINE, None, r=6)
-figure.label(606, ROW + 76, 'allreduce', size=d.SMALL)
+figure.small(606, ROW + 76, 'allreduce')
 figure.arrow((582, ROW), (594, ROW))
 figure.arrow((618, ROW), (640, ROW))
 figure.rect(642, ROW - 44, 84, 88, d.DATA, d.DATA_EDGE, r=0)
 figure.label(684, ROW, 'Y', size=d.LARGE)
-
-figure.caption(
-    'Blue is on rank 0, yellow on rank 1, grey on both. A function of each number by itself, such',
-    'as GELU, can stand between the two layers: each rank applies it to its part of H.',
-)
-figure.save(__file__)

@@ -1,17 +1,16 @@
-"""Draw the course in one picture: data parallelism, the eight chapters, the places it runs."""
+"""The course in one picture.
+
+Above: a batch is split over four devices; each sends its shard through its own replica of the
+network and gets a gradient; the gradients are summed, and every device makes the same update.
+Middle: the eight chapters: 1 by hand, 2 with Gluon, 3 why it is not faster, 4 several machines, 5
+in PyTorch, 6 your own training, 7 too large for one device, 8 what it would cost. Below: where it
+runs: 1 to 4 on a laptop with stand-in devices and on a server with several GPUs, 5 to 7 in PyTorch,
+8 on paper.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    562,
-    'The course in one picture',
-    'Above: a batch is split over four devices; each sends its shard through its own replica of '
-    'the network and gets a gradient; the gradients are summed, and every device makes the same '
-    'update. Middle: the eight chapters: 1 by hand, 2 with Gluon, 3 why it is not faster, 4 '
-    'several machines, 5 in PyTorch, 6 your own training, 7 too large for one device, 8 what '
-    'it would cost. Below: where it runs: 1 to 4 on a laptop with stand-in devices and on a server '
-    'with several GPUs, 5 to 7 in PyTorch, 8 on paper.',
-)
+figure = d.Figure(562, __doc__)
 figure.headline('Split the batch, compute on every device, sum the gradients')
 
 # --- the idea: split, compute, sum
@@ -38,16 +37,8 @@ for k in range(4):
     figure.arrow((PANEL + 355, centre), (PANEL + 379, centre))
     figure.gradient(PANEL + 394, centre, f'g_{k}', k, r=15)
     figure.arrow((PANEL + 409, centre), (SUM, centre), both=True)
-figure.rect(SUM, TOP, RIGHT - SUM, BOTTOM - TOP, d.LINE, None, r=14)
-figure.label(
-    (SUM + RIGHT) / 2,
-    (TOP + BOTTOM) / 2,
-    'allreduce:',
-    'every device',
-    'gets the sum',
-    fill=d.WHITE,
-    bold=True,
-)
+words = 'allreduce:', 'every device', 'gets the sum'
+figure.bar(SUM, TOP, RIGHT - SUM, BOTTOM - TOP, *words, r=14)
 
 # --- the chapters, over the places where they run
 STOPS = (
@@ -83,6 +74,5 @@ PLACES = (
 for x, wide, name, what, which in PLACES:
     figure.panel(x, PLACES_Y, wide, PLACES_H)
     figure.label(x + wide / 2, PLACES_Y + 24, name, size=15, bold=True)
-    figure.label(x + wide / 2, PLACES_Y + 50, what, size=d.SMALL)
-    figure.label(x + wide / 2, PLACES_Y + 74, which, size=d.SMALL, mono='(' in which)
-figure.save(__file__)
+    figure.small(x + wide / 2, PLACES_Y + 50, what)
+    figure.small(x + wide / 2, PLACES_Y + 74, which, mono='(' in which)

@@ -1,15 +1,14 @@
-"""Draw one training step on two devices, in six numbered stages."""
+"""One training step with data parallelism, in six stages.
+
+1: the batch is split, a shard to each device. 2: each device runs forward and backward on its own
+replica of the parameters W. 3: each has a local gradient, g0 and g1. 4: allreduce sums them, and
+both devices hold g0 + g1. 5: each makes the same update, W minus lr/n times the sum. 6: the
+replicas are identical again, ready for the next batch.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    646,
-    'One training step with data parallelism, in six stages',
-    '1: the batch is split, a shard to each device. 2: each device runs forward and backward on '
-    'its own replica of the parameters W. 3: each has a local gradient, g0 and g1. 4: allreduce '
-    'sums them, and both devices hold g0 + g1. 5: each makes the same update, W minus lr/n times '
-    'the sum. 6: the replicas are identical again, ready for the next batch.',
-)
+figure = d.Figure(646, __doc__)
 figure.headline('One training step on two devices, in six stages')
 
 X, W, GAP = 236, 238, 24  # the two devices' panels
@@ -53,8 +52,7 @@ for k, x in enumerate((X, X + W + GAP)):
 
 figure.stage(2, 242, 'Forward, backward', 'on each replica of W,', 'at the same time')
 figure.stage(3, 314, 'Local gradients', 'each from its own shard')
-figure.rect(X + 20, 366, 2 * W + GAP - 40, 34, d.LINE, None, r=17)
-figure.label(MIDDLE, 383, 'allreduce: sum', fill=d.WHITE, bold=True)
+figure.bar(X + 20, 366, 2 * W + GAP - 40, 34, 'allreduce: sum', r=17)
 figure.stage(4, 383, 'Allreduce', 'then both devices', 'hold the same sum')
 figure.stage(5, 517, 'Same update', 'on each device')
 figure.stage(6, 583, 'Identical again', 'ready for the next batch')
@@ -62,5 +60,3 @@ figure.line((CENTRES[0] + 17, 583), (MIDDLE - 16, 583), color=d.DATA_EDGE, dash=
 figure.line((MIDDLE + 16, 583), (CENTRES[1] - 17, 583), color=d.DATA_EDGE, dash='2 4')
 figure.label(MIDDLE, 583, '=', size=20, bold=True)
 assert BOTTOM < figure.height - d.MARGIN and X + 2 * W + GAP == d.WIDTH - d.MARGIN
-
-figure.save(__file__)

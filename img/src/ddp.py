@@ -1,16 +1,19 @@
-"""Draw DistributedDataParallel: two processes, and when their gradients travel."""
+"""DistributedDataParallel: two processes, and gradients that travel in buckets.
+
+Above: two processes, rank 0 and rank 1, each with its own Python, parameters, device and shard; in
+a step, gradients travel between them. Below, schematic: one backward pass on both ranks, from the
+last layer to the first: dense 2, dense 1, conv 2, conv 1. Bucket 1, the gradients of dense 2 and
+dense 1, is summed over the ranks while conv 2 and conv 1 are computed; bucket 2, those of conv 2
+and conv 1, after them; then both ranks update.
+
+Schematic, not to scale. Both ranks sum the same bucket at the same time.
+If a network has buffers, such as running statistics, DDP sends those of rank 0, too.
+Two buckets are drawn; the gradients of LeNet (0.5 MB) fit in one. DDP then divides by 2.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    632,
-    'DistributedDataParallel: two processes, and gradients that travel in buckets',
-    'Above: two processes, rank 0 and rank 1, each with its own Python, parameters, device and '
-    'shard; in a step, gradients travel between them. Below, schematic: one backward pass on both '
-    'ranks, from the last layer to the first: dense 2, dense 1, conv 2, conv 1. Bucket 1, the '
-    'gradients of dense 2 and dense 1, is summed over the ranks while conv 2 and conv 1 are '
-    'computed; bucket 2, those of conv 2 and conv 1, after them; then both ranks update.',
-)
+figure = d.Figure(632, __doc__)
 
 # --- two processes: mirrored, so that the gradients face each other
 PANEL, TOP, HEIGHT = 300, 62, 160
@@ -21,14 +24,8 @@ for k in range(2):
     x = (d.MARGIN, d.WIDTH - d.MARGIN - PANEL)[k]
     figure.panel(x, TOP, PANEL, HEIGHT)
     figure.text(x + 12, TOP + 25, f'rank {k}', bold=True)
-    figure.text(
-        x + PANEL - 12,
-        TOP + 25,
-        'a process with its own Python',
-        fill=d.MUTED,
-        size=d.SMALL,
-        anchor='end',
-    )
+    style = {'size': d.SMALL, 'fill': d.MUTED, 'anchor': 'end'}
+    figure.text(x + PANEL - 12, TOP + 25, 'a process with its own Python', **style)
     figure.device(x + 12, DEVICE, PANEL - 24, DEVICE_H, k)
     side = (1, -1)[k]
     outer = x + (0, PANEL)[k]
@@ -38,7 +35,7 @@ for k in range(2):
     figure.gradient(g, ROW, f'g_{k}', k, r=20)
     figure.arrow((shard + side * 36, ROW), (w - side * 17, ROW))
     figure.arrow((w + side * 17, ROW), (g - side * 20, ROW))
-    figure.label(w, ROW + 32, 'parameters', size=d.SMALL)
+    figure.small(w, ROW + 32, 'parameters')
 inner = d.MARGIN + 252 + 20, d.WIDTH - d.MARGIN - 252 - 20
 figure.arrow((inner[0], ROW), (inner[1], ROW), both=True, width=2)
 figure.label(d.WIDTH / 2, ROW - 16, 'gradients', bold=True)
@@ -65,26 +62,16 @@ for i, width in enumerate((162, 116)):
         left, right = first + 4, last - 4  # it leaves where the last of its gradients is there
         figure.line((left, edge + out / 2), (left, edge + out), (right, edge + out), r=4)
         figure.arrow((right, edge + out / 2), (right, MIDDLE), (x, MIDDLE))
-    figure.rect(x, TRAVEL, width, BUS, d.LINE, None, r=0)
+    figure.bar(x, TRAVEL, width, BUS)
     layers = ', '.join(name for name, _ in LAYERS[2 * i : 2 * i + 2])
     figure.label(x + width / 2, MIDDLE - 10, f'bucket {i + 1}', fill=d.WHITE, bold=True)
-    figure.label(x + width / 2, MIDDLE + 10, layers, fill=d.WHITE, size=d.SMALL)
+    figure.small(x + width / 2, MIDDLE + 10, layers, fill=d.WHITE)
 x += width
 UPDATE = 46
 for k, y in enumerate(ROWS):
     left = x + 14
-    figure.rect(left, y, UPDATE, LANE, d.SOLID[k], d.SOLID[k], r=0)
+    figure.solid(left, y, UPDATE, LANE, k)
     figure.arrow((x, MIDDLE), (left + UPDATE / 2, MIDDLE), (left + UPDATE / 2, INNER[k]))
-figure.line((left + UPDATE / 2, ROWS[0]), (left + UPDATE / 2, ROWS[0] - 9))
-figure.label(left + UPDATE / 2, ROWS[0] - 20, 'update', size=d.SMALL)
-
+figure.flag(left + UPDATE / 2, ROWS[0], 'update')
 figure.text(START, ROWS[0] - 15, 'from the last layer to the first', size=d.SMALL, fill=d.MUTED)
-
-AXIS = ROWS[1] + LANE + 24
-figure.time_axis(START, AXIS)
-figure.caption(
-    'Schematic, not to scale. Both ranks sum the same bucket at the same time.',
-    'If a network has buffers, such as running statistics, DDP sends those of rank 0, too.',
-    'Two buckets are drawn; the gradients of LeNet (0.5 MB) fit in one. DDP then divides by 2.',
-)
-figure.save(__file__)
+figure.time_axis(START, ROWS[1] + LANE + 24)

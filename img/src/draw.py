@@ -10,7 +10,6 @@ grey box is data, a white box is a computation, a square is parameters, a circle
 
 import math
 import re
-from pathlib import Path
 from xml.sax.saxutils import escape
 
 from mgpu_helpers.display import CYCLE, EDGE, GREY, INK, LOOK, SOFT, WHITE
@@ -52,8 +51,12 @@ def painted(fill, edge, width, dash=None):
 class Figure:
     """One figure: a card of `WIDTH` times `height` pixels that shapes are added to."""
 
-    def __init__(self, height, title, desc):
-        self.height, self.title, self.desc = height, title, desc
+    def __init__(self, height, doc):
+        """Make the card. The script's docstring is the title, the description and the caption."""
+        self.height = height
+        title, desc, *caption = doc.strip().split('\n\n')
+        self.title, self.desc = title.rstrip('.'), ' '.join(desc.split('\n'))
+        self.caption = ''.join(caption).split('\n')
         self.shapes = []
         self.rect(0.75, 0.75, WIDTH - 1.5, height - 1.5, CARD, EDGE, r=12)
 
@@ -82,27 +85,21 @@ class Figure:
             up = f'<tspan dy="{number(-size * 0.22)}">'
             content = re.sub(r'_(\w)([^_<]*)', rf'{down}\1</tspan>{up}\2</tspan>', content)
             content = content.replace(f'{up}</tspan>', '')
-        self.add(
-            'text',
-            content,
-            x=x,
-            y=y,
-            font_size=size,
-            fill=fill,
-            text_anchor=None if anchor == 'start' else anchor,
-            font_weight='700' if bold else None,
-            font_family=escape(MONO, {'"': '&quot;'}) if mono else None,
-        )
+        look = {
+            'text_anchor': None if anchor == 'start' else anchor,
+            'font_weight': '700' if bold else None,
+            'font_family': escape(MONO, {'"': '&quot;'}) if mono else None,
+        }
+        self.add('text', content, x=x, y=y, font_size=size, fill=fill, **look)
 
     def label(self, cx, cy, *lines, size=NORMAL, leading=1.3, **style):
         """Set lines of text, the block of them centred on (`cx`, `cy`)."""
         # 0.36: half the height of a capital letter, so that capitals are centred, not the box
         # of the font, which browsers measure differently.
         top = cy + 0.36 * size - (len(lines) - 1) * size * leading / 2
+        style = {'anchor': 'middle', 'size': size, **style}
         for i, line in enumerate(lines):
-            self.text(
-                cx, top + i * size * leading, line, size=size, **{'anchor': 'middle', **style}
-            )
+            self.text(cx, top + i * size * leading, line, **style)
 
     def line(self, *points, color=LINE, width=1.5, dash=None, r=8.0):
         """Draw a line through the points, its corners rounded."""
@@ -129,11 +126,8 @@ class Figure:
                 (tip[0] + 9.5 * math.cos(angle + side), tip[1] + 9.5 * math.sin(angle + side))
                 for side in (0.42, -0.42)
             ]
-            self.add(
-                'path',
-                d='M' + 'L'.join(' '.join(map(number, p)) for p in corners) + 'Z',
-                fill=color,
-            )
+            path = 'M' + 'L'.join(' '.join(map(number, corner)) for corner in corners) + 'Z'
+            self.add('path', d=path, fill=color)
 
     def curve(self, start, end, color=LINE, dash=None):
         """Draw an arrow that leaves and arrives level, in an S where the heights differ."""
@@ -150,9 +144,13 @@ class Figure:
         """Say what the figure shows, or one half of it."""
         self.text(x, y, content, size=LARGE, bold=True)
 
+    def small(self, cx, cy, *lines, **style):
+        """Set small words, centred on (`cx`, `cy`)."""
+        self.label(cx, cy, *lines, size=SMALL, **style)
+
     def hint(self, cx, cy, *lines, **style):
         """Set small grey words, centred on (`cx`, `cy`)."""
-        self.label(cx, cy, *lines, size=SMALL, fill=MUTED, **style)
+        self.small(cx, cy, *lines, fill=MUTED, **style)
 
     def name(self, x, cy, content, k=None, **style):
         """Name a lane from its left edge on, in the colour of device `k`."""
@@ -190,11 +188,23 @@ class Figure:
         if lines:
             self.label(x + w / 2, y + h / 2, *lines, **{'fill': WHITE, 'bold': True, **style})
 
-    def flag(self, x, y, name, anchor='middle', rise=9):
+    def solid(self, x, y, w, h, k):
+        """Draw an update of device `k`: so short that its name does not fit in."""
+        self.rect(x, y, w, h, SOLID[k], SOLID[k], r=0)
+
+    def idle(self, x, y, w, h):
+        """Draw that a device waits for a while."""
+        self.rect(x, y, w, h, CARD, DATA_EDGE, r=0, width=1, dash='4 4')
+
+    def flag(self, x, y, name, anchor='middle'):
         """Name a part that is too narrow for its name, above it: the part's top is at `y`."""
-        self.line((x, y), (x, y - rise))
+        self.line((x, y), (x, y - 9))
         shift = {'start': -6, 'middle': 0, 'end': 6}[anchor]
-        self.text(x + shift, y - rise - (6 if rise == 9 else 5), name, size=SMALL, anchor=anchor)
+        self.text(x + shift, y - 15, name, size=SMALL, anchor=anchor)
+
+    def exchange(self, x, y0, y1):
+        """Draw a white arrow with two heads in a bar: all give, and all get."""
+        self.arrow((x, y0), (x, y1), both=True, color=WHITE)
 
     def moment(self, x, y0, y1):
         """Mark a moment with a dashed line from `y0` to `y1`."""
@@ -203,6 +213,11 @@ class Figure:
     def time_axis(self, x, y, gap=12):
         self.arrow((x, y), (WIDTH - MARGIN, y))
         self.label(x - gap, y, 'time', fill=MUTED, anchor='end')
+
+    def time_saved(self, fast, slow, y):
+        """Say how much earlier the lower of two time lines ends."""
+        self.arrow((fast + 4, y), (slow - 4, y), both=True)
+        self.label((fast + slow) / 2, y - 16, 'time saved', bold=True)
 
     def divider(self, x, y0, y1):
         """Separate what stands left from what stands right."""
@@ -261,28 +276,20 @@ class Figure:
                 self.label(x + (j + 0.5) * w, y + (i + 0.5) * h, str(value))
         self.rect(x, y, w * len(rows[0]), h * len(rows), 'none', edge, r=0)
 
-    def caption(self, *lines):
-        """Set lines of explanation along the bottom of the card."""
-        for i, line in enumerate(reversed(lines)):
-            self.text(MARGIN, self.height - 26 - 20 * i, line, size=NORMAL, fill=MUTED)
-
     # --- the result -----------------------------------------------------------------------
 
-    def save(self, script):
-        """Write the figure into img/, under the name of the script in img/src/ that drew it."""
+    def save(self, path):
+        """Set the caption along the bottom, write the figure, and say how large it is."""
+        for i, line in enumerate(reversed(self.caption)):
+            if line:
+                self.text(MARGIN, self.height - 26 - 20 * i, line, fill=MUTED)
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{self.height}" '
             f'viewBox="0 0 {WIDTH} {self.height}" role="img" aria-labelledby="title desc" '
             f'font-family="{escape(SANS, {chr(34): "&quot;"})}">'
         )
-        lines = [
-            head,
-            f'<title id="title">{escape(self.title)}</title>',
-            f'<desc id="desc">{escape(self.desc)}</desc>',
-            *self.shapes,
-            '</svg>',
-        ]
-        script = Path(script).resolve()
-        path = script.parents[1] / f'{script.stem}.svg'
-        path.write_bytes(('\n'.join(lines) + '\n').encode())
+        title = f'<title id="title">{escape(self.title)}</title>'
+        desc = f'<desc id="desc">{escape(self.desc)}</desc>'
+        lines = [head, title, desc, *self.shapes, '</svg>\n']
+        path.write_bytes('\n'.join(lines).encode())
         print(f'{path.name}: {path.stat().st_size / 1024:.1f} KiB')

@@ -1,18 +1,20 @@
-"""Draw what Gluon keeps for one parameter: one name, and two arrays on every device."""
+"""One Gluon parameter on four devices: one name, one replica and one gradient per device.
+
+Left: the network, its layers conv0, pool0, conv1, pool1, dense0, dense1; the convolutions and dense
+layers have a weight and a bias. One of these parameters is picked out: cnn_conv0_weight. Right:
+each of the devices 0 to 3 holds two arrays for it, data and grad, both of shape (20, 1, 3, 3). The
+data is the same on all devices. The gradients are different: each comes from its own shard.
+
+The network names a parameter once. Each device holds two arrays for it:
+its own replica of the values, and the gradient that its own shard gave.
+"""
 
 import draw as d
 
 NAME, SHAPE = 'cnn_conv0_weight', '(20, 1, 3, 3)'
 LAYERS = ('conv0', 'pool0', 'conv1', 'pool1', 'dense0', 'dense1')
 
-figure = d.Figure(
-    586,
-    'One Gluon parameter on four devices: one name, one replica and one gradient per device',
-    f'Left: the network, its layers {", ".join(LAYERS)}; the convolutions and dense layers have a '
-    f'weight and a bias. One of these parameters is picked out: {NAME}. Right: each of the devices '
-    f'0 to 3 holds two arrays for it, data and grad, both of shape {SHAPE}. The data is the same '
-    'on all devices. The gradients are different: each comes from its own shard.',
-)
+figure = d.Figure(586, __doc__)
 
 TOP, LANE_H, GAP = 114, 80, 24
 BOTTOM = TOP + 4 * LANE_H + 3 * GAP
@@ -38,14 +40,8 @@ for name in LAYERS:
             picked = name == 'conv0' and letter == 'W'
             x, top = d.MARGIN + 104, y + row * (SIDE + 2)
             figure.rect(x, top, SIDE, SIDE, d.INK if picked else d.WHITE, d.INK, r=0, width=2)
-            figure.label(
-                x + SIDE / 2,
-                top + SIDE / 2,
-                letter,
-                size=d.SMALL,
-                bold=True,
-                fill=d.WHITE if picked else d.INK,
-            )
+            style = {'size': d.SMALL, 'bold': True, 'fill': d.WHITE if picked else d.INK}
+            figure.label(x + SIDE / 2, top + SIDE / 2, letter, **style)
     y += h + 24
 assert y - 24 == BOTTOM
 
@@ -67,15 +63,9 @@ for k in range(4):
     for x, name, r in ((DATA_X, 'data', 0), (GRAD_X, 'grad', ARRAY_H / 2)):
         figure.rect(x, y + 29, ARRAY_W, ARRAY_H, d.WHITE, d.SOLID[k], r=r, width=2)
         figure.label(x + ARRAY_W / 2, y + 41, name, bold=True, mono=True)
-        figure.label(x + ARRAY_W / 2, y + 59, SHAPE, size=d.SMALL, mono=True)
+        figure.small(x + ARRAY_W / 2, y + 59, SHAPE, mono=True)
         if k:  # how this array compares with the one above it
             centre = x + ARRAY_W / 2
             figure.line((centre, y - GAP - 9), (centre, y - GAP), color=d.DATA_EDGE, dash='2 4')
             figure.line((centre, y), (centre, y + 29), color=d.DATA_EDGE, dash='2 4')
             figure.label(centre, y - GAP / 2, '≠' if r else '=', size=18, bold=True)
-
-figure.caption(
-    'The network names a parameter once. Each device holds two arrays for it:',
-    'its own replica of the values, and the gradient that its own shard gave.',
-)
-figure.save(__file__)

@@ -1,36 +1,34 @@
-"""Draw the hierarchical allreduce: inside each server, between the servers, inside again."""
+"""Hierarchical allreduce: two servers with four devices each.
+
+Server 0: its four devices hold 1 2 3 4, 2 4 6 8, 3 6 9 12 and 4 8 12 16. Server 1: all four devices
+hold 5 5 5 5. Step 1, reduce-scatter inside each server over its fast links: its device i has the
+sum of slice i, 10, 20, 30 and 40 in server 0 and 20 each in server 1. Step 2, through the network:
+each pair of devices with the same slice exchanges it and adds, 30, 40, 50 and 60 in both servers.
+Step 3, all-gather inside each server: all hold 30 40 50 60. Every device has sent a quarter of its
+array through the network.
+
+Devices of one colour have the same slice. Each sends a quarter of its array, n/4 bytes,
+through the network; everything else stays on the fast links inside a server.
+"""
 
 import draw as d
-from lanes import CELL_H, DONE, NEXT, cell, lane
+from lanes import CELL_H, DONE, NEXT, cell, lane, table
 
-figure = d.Figure(
-    696,
-    'Hierarchical allreduce: two servers with four devices each',
-    'Server 0: its four devices hold 1 2 3 4, 2 4 6 8, 3 6 9 12 and 4 8 12 16. Server 1: all four '
-    'devices hold 5 5 5 5. Step 1, reduce-scatter inside each server over its fast links: its '
-    'device i has the sum of slice i, 10, 20, 30 and 40 in server 0 and 20 each in server 1. Step '
-    '2, through the network: each pair of devices with the same slice exchanges it and adds, 30, '
-    '40, 50 and 60 in both servers. Step 3, all-gather inside each server: all hold 30 40 50 60. '
-    'Every device has sent a quarter of its array through the network.',
-)
+figure = d.Figure(696, __doc__)
 
 K, SLICE, LANE_H, PITCH = 4, 31, 36, 42
 STATES = (134, 300, 440, 606)  # middles of the first cells: before, step 1, step 2, after
 BARS = (264, 570)  # where all devices of a server exchange
+MIDDLE = (STATES[1] + STATES[2] + 3 * SLICE) / 2
 HEADS = (
     (BARS[0], 'Step 1', 'reduce-scatter', 'in each server: fast'),
-    (
-        (STATES[1] + STATES[2] + 3 * SLICE) / 2,
-        'Step 2',
-        'allreduce of each slice',
-        'between servers: slow',
-    ),
+    (MIDDLE, 'Step 2', 'allreduce of each slice', 'between servers: slow'),
     (BARS[1], 'Step 3', 'all-gather', 'in each server: fast'),
 )
 TOPS, SWITCH_H = (104, 398), 38
 HEIGHT = 34 + (K - 1) * PITCH + LANE_H + 10  # of a server
 
-arrays = ([[(k + 1) * (j + 1) for j in range(K)] for k in range(K)], [[5] * K for _ in range(K)])
+arrays = table(K), [[5] * K for _ in range(K)]
 sums = [[sum(column) for column in zip(*server)] for server in arrays]
 total = [sum(pair) for pair in zip(*sums)]
 rows = []
@@ -64,11 +62,5 @@ for s in range(2):
                 cell(figure, x[2], y, total[j], k, DONE)
             cell(figure, x[3], y, total[j], k, DONE)
     for x in BARS:
-        figure.rect(x - 6, rows[s][0] - 14, 12, rows[s][-1] - rows[s][0] + 28, d.LINE, None, r=6)
-        figure.arrow((x, rows[s][0] - 6), (x, rows[s][-1] + 6), both=True, color=d.WHITE)
-
-figure.caption(
-    'Devices of one colour have the same slice. Each sends a quarter of its array, n/4 bytes,',
-    'through the network; everything else stays on the fast links inside a server.',
-)
-figure.save(__file__)
+        figure.bar(x - 6, rows[s][0] - 14, 12, rows[s][-1] - rows[s][0] + 28, r=6)
+        figure.exchange(x, rows[s][0] - 6, rows[s][-1] + 6)

@@ -14,8 +14,7 @@ def lane(figure, y, h, k, name=None, x=d.MARGIN, w=d.WIDTH - 2 * d.MARGIN, color
     """Draw the lane of device `k` with its name on the left; return the height of its middle."""
     color = k if color is None else color
     figure.device(x, y, w, h, color, name='')
-    style = {'fill': d.SHADE[color], 'bold': True, 'anchor': 'start'}
-    figure.label(x + 12, y + h / 2, name or f'device {k}', **style)
+    figure.name(x + 12, y + h / 2, name or f'device {k}', color)
     return y + h / 2
 
 
@@ -55,3 +54,16 @@ def head(figure, cx, y, name, what=''):
     figure.label(cx, y, name, size=d.LARGE, bold=True)
     if what:
         figure.hint(cx, y + 23, what)
+
+
+def legend(figure, y, xs, live, sent):
+    """Say what the looks of a number mean; what is live and what is sent depend on the figure."""
+    words = (9, LIVE, live), (9, NEXT, sent), (9, OLD, 'out of date'), (40, DONE, 'finished sum')
+    for x, (value, look, meaning) in zip(xs, words):
+        cell(figure, x, y, value, 2, look)
+        figure.small(x + CELL_W / 2 + 8, y, meaning, anchor='start')
+
+
+def table(k):
+    """Make the arrays before an allreduce: row `i` is that of device `i`, a slice a column."""
+    return [[(i + 1) * (j + 1) for j in range(k)] for i in range(k)]

@@ -1,15 +1,14 @@
-"""Draw what the hardware looks like: a server with four GPUs, and a laptop's stand-ins."""
+"""A server with four GPUs, and a laptop with two stand-in devices.
+
+Left: a server. Its CPU, with main memory, is connected through a PCIe switch to four GPUs, gpu(0)
+to gpu(3); each has many cores and memory of its own. Right: a laptop. Two cores of its CPU stand in
+as devices cpu(0) and cpu(1); each has one queue, one worker thread, one core, and arrays of its own
+in main memory. To MXNet both are a list of devices.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    488,
-    'A server with four GPUs, and a laptop with two stand-in devices',
-    'Left: a server. Its CPU, with main memory, is connected through a PCIe switch to four GPUs, '
-    'gpu(0) to gpu(3); each has many cores and memory of its own. Right: a laptop. Two cores of '
-    'its CPU stand in as devices cpu(0) and cpu(1); each has one queue, one worker thread, one '
-    'core, and arrays of its own in main memory. To MXNet both are a list of devices.',
-)
+figure = d.Figure(488, __doc__)
 figure.headline('GPUs of a server, and their stand-ins on a laptop')
 
 LEFT, SPLIT, RIGHT = d.MARGIN, 436, 484
@@ -30,9 +29,9 @@ for k in range(4):
     for row in range(3):
         for column in range(6):
             figure.rect(x + 10 + column * 12.6, 280 + row * 13, 11, 11, d.SOLID[k], None, r=1.5)
-    figure.label(x + 47, 333, 'many cores', size=d.SMALL)
+    figure.small(x + 47, 333, 'many cores')
     figure.rect(x + 10, 350, 74, 32, d.WHITE, d.SOLID[k], r=0)
-    figure.label(x + 47, 366, 'memory', size=d.SMALL)
+    figure.small(x + 47, 366, 'memory')
 
 # --- the laptop: two cores, each a device, and the main memory that holds their arrays
 figure.divider((SPLIT + RIGHT) / 2, 64, 394)
@@ -49,15 +48,13 @@ for k in range(2):
         figure.rect(x + 12 + i * 13, 169, 10, 12, d.WHITE, d.SOLID[k], r=1.5)
     figure.arrow((x + 51, 175), (x + 71, 175))
     figure.rect(x + 71, 162, 26, 26, d.SOLID[k], None, r=3)
-    figure.label(centre, 204, 'one queue', size=d.SMALL)
-    figure.label(centre, 222, 'one thread', size=d.SMALL)
-    figure.label(centre, 240, 'one core', size=d.SMALL)
+    figure.small(centre, 204, 'one queue')
+    figure.small(centre, 222, 'one thread')
+    figure.small(centre, 240, 'one core')
     figure.arrow((centre, 258), (centre, 316), both=True)
     figure.part(x, 316, 108, 44, k)
-    figure.label(centre, 338, 'its arrays', size=d.SMALL)
+    figure.small(centre, 338, 'its arrays')
 
 figure.text(LEFT, 430, 'To MXNet both are a list of devices:', fill=d.MUTED)
 figure.text(LEFT, 460, '[gpu(0), gpu(1), gpu(2), gpu(3)]', mono=True, size=15)
 figure.text(RIGHT, 460, '[cpu(0), cpu(1)]', mono=True, size=15)
-
-figure.save(__file__)

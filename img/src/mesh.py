@@ -1,15 +1,16 @@
-"""Draw a mesh of two by two ranks: data parallelism one way, tensor parallelism the other."""
+"""A mesh of two by two ranks: data by tensor.
+
+Ranks 0 and 1 are on machine 0, ranks 2 and 3 on machine 1. Along a row, inside a machine, two ranks
+share the layers: activations travel four times a block. Along a column, between machines, two ranks
+have the same half of each layer and different examples: gradients travel once a step.
+
+What is said most often goes over the shortest link: tensor parallelism inside a machine,
+data parallelism between machines.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    432,
-    'A mesh of two by two ranks: data by tensor',
-    'Ranks 0 and 1 are on machine 0, ranks 2 and 3 on machine 1. Along a row, inside a machine, '
-    'two ranks share the layers: activations travel four times a block. Along a column, between '
-    'machines, two ranks have the same half of each layer and different examples: gradients '
-    'travel once a step.',
-)
+figure = d.Figure(432, __doc__)
 figure.headline('Along each axis of the mesh, another way to split')
 
 TOP, HIGH, GAP, LEFT, WIDE = 66, 116, 62, 24, 712
@@ -34,8 +35,3 @@ for half in range(2):
 middle = TOP + HIGH + GAP / 2
 figure.label(d.WIDTH / 2, middle - 10, 'gradients of one half', bold=True)
 figure.hint(d.WIDTH / 2, middle + 10, 'once a step')
-figure.caption(
-    'What is said most often goes over the shortest link: tensor parallelism inside a machine,',
-    'data parallelism between machines.',
-)
-figure.save(__file__)

@@ -1,18 +1,19 @@
-"""Draw the schedules of a pipeline, GPipe and 1F1B: the same bubble, fewer activations."""
+"""Two schedules of a pipeline with four stages and six micro-batches.
+
+Schematic: a backward pass takes twice as long as a forward pass. In both schedules, stage 0 begins,
+and each stage begins one forward pass after the one before it. GPipe: all six forward passes, then
+all six backward passes. 1F1B: a stage does a backward pass as soon as it can, then one forward and
+one backward pass in turn. Both take 27 units of time, of which each stage is idle for 9, one third.
+
+Light: a forward pass, dark: a backward pass, with the number of the micro-batch. Dashed:
+idle, the bubble. It is a third, as the formula says: (4 - 1) / (6 + 4 - 1) = 3/9.
+"""
 
 import draw as d
 
 STAGES, MICRO = 4, 6
 
-figure = d.Figure(
-    466,
-    'Two schedules of a pipeline with four stages and six micro-batches',
-    'Schematic: a backward pass takes twice as long as a forward pass. In both schedules, stage 0 '
-    'begins, and each stage begins one forward pass after the one before it. GPipe: all six '
-    'forward passes, then all six backward passes. 1F1B: a stage does a backward pass as soon as '
-    'it can, then one forward and one backward pass in turn. Both take 27 units of time, of which '
-    'each stage is idle for 9, one third.',
-)
+figure = d.Figure(466, __doc__)
 
 
 def gpipe(stage):
@@ -58,19 +59,12 @@ for title, order_of, held, top in (
     for s in range(STAGES):
         y = top + s * ROW
         figure.text(d.MARGIN, y + 18, f'stage {s}', fill=d.SHADE[s], bold=True)
-        figure.rect(LEFT, y, whole * UNIT, BOX, d.CARD, d.DATA_EDGE, r=0, width=1, dash='4 4')
+        figure.idle(LEFT, y, whole * UNIT, BOX)
     for s, kind, i, start, end in spans:
         y = top + s * ROW
         fill = d.TINT[s] if kind == 'f' else d.SHADE[s]
         figure.rect(
             LEFT + start * UNIT, y, (end - start) * UNIT, BOX, fill, d.SOLID[s], r=0, width=1
         )
-        middle = LEFT + (start + end) / 2 * UNIT
-        figure.label(
-            middle, y + BOX / 2, str(i), size=d.SMALL, fill=d.SHADE[s] if kind == 'f' else d.WHITE
-        )
-figure.caption(
-    'Light: a forward pass, dark: a backward pass, with the number of the micro-batch. Dashed:',
-    'idle, the bubble. It is a third, as the formula says: (4 - 1) / (6 + 4 - 1) = 3/9.',
-)
-figure.save(__file__)
+        style = {'size': d.SMALL, 'fill': d.SHADE[s] if kind == 'f' else d.WHITE}
+        figure.label(LEFT + (start + end) / 2 * UNIT, y + BOX / 2, str(i), **style)

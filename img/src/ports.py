@@ -1,16 +1,17 @@
-"""Draw how many times the model passes each port in a step: with one server, and in a ring."""
+"""Four workers with one server, and four workers in a ring: what passes each port.
+
+Left: one server above four workers; each worker sends its gradients to the server and gets the
+parameters back. In one step, one model goes out of the port of each worker and one comes in; at the
+port of the server four come in and four go out. Right: four workers in a ring, each of which sends
+to the next one. In one step, 1.5 models go out of every port, and 1.5 come in.
+
+How many times the whole model passes each port in one step. With W workers: W times in and
+W times out at the port of one server; 2(W − 1)/W times at every port of a ring.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    434,
-    'Four workers with one server, and four workers in a ring: what passes each port',
-    'Left: one server above four workers; each worker sends its gradients to the server and gets '
-    'the parameters back. In one step, one model goes out of the port of each worker and one comes '
-    'in; at the port of the server four come in and four go out. Right: four workers in a ring, '
-    'each of which sends to the next one. In one step, 1.5 models go out of every port, and 1.5 '
-    'come in.',
-)
+figure = d.Figure(434, __doc__)
 
 PANEL = 344
 H, TOP, LOW = 46, 98, 262
@@ -35,24 +36,16 @@ for k in range(4):
     cx = LEFT + W / 2 + k * (PANEL - W) / 3
     worker(k, cx, LOW, W)
     figure.arrow((cx, LOW), (middle + (k - 1.5) * 36, TOP + H), both=True)
-    figure.label(cx, LOW + H + 20, '1 in, 1 out', size=d.SMALL)
+    figure.small(cx, LOW + H + 20, '1 in, 1 out')
 
 # --- a ring
 W = 110
 XS = (RIGHT + W / 2, RIGHT + PANEL - W / 2)
 for k, (cx, y) in enumerate(((XS[0], TOP), (XS[1], TOP), (XS[1], LOW), (XS[0], LOW))):
     worker(k, cx, y, W)
-    figure.label(cx, y - 18 if y == TOP else y + H + 20, '1.5 in, 1.5 out', size=d.SMALL)
+    figure.small(cx, y - 18 if y == TOP else y + H + 20, '1.5 in, 1.5 out')
 figure.arrow((XS[0] + W / 2, TOP + H / 2), (XS[1] - W / 2, TOP + H / 2))
 figure.arrow((XS[1], TOP + H), (XS[1], LOW))
 figure.arrow((XS[1] - W / 2, LOW + H / 2), (XS[0] + W / 2, LOW + H / 2))
 figure.arrow((XS[0], LOW), (XS[0], TOP + H))
-figure.label(
-    RIGHT + PANEL / 2, (TOP + LOW + H) / 2, 'reduce-scatter,', 'then all-gather', size=d.SMALL
-)
-
-figure.caption(
-    'How many times the whole model passes each port in one step. With W workers: W times in and',
-    'W times out at the port of one server; 2(W − 1)/W times at every port of a ring.',
-)
-figure.save(__file__)
+figure.small(RIGHT + PANEL / 2, (TOP + LOW + H) / 2, 'reduce-scatter,', 'then all-gather')

@@ -1,16 +1,18 @@
-"""Draw why ``data[i] = ...`` loses the sum, and ``data[i].copy_(...)`` does not."""
+"""Assigning to an entry of a list, and copying into a tensor.
+
+Before: the list data has two entries, which point at replica 0's gradient, 1 1, and at replica 1's
+gradient, 2 2. The first loop adds into the first tensor: 3 3. A, data[i] = data[0].to(...): the
+list's second entry now points at a new tensor, 3 3; replica 1's .grad still is 2 2. B,
+data[i].copy_(data[0]): the sum is written into the tensor that replica 1's .grad is; the .grad of
+both replicas are 3 3.
+
+A, on stand-ins: .to(...) stays in main memory and gives data[0] itself instead of a copy;
+replica 1's .grad is [2 2] all the same.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    660,
-    'Assigning to an entry of a list, and copying into a tensor',
-    "Before: the list data has two entries, which point at replica 0's gradient, 1 1, and at "
-    "replica 1's gradient, 2 2. The first loop adds into the first tensor: 3 3. A, "
-    "data[i] = data[0].to(...): the list's second entry now points at a new tensor, 3 3; "
-    "replica 1's .grad still is 2 2. B, data[i].copy_(data[0]): the sum is written into the tensor "
-    "that replica 1's .grad is; the .grad of both replicas are 3 3.",
-)
+figure = d.Figure(660, __doc__)
 
 PANEL, CELL = 338, 30
 DEVICE = 98  # where in a panel the devices begin
@@ -68,10 +70,8 @@ figure.text(RIGHT, TOP + 138, 'has to bring the sum to replica 1.', fill=d.MUTED
 
 # --- after: A points the entry elsewhere, B writes where the entry points
 HEAD, TOP = 288, 316
-for x, letter, code in (
-    (d.MARGIN, 'A', 'data[i] = data[0].to(...)'),
-    (RIGHT, 'B', 'data[i].copy_(data[0])'),
-):
+codes = (d.MARGIN, 'A', 'data[i] = data[0].to(...)'), (RIGHT, 'B', 'data[i].copy_(data[0])')
+for x, letter, code in codes:
     figure.badge(x + 14, HEAD - 5, letter)
     figure.text(x + 38, HEAD, code, mono=True, bold=True)
     new = letter == 'A'
@@ -85,23 +85,12 @@ for x, letter, code in (
     entries(x, middle, rows[0], target)
     column = x + TENSOR + CELL / 2  # not the middle, where the name of the device is
     figure.arrow((column, rows[0] + CELL / 2), (column, target - CELL / 2))
-    figure.label(
-        column + 12,
-        TOP + ONE + GAP / 2,
-        '.to(...)' if new else 'copy_',
-        size=d.SMALL,
-        mono=True,
-        anchor='start',
-    )
+    style = {'size': d.SMALL, 'mono': True, 'anchor': 'start'}
+    figure.label(column + 12, TOP + ONE + GAP / 2, '.to(...)' if new else 'copy_', **style)
     if new:
         tensor(x, rows[1], 1, 3)
-        figure.label(x + TENSOR + CELL + 12, rows[1], 'a new tensor', size=d.SMALL, anchor='start')
+        figure.small(x + TENSOR + CELL + 12, rows[1], 'a new tensor', anchor='start')
 BOTTOM = TOP + ONE + GAP + TWO
 figure.text(d.MARGIN, BOTTOM + 30, "replica 1's .grad still is [2 2]: not the sum", bold=True)
 figure.text(RIGHT, BOTTOM + 30, "both replicas' .grad are [3 3]: the sum", bold=True)
 figure.divider(d.WIDTH / 2, HEAD - 20, BOTTOM)
-figure.caption(
-    'A, on stand-ins: .to(...) stays in main memory and gives data[0] itself instead of a copy;',
-    "replica 1's .grad is [2 2] all the same.",
-)
-figure.save(__file__)

@@ -1,4 +1,16 @@
-"""Draw the ResNet-18 for images of 28 times 28, and the two kinds of block it is made of."""
+"""ResNet-18 for images of 28 times 28, and its two kinds of residual block.
+
+The image, 1x28x28, goes through batch norm to 1x28x28; conv 3x3, 64, no padding to 64x26x26; max
+pool 3x3, stride 2 to 64x12x12; residual 64 to 64x12x12; residual 64 to 64x12x12; residual 128,
+halving to 128x6x6; residual 128 to 128x6x6; residual 256, halving to 256x3x3; residual 256 to
+256x3x3; global average pooling to 256; dense 10 to 10. The plain residual block: conv 3x3, batch
+norm, relu, conv 3x3, batch norm, plus the input, relu. In the halving block the first convolution
+has stride 2 and the shortcut is a 1x1 convolution with stride 2. 2,777,868 trainable values in 58
+arrays; 3,586 running statistics.
+
+Outputs are channels × height × width. 2,777,868 trainable values in 58 arrays.
+Batch norm also keeps 3,586 running statistics: means and variances, not trained.
+"""
 
 import draw as d
 
@@ -40,16 +52,7 @@ TOTAL = sum(ARRAYS)
 STATISTICS = 2 * (1 + 2 * (2 * 64 + 2 * 128 + 2 * 256))
 assert (len(ARRAYS), TOTAL, STATISTICS) == (58, 2_777_868, 3_586)
 
-figure = d.Figure(
-    648,
-    'ResNet-18 for images of 28 times 28, and its two kinds of residual block',
-    'The image, 1x28x28, goes through '
-    + '; '.join(f'{name} to {shape}'.replace('×', 'x') for name, _, shape, _ in ROWS)
-    + '. The plain residual block: conv 3x3, batch norm, relu, conv 3x3, batch norm, plus the '
-    'input, relu. In the halving block the first convolution has stride 2 and the shortcut is a '
-    f'1x1 convolution with stride 2. {TOTAL:,} trainable values in {len(ARRAYS)} arrays; '
-    f'{STATISTICS:,} running statistics.',
-)
+figure = d.Figure(648, __doc__)
 
 LEFT, W, H = d.MARGIN, 196, 26
 TOP, PITCH = 98, 40
@@ -66,16 +69,16 @@ figure.headline('ResNet-18 for images of 28×28')
 figure.hint(SHAPE, TOP - 18, 'output')
 figure.hint(VALUES, TOP - 18, 'values', anchor='end')
 figure.data(LEFT, TOP, W, H, 'image')
-figure.label(SHAPE, TOP + H / 2, '1×28×28', size=d.SMALL)
+figure.small(SHAPE, TOP + H / 2, '1×28×28')
 for i, (name, kind, shape, arrays) in enumerate(ROWS, 1):
     y = TOP + i * PITCH
     figure.arrow((LEFT + W / 2, y - PITCH + H), (LEFT + W / 2, y))
     figure.box(LEFT, y, W, H, name)
     if kind:
         tag(TAG, y + H / 2, kind)
-    figure.label(SHAPE, y + H / 2, shape, size=d.SMALL)
+    figure.small(SHAPE, y + H / 2, shape)
     if arrays:
-        figure.label(VALUES, y + H / 2, f'{sum(arrays):,}', size=d.SMALL, anchor='end')
+        figure.small(VALUES, y + H / 2, f'{sum(arrays):,}', anchor='end')
 
 # --- the two kinds of block, side by side with equal rows
 BLOCK_W, STEP = 92, 56
@@ -109,9 +112,3 @@ for letter, x, shortcut, name in (('a', 431, 537, 'plain'), ('b', 556, 698, 'hal
         figure.arrow((x + BLOCK_W, start), (shortcut, start), (shortcut, middle - 21))
         figure.box(shortcut - 38, middle - 21, 76, 42, 'conv 1×1', 'stride 2', size=d.SMALL)
         figure.arrow((shortcut, middle + 21), (shortcut, plus), (centre + 14, plus))
-
-figure.caption(
-    f'Outputs are channels × height × width. {TOTAL:,} trainable values in {len(ARRAYS)} arrays.',
-    f'Batch norm also keeps {STATISTICS:,} running statistics: means and variances, not trained.',
-)
-figure.save(__file__)

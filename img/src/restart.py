@@ -1,15 +1,17 @@
-"""Draw a restart: a rank is killed, torchrun ends the other, both go on from the checkpoint."""
+"""A rank is killed, and all go on from the checkpoint.
+
+Schematic, from left to right in time. Rank 0 and rank 1 take steps 1, 2, 3 and 4; after step 2 rank
+0 saves a checkpoint. In step 4 rank 1 is killed; torchrun ends rank 0 as well and starts both anew.
+They load the checkpoint, agree that it is the same, and take steps 3, 4 and 5. Steps 3 and 4 are
+done twice, with the same examples and the same random numbers.
+
+Steps 3 and 4 are taken twice, and the second time with the same examples, the same random
+numbers and the same state of the optimizer. So the end is that of a run that nobody killed.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    336,
-    'A rank is killed, and all go on from the checkpoint',
-    'Schematic, from left to right in time. Rank 0 and rank 1 take steps 1, 2, 3 and 4; after step '
-    '2 rank 0 saves a checkpoint. In step 4 rank 1 is killed; torchrun ends rank 0 as well and '
-    'starts both anew. They load the checkpoint, agree that it is the same, and take steps 3, 4 '
-    'and 5. Steps 3 and 4 are done twice, with the same examples and the same random numbers.',
-)
+figure = d.Figure(336, __doc__)
 figure.headline('Killed in step 4, continued from step 2')
 
 LEFT, STEP, HIGH = 92, 54, 36
@@ -28,10 +30,5 @@ figure.arrow((LEFT + 2 * STEP - 4, ROWS[0] + HIGH + 2), (LEFT + 2 * STEP - 4, FI
 figure.arrow((LEFT + 182, FILE), (AGAIN + 42, FILE), (AGAIN + 42, ROWS[0] + HIGH))
 figure.arrow((LEFT + 182, FILE), (AGAIN + 42, FILE), (AGAIN + 42, ROWS[1]))
 figure.cross(LEFT + 4 * STEP + 8, ROWS[1] + HIGH / 2)
-figure.label(LEFT + 4 * STEP + 24, ROWS[1] + HIGH / 2, 'killed', size=d.SMALL, anchor='start')
+figure.small(LEFT + 4 * STEP + 24, ROWS[1] + HIGH / 2, 'killed', anchor='start')
 figure.hint(LEFT + 4 * STEP + 6, ROWS[0] + HIGH / 2, 'told to end', anchor='start')
-figure.caption(
-    'Steps 3 and 4 are taken twice, and the second time with the same examples, the same random',
-    'numbers and the same state of the optimizer. So the end is that of a run that nobody killed.',
-)
-figure.save(__file__)

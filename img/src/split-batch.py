@@ -1,14 +1,15 @@
-"""Draw a batch that is split over two devices, evenly and unevenly."""
+"""Splitting a batch over two devices: 6 rows, and 7 rows.
+
+A batch of 6 rows of 4 numbers, 0 to 23, is cut in two shards of 3 rows: rows 0 to 2 on device 0,
+rows 3 to 5 on device 1. A batch of 7 rows is cut in 4 and 3: with n rows and k devices, the first n
+mod k shards get one row more.
+
+n rows on k devices: the first n mod k shards get one row more.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    650,
-    'Splitting a batch over two devices: 6 rows, and 7 rows',
-    'A batch of 6 rows of 4 numbers, 0 to 23, is cut in two shards of 3 rows: rows 0 to 2 on '
-    'device 0, rows 3 to 5 on device 1. A batch of 7 rows is cut in 4 and 3: with n rows and k '
-    'devices, the first n mod k shards get one row more.',
-)
+figure = d.Figure(650, __doc__)
 
 CELL_W, CELL_H = 38, 26
 LEFT, PANEL = 72, 380
@@ -28,26 +29,15 @@ def split(top, rows, sizes):
             cut = batch_top + done * CELL_H
             figure.line((LEFT - 12, cut), (LEFT + 4 * CELL_W + 12, cut), width=2, dash='6 4')
         panel = size * CELL_H + 2 * PAD
+        middle = y + panel / 2
         figure.device(PANEL, y, d.WIDTH - d.MARGIN - PANEL, panel, k, name='')
-        figure.curve(
-            (LEFT + 4 * CELL_W + 4, batch_top + (done + size / 2) * CELL_H), (PANEL, y + panel / 2)
-        )
-        figure.name(PANEL + 20, y + panel / 2 - 10, f'device {k}', k)
-        figure.label(
-            PANEL + 20,
-            y + panel / 2 + 10,
-            f'rows {done} to {done + size - 1}',
-            size=d.SMALL,
-            anchor='start',
-        )
-        figure.matrix(
-            d.WIDTH - d.MARGIN - PAD - 4 * CELL_W - 4,
-            y + PAD,
-            values[done : done + size],
-            CELL_W,
-            CELL_H,
-            k,
-        )
+        start = LEFT + 4 * CELL_W + 4, batch_top + (done + size / 2) * CELL_H
+        figure.curve(start, (PANEL, middle))
+        figure.name(PANEL + 20, middle - 10, f'device {k}', k)
+        span = f'rows {done} to {done + size - 1}'
+        figure.small(PANEL + 20, middle + 10, span, anchor='start')
+        left, shard = d.WIDTH - d.MARGIN - PAD - 4 * CELL_W - 4, values[done : done + size]
+        figure.matrix(left, y + PAD, shard, CELL_W, CELL_H, k)
         done, y = done + size, y + panel + GAP
 
 
@@ -55,5 +45,3 @@ figure.headline('6 rows on 2 devices: 3 + 3')
 split(58, 6, (3, 3))
 figure.headline('7 rows on 2 devices: 4 + 3', 330)
 split(346, 7, (4, 3))
-figure.caption('n rows on k devices: the first n mod k shards get one row more.')
-figure.save(__file__)

@@ -1,16 +1,17 @@
-"""Draw data parallelism: the whole network on every device, the batch cut in shards."""
+"""Data parallelism: the whole network on every device, the batch cut in shards.
+
+The batch is cut in two shards. Each device holds a replica of the whole network and sends its shard
+forward through all four layers to a loss. The backward pass comes back through the same layers and
+gives each of them a gradient, which is summed over both devices, once per step.
+
+Solid: forward; dashed: backward, which gives each layer its gradient. Replicas that start
+equal and apply the same sum stay equal; the devices wait for each other once per step.
+"""
 
 import draw as d
 from layers import BATCH_W, END, LANE_H, H, W, X, lanes, layer, there_and_back
 
-figure = d.Figure(
-    412,
-    'Data parallelism: the whole network on every device, the batch cut in shards',
-    'The batch is cut in two shards. Each device holds a replica of the whole network and sends '
-    'its shard forward through all four layers to a loss. The backward pass comes back through the '
-    'same layers and gives each of them a gradient, which is summed over both devices, once per '
-    'step.',
-)
+figure = d.Figure(412, __doc__)
 
 TOP, GAP = 62, 66  # more room than in the other two, for the sum
 figure.headline('Data parallelism: each device holds the whole network')
@@ -24,7 +25,7 @@ for k, y in enumerate(rows):
         layer(figure, i, y, k)
         there_and_back(figure, i, y)
     figure.circle(END, y, 20)
-    figure.label(END, y, 'loss', size=d.SMALL)
+    figure.small(END, y, 'loss')
 figure.line((d.MARGIN - 8, middle), (d.MARGIN + BATCH_W + 8, middle), dash='5 4')
 
 # every layer hands its gradient to the sum and gets the sum
@@ -33,9 +34,3 @@ for left in X:
     x = left + W - 18  # beside the name of device 1
     figure.arrow((x, rows[0] + H / 2), (x, middle - 15), both=True)
     figure.arrow((x, rows[1] - H / 2), (x, middle + 15), both=True)
-
-figure.caption(
-    'Solid: forward; dashed: backward, which gives each layer its gradient. Replicas that start',
-    'equal and apply the same sum stay equal; the devices wait for each other once per step.',
-)
-figure.save(__file__)

@@ -1,15 +1,17 @@
-"""Draw tensor parallelism: every layer cut across the devices."""
+"""Tensor parallelism: every layer's channels are cut across the two devices.
+
+Four layers with 20 channels, 50 channels, 128 outputs and 10 outputs. Device 0 computes the first
+half of each, device 1 the second half. Both need the whole batch, and after each of the four layers
+the halves are exchanged before the next layer can start.
+
+The next layer needs all channels, so both devices stop after every layer and send each
+other their half: four exchanges on the way forward, and more on the way back.
+"""
 
 import draw as d
 from layers import BATCH_W, END, GAP, LANE_H, H, W, X, lanes, layer
 
-figure = d.Figure(
-    464,
-    "Tensor parallelism: every layer's channels are cut across the two devices",
-    'Four layers with 20 channels, 50 channels, 128 outputs and 10 outputs. Device 0 computes the '
-    'first half of each, device 1 the second half. Both need the whole batch, and after each of '
-    'the four layers the halves are exchanged before the next layer can start.',
-)
+figure = d.Figure(464, __doc__)
 
 TOP = 106
 figure.headline('Tensor parallelism: each device computes a part of every layer')
@@ -39,14 +41,8 @@ for i in range(4):
         figure.arrow((X[i] + W, y), (centre - 6, y))
         if i < 3:
             figure.arrow((centre + 6, y), (X[i + 1], y))
-    figure.rect(centre - 6, rows[0] - H / 2, 12, rows[1] - rows[0] + H, d.LINE, None, r=6)
-    figure.arrow((centre, rows[0] + 8), (centre, rows[1] - 8), both=True, color=d.WHITE)
+    figure.bar(centre - 6, rows[0] - H / 2, 12, rows[1] - rows[0] + H, r=6)
+    figure.exchange(centre, rows[0] + 8, rows[1] - 8)
     bottom = TOP + 2 * LANE_H + GAP
     figure.line((centre, rows[1] + H / 2), (centre, bottom + 20))
-    figure.label(centre, bottom + 32, 'exchange', size=d.SMALL)
-
-figure.caption(
-    'The next layer needs all channels, so both devices stop after every layer and send each',
-    'other their half: four exchanges on the way forward, and more on the way back.',
-)
-figure.save(__file__)
+    figure.small(centre, bottom + 32, 'exchange')

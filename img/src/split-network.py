@@ -1,16 +1,18 @@
-"""Draw pipeline parallelism: whole layers on each device, and the waiting that it costs."""
+"""Pipeline parallelism: layers 1 and 2 on device 0, layers 3 and 4 on device 1.
+
+The batch enters layer 1 on device 0. The activations of layer 2 cross to layer 3 on device 1, the
+gradients come back the same way. Below, one step in time: device 0 computes forward through layers
+1 and 2, then is idle while device 1 computes forward and backward through layers 3 and 4, then
+computes backward through layers 2 and 1 while device 1 is idle.
+
+One device waits while the other works. A pipeline sends the batch through in
+micro-batches, one behind the other, which fills a part of the gaps.
+"""
 
 import draw as d
 from layers import BATCH_W, END, GAP, LANE_H, LANE_X, W, X, lanes, layer, there_and_back
 
-figure = d.Figure(
-    528,
-    'Pipeline parallelism: layers 1 and 2 on device 0, layers 3 and 4 on device 1',
-    'The batch enters layer 1 on device 0. The activations of layer 2 cross to layer 3 on device '
-    '1, the gradients come back the same way. Below, one step in time: device 0 computes forward '
-    'through layers 1 and 2, then is idle while device 1 computes forward and backward through '
-    'layers 3 and 4, then computes backward through layers 2 and 1 while device 1 is idle.',
-)
+figure = d.Figure(528, __doc__)
 
 TOP = 62
 figure.headline('Pipeline parallelism: each device holds some of the layers')
@@ -20,22 +22,15 @@ figure.arrow((d.MARGIN + BATCH_W, rows[0]), (X[0], rows[0]))
 for i, k in enumerate((0, 0, 1, 1)):
     layer(figure, i, rows[k], k)
 figure.circle(END, rows[1], 20)
-figure.label(END, rows[1], 'loss', size=d.SMALL)
+figure.small(END, rows[1], 'loss')
 
 # forward above, backward (dashed) below; between layers 2 and 3 both turn the corner
 for i, k in ((0, 0), (2, 1), (3, 1)):
     there_and_back(figure, i, rows[k])
-right, left = X[2] - 14, X[2] - 32
-figure.arrow(
-    (X[1] + W, rows[0] - 9), (right, rows[0] - 9), (right, rows[1] - 9), (X[2], rows[1] - 9)
-)
-figure.arrow(
-    (X[2], rows[1] + 9),
-    (left, rows[1] + 9),
-    (left, rows[0] + 9),
-    (X[1] + W, rows[0] + 9),
-    dash='5 4',
-)
+out, right, left = X[1] + W, X[2] - 14, X[2] - 32
+up, down = rows
+figure.arrow((out, up - 9), (right, up - 9), (right, down - 9), (X[2], down - 9))
+figure.arrow((X[2], down + 9), (left, down + 9), (left, up + 9), (out, up + 9), dash='5 4')
 middle = TOP + LANE_H + GAP / 2
 figure.text(right + 14, middle + 5, 'activations cross')
 figure.text(left - 14, middle + 5, 'gradients come back', anchor='end')
@@ -52,26 +47,10 @@ for k in range(2):
     y = top + k * 44
     figure.text(d.MARGIN, y + 22, f'device {k}', fill=d.SHADE[k], bold=True)
     for start, end in idle[k]:
-        figure.rect(
-            LANE_X + start * unit,
-            y,
-            (end - start) * unit,
-            height,
-            d.CARD,
-            d.DATA_EDGE,
-            r=0,
-            width=1,
-            dash='4 4',
-        )
-        figure.hint(LANE_X + (start + end) / 2 * unit, y + height / 2, 'idle')
+        x, width = LANE_X + start * unit, (end - start) * unit
+        figure.idle(x, y, width, height)
+        figure.hint(x + width / 2, y + height / 2, 'idle')
     for start, end, name in busy[k]:
-        figure.part(LANE_X + start * unit, y, (end - start) * unit, height, k)
-        figure.label(LANE_X + (start + end) / 2 * unit, y + height / 2, name, size=d.SMALL)
-figure.arrow((LANE_X, top + 92), (d.WIDTH - d.MARGIN, top + 92), color=d.LINE)
-figure.text(LANE_X - 12, top + 97, 'time', fill=d.MUTED, anchor='end')
-
-figure.caption(
-    'One device waits while the other works. A pipeline sends the batch through in',
-    'micro-batches, one behind the other, which fills a part of the gaps.',
-)
-figure.save(__file__)
+        x, width = LANE_X + start * unit, (end - start) * unit
+        figure.part(x, y, width, height, k, name, size=d.SMALL)
+figure.time_axis(LANE_X, top + 92)

@@ -1,18 +1,21 @@
-"""Draw who waits for whom: MXNet's engine, CUDA GPUs, and the stand-ins of chapter 5."""
+"""Who waits for whom: MXNet, CUDA GPUs, and stand-ins in PyTorch.
+
+Three timelines of the same two training steps on two devices, schematic. In all three, both devices
+compute forward and backward at the same time, then the gradients are summed and both update. A,
+MXNet: Python writes the operators of both steps into the queues and is far ahead; it waits only for
+the results. B, CUDA GPUs: Python writes kernels into the queues; in backward() it waits until the
+kernels are queued; it is still ahead. C, stand-ins in PyTorch: Python hands each thread its shard,
+waits for both, sums, hands out the updates, and waits; it is never ahead. Between two operators, a
+thread holds the interpreter lock for a moment.
+
+In all three, both devices compute at the same time; what differs is how far Python is ahead.
+C: between operators (grey) the threads pass the interpreter lock to and fro in microseconds;
+inside an operator (C++) they need none. Not to scale; the shards are on the devices already.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    780,
-    'Who waits for whom: MXNet, CUDA GPUs, and stand-ins in PyTorch',
-    'Three timelines of the same two training steps on two devices, schematic. In all three, both '
-    'devices compute forward and backward at the same time, then the gradients are summed and both '
-    'update. A, MXNet: Python writes the operators of both steps into the queues and is far ahead; '
-    'it waits only for the results. B, CUDA GPUs: Python writes kernels into the queues; in '
-    'backward() it waits until the kernels are queued; it is still ahead. C, stand-ins in PyTorch: '
-    'Python hands each thread its shard, waits for both, sums, hands out the updates, and waits; '
-    'it is never ahead. Between two operators, a thread holds the interpreter lock for a moment.',
-)
+figure = d.Figure(780, __doc__)
 
 START, END = 104, d.WIDTH - d.MARGIN
 WORDS = 262  # where the words beside a panel's name begin
@@ -25,18 +28,10 @@ def python(x, y, *parts):
     """Draw what Python does from `x` on: parts are (width, 'works', 'waits' or 'sums')."""
     for width, what in parts:
         fill = {'works': d.DATA_EDGE, 'waits': d.WHITE, 'sums': d.LINE}[what]
-        figure.rect(
-            x, y, width, LANE, fill, d.DATA_EDGE if what != 'sums' else d.LINE, r=0, width=1
-        )
+        edge = d.LINE if what == 'sums' else d.DATA_EDGE
+        figure.rect(x, y, width, LANE, fill, edge, r=0, width=1)
         x += width
     return x
-
-
-def note(x, y, name, anchor='middle'):
-    """Name a part that is too narrow for its name, above it: the part's top is at `y`."""
-    figure.line((x, y), (x, y - 8))
-    shift = {'start': -6, 'middle': 0, 'end': 6}[anchor]
-    figure.text(x + shift, y - 13, name, size=d.SMALL, anchor=anchor)
 
 
 def device(k, x, y, name, locks=False):
@@ -49,30 +44,16 @@ def device(k, x, y, name, locks=False):
     figure.label(x + COMPUTE / 2, y + LANE / 2, name)
 
 
-def update(k, x, y):
-    """Draw a device's update."""
-    figure.rect(x, y, UPDATE, LANE, d.SOLID[k], d.SOLID[k], r=0)
-
-
-def allreduce(x, y):
-    """Draw a sum that the devices themselves compute."""
-    figure.rect(x, y, SUM, 2 * LANE + GAP, d.LINE, None, r=0)
-    middle = x + SUM / 2
-    figure.arrow((middle, y + 10), (middle, y + 2 * LANE + GAP - 10), both=True, color=d.WHITE)
-
-
 def panel(top, letter, name, names, what):
     """Draw a panel's words; return the tops of its three lanes."""
-    figure.badge(d.MARGIN + 14, top, letter)
-    figure.headline(name, top + 5, d.MARGIN + 38)
+    figure.case(top, letter, name)
     figure.text(WORDS, top + 5, what, fill=d.MUTED)
     lane = top + 48
     first = lane + LANE + SPACE
     tops = (lane, first, first + LANE + GAP)
     figure.name(d.MARGIN, lane + LANE / 2, 'Python')
     for k in range(2):
-        middle = tops[k + 1] + LANE / 2
-        figure.name(d.MARGIN, middle, names[k], k, mono=True)
+        figure.name(d.MARGIN, tops[k + 1] + LANE / 2, names[k], k, mono=True)
     return tops
 
 
@@ -81,12 +62,12 @@ def lead(x0, x1, y, words):
     figure.moment(x0, y - SPACE, y - 4)
     figure.moment(x1, y - 18, y)
     figure.arrow((x1 - 2, y - 10), (x0 + 2, y - 10), both=True)
-    figure.label((x0 + x1) / 2, y - 22, words, size=d.SMALL, bold=True)
+    figure.small((x0 + x1) / 2, y - 22, words, bold=True)
 
 
-def ahead(top, letter, name, names, what, writes, words, where, said):
-    """Draw a timeline: Python writes both steps, then waits; `said` is a note at `where`."""
-    lane, *rows = panel(top, letter, name, names, what)
+def ahead(lanes, writes, words, where, said):
+    """Draw in `lanes` that Python writes both steps, then waits; `said` is a note at `where`."""
+    lane, *rows = lanes
     step = sum(width for width, _ in writes)
     second = START + step + BREAK
     x = START + 5
@@ -96,8 +77,9 @@ def ahead(top, letter, name, names, what, writes, words, where, said):
         end = x + COMPUTE + late
         for k in range(2):
             device(k, x + late * k, rows[k], f'step {i + 1}')
-            update(k, end + SUM, rows[k])
-        allreduce(end, rows[0])
+            figure.solid(end + SUM, rows[k], UPDATE, LANE, k)
+        figure.bar(end, rows[0], SUM, 2 * LANE + GAP)
+        figure.exchange(end + SUM / 2, rows[0] + 10, rows[1] + LANE - 10)
         if i == 0:
             lead(second, end + SUM + UPDATE, rows[0], words)
         x = end + SUM + UPDATE
@@ -105,68 +87,39 @@ def ahead(top, letter, name, names, what, writes, words, where, said):
     written = python(second, lane, *writes)
     python(written, lane, (x - written, 'waits'))
     figure.label((written + x) / 2, lane + LANE / 2, 'waits for the results')
-    note(START + where, lane, said, 'start')
+    figure.flag(START + where, lane, said, 'start')
 
 
-PITCH = 206
-TOPS = [38 + PITCH * i for i in range(3)]
+words = 'Python only writes operators into queues; threads compute.'
+lanes = panel(38, 'A', "MXNet's engine", ('cpu(0)', 'cpu(1)'), words)
+ahead(lanes, ((25, 'works'),), 'far ahead', 12, 'writes step 1, then step 2')
 
-ahead(
-    TOPS[0],
-    'A',
-    "MXNet's engine",
-    ('cpu(0)', 'cpu(1)'),
-    'Python only writes operators into queues; threads compute.',
-    ((25, 'works'),),
-    'far ahead',
-    12,
-    'writes step 1, then step 2',
-)
-ahead(
-    TOPS[1],
-    'B',
-    'CUDA GPUs',
-    ('cuda:0', 'cuda:1'),
-    "Python writes kernels into each GPU's own queue (stream).",
-    ((8, 'works'), (14, 'waits'), (8, 'works'), (14, 'waits'), (10, 'works')),
-    'ahead',
-    15,
-    'in backward(): waits until the kernels are queued',
-)
+words = "Python writes kernels into each GPU's own queue (stream)."
+lanes = panel(244, 'B', 'CUDA GPUs', ('cuda:0', 'cuda:1'), words)
+writes = ((8, 'works'), (14, 'waits'), (8, 'works'), (14, 'waits'), (10, 'works'))
+ahead(lanes, writes, 'ahead', 15, 'in backward(): waits until the kernels are queued')
 
 # --- the stand-ins: Python waits after everything that it hands out
-lane, *rows = panel(
-    TOPS[2],
-    'C',
-    'Stand-ins in PyTorch',
-    ('cpu:0', 'cpu:1'),
-    'Python hands each thread its shard, then waits for both.',
-)
+words = 'Python hands each thread its shard, then waits for both.'
+lane, *rows = panel(450, 'C', 'Stand-ins in PyTorch', ('cpu:0', 'cpu:1'), words)
 HAND = 8
 x = START
 for i in range(2):
     if i:
         figure.arrow((x + HAND / 2, lane + LANE), (x + HAND / 2, rows[0]))
         y = rows[0] - SPACE / 2
-        figure.label(x - 8, y, 'not ahead', size=d.SMALL, bold=True, anchor='end')
+        figure.small(x - 8, y, 'not ahead', bold=True, anchor='end')
     for k in range(2):
-        device(k, x + HAND / 2 + k * HAND / 2, rows[k], f'step {i + 1}', locks=True)
+        device(k, x + (1 + k) * HAND / 2, rows[k], f'step {i + 1}', locks=True)
     summed = x + HAND + COMPUTE
-    end = python(
-        x,
-        lane,
-        (HAND, 'works'),
-        (COMPUTE, 'waits'),
-        (SUM, 'sums'),
-        (HAND, 'works'),
-        (UPDATE, 'waits'),
-    )
+    computes = (HAND, 'works'), (COMPUTE, 'waits'), (SUM, 'sums')
+    end = python(x, lane, *computes, (HAND, 'works'), (UPDATE, 'waits'))
     for k in range(2):
-        update(k, summed + SUM + HAND / 2 + k * HAND / 2, rows[k])
+        figure.solid(summed + SUM + (1 + k) * HAND / 2, rows[k], UPDATE, LANE, k)
     figure.label(x + HAND + COMPUTE / 2, lane + LANE / 2, 'waits')
     if i == 0:
-        note(x + HAND / 2, lane, 'hands out', 'start')
-    note(summed + SUM / 2, lane, 'sums', 'end')
+        figure.flag(x + HAND / 2, lane, 'hands out', 'start')
+    figure.flag(summed + SUM / 2, lane, 'sums', 'end')
     x = end
 
 # --- time, and what is what
@@ -184,11 +137,5 @@ for fills, words, width in (
         edge = d.SOLID[k] if len(fills) == 2 else d.LINE if fill == d.LINE else d.DATA_EDGE
         figure.rect(x, y - 8, 16, 16, fill, edge, r=0, width=1)
         x += 20
-    figure.label(x + 4, y, words, size=d.SMALL, anchor='start')
+    figure.small(x + 4, y, words, anchor='start')
     x += 4 + width + 38
-figure.caption(
-    'In all three, both devices compute at the same time; what differs is how far Python is ahead.',
-    'C: between operators (grey) the threads pass the interpreter lock to and fro in microseconds;',
-    'inside an operator (C++) they need none. Not to scale; the shards are on the devices already.',
-)
-figure.save(__file__)

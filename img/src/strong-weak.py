@@ -1,58 +1,44 @@
-"""Draw strong scaling, the same batch in ever smaller shards, and weak scaling, equal shards."""
+"""Strong scaling and weak scaling, with 1, 2 and 4 devices.
+
+Schematic. Strong scaling: the batch stays 256 examples. 1 device computes 256 of them, 2 devices
+128 each, 4 devices 64 each: a step takes 1/2 and 1/4 of the time, plus an allreduce, which does not
+get shorter. Weak scaling: every device computes 128 examples, and the batch grows from 128 to 256
+to 512: a step takes as long as before, plus the allreduce.
+
+Schematic: a bar is as long as its shard takes, and the dark one is the allreduce.
+The smaller the shards, the larger its share of a step.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    604,
-    'Strong scaling and weak scaling, with 1, 2 and 4 devices',
-    'Schematic. Strong scaling: the batch stays 256 examples. 1 device computes 256 of them, 2 '
-    'devices 128 each, 4 devices 64 each: a step takes 1/2 and 1/4 of the time, plus an allreduce, '
-    'which does not get shorter. Weak scaling: every device computes 128 examples, and the batch '
-    'grows from 128 to 256 to 512: a step takes as long as before, plus the allreduce.',
-)
+figure = d.Figure(604, __doc__)
 
 COUNTS = (1, 2, 4)
 LEFT, COLUMN, WIDE = 24, 248, 216  # of the columns; of 256 examples
 BAR, PITCH, ALLREDUCE = 30, 37, 20
 
 
-def scaling(top, name, shard, batch, result):
+def scaling(top, name, shard, batch, unit):
     """Draw one kind of scaling: a column for each number of devices, a bar for each device."""
     figure.headline(name, top)
     for i, count in enumerate(COUNTS):
         x = LEFT + i * COLUMN
-        devices = f'{count} device{"s" if count > 1 else ""}'
-        figure.text(x, top + 32, devices, bold=True)
-        figure.text(
-            x + WIDE, top + 32, f'batch {batch(count)}', fill=d.MUTED, size=d.SMALL, anchor='end'
-        )
+        figure.text(x, top + 32, f'{count} device{"s" if count > 1 else ""}', bold=True)
+        style = {'fill': d.MUTED, 'size': d.SMALL, 'anchor': 'end'}
+        figure.text(x + WIDE, top + 32, f'batch {batch(count)}', **style)
         width, height = WIDE * shard(count) / 256, count * PITCH - PITCH + BAR
+        y = top + 48
         for k in range(count):
-            y = top + 48 + k * PITCH
-            figure.part(x, y, width, BAR, k, str(shard(count)), fill=d.SHADE[k], bold=True)
+            words = str(shard(count))
+            figure.part(x, y + k * PITCH, width, BAR, k, words, fill=d.SHADE[k], bold=True)
         if count > 1:
-            middle, y = x + width + ALLREDUCE / 2, top + 48
-            figure.rect(x + width, y, ALLREDUCE, height, d.LINE, None, r=0)
-            figure.arrow((middle, y + 8), (middle, y + height - 8), both=True, color=d.WHITE)
-        figure.text(x, top + 48 + 4 * PITCH + 14, f'time: {result(count)}', size=d.SMALL)
+            figure.bar(x + width, y, ALLREDUCE, height)
+            figure.exchange(x + width + ALLREDUCE / 2, y + 8, y + height - 8)
+        time = f'{unit(count)} + allreduce' if count > 1 else '1'
+        figure.text(x, y + 4 * PITCH + 14, f'time: {time}', size=d.SMALL)
 
 
-scaling(
-    42,
-    'Strong scaling: the same batch in ever smaller shards',
-    lambda count: 256 // count,
-    lambda count: 256,
-    lambda count: f'1/{count} + allreduce' if count > 1 else '1',
-)
-scaling(
-    304,
-    'Weak scaling: the same shard for every device, the batch grows',
-    lambda count: 128,
-    lambda count: 128 * count,
-    lambda count: '1 + allreduce' if count > 1 else '1',
-)
-figure.caption(
-    'Schematic: a bar is as long as its shard takes, and the dark one is the allreduce.',
-    'The smaller the shards, the larger its share of a step.',
-)
-figure.save(__file__)
+name = 'Strong scaling: the same batch in ever smaller shards'
+scaling(42, name, lambda count: 256 // count, lambda count: 256, lambda count: f'1/{count}')
+name = 'Weak scaling: the same shard for every device, the batch grows'
+scaling(304, name, lambda count: 128, lambda count: 128 * count, lambda count: '1')

@@ -1,4 +1,16 @@
-"""Draw two workers of different speed and a server, which waits for both or for none."""
+"""Two workers of different speed with dist_sync and with dist_async.
+
+Schematic; worker 1 takes three times as long as worker 0 for a gradient. Above, dist_sync: both
+workers compute a gradient from the same parameters W0; worker 0 pushes its own early and waits; the
+server updates to W1 once it has both, and both pull W1. So it goes on: three updates, each with two
+gradients. Below, dist_async: the server updates with each gradient as it comes, and no worker waits
+for the other. Worker 0 goes on with W1, W2, W4, W5, W7 and W8. The gradients of worker 1, computed
+from W0, W3 and W6, arrive when the server is at W2, W5 and W8: computed from parameters 2 updates
+old. Nine updates, each with one gradient.
+
+Schematic. Light boxes: a gradient is computed from these parameters; dark: the server
+updates to these; dotted: waiting. Above, three updates with two gradients each; below, nine.
+"""
 
 import draw as d
 
@@ -7,17 +19,7 @@ COMPUTE = (46, 150)  # how long each worker computes a gradient
 UPDATE, TRAVEL = 30, 9  # how long an update takes the server, and a message on its way
 
 
-figure = d.Figure(
-    652,
-    'Two workers of different speed with dist_sync and with dist_async',
-    'Schematic; worker 1 takes three times as long as worker 0 for a gradient. Above, dist_sync: '
-    'both workers compute a gradient from the same parameters W0; worker 0 pushes its own early '
-    'and waits; the server updates to W1 once it has both, and both pull W1. So it goes on: three '
-    'updates, each with two gradients. Below, dist_async: the server updates with each gradient as '
-    'it comes, and no worker waits for the other. Worker 0 goes on with W1, W2, W4, W5, W7 and '
-    'W8. The gradients of worker 1, computed from W0, W3 and W6, arrive when the server is at W2, '
-    'W5 and W8: computed from parameters 2 updates old. Nine updates, each with one gradient.',
-)
+figure = d.Figure(652, __doc__)
 
 
 def simulate(sync):
@@ -60,14 +62,10 @@ def case(top, store, what, sync):
     figure.rect(START, server, END - START, LANE, d.DATA, None, r=0)
     gradients, updates, last = simulate(sync)
     for k in range(2):
-        style = {'fill': d.SHADE[k], 'bold': True, 'anchor': 'start'}
-        figure.label(d.MARGIN, tops[k] + LANE / 2, f'worker {k}', **style)
+        figure.name(d.MARGIN, tops[k] + LANE / 2, f'worker {k}', k)
         compute(START + last[k][0], tops[k], k, last[k][1])
     for version, begin in enumerate(updates, 1):
-        figure.rect(START + begin, server, UPDATE, LANE, d.LINE, d.CARD, r=0, width=1)
-        figure.label(
-            START + begin + UPDATE / 2, server + LANE / 2, f'W_{version}', fill=d.WHITE, bold=True
-        )
+        figure.bar(START + begin, server, UPDATE, LANE, f'W_{version}', edge=d.CARD)
     for k, start, version, used in gradients:
         x = START + start
         end, back = x + COMPUTE[k], START + updates[used] + UPDATE
@@ -79,8 +77,8 @@ def case(top, store, what, sync):
         figure.line((end + 6, y), (back + TRAVEL - 6, y), color=d.MUTED, dash='2 4')
         if k == 1 and used > version:
             middle, y = x + COMPUTE[k] / 2, tops[k] + LANE
-            figure.label(middle, y + 18, 'computed from parameters', size=d.SMALL)
-            figure.label(middle, y + 37, f'{used - version} updates old', size=d.SMALL, bold=True)
+            figure.small(middle, y + 18, 'computed from parameters')
+            figure.small(middle, y + 37, f'{used - version} updates old', bold=True)
 
 
 TOPS = (74, 330)
@@ -88,8 +86,3 @@ case(TOPS[0], 'dist_sync', 'Every step waits for the slower worker', True)
 case(TOPS[1], 'dist_async', 'No worker waits for the other; gradients arrive late', False)
 AXIS = TOPS[1] + 2 * STEP + LANE + 64
 figure.time_axis(START, AXIS, gap=14)
-figure.caption(
-    'Schematic. Light boxes: a gradient is computed from these parameters; dark: the server',
-    'updates to these; dotted: waiting. Above, three updates with two gradients each; below, nine.',
-)
-figure.save(__file__)

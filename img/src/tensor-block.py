@@ -1,16 +1,18 @@
-"""Draw a transformer block on two ranks: attention by heads, and four allreduces."""
+"""A transformer block on two ranks: attention by heads, MLP by features.
+
+Two ranks, one above the other. From left to right on each: norm; q, k and v for its two of four
+heads; attention with these heads; its rows of the output layer. Then a bar over both ranks: an
+allreduce on the way forward. Again norm; half of the features of the MLP, and the matching rows of
+its second layer; and a second such bar. Two hollow bars, before q, k, v and before the MLP, are
+allreduces on the way back.
+
+What goes into attention and into the MLP, and what comes out, is the same on both ranks;
+norms, too. The stream that each part is added to is not drawn.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    420,
-    'A transformer block on two ranks: attention by heads, MLP by features',
-    'Two ranks, one above the other. From left to right on each: norm; q, k and v for its two of '
-    'four heads; attention with these heads; its rows of the output layer. Then a bar over both '
-    'ranks: an allreduce on the way forward. Again norm; half of the features of the MLP, and the '
-    'matching rows of its second layer; and a second such bar. Two hollow bars, before q, k, v and '
-    'before the MLP, are allreduces on the way back.',
-)
+figure = d.Figure(420, __doc__)
 figure.headline('Each rank has whole heads, and whole features')
 
 TOP, LANE, GAP, H = 84, 96, 24, 48
@@ -36,7 +38,7 @@ for part in PARTS:
             x, ROWS[0] - 32, BAR, ROWS[1] - ROWS[0] + 64, d.LINE if full else d.CARD, d.LINE, r=6
         )
         figure.line((x + BAR / 2, ROWS[1] + 32), (x + BAR / 2, bottom + 14))
-        figure.label(x + BAR / 2, bottom + 25, 'sum', size=d.SMALL)
+        figure.small(x + BAR / 2, bottom + 25, 'sum')
         figure.hint(x + BAR / 2, bottom + 43, part)
         x += BAR + SPACE
         continue
@@ -46,9 +48,3 @@ for part in PARTS:
             figure.arrow((x - SPACE, y), (x, y))
         figure.box(x, y - H / 2, width, H, *lines[k], k=k, size=d.SMALL)
     x += width + SPACE
-
-figure.caption(
-    'What goes into attention and into the MLP, and what comes out, is the same on both ranks;',
-    'norms, too. The stream that each part is added to is not drawn.',
-)
-figure.save(__file__)

@@ -1,14 +1,16 @@
-"""Draw torchrun: it starts one file several times, and tells each process which one it is."""
+"""torchrun starts one file several times.
+
+torchrun starts train_ddp.py once for each device of two machines. On the first machine it sets RANK
+0 and 1, on the second RANK 2 and 3; LOCAL_RANK is 0 and 1 on each, WORLD_SIZE is 4 everywhere.
+Every process trains on its share of the batch; rank 0 alone prints and saves.
+
+The local rank chooses the device, the rank the share of the batch. All of them train; rank 0
+alone prints and saves.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    372,
-    'torchrun starts one file several times',
-    'torchrun starts train_ddp.py once for each device of two machines. On the first machine it '
-    'sets RANK 0 and 1, on the second RANK 2 and 3; LOCAL_RANK is 0 and 1 on each, WORLD_SIZE is 4 '
-    'everywhere. Every process trains on its share of the batch; rank 0 alone prints and saves.',
-)
+figure = d.Figure(372, __doc__)
 figure.headline('One file, four processes on two machines')
 PANEL, GAP, TOP = 172, 8, 128
 for machine in range(2):
@@ -25,8 +27,3 @@ for machine in range(2):
         figure.data(
             left + 12, TOP + 112, PANEL - 24, 32, f'share {rank} of each batch', size=d.SMALL
         )
-figure.caption(
-    'The local rank chooses the device, the rank the share of the batch. All of them train; rank 0',
-    'alone prints and saves.',
-)
-figure.save(__file__)

@@ -1,16 +1,17 @@
-"""Draw what ``Trainer.step`` does on two devices, with the update in the store and without."""
+"""Trainer.step on two devices: the store updates the weights, or every device does.
+
+Left, update_on_kvstore=True, the default: both devices push their gradients to the store; the store
+adds them, its optimizer updates the store's copy of the weights once, and both devices pull the
+weights. Right, update_on_kvstore=False: both push their gradients, the store adds them, both pull
+the sum, and every device updates its own weights. That is chapter 1's allreduce. Thin arrows carry
+gradients, thick arrows carry weights.
+
+The store is where arrays are kept and added: MXNet calls it a key-value store.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    622,
-    'Trainer.step on two devices: the store updates the weights, or every device does',
-    'Left, update_on_kvstore=True, the default: both devices push their gradients to the store; '
-    "the store adds them, its optimizer updates the store's copy of the weights once, and both "
-    'devices pull the weights. Right, update_on_kvstore=False: both push their gradients, '
-    'the store adds them, both pull the sum, and every device updates its own weights. That is '
-    "chapter 1's allreduce. Thin arrows carry gradients, thick arrows carry weights.",
-)
+figure = d.Figure(622, __doc__)
 
 PANEL, DEVICE, GAP = 338, 164, 10
 TOP, BOTTOM = 96, 524
@@ -32,8 +33,8 @@ def total(x, y, k=None):
 
 def carries(x, y, verb, what):
     """Say beside an arrow what is done, on its left, and with what, on its right."""
-    figure.label(x - 10, y, verb, size=d.SMALL, anchor='end', bold=True)
-    figure.label(x + 10, y, what, size=d.SMALL, anchor='start')
+    figure.small(x - 10, y, verb, anchor='end', bold=True)
+    figure.small(x + 10, y, what, anchor='start')
 
 
 def panel(x, letter, setting, who, what, store_bottom):
@@ -60,18 +61,12 @@ def panel(x, letter, setting, who, what, store_bottom):
 # --- left: all of it in the store, once
 x = d.MARGIN
 middle = x + PANEL / 2
-centres = panel(
-    x,
-    'A',
-    'update_on_kvstore=True',
-    '(default)',
-    'the store updates once, the weights come back',
-    438,
-)
+words = 'the store updates once, the weights come back'
+centres = panel(x, 'A', 'update_on_kvstore=True', '(default)', words, 438)
 figure.arrow((middle, SUM + 17), (middle, 300))
 update(middle, 324)
-figure.label(middle - 76, 324, "the store's", 'optimizer', size=d.SMALL, anchor='end')
-figure.label(middle + 76, 324, 'once', size=d.SMALL, anchor='start', bold=True)
+figure.small(middle - 76, 324, "the store's", 'optimizer', anchor='end')
+figure.small(middle + 76, 324, 'once', anchor='start', bold=True)
 figure.arrow((middle, 348), (middle, 380), width=THICK)
 figure.parameters(middle, 397, side=34)
 for k in range(2):
@@ -79,20 +74,14 @@ for k in range(2):
     figure.arrow((side, 397), (centres[k], 397), (centres[k], WEIGHTS - 17), width=THICK)
     carries(centres[k], 455, 'pull', 'weights')
     figure.parameters(centres[k], WEIGHTS, k=k, side=34)
-figure.label(middle, 426, "the store's copy", size=d.SMALL)
+figure.small(middle, 426, "the store's copy")
 
 # --- right: the store adds, and that is all
 x = d.WIDTH - d.MARGIN - PANEL
 middle = x + PANEL / 2
 store_bottom = 282
-centres = panel(
-    x,
-    'B',
-    'update_on_kvstore=False',
-    '(chapter 1)',
-    "chapter 1's allreduce, then each device updates",
-    store_bottom,
-)
+words = "chapter 1's allreduce, then each device updates"
+centres = panel(x, 'B', 'update_on_kvstore=False', '(chapter 1)', words, store_bottom)
 fork = store_bottom + 14
 figure.line((middle, SUM + 17), (middle, fork))
 for k in range(2):
@@ -112,5 +101,3 @@ figure.arrow((d.MARGIN, y), (d.MARGIN + 44, y))
 figure.label(d.MARGIN + 54, y, 'carries gradients', anchor='start')
 figure.arrow((d.MARGIN + 216, y), (d.MARGIN + 260, y), width=THICK)
 figure.label(d.MARGIN + 270, y, 'carries weights', anchor='start')
-figure.caption('The store is where arrays are kept and added: MXNet calls it a key-value store.')
-figure.save(__file__)

@@ -1,4 +1,15 @@
-"""Draw 2-bit compression of a gradient: what is sent, and the residual that is not lost."""
+"""Two steps of 2-bit compression, with the residual.
+
+Eight numbers of a gradient, threshold 0.5. Step 1: the gradient is 0.3, -0.7, 0.1, 0.5, -0.2, 1.2,
+-0.4, 0.0. What is 0.5 or more is sent as +0.5, what is -0.5 or less as -0.5, all else as 0, in two
+bits each: 0, -0.5, 0, +0.5, 0, +0.5, 0, 0. The residual, gradient minus sent, stays: 0.3, -0.2,
+0.1, 0.0, -0.2, 0.7, -0.4, 0.0. Step 2: it is added to the next gradient, 0.3, -0.1, 0.2, 0.1, -0.4,
+0.1, 0.2, 0.6; of the sum, 0.6, -0.3, 0.3, 0.1, -0.6, 0.8, -0.2, 0.6, are sent +0.5, 0, 0, 0, -0.5,
++0.5, 0, +0.5, and 0.1, -0.3, 0.3, 0.1, -0.1, 0.3, -0.2, 0.1 stay.
+
+Threshold 0.5: 0.5 or more is sent as +0.5, −0.5 or less as −0.5, all else as 0. Two bits are
+sent instead of 32; the residual, what was not sent, is added to the next gradient.
+"""
 
 import draw as d
 
@@ -18,17 +29,7 @@ def words(tenths):
     return f'{tenths / 10:.1f}'.replace('-', '−')
 
 
-figure = d.Figure(
-    560,
-    'Two steps of 2-bit compression, with the residual',
-    'Eight numbers of a gradient, threshold 0.5. Step 1: the gradient is 0.3, -0.7, 0.1, 0.5, '
-    '-0.2, 1.2, -0.4, 0.0. What is 0.5 or more is sent as +0.5, what is -0.5 or less as -0.5, all '
-    'else as 0, in two bits each: 0, -0.5, 0, +0.5, 0, +0.5, 0, 0. The residual, gradient minus '
-    'sent, stays: 0.3, -0.2, 0.1, 0.0, -0.2, 0.7, -0.4, 0.0. Step 2: it is added to the next '
-    'gradient, 0.3, -0.1, 0.2, 0.1, -0.4, 0.1, 0.2, 0.6; of the sum, 0.6, -0.3, 0.3, 0.1, -0.6, '
-    '0.8, -0.2, 0.6, are sent +0.5, 0, 0, 0, -0.5, +0.5, 0, +0.5, and 0.1, -0.3, 0.3, 0.1, -0.1, '
-    '0.3, -0.2, 0.1 stay.',
-)
+figure = d.Figure(560, __doc__)
 START, CELL, ROW = 152, 70, 35
 END = START + len(GRADIENTS[0]) * CELL
 figure.headline('Two bits for each number; the rest is kept for later')
@@ -54,7 +55,7 @@ def sent_row(y, values):
         centre = START + (i + 0.5) * CELL
         figure.rect(START + i * CELL + 3, y - 23, CELL - 6, 46, fill, d.LINE, r=0)
         figure.label(centre, y - 10, ('+' if value > 0 else '') + words(value), **style)
-        figure.label(centre, y + 12, BITS[value], size=d.SMALL, mono=True, **style)
+        figure.small(centre, y + 12, BITS[value], mono=True, **style)
 
 
 y = 80
@@ -80,9 +81,3 @@ for step, gradient in enumerate(GRADIENTS):
     row(y, 'residual', residual, kept=True)
     before = y
     y += 52
-
-figure.caption(
-    'Threshold 0.5: 0.5 or more is sent as +0.5, −0.5 or less as −0.5, all else as 0. Two bits are',
-    'sent instead of 32; the residual, what was not sent, is added to the next gradient.',
-)
-figure.save(__file__)

@@ -1,15 +1,17 @@
-"""Draw chapter 7's network: a small vision transformer, and one of its blocks."""
+"""A small vision transformer: 16 patches, four blocks, ten scores.
+
+An image of 28 times 28 pixels is cut into 16 patches; each becomes a vector of 96 numbers. Four
+blocks follow, and a layer that gives ten scores. Inside a block: the vectors are normalized,
+attention with four heads is added to them; they are normalized, and an MLP, from 96 to 384 to 96
+numbers, is added.
+
+Each patch keeps its place in a row of 16 vectors. Attention lets them look at each other,
+the MLP treats each by itself. Both only add something to the vector.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    396,
-    'A small vision transformer: 16 patches, four blocks, ten scores',
-    'An image of 28 times 28 pixels is cut into 16 patches; each becomes a vector of 96 numbers. '
-    'Four blocks follow, and a layer that gives ten scores. Inside a block: the vectors are '
-    'normalized, attention with four heads is added to them; they are normalized, and an MLP, from '
-    '96 to 384 to 96 numbers, is added.',
-)
+figure = d.Figure(396, __doc__)
 figure.headline('A small vision transformer: 16 patches, four blocks, ten scores')
 
 LINE_Y, H = 102, 46
@@ -52,9 +54,3 @@ for i, (x, w, lines) in enumerate(parts):
         figure.label(plus[i], Y, '+', size=d.LARGE)
         end = plus[i] + 11
 figure.arrow((end, Y), (d.WIDTH - d.MARGIN - 14, Y))
-
-figure.caption(
-    'Each patch keeps its place in a row of 16 vectors. Attention lets them look at each other,',
-    'the MLP treats each by itself. Both only add something to the vector.',
-)
-figure.save(__file__)

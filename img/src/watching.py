@@ -1,17 +1,18 @@
-"""Draw why a launcher watches its processes, and what ends them when the launcher is gone."""
+"""A launcher that watches scheduler, server and workers, and guards that watch the launcher.
+
+A, nobody watches: of scheduler, server, worker 0 and worker 1, worker 1 is killed; the other three
+wait for ever and say nothing. B, a launcher above the four watches: worker 1 is killed; first, the
+launcher notices the end of its process; second, it stops scheduler, server and worker 0; third, it
+reports worker 1 and its last words. C, the launcher itself is killed: each of the four processes is
+in a process group with a guard; the guard notices that the launcher is gone and ends its group.
+
+Dotted boxes are process groups: a guard ends its group with all that was started in it. So
+no process is left behind.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    794,
-    'A launcher that watches scheduler, server and workers, and guards that watch the launcher',
-    'A, nobody watches: of scheduler, server, worker 0 and worker 1, worker 1 is killed; the other '
-    'three wait for ever and say nothing. B, a launcher above the four watches: worker 1 is '
-    'killed; first, the launcher notices the end of its process; second, it stops scheduler, '
-    'server and worker 0; third, it reports worker 1 and its last words. C, the launcher itself is '
-    'killed: each of the four processes is in a process group with a guard; the guard notices that '
-    'the launcher is gone and ends its group.',
-)
+figure = d.Figure(794, __doc__)
 
 NAMES = ('scheduler', 'server', 'worker 0', 'worker 1')
 W, H, GAP = 154, 40, 32
@@ -34,34 +35,28 @@ def launcher(y, dash=None):
     figure.label(d.WIDTH / 2, y + H / 2, 'launcher', bold=True)
 
 
-def head(y, letter, name):
-    """Name a case."""
-    figure.badge(d.MARGIN + 14, y, letter)
-    figure.headline(name, y + 6, d.MARGIN + 38)
-
-
 def step(cx, cy, n, words):
     """Number what happens; its words stand on the right."""
     figure.badge(cx, cy, n, r=9, size=d.SMALL)
-    figure.label(cx + 15, cy, words, size=d.SMALL, anchor='start')
+    figure.small(cx + 15, cy, words, anchor='start')
 
 
 def fate(i, y, words):
     """Say below a process what becomes of it; cross out the one that died."""
-    figure.label(MIDDLES[i], y + H + 17, words, size=d.SMALL, fill=d.STOP if i == DEAD else d.MUTED)
+    figure.small(MIDDLES[i], y + H + 17, words, fill=d.STOP if i == DEAD else d.MUTED)
     if i == DEAD:
         figure.cross(MIDDLES[i] + W / 2 - 20, y + H / 2, 9)
 
 
 # --- A
-head(40, 'A', 'Nobody watches: one is killed, the others wait for ever')
+figure.case(40, 'A', 'Nobody watches: one is killed, the others wait for ever')
 y = 70
 for i in range(4):
     process(i, y)
     fate(i, y, 'killed' if i == DEAD else 'waits, silently')
 
 # --- B
-head(172, 'B', 'The launcher watches: one is killed, all end, and the reason is told')
+figure.case(172, 'B', 'The launcher watches: one is killed, all end, and the reason is told')
 REPORT, TOP, ROW = 200, 284, 376
 figure.data(d.MARGIN, REPORT, d.WIDTH - 2 * d.MARGIN, 50)
 for line, words in enumerate(('worker 1 was killed by signal 9 (SIGKILL)', 'Its last lines: …')):
@@ -78,7 +73,7 @@ for i in range(4):
     fate(i, ROW, 'killed' if i == DEAD else 'stopped')
 
 # --- C
-head(478, 'C', 'The launcher is killed: a guard in each process group ends it')
+figure.case(478, 'C', 'The launcher is killed: a guard in each process group ends it')
 TOP, GROUP, GROUP_H = 506, 582, 132
 launcher(TOP, dash='5 4')
 figure.cross(d.WIDTH - d.MARGIN - 20, TOP + H / 2, 9)
@@ -91,9 +86,3 @@ for i in range(4):
     process(i, GROUP + 80, W - 24)
     figure.arrow((x, GROUP + 44), (x, GROUP + 80))
     figure.text(x + 10, GROUP + 66, 'ends it', size=d.SMALL)
-
-figure.caption(
-    'Dotted boxes are process groups: a guard ends its group with all that was started in it. So',
-    'no process is left behind.',
-)
-figure.save(__file__)

@@ -1,4 +1,14 @@
-"""Draw which worker gets which example of a joint batch, also where it does not come out even."""
+"""Ten examples in joint batches of four, shared out to three workers.
+
+The epoch, shuffled: examples 7 2 9 0, 5 3 8 1 and 6 4, three joint batches. A worker takes the
+examples from len * rank // 3 up to len * (rank + 1) // 3 of each. In a batch of four the bounds are
+0 1 2 4: worker 0 gets 7, worker 1 gets 2, worker 2 gets 9 and 0; then 5, 3, and 8 and 1. In the
+last batch, of two, they are 0 0 1 2: worker 0 gets none, worker 1 gets 6, worker 2 gets 4. Every
+example is used once, and every worker makes three steps.
+
+Worker r of n takes the examples from len(X) · r // n up to len(X) · (r + 1) // n: each
+example once. All make three steps: a worker without an example still takes part and pushes zeros.
+"""
 
 import draw as d
 from lanes import lane
@@ -6,15 +16,7 @@ from lanes import lane
 WORKERS, BATCH = 3, 4
 EPOCH = (7, 2, 9, 0, 5, 3, 8, 1, 6, 4)  # the same order for every worker: the same seed
 
-figure = d.Figure(
-    456,
-    'Ten examples in joint batches of four, shared out to three workers',
-    'The epoch, shuffled: examples 7 2 9 0, 5 3 8 1 and 6 4, three joint batches. A worker takes '
-    'the examples from len * rank // 3 up to len * (rank + 1) // 3 of each. In a batch of four '
-    'the bounds are 0 1 2 4: worker 0 gets 7, worker 1 gets 2, worker 2 gets 9 and 0; then 5, 3, '
-    'and 8 and 1. In the last batch, of two, they are 0 0 1 2: worker 0 gets none, worker 1 gets '
-    '6, worker 2 gets 4. Every example is used once, and every worker makes three steps.',
-)
+figure = d.Figure(456, __doc__)
 
 START, CELL, GAP = 140, 44, 28
 EPOCH_Y, TOP, LANE_H, LANE_PITCH = 120, 194, 52, 62
@@ -33,9 +35,8 @@ for step, batch in enumerate(batches):
     for bound in sorted(set(bounds)):  # each under its edge; equal ones side by side
         words = ', '.join([str(bound)] * bounds.count(bound))
         figure.hint(x + bound * CELL, EPOCH_Y + 36, words)
-        figure.line(
-            (x + bound * CELL, EPOCH_Y + 21), (x + bound * CELL, EPOCH_Y + 27), color=d.MUTED
-        )
+        edge = x + bound * CELL
+        figure.line((edge, EPOCH_Y + 21), (edge, EPOCH_Y + 27), color=d.MUTED)
     for r in range(WORKERS):
         for i in range(bounds[r], bounds[r + 1]):
             left = x + i * CELL
@@ -44,20 +45,12 @@ for step, batch in enumerate(batches):
                 figure.label(left + CELL / 2, y, str(batch[i]), size=d.LARGE)
         if bounds[r] == bounds[r + 1]:
             left = x + bounds[r] * CELL
-            figure.rect(
-                left + 1, rows[r] - 19, 2 * CELL - 2, 38, 'none', d.SHADE[r], r=0, dash='3 3'
-            )
-            figure.label(left + CELL, rows[r], 'none', size=d.SMALL)
+            box = left + 1, rows[r] - 19, 2 * CELL - 2, 38
+            figure.rect(*box, 'none', d.SHADE[r], r=0, dash='3 3')
+            figure.small(left + CELL, rows[r], 'none')
         counts[r] += bounds[r + 1] - bounds[r]
     x += n * CELL + GAP
 figure.label(COUNT, EPOCH_Y - 40, 'in all', bold=True)
 figure.label(COUNT, EPOCH_Y, str(len(EPOCH)), size=d.LARGE)
 for r in range(WORKERS):
     figure.label(COUNT, rows[r], str(counts[r]), size=d.LARGE)
-
-figure.caption(
-    'Worker r of n takes the examples from len(X) · r // n up to len(X) · (r + 1) // n: each',
-    'example once. All make three steps: a worker without an example still takes part and pushes '
-    'zeros.',
-)
-figure.save(__file__)

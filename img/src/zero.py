@@ -1,15 +1,17 @@
-"""Draw what each of four devices keeps, from plain data parallelism to full sharding."""
+"""What each of four devices keeps: data parallelism, ZeRO 1, ZeRO 2 and ZeRO 3.
+
+Each device has three boxes: parameters, gradients, and the state of Adam, twice as wide. Data
+parallelism: all boxes are full on every device, 16 bytes a value. ZeRO 1: of the state each device
+keeps its own quarter, 10 bytes. ZeRO 2: of the gradients, too, 7 bytes. ZeRO 3, which is fully
+sharded data parallelism: of the parameters, too, 4 bytes.
+
+W: parameters, g: gradients, state: what Adam keeps, two numbers a parameter. Below: bytes a
+parameter on each of k = 4 devices, in single precision.
+"""
 
 import draw as d
 
-figure = d.Figure(
-    446,
-    'What each of four devices keeps: data parallelism, ZeRO 1, ZeRO 2 and ZeRO 3',
-    'Each device has three boxes: parameters, gradients, and the state of Adam, twice as wide. '
-    'Data parallelism: all boxes are full on every device, 16 bytes a value. ZeRO 1: of the state '
-    'each device keeps its own quarter, 10 bytes. ZeRO 2: of the gradients, too, 7 bytes. ZeRO 3, '
-    'which is fully sharded data parallelism: of the parameters, too, 4 bytes.',
-)
+figure = d.Figure(446, __doc__)
 figure.headline('The more is sharded, the less each device keeps')
 
 WAYS = (
@@ -24,8 +26,7 @@ K, LEFT, PITCH, TOP, ROW, LANE = 4, 122, 153, 120, 56, 46
 for k in range(K):
     y = TOP + k * ROW
     figure.device(d.MARGIN, y, d.WIDTH - 2 * d.MARGIN, LANE, k, name='')
-    style = {'fill': d.SHADE[k], 'bold': True, 'anchor': 'start'}
-    figure.label(d.MARGIN + 12, y + LANE / 2, f'device {k}', **style)
+    figure.name(d.MARGIN + 12, y + LANE / 2, f'device {k}', k)
 for column, (way, sharded, held) in enumerate(WAYS):
     x = LEFT + column * PITCH
     figure.text(x, 80, way, bold=True)
@@ -40,9 +41,3 @@ for column, (way, sharded, held) in enumerate(WAYS):
                     x + at + part * width / K, y, width / K, LANE - 22, d.SOLID[k], None, r=0
                 )
     figure.text(x, TOP + K * ROW + 14, held, size=d.SMALL)
-
-figure.caption(
-    'W: parameters, g: gradients, state: what Adam keeps, two numbers a parameter. Below: bytes a',
-    'parameter on each of k = 4 devices, in single precision.',
-)
-figure.save(__file__)
