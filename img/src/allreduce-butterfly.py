@@ -12,10 +12,10 @@ cost one step before and one step after.
 import draw as d
 from lanes import DONE, LIVE, cell, head, lane, send_and_add, send_and_keep
 
-figure = d.Figure(876, __doc__)
+figure = d.Figure(876, __doc__, 'Four devices: every device sends and adds in every step')
 
 
-def lanes(top, height, pitch, count, x=d.MARGIN, w=d.WIDTH - 2 * d.MARGIN):
+def lanes(top, height, pitch, count, x=d.MARGIN, w=d.INNER):
     return [lane(figure, top + k * pitch, height, k, x=x, w=w) for k in range(count)]
 
 
@@ -34,7 +34,6 @@ def show(x, rows, values, total):
 # --- four devices, and beside them what is to be seen
 PAIRS = (((0, 1), (2, 3)), ((0, 2), (1, 3)))  # who exchanges with whom in each step
 SPLIT, X = 532, (146, 320, 494)
-figure.headline('Four devices: every device sends and adds in every step')
 for i, pairs in enumerate(PAIRS):
     what = ' and '.join(f'{a} with {b}' for a, b in pairs)
     head(figure, (X[i] + X[i + 1]) / 2, 76, f'Step {i + 1}', what)

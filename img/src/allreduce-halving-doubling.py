@@ -31,15 +31,11 @@ def draw(top, titles, states, looks, distances, arrow):
     for n, (title, values, look) in enumerate(zip(titles, states, looks)):
         x = [LEFT + n * GRID + j * SLICE for j in range(K)]
         figure.label(x[1] + SLICE / 2, top - 52, title, size=d.LARGE, bold=True)
-        for j in range(K):
-            figure.hint(x[j], top - 22, str(j))
         if n < len(distances):
             for k in range(K):
                 partner = rows[k ^ distances[n]]
                 arrow(figure, x[-1] + 2, x[-1] + GRID - (K - 1) * SLICE - 2, rows[k], partner)
-        for k in range(K):
-            for j in range(K):
-                lanes.cell(figure, x[j], rows[k], values[k][j], k, look(k, j))
+        lanes.cells(figure, x, rows, values, look, top - 22)
 
 
 # --- the algorithm itself, so that the numbers are its numbers

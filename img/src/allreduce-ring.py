@@ -10,8 +10,10 @@ passed on round the ring until all hold 10 20 30 40.
 k devices: 2 · (k − 1) steps. In every step every device sends 1/k of its array.
 """
 
+from functools import partial
+
 import draw as d
-from lanes import CELL_H, DONE, LIVE, NEXT, OLD, cell, lane, legend, table
+from lanes import CELL_H, DONE, LIVE, NEXT, OLD, cells, lane, legend, table
 
 figure = d.Figure(902, __doc__)
 
@@ -26,13 +28,9 @@ def ring(top, states, looks, sends):
     figure.hint(36, top - 32, 'slice', anchor='start')
     for n in range(K):
         x = [LEFT + n * GRID + j * SLICE for j in range(K)]
-        for j in range(K):
-            figure.hint(x[j], top - 32, str(j))
         for source in range(K if n < K - 1 else 0):
             send(rows, x[sends(n, source)], source, LEFT + (n + 1) * GRID - 31)
-        for k in range(K):
-            for j in range(K):
-                cell(figure, x[j], rows[k], states[n][k][j], k, looks(n, k, j))
+        cells(figure, x, rows, states[n], partial(looks, n), top - 32)
 
 
 def send(rows, x, source, gap):

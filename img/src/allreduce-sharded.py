@@ -10,10 +10,9 @@ All devices work at the same time. Each sends 3 slices, then its sum 3 times: wi
 """
 
 import draw as d
-from lanes import CELL_W, DONE, LIVE, OLD, cell, head, lane, table
+from lanes import CELL_W, DONE, LIVE, OLD, cells, head, lane, table
 
-figure = d.Figure(480, __doc__)
-figure.headline('The sharded allreduce: each device sums its slice for all')
+figure = d.Figure(480, __doc__, 'The sharded allreduce: each device sums its slice for all')
 
 TOP, LANE_H, PITCH = 160, 50, 62
 BEFORE, SUMS, AFTER = 132, 358, 588  # middles of the first cells of the three states
@@ -21,14 +20,6 @@ WIDE, CLOSE = 54, 36  # from slice to slice, with and without arrows between the
 ARRAYS = table(4)
 
 rows = [lane(figure, TOP + k * PITCH, LANE_H, k) for k in range(4)]
-
-
-def state(left, pitch, values, looks):
-    """Draw the four devices' arrays, and name their slices."""
-    for j in range(4):
-        figure.hint(left + j * pitch, TOP - 16, str(j))
-        for k in range(4):
-            cell(figure, left + j * pitch, rows[k], values[k][j], k, looks(k, j))
 
 
 def bus(left, j, gather):
@@ -52,10 +43,13 @@ total = [sum(column) for column in zip(*ARRAYS)]
 for j in range(4):
     bus(BEFORE, j, gather=True)
     bus(SUMS, j, gather=False)
-state(BEFORE, WIDE, ARRAYS, lambda k, j: LIVE)
 sums = [[total[j] if j == k else ARRAYS[k][j] for j in range(4)] for k in range(4)]
-state(SUMS, WIDE, sums, lambda k, j: DONE if j == k else OLD)
-state(AFTER, CLOSE, [total] * 4, lambda k, j: DONE)
+for left, pitch, values, look in (
+    (BEFORE, WIDE, ARRAYS, lambda k, j: LIVE),
+    (SUMS, WIDE, sums, lambda k, j: DONE if j == k else OLD),
+    (AFTER, CLOSE, [total] * 4, lambda k, j: DONE),
+):
+    cells(figure, [left + j * pitch for j in range(4)], rows, values, look, TOP - 16)
 figure.hint(36, TOP - 16, 'slice', anchor='start')
 head(figure, BEFORE + 1.5 * WIDE, 76, 'Step 1', 'gather slice i on device i, add')
 head(figure, SUMS + 1.5 * WIDE, 76, 'Step 2', 'send its sum to all')

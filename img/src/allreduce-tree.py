@@ -11,8 +11,7 @@ k devices: 2 · ⌈log_2 k⌉ steps, each with the whole array. Dotted: a device
 import draw as d
 from lanes import DONE, LIVE, cell, head, lane, send_and_add, send_and_keep
 
-figure = d.Figure(482, __doc__)
-figure.headline('A binary tree: sums go up, the total comes down')
+figure = d.Figure(482, __doc__, 'A binary tree: sums go up, the total comes down')
 
 TOP, LANE_H, PITCH = 154, 54, 68
 X = (146, 284, 422, 560, 698)  # the states: before, and after each of the four steps

@@ -9,8 +9,7 @@ k devices: k − 1 copies in, k − 1 copies out, and all of them through device
 
 import draw as d
 
-figure = d.Figure(428, __doc__)
-figure.headline('The naive allreduce: copy to device 0, add, copy back')
+figure = d.Figure(428, __doc__, 'The naive allreduce: copy to device 0, add, copy back')
 
 CELL = 30
 TOP, LANE_H, GAP = 120, 98, 40
@@ -20,12 +19,11 @@ BORDERS = (152, 448, 620)
 
 
 def array(x, k, value):
-    """Draw the array of device `k`, two equal numbers, centred on `x`."""
     figure.matrix(x - CELL, ROWS[k] - CELL / 2, [[value] * 2], CELL, CELL, k)
 
 
 for k in range(2):
-    figure.device(d.MARGIN, TOP + k * (LANE_H + GAP), d.WIDTH - 2 * d.MARGIN, LANE_H, k)
+    figure.device(d.MARGIN, TOP + k * (LANE_H + GAP), d.INNER, LANE_H, k)
 for x in BORDERS:
     figure.line((x, 62), (x, TOP + 2 * LANE_H + GAP + 8), color=d.DATA_EDGE, width=1, dash='2 4')
 heads = (

@@ -11,7 +11,7 @@ latency: send fewer messages. Right of it most goes into the bytes: send fewer b
 
 import draw as d
 
-figure = d.Figure(580, __doc__)
+figure = d.Figure(580, __doc__, 'Seconds for one message of n bytes: α + n / B')
 
 ALPHA, BANDWIDTH = 10e-6, 10e9  # seconds, bytes per second
 HALF = ALPHA * BANDWIDTH  # bytes whose two parts take equally long
@@ -32,7 +32,6 @@ def area(fill, *points):
     figure.add('path', d=path, fill=fill)
 
 
-figure.headline('Seconds for one message of n bytes: α + n / B')
 figure.text(
     d.MARGIN, 66, 'an example: latency α = 10 µs, bandwidth B = 10 GB/s', size=d.SMALL, fill=d.MUTED
 )
@@ -52,8 +51,8 @@ for us in (10, 20, 30, 40):
     figure.small(LEFT - 12, y, f'{us} µs', anchor='end')
 figure.small(LEFT - 12, BOTTOM, '0', anchor='end')
 figure.arrow((LEFT, BOTTOM), (LEFT, at(0, 44e-6)[1] - 4))
-figure.arrow((LEFT, BOTTOM), (d.WIDTH - d.MARGIN, BOTTOM))
-figure.label(d.WIDTH - d.MARGIN, BOTTOM + 18, 'n', bold=True, anchor='end')
+figure.arrow((LEFT, BOTTOM), (d.RIGHT, BOTTOM))
+figure.label(d.RIGHT, BOTTOM + 18, 'n', bold=True, anchor='end')
 
 x, low = at(250e3, 0)[0], at(0, ALPHA / 2)[1]
 figure.label(x, low - 10, 'latency α', bold=True)
@@ -72,6 +71,6 @@ figure.line((x, BOTTOM + 30), (x, BOTTOM + 44), color=d.MUTED)
 y = BOTTOM + 44 + 18
 figure.label(x, y, 'n = α · B', bold=True)
 figure.arrow((x - 44, y), (LEFT, y))
-figure.arrow((x + 44, y), (d.WIDTH - d.MARGIN, y))
+figure.arrow((x + 44, y), (d.RIGHT, y))
 figure.label((LEFT + x - 44) / 2, y + 18, 'pay per message', bold=True)
-figure.label((x + 44 + d.WIDTH - d.MARGIN) / 2, y + 18, 'pay per byte', bold=True)
+figure.label((x + 44 + d.RIGHT) / 2, y + 18, 'pay per byte', bold=True)

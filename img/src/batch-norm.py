@@ -25,7 +25,7 @@ def lanes(top, letter, name, what):
     figure.case(top - 40, letter, name)
     figure.text(d.MARGIN + 38, top - 13, what, fill=d.MUTED)
     for k in range(2):
-        figure.device(d.MARGIN, top + k * (LANE_H + GAP), d.WIDTH - 2 * d.MARGIN, LANE_H, k)
+        figure.device(d.MARGIN, top + k * (LANE_H + GAP), d.INNER, LANE_H, k)
     # Mirrored: the space between the rows stays free for what the devices exchange.
     return top + LANE_H - 34, top + LANE_H + GAP + 34
 
@@ -54,7 +54,8 @@ for k, y in enumerate(rows):
     figure.box(FIRST, y - H / 2, width, H, f'mean_{k} and var_{k} of shard {k}', k=k)
 figure.hint((FIRST + SECOND + STATISTICS_W) / 2, TOP + LANE_H + GAP / 2, 'nothing is exchanged')
 
-# --- below: the means go both ways, and give the same mean and variance on both
+# --- below: the means go both ways, and give the same mean and variance on both. MXNet gives every
+# device's mean the same weight, whatever its shard's size: hence the caption's last words.
 TOP = 380
 words = "the devices exchange their means, so all use the whole batch's mean and variance"
 rows = lanes(TOP, 'B', 'SyncBatchNorm', words)

@@ -11,8 +11,7 @@ As many bytes as before, but what a message costs by itself is paid once, not 4 
 import draw as d
 from lanes import DONE, LIVE, cell
 
-figure = d.Figure(628, __doc__)
-figure.headline('A bucket: four gradients travel in one message')
+figure = d.Figure(628, __doc__, 'A bucket: four gradients travel in one message')
 
 X, W, GAP = 186, 268, 14  # the two devices' panels
 TOP, BOTTOM = 62, 566

@@ -14,7 +14,7 @@ SHA-256 in the first line of a file is that of everything else in it.
 
 import draw as d
 
-figure = d.Figure(604, __doc__)
+figure = d.Figure(604, __doc__, 'Killed at any moment: the old file or the new one, never half')
 
 COLUMN, GAP = 226, 17
 TOP, HEIGHT, FILE, PAD = 126, 158, 34, 14
@@ -32,7 +32,6 @@ def file(x, y, what, written=1.0, w=COLUMN - 2 * PAD):
     figure.data(x + DIGEST, top, w * written - DIGEST, FILE, what)
 
 
-figure.headline('Killed at any moment: the old file or the new one, never half')
 STEPS = (
     ('Write aside', 'under a temporary name', 'epoch 2'),
     ('Flush', 'until the disk has every byte', 'epoch 2'),
@@ -67,7 +66,7 @@ for i, (name, what, found) in enumerate(STEPS):
 HEAD = FOUND + 68
 ROW = HEAD + 50
 figure.headline('Loaded only if every byte is as it was saved', HEAD)
-EQUAL, END = 468, d.WIDTH - d.MARGIN
+EQUAL, END = 468, d.RIGHT
 w = COLUMN - 2 * PAD
 file(d.MARGIN, ROW, 'epoch 3')
 figure.arrow((d.MARGIN + w, ROW), (d.MARGIN + w + 32, ROW))

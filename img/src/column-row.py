@@ -11,31 +11,23 @@ as GELU, can stand between the two layers: each rank applies it to its part of H
 
 import draw as d
 
-figure = d.Figure(512, __doc__)
+figure = d.Figure(512, __doc__, 'By columns, then by rows: one sum for two layers')
 
 
 def halves(x, y, w, h, name, across):
     """Draw a matrix of which rank 0 has the first half, rank 1 the second."""
     for k in range(2):
         dx, dy = (w / 2, 0) if across else (0, h / 2)
-        figure.part(x + k * dx, y + k * dy, w - dx, h - dy, k)
-        centre = x + k * dx + (w - dx) / 2, y + k * dy + (h - dy) / 2
-        figure.label(*centre, f'{name}_{k}', size=d.LARGE)
+        box = x + k * dx, y + k * dy, w - dx, h - dy
+        figure.part(*box, k, f'{name}_{k}', size=d.LARGE)
 
-
-def sign(x, y, text):
-    figure.label(x, y, text, size=20)
-
-
-figure.headline('By columns, then by rows: one sum for two layers')
 
 ROW = 140
 figure.text(d.MARGIN, 76, 'first layer: each rank has some columns', fill=d.MUTED)
-figure.rect(60, ROW - 44, 84, 88, d.DATA, d.DATA_EDGE, r=0)
-figure.label(102, ROW, 'X', size=d.LARGE)
-sign(167, ROW, '×')
+figure.data(60, ROW - 44, 84, 88, 'X', size=d.LARGE)
+figure.label(167, ROW, '×', size=20)
 halves(190, ROW - 42, 176, 84, 'W', across=True)
-sign(389, ROW, '=')
+figure.label(389, ROW, '=', size=20)
 halves(412, ROW - 44, 176, 88, 'H', across=True)
 figure.small(668, ROW - 10, 'nothing is sent:')
 figure.small(668, ROW + 10, 'X is on both ranks')
@@ -43,17 +35,15 @@ figure.small(668, ROW + 10, 'X is on both ranks')
 ROW = 334
 figure.text(d.MARGIN, 232, 'second layer: each rank has the matching rows', fill=d.MUTED)
 halves(40, ROW - 44, 176, 88, 'H', across=True)
-sign(237, ROW, '×')
+figure.label(237, ROW, '×', size=20)
 halves(258, ROW - 88, 84, 176, 'V', across=False)
-sign(363, ROW, '=')
+figure.label(363, ROW, '=', size=20)
 for k in range(2):
     x = 384 + k * 112
-    figure.part(x, ROW - 44, 84, 88, k)
-    figure.label(x + 42, ROW, f'Y_{k}', size=d.LARGE)
-sign(482, ROW, '+')
-figure.rect(596, ROW - 60, 20, 120, d.LINE, None, r=6)
+    figure.part(x, ROW - 44, 84, 88, k, f'Y_{k}', size=d.LARGE)
+figure.label(482, ROW, '+', size=20)
+figure.bar(596, ROW - 60, 20, 120, r=6)
 figure.small(606, ROW + 76, 'allreduce')
 figure.arrow((582, ROW), (594, ROW))
 figure.arrow((618, ROW), (640, ROW))
-figure.rect(642, ROW - 44, 84, 88, d.DATA, d.DATA_EDGE, r=0)
-figure.label(684, ROW, 'Y', size=d.LARGE)
+figure.data(642, ROW - 44, 84, 88, 'Y', size=d.LARGE)

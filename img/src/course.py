@@ -10,14 +10,13 @@ runs: 1 to 4 on a laptop with stand-in devices and on a server with several GPUs
 
 import draw as d
 
-figure = d.Figure(562, __doc__)
-figure.headline('Split the batch, compute on every device, sum the gradients')
+figure = d.Figure(562, __doc__, 'Split the batch, compute on every device, sum the gradients')
 
 # --- the idea: split, compute, sum
 TOP, PITCH, HEIGHT = 98, 46, 38
 PANEL, PANEL_W = 138, 420
 BOTTOM = TOP + 3 * PITCH + HEIGHT
-SUM, RIGHT = 616, d.WIDTH - d.MARGIN
+SUM, RIGHT = 616, d.RIGHT
 figure.label(d.MARGIN + 35, 76, 'batch', bold=True)
 figure.label(PANEL + PANEL_W / 2, 76, 'the same network on every device', bold=True)
 figure.label((SUM + RIGHT) / 2, 76, 'gradients', bold=True)

@@ -8,8 +8,7 @@ replicas are identical again, ready for the next batch.
 
 import draw as d
 
-figure = d.Figure(646, __doc__)
-figure.headline('One training step on two devices, in six stages')
+figure = d.Figure(646, __doc__, 'One training step on two devices, in six stages')
 
 X, W, GAP = 236, 238, 24  # the two devices' panels
 TOP, BOTTOM = 132, 618
@@ -59,4 +58,4 @@ figure.stage(6, 583, 'Identical again', 'ready for the next batch')
 figure.line((CENTRES[0] + 17, 583), (MIDDLE - 16, 583), color=d.DATA_EDGE, dash='2 4')
 figure.line((MIDDLE + 16, 583), (CENTRES[1] - 17, 583), color=d.DATA_EDGE, dash='2 4')
 figure.label(MIDDLE, 583, '=', size=20, bold=True)
-assert BOTTOM < figure.height - d.MARGIN and X + 2 * W + GAP == d.WIDTH - d.MARGIN
+assert BOTTOM < figure.height - d.MARGIN and X + 2 * W + GAP == d.RIGHT

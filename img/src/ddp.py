@@ -13,15 +13,14 @@ Two buckets are drawn; the gradients of LeNet (0.5 MB) fit in one. DDP then divi
 
 import draw as d
 
-figure = d.Figure(632, __doc__)
+figure = d.Figure(632, __doc__, 'Two processes share nothing; in a step, gradients travel')
 
 # --- two processes: mirrored, so that the gradients face each other
 PANEL, TOP, HEIGHT = 300, 62, 160
 DEVICE, DEVICE_H = TOP + 38, 110
 ROW = DEVICE + 66
-figure.headline('Two processes share nothing; in a step, gradients travel')
 for k in range(2):
-    x = (d.MARGIN, d.WIDTH - d.MARGIN - PANEL)[k]
+    x = (d.MARGIN, d.RIGHT - PANEL)[k]
     figure.panel(x, TOP, PANEL, HEIGHT)
     figure.text(x + 12, TOP + 25, f'rank {k}', bold=True)
     style = {'size': d.SMALL, 'fill': d.MUTED, 'anchor': 'end'}
@@ -36,7 +35,7 @@ for k in range(2):
     figure.arrow((shard + side * 36, ROW), (w - side * 17, ROW))
     figure.arrow((w + side * 17, ROW), (g - side * 20, ROW))
     figure.small(w, ROW + 32, 'parameters')
-inner = d.MARGIN + 252 + 20, d.WIDTH - d.MARGIN - 252 - 20
+inner = d.MARGIN + 252 + 20, d.RIGHT - 252 - 20
 figure.arrow((inner[0], ROW), (inner[1], ROW), both=True, width=2)
 figure.label(d.WIDTH / 2, ROW - 16, 'gradients', bold=True)
 

@@ -16,6 +16,7 @@ from mgpu_helpers.display import CYCLE, EDGE, GREY, INK, LOOK, SOFT, WHITE
 
 WIDTH = 760  # the column of a README and of a notebook; a figure is shown at this size
 MARGIN = 24
+RIGHT, INNER = WIDTH - MARGIN, WIDTH - 2 * MARGIN  # where the margin begins, what is between
 SMALL, NORMAL, LARGE = 13, 14, 16
 
 SANS = 'system-ui, "Helvetica Neue", Arial, sans-serif'
@@ -51,7 +52,7 @@ def painted(fill, edge, width, dash=None):
 class Figure:
     """One figure: a card of `WIDTH` times `height` pixels that shapes are added to."""
 
-    def __init__(self, height, doc):
+    def __init__(self, height, doc, headline=None):
         """Make the card. The script's docstring is the title, the description and the caption."""
         self.height = height
         title, desc, *caption = doc.strip().split('\n\n')
@@ -59,6 +60,8 @@ class Figure:
         self.caption = ''.join(caption).split('\n')
         self.shapes = []
         self.rect(0.75, 0.75, WIDTH - 1.5, height - 1.5, CARD, EDGE, r=12)
+        if headline:
+            self.headline(headline)
 
     def add(self, tag, content='', **attributes):
         text = ''.join(
@@ -211,7 +214,7 @@ class Figure:
         self.line((x, y0), (x, y1), color=DATA_EDGE, dash='5 4')
 
     def time_axis(self, x, y, gap=12):
-        self.arrow((x, y), (WIDTH - MARGIN, y))
+        self.arrow((x, y), (RIGHT, y))
         self.label(x - gap, y, 'time', fill=MUTED, anchor='end')
 
     def time_saved(self, fast, slow, y):

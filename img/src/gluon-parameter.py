@@ -14,7 +14,7 @@ import draw as d
 NAME, SHAPE = 'cnn_conv0_weight', '(20, 1, 3, 3)'
 LAYERS = ('conv0', 'pool0', 'conv1', 'pool1', 'dense0', 'dense1')
 
-figure = d.Figure(586, __doc__)
+figure = d.Figure(586, __doc__, 'One name, one replica and one gradient per device')
 
 TOP, LANE_H, GAP = 114, 80, 24
 BOTTOM = TOP + 4 * LANE_H + 3 * GAP
@@ -22,9 +22,8 @@ MIDDLE = (TOP + BOTTOM) / 2
 PARAMETER = 264  # centre of the parameter's box
 LANE_X = 396
 ARRAY_W, ARRAY_H = 154, 42
-DATA_X, GRAD_X = LANE_X + 12, d.WIDTH - d.MARGIN - 12 - ARRAY_W
+DATA_X, GRAD_X = LANE_X + 12, d.RIGHT - 12 - ARRAY_W
 
-figure.headline('One name, one replica and one gradient per device')
 
 # --- the network, from top to bottom; only some layers have parameters
 figure.hint(d.MARGIN + 48, TOP - 18, 'the network')
@@ -58,7 +57,7 @@ figure.hint(DATA_X + ARRAY_W / 2, TOP - 18, 'the same on all')
 figure.hint(GRAD_X + ARRAY_W / 2, TOP - 27, 'different:', 'each from its own shard')
 for k in range(4):
     y = TOP + k * (LANE_H + GAP)
-    figure.device(LANE_X, y, d.WIDTH - d.MARGIN - LANE_X, LANE_H, k)
+    figure.device(LANE_X, y, d.RIGHT - LANE_X, LANE_H, k)
     figure.curve((PARAMETER + 77, MIDDLE), (LANE_X, y + LANE_H / 2), color=d.LINE)
     for x, name, r in ((DATA_X, 'data', 0), (GRAD_X, 'grad', ARRAY_H / 2)):
         figure.rect(x, y + 29, ARRAY_W, ARRAY_H, d.WHITE, d.SOLID[k], r=r, width=2)

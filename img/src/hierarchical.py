@@ -14,7 +14,7 @@ through the network; everything else stays on the fast links inside a server.
 import draw as d
 from lanes import CELL_H, DONE, NEXT, cell, lane, table
 
-figure = d.Figure(696, __doc__)
+figure = d.Figure(732, __doc__, 'Inside each server, between the servers, inside again')
 
 K, SLICE, LANE_H, PITCH = 4, 31, 36, 42
 STATES = (134, 300, 440, 606)  # middles of the first cells: before, step 1, step 2, after
@@ -25,7 +25,7 @@ HEADS = (
     (MIDDLE, 'Step 2', 'allreduce of each slice', 'between servers: slow'),
     (BARS[1], 'Step 3', 'all-gather', 'in each server: fast'),
 )
-TOPS, SWITCH_H = (104, 398), 38
+TOPS, SWITCH_H = (140, 434), 38
 HEIGHT = 34 + (K - 1) * PITCH + LANE_H + 10  # of a server
 
 arrays = table(K), [[5] * K for _ in range(K)]
@@ -33,12 +33,12 @@ sums = [[sum(column) for column in zip(*server)] for server in arrays]
 total = [sum(pair) for pair in zip(*sums)]
 rows = []
 for x, name, *lines in HEADS:
-    figure.label(x, 36, name, size=d.LARGE, bold=True)
-    figure.hint(x, 68, *lines)
+    figure.label(x, 72, name, size=d.LARGE, bold=True)
+    figure.hint(x, 104, *lines)
 for s, top in enumerate(TOPS):
-    figure.panel(d.MARGIN, top, d.WIDTH - 2 * d.MARGIN, HEIGHT)
+    figure.panel(d.MARGIN, top, d.INNER, HEIGHT)
     figure.text(42, top + 23, f'server {s}', bold=True)
-    place = {'x': d.MARGIN + 6, 'w': d.WIDTH - 2 * d.MARGIN - 12}
+    place = {'x': d.MARGIN + 6, 'w': d.INNER - 12}
     lanes = [(K * s + k, top + 34 + k * PITCH) for k in range(K)]
     rows.append([lane(figure, y, LANE_H, k, color=k % K, **place) for k, y in lanes])
 

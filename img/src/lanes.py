@@ -10,7 +10,7 @@ CELL_W, CELL_H = 30, 28
 LIVE, NEXT, OLD, DONE = 'live', 'next', 'old', 'done'
 
 
-def lane(figure, y, h, k, name=None, x=d.MARGIN, w=d.WIDTH - 2 * d.MARGIN, color=None):
+def lane(figure, y, h, k, name=None, x=d.MARGIN, w=d.INNER, color=None):
     """Draw the lane of device `k` with its name on the left; return the height of its middle."""
     color = k if color is None else color
     figure.device(x, y, w, h, color, name='')
@@ -28,6 +28,14 @@ def cell(figure, cx, cy, value, k, state=LIVE, w=CELL_W, h=CELL_H):
     }[state]
     figure.rect(cx - w / 2, cy - h / 2, w, h, fill, edge, r=0, width=width, dash=dash)
     figure.label(cx, cy, str(value), size=d.NORMAL if len(str(value)) < 3 else d.SMALL, **ink)
+
+
+def cells(figure, xs, rows, values, look, name_y):
+    """Draw the slices `values[k][j]` of all devices, each with its look, and their numbers."""
+    for j, x in enumerate(xs):
+        figure.hint(x, name_y, str(j))
+        for k, y in enumerate(rows):
+            cell(figure, x, y, values[k][j], k, look(k, j))
 
 
 def send_and_add(figure, x0, x1, source, target):

@@ -16,7 +16,7 @@ def lanes(figure, top, gap=GAP):
     """Draw both devices' panels; return the heights of the two rows of layers."""
     tops = (top, top + LANE_H + gap)
     for k, y in enumerate(tops):
-        figure.device(LANE_X, y, d.WIDTH - d.MARGIN - LANE_X, LANE_H, k)
+        figure.device(LANE_X, y, d.RIGHT - LANE_X, LANE_H, k)
     return tuple(y + 57 for y in tops)
 
 

@@ -13,16 +13,15 @@ numbers themselves, and under which key they are known to both.
 
 import draw as d
 
-figure = d.Figure(446, __doc__)
+figure = d.Figure(446, __doc__, 'Copies stay inside a machine; between machines there are messages')
 
 PANEL, TOP, HEIGHT = 290, 62, 286
 DEVICE_W, DEVICE_Y, DEVICE_H = 102, TOP + 40, 134
 ARRAY, ARRAY_W = DEVICE_Y + 58, 82
 CARD_Y, CARD_H = TOP + 226, 46
 CABLE = CARD_Y + CARD_H / 2
-figure.headline('Copies stay inside a machine; between machines there are messages')
 for m, array in enumerate('wv'):
-    x, side = (d.MARGIN, d.WIDTH - d.MARGIN - PANEL)[m], (1, -1)[m]
+    x, side = (d.MARGIN, d.RIGHT - PANEL)[m], (1, -1)[m]
     figure.rect(x, TOP, PANEL, HEIGHT, d.WHITE, d.DATA_EDGE, r=9, width=2.5)
     figure.text(x + 14, TOP + 26, f'machine {"AB"[m]}', bold=True)
     lefts = (x + 14, x + PANEL - 14 - DEVICE_W)

@@ -8,8 +8,7 @@ in main memory. To MXNet both are a list of devices.
 
 import draw as d
 
-figure = d.Figure(488, __doc__)
-figure.headline('GPUs of a server, and their stand-ins on a laptop')
+figure = d.Figure(488, __doc__, 'GPUs of a server, and their stand-ins on a laptop')
 
 LEFT, SPLIT, RIGHT = d.MARGIN, 436, 484
 
@@ -36,10 +35,10 @@ for k in range(4):
 # --- the laptop: two cores, each a device, and the main memory that holds their arrays
 figure.divider((SPLIT + RIGHT) / 2, 64, 394)
 figure.text(RIGHT, 78, 'A laptop: stand-in devices', bold=True)
-figure.rect(RIGHT, 98, d.WIDTH - d.MARGIN - RIGHT, 172, d.WHITE, d.LINE)
+figure.rect(RIGHT, 98, d.RIGHT - RIGHT, 172, d.WHITE, d.LINE)
 figure.text(RIGHT + 12, 119, 'CPU', bold=True)
-figure.rect(RIGHT, 304, d.WIDTH - d.MARGIN - RIGHT, 90, d.DATA, d.DATA_EDGE, r=0)
-figure.label((RIGHT + d.WIDTH - d.MARGIN) / 2, 378, 'main memory')
+figure.rect(RIGHT, 304, d.RIGHT - RIGHT, 90, d.DATA, d.DATA_EDGE, r=0)
+figure.label((RIGHT + d.RIGHT) / 2, 378, 'main memory')
 for k in range(2):
     x, centre = RIGHT + 12 + k * 120, RIGHT + 66 + k * 120
     figure.device(x, 130, 108, 128, k, name='')

@@ -10,8 +10,7 @@ data parallelism between machines.
 
 import draw as d
 
-figure = d.Figure(432, __doc__)
-figure.headline('Along each axis of the mesh, another way to split')
+figure = d.Figure(432, __doc__, 'Along each axis of the mesh, another way to split')
 
 TOP, HIGH, GAP, LEFT, WIDE = 66, 116, 62, 24, 712
 BOX, BOX_H = 236, 62

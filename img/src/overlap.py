@@ -45,21 +45,18 @@ def case(top, name, overlapped):
     return computed, network
 
 
-ends = []
 TOPS = (72, 274)
 for top, name, overlapped in (
     (TOPS[0], 'After: first all of backward, then all allreduces', False),
     (TOPS[1], 'Overlapped: an allreduce starts as soon as its gradient is there', True),
 ):
     computed, end = case(top, name, overlapped)
-    ends.append(end)
     # what sticks out behind the backward pass
     y = top + STEP + HEIGHT + 14
     figure.moment(x(computed), top + (HEIGHT + STEP if overlapped else HEIGHT) + 3, y + 6)
     figure.moment(x(end), top + STEP + HEIGHT + 3, y + 6)
     figure.arrow((x(computed) + 1, y), (x(end) - 1, y), both=True)
-    label = f'exposed: {end - computed} ms'
-    figure.label((x(computed) + x(end)) / 2, y + 18, label, bold=True)
+    figure.label(x((computed + end) / 2), y + 18, f'exposed: {end - computed} ms', bold=True)
 
 AXIS = TOPS[1] + STEP + HEIGHT + 62
 figure.time_axis(START, AXIS, gap=14)

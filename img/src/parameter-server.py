@@ -13,15 +13,14 @@ register with the scheduler, but no gradient and no parameter passes through it.
 
 import draw as d
 
-figure = d.Figure(528, __doc__)
+figure = d.Figure(528, __doc__, 'Workers compute, the server keeps the parameters')
 
 # --- the edges of four processes: the workers mirrored, so that both face the server
 PANEL, SERVER = 242, 116
 TOP, HEIGHT = 62, 274
-GAP = (d.WIDTH - 2 * d.MARGIN - 2 * PANEL - SERVER) / 2
+GAP = (d.INNER - 2 * PANEL - SERVER) / 2
 CENTRE = d.WIDTH / 2
 PULL, PUSH = TOP + 108, TOP + 206  # the rows of what is pulled and of what is pushed
-figure.headline('Workers compute, the server keeps the parameters')
 
 left = CENTRE - SERVER / 2
 figure.rect(left, TOP, SERVER, HEIGHT, d.DATA, d.DATA_EDGE, r=9)
@@ -36,7 +35,7 @@ figure.plus(CENTRE, PUSH)
 figure.small(CENTRE, PUSH + 36, 'sum')
 
 for k in range(2):
-    x, side = (d.MARGIN, d.WIDTH - d.MARGIN - PANEL)[k], (1, -1)[k]
+    x, side = (d.MARGIN, d.RIGHT - PANEL)[k], (1, -1)[k]
     figure.panel(x, TOP, PANEL, HEIGHT)
     figure.text(x + 14, TOP + 25, f'worker {k}', bold=True)
     machine = f'machine {"AC"[k]}'
@@ -65,7 +64,7 @@ figure.label(CENTRE, ROW - 10, 'scheduler', bold=True)
 figure.small(CENTRE, ROW + 11, 'knows who is there')
 DOTS = {'color': d.MUTED, 'width': 1.25, 'dash': '2 4'}
 figure.line((CENTRE, BOTTOM), (CENTRE, ROW - H / 2), **DOTS)
-for side, x in ((1, d.MARGIN + 60), (-1, d.WIDTH - d.MARGIN - 60)):
+for side, x in ((1, d.MARGIN + 60), (-1, d.RIGHT - 60)):
     figure.line((x, BOTTOM), (x, ROW), (CENTRE - side * W / 2, ROW), **DOTS)
     middle = (x + CENTRE - side * W / 2) / 2
     figure.hint(middle + side * 4, ROW - 14, 'Who is there?')

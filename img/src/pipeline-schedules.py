@@ -47,13 +47,13 @@ def times(order_of):
 
 
 LEFT, ROW, BOX = 96, 32, 26
-UNIT = (d.WIDTH - d.MARGIN - LEFT) / (3 * (MICRO + STAGES - 1))
+UNIT = (d.RIGHT - LEFT) / (3 * (MICRO + STAGES - 1))
 for title, order_of, held, top in (
     ('GPipe: all forward, then all backward', gpipe, 'keeps 6, 6, 6, 6 micro-batches', 62),
     ('1F1B: one forward, one backward', one_f_one_b, 'keeps 4, 3, 2, 1 micro-batches', 256),
 ):
     figure.headline(title, top - 18)
-    figure.text(d.WIDTH - d.MARGIN, top - 18, held, fill=d.MUTED, anchor='end')
+    figure.text(d.RIGHT, top - 18, held, fill=d.MUTED, anchor='end')
     spans = times(order_of)
     whole = max(end for *_, end in spans)
     for s in range(STAGES):

@@ -15,11 +15,10 @@ figure = d.Figure(434, __doc__)
 
 PANEL = 344
 H, TOP, LOW = 46, 98, 262
-LEFT, RIGHT = d.MARGIN, d.WIDTH - d.MARGIN - PANEL
+LEFT, RIGHT = d.MARGIN, d.RIGHT - PANEL
 
 
 def worker(k, cx, y, w):
-    """Draw worker `k`, centred on `cx`, its top at `y`."""
     figure.device(cx - w / 2, y, w, H, k, name='')
     figure.label(cx, y + H / 2, f'worker {k}', bold=True, fill=d.SHADE[k])
 

@@ -12,7 +12,7 @@ replica 1's .grad is [2 2] all the same.
 
 import draw as d
 
-figure = d.Figure(660, __doc__)
+figure = d.Figure(660, __doc__, 'Before')
 
 PANEL, CELL = 338, 30
 DEVICE = 98  # where in a panel the devices begin
@@ -23,14 +23,7 @@ ONE, TWO, GAP = 74, 124, 34  # heights: a device with one row, with two, and wha
 
 
 def tensor(x, y, k, value):
-    """Draw a tensor of device `k`, two equal numbers."""
     figure.matrix(x + TENSOR - CELL, y - CELL / 2, [[value] * 2], CELL, CELL, k)
-
-
-def grad(x, y, k):
-    """Draw the name by which replica `k` knows its gradient, and the arrow to the tensor."""
-    figure.box(x + GRAD, y - GRAD_H / 2, GRAD_W, GRAD_H, f'replica {k}', '.grad', k=k, size=d.SMALL)
-    figure.arrow((x + GRAD, y), (x + TENSOR + CELL, y))
 
 
 def panel(x, top, second, values):
@@ -41,7 +34,9 @@ def panel(x, top, second, values):
     rows = (top + ONE - 28, below + 46, below + second - 28)  # the last two may be the same
     for k, y in enumerate((rows[0], rows[-1])):
         tensor(x, y, k, values[k])
-        grad(x, y, k)
+        words = f'replica {k}', '.grad'  # the name by which it knows its gradient
+        figure.box(x + GRAD, y - GRAD_H / 2, GRAD_W, GRAD_H, *words, k=k, size=d.SMALL)
+        figure.arrow((x + GRAD, y), (x + TENSOR + CELL, y))
     return rows
 
 
@@ -54,11 +49,10 @@ def entries(x, middle, *ends):
         figure.curve((x + ENTRY_W, top + ENTRY_H / 2), (x + TENSOR - CELL, y))
 
 
-RIGHT = d.WIDTH - d.MARGIN - PANEL
+RIGHT = d.RIGHT - PANEL
 
 # --- before, and the loop that both versions begin with
 TOP = 60
-figure.headline('Before')
 rows = panel(d.MARGIN, TOP, ONE, (1, 2))
 entries(d.MARGIN, (rows[0] + rows[2]) / 2, rows[0], rows[2])
 figure.headline('The first loop, the same in A and B', 42, RIGHT)

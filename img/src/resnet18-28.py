@@ -52,20 +52,14 @@ TOTAL = sum(ARRAYS)
 STATISTICS = 2 * (1 + 2 * (2 * 64 + 2 * 128 + 2 * 256))
 assert (len(ARRAYS), TOTAL, STATISTICS) == (58, 2_777_868, 3_586)
 
-figure = d.Figure(648, __doc__)
+figure = d.Figure(648, __doc__, 'ResNet-18 for images of 28×28')
 
 LEFT, W, H = d.MARGIN, 196, 26
 TOP, PITCH = 98, 40
 TAG, SHAPE, VALUES = 235, 290, 401  # centres of two columns, right edge of the third
 
 
-def tag(x, y, letter):
-    """Mark a residual block with the letter of its kind."""
-    figure.badge(x, y, letter, r=10, size=d.SMALL)
-
-
 # --- the network, from top to bottom
-figure.headline('ResNet-18 for images of 28×28')
 figure.hint(SHAPE, TOP - 18, 'output')
 figure.hint(VALUES, TOP - 18, 'values', anchor='end')
 figure.data(LEFT, TOP, W, H, 'image')
@@ -75,7 +69,7 @@ for i, (name, kind, shape, arrays) in enumerate(ROWS, 1):
     figure.arrow((LEFT + W / 2, y - PITCH + H), (LEFT + W / 2, y))
     figure.box(LEFT, y, W, H, name)
     if kind:
-        tag(TAG, y + H / 2, kind)
+        figure.badge(TAG, y + H / 2, kind, r=10, size=d.SMALL)
     figure.small(SHAPE, y + H / 2, shape)
     if arrays:
         figure.small(VALUES, y + H / 2, f'{sum(arrays):,}', anchor='end')
@@ -86,7 +80,7 @@ figure.divider(416, 28, TOP + 11 * PITCH + H)
 for letter, x, shortcut, name in (('a', 431, 537, 'plain'), ('b', 556, 698, 'halving')):
     centre = x + BLOCK_W / 2
     first = ('conv 3×3', 'stride 2') if letter == 'b' else ('conv 3×3',)
-    tag(x + 10, 37, letter)
+    figure.badge(x + 10, 37, letter, r=10, size=d.SMALL)
     figure.text(x + 27, 42, name, bold=True)
     rows = [('input',), first, ('batch norm',), ('relu',), ('conv 3×3',), ('batch norm',), ('+',)]
     rows += [('relu',), ('output',)]

@@ -11,8 +11,7 @@ numbers and the same state of the optimizer. So the end is that of a run that no
 
 import draw as d
 
-figure = d.Figure(336, __doc__)
-figure.headline('Killed in step 4, continued from step 2')
+figure = d.Figure(336, __doc__, 'Killed in step 4, continued from step 2')
 
 LEFT, STEP, HIGH = 92, 54, 36
 ROWS = (86, 196)

@@ -9,7 +9,7 @@ n rows on k devices: the first n mod k shards get one row more.
 
 import draw as d
 
-figure = d.Figure(650, __doc__)
+figure = d.Figure(650, __doc__, '6 rows on 2 devices: 3 + 3')
 
 CELL_W, CELL_H = 38, 26
 LEFT, PANEL = 72, 380
@@ -30,18 +30,17 @@ def split(top, rows, sizes):
             figure.line((LEFT - 12, cut), (LEFT + 4 * CELL_W + 12, cut), width=2, dash='6 4')
         panel = size * CELL_H + 2 * PAD
         middle = y + panel / 2
-        figure.device(PANEL, y, d.WIDTH - d.MARGIN - PANEL, panel, k, name='')
+        figure.device(PANEL, y, d.RIGHT - PANEL, panel, k, name='')
         start = LEFT + 4 * CELL_W + 4, batch_top + (done + size / 2) * CELL_H
         figure.curve(start, (PANEL, middle))
         figure.name(PANEL + 20, middle - 10, f'device {k}', k)
         span = f'rows {done} to {done + size - 1}'
         figure.small(PANEL + 20, middle + 10, span, anchor='start')
-        left, shard = d.WIDTH - d.MARGIN - PAD - 4 * CELL_W - 4, values[done : done + size]
+        left, shard = d.RIGHT - PAD - 4 * CELL_W - 4, values[done : done + size]
         figure.matrix(left, y + PAD, shard, CELL_W, CELL_H, k)
         done, y = done + size, y + panel + GAP
 
 
-figure.headline('6 rows on 2 devices: 3 + 3')
 split(58, 6, (3, 3))
 figure.headline('7 rows on 2 devices: 4 + 3', 330)
 split(346, 7, (4, 3))

@@ -11,10 +11,9 @@ equal and apply the same sum stay equal; the devices wait for each other once pe
 import draw as d
 from layers import BATCH_W, END, LANE_H, H, W, X, lanes, layer, there_and_back
 
-figure = d.Figure(412, __doc__)
+figure = d.Figure(412, __doc__, 'Data parallelism: each device holds the whole network')
 
 TOP, GAP = 62, 66  # more room than in the other two, for the sum
-figure.headline('Data parallelism: each device holds the whole network')
 rows = lanes(figure, TOP, GAP)
 middle = TOP + LANE_H + GAP / 2
 for k, y in enumerate(rows):

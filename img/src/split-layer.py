@@ -11,10 +11,9 @@ other their half: four exchanges on the way forward, and more on the way back.
 import draw as d
 from layers import BATCH_W, END, GAP, LANE_H, H, W, X, lanes, layer
 
-figure = d.Figure(464, __doc__)
+figure = d.Figure(464, __doc__, 'Tensor parallelism: each device computes a part of every layer')
 
 TOP = 106
-figure.headline('Tensor parallelism: each device computes a part of every layer')
 rows = lanes(figure, TOP)
 middle = TOP + LANE_H + GAP / 2
 figure.data(d.MARGIN, middle - 29, BATCH_W, 58, 'whole', 'batch')

@@ -12,10 +12,9 @@ micro-batches, one behind the other, which fills a part of the gaps.
 import draw as d
 from layers import BATCH_W, END, GAP, LANE_H, LANE_X, W, X, lanes, layer, there_and_back
 
-figure = d.Figure(528, __doc__)
+figure = d.Figure(528, __doc__, 'Pipeline parallelism: each device holds some of the layers')
 
 TOP = 62
-figure.headline('Pipeline parallelism: each device holds some of the layers')
 rows = lanes(figure, TOP)
 figure.data(d.MARGIN, rows[0] - 29, BATCH_W, 58, 'batch')
 figure.arrow((d.MARGIN + BATCH_W, rows[0]), (X[0], rows[0]))

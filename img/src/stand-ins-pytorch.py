@@ -17,7 +17,7 @@ import draw as d
 
 figure = d.Figure(780, __doc__)
 
-START, END = 104, d.WIDTH - d.MARGIN
+START, END = 104, d.RIGHT
 WORDS = 262  # where the words beside a panel's name begin
 LANE, GAP, SPACE = 26, 6, 36  # a lane, the gap between devices, and the space above them
 COMPUTE, SUM, UPDATE = 236, 26, 20

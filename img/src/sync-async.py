@@ -14,7 +14,7 @@ updates to these; dotted: waiting. Above, three updates with two gradients each;
 
 import draw as d
 
-START, END, LANE, STEP = 122, d.WIDTH - d.MARGIN, 38, 66
+START, END, LANE, STEP = 122, d.RIGHT, 38, 66
 COMPUTE = (46, 150)  # how long each worker computes a gradient
 UPDATE, TRAVEL = 30, 9  # how long an update takes the server, and a message on its way
 
@@ -53,7 +53,6 @@ def compute(x, y, k, version):
 
 
 def case(top, store, what, sync):
-    """Draw one case, its first lane at `top`."""
     figure.text(d.MARGIN, top - 28, store, size=d.LARGE, bold=True, mono=True)
     figure.headline(what, top - 28, d.MARGIN + 112)
     server = top + STEP

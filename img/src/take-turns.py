@@ -18,7 +18,6 @@ OPERATORS = 4
 
 
 def lanes(y, name):
-    """Name both lanes."""
     figure.headline(name, y - 30)
     for k in range(2):
         figure.name(d.MARGIN, y + k * STEP + HEIGHT / 2, f'device {k}', k)

@@ -12,13 +12,12 @@ norms, too. The stream that each part is added to is not drawn.
 
 import draw as d
 
-figure = d.Figure(420, __doc__)
-figure.headline('Each rank has whole heads, and whole features')
+figure = d.Figure(420, __doc__, 'Each rank has whole heads, and whole features')
 
 TOP, LANE, GAP, H = 84, 96, 24, 48
 ROWS = [TOP + k * (LANE + GAP) + 58 for k in range(2)]
 for k in range(2):
-    figure.device(d.MARGIN, TOP + k * (LANE + GAP), d.WIDTH - 2 * d.MARGIN, LANE, k, f'rank {k}')
+    figure.device(d.MARGIN, TOP + k * (LANE + GAP), d.INNER, LANE, k, f'rank {k}')
 
 PARTS = (  # width, lines for each rank; None is an allreduce, forward or backward
     (50, [['norm']] * 2), 'backward', (76, [['q, k, v', f'heads {h}'] for h in ('0, 1', '2, 3')]),

@@ -11,7 +11,7 @@ and the update stays as long as it was: almost twice as fast, not quite.
 
 import draw as d
 
-figure = d.Figure(432, __doc__)
+figure = d.Figure(432, __doc__, 'One device, 256 examples')
 
 START, HEIGHT = 118, 42
 FORWARD, BACKWARD, UPDATE, ALLREDUCE = 192, 384, 30, 28
@@ -27,7 +27,6 @@ def lane(k, y, share, wait=0):
     return end + wait
 
 
-figure.headline('One device, 256 examples')
 ONE = 80
 update = lane(0, ONE, 1)
 end_one = update + UPDATE

@@ -10,8 +10,7 @@ alone prints and saves.
 
 import draw as d
 
-figure = d.Figure(372, __doc__)
-figure.headline('One file, four processes on two machines')
+figure = d.Figure(372, __doc__, 'One file, four processes on two machines')
 PANEL, GAP, TOP = 172, 8, 128
 for machine in range(2):
     x = d.MARGIN + machine * 2 * (PANEL + GAP)

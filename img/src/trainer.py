@@ -21,12 +21,10 @@ THICK = 3.5  # what carries weights; what carries gradients is as thin as in eve
 
 
 def update(x, y, k=None):
-    """Draw the update, centred on (`x`, `y`)."""
     figure.box(x - 66, y - 24, 132, 48, 'W ← W −', 'lr/n · (g_0 + g_1)', k=k)
 
 
 def total(x, y, k=None):
-    """Draw the sum of the gradients, centred on (`x`, `y`)."""
     figure.rect(x - 42, y - 17, 84, 34, d.WHITE, d.LINE if k is None else d.SOLID[k], r=17, width=2)
     figure.label(x, y, 'g_0 + g_1', size=15)
 
@@ -77,7 +75,7 @@ for k in range(2):
 figure.small(middle, 426, "the store's copy")
 
 # --- right: the store adds, and that is all
-x = d.WIDTH - d.MARGIN - PANEL
+x = d.RIGHT - PANEL
 middle = x + PANEL / 2
 store_bottom = 282
 words = "chapter 1's allreduce, then each device updates"

@@ -25,14 +25,12 @@ def send(value):
 
 
 def words(tenths):
-    """Write a number of tenths."""
     return f'{tenths / 10:.1f}'.replace('-', '−')
 
 
-figure = d.Figure(560, __doc__)
+figure = d.Figure(560, __doc__, 'Two bits for each number; the rest is kept for later')
 START, CELL, ROW = 152, 70, 35
 END = START + len(GRADIENTS[0]) * CELL
-figure.headline('Two bits for each number; the rest is kept for later')
 
 
 def row(y, name, values, kept=False):

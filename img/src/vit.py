@@ -11,8 +11,7 @@ the MLP treats each by itself. Both only add something to the vector.
 
 import draw as d
 
-figure = d.Figure(396, __doc__)
-figure.headline('A small vision transformer: 16 patches, four blocks, ten scores')
+figure = d.Figure(396, __doc__, 'A small vision transformer: 16 patches, four blocks, ten scores')
 
 LINE_Y, H = 102, 46
 for i in range(4):
@@ -35,7 +34,7 @@ figure.text(270, LINE_Y + 54, '16 vectors of 96 numbers, all the way', size=d.SM
 figure.text(648, LINE_Y + 54, '10 scores', size=d.SMALL, fill=d.MUTED)
 
 TOP = 178
-figure.panel(d.MARGIN, TOP, d.WIDTH - 2 * d.MARGIN, 126)
+figure.panel(d.MARGIN, TOP, d.INNER, 126)
 figure.text(d.MARGIN + 14, TOP + 24, 'one block', bold=True)
 Y = TOP + 84
 parts = [(92, 76, ('norm',)), (192, 136, ('attention', '4 heads of 24')), (400, 76, ('norm',)),
@@ -53,4 +52,4 @@ for i, (x, w, lines) in enumerate(parts):
         figure.circle(plus[i], Y, 11, d.WHITE, d.INK)
         figure.label(plus[i], Y, '+', size=d.LARGE)
         end = plus[i] + 11
-figure.arrow((end, Y), (d.WIDTH - d.MARGIN - 14, Y))
+figure.arrow((end, Y), (d.RIGHT - 14, Y))

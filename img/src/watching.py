@@ -21,7 +21,6 @@ MIDDLES = [d.MARGIN + i * (W + GAP) + W / 2 for i in range(4)]
 
 
 def process(i, y, w=W):
-    """Draw process `i` with its top at `y`."""
     fill, edge, ink = (d.WHITE, d.DATA, d.TINT[0], d.TINT[1])[i], d.DATA_EDGE, d.INK
     if i > 1:
         edge, ink = d.SOLID[i - 2], d.SHADE[i - 2]
@@ -30,8 +29,7 @@ def process(i, y, w=W):
 
 
 def launcher(y, dash=None):
-    """Draw the launcher, above all four."""
-    figure.rect(d.MARGIN, y, d.WIDTH - 2 * d.MARGIN, H, d.WHITE, dash=dash)
+    figure.rect(d.MARGIN, y, d.INNER, H, d.WHITE, dash=dash)
     figure.label(d.WIDTH / 2, y + H / 2, 'launcher', bold=True)
 
 
@@ -58,7 +56,7 @@ for i in range(4):
 # --- B
 figure.case(172, 'B', 'The launcher watches: one is killed, all end, and the reason is told')
 REPORT, TOP, ROW = 200, 284, 376
-figure.data(d.MARGIN, REPORT, d.WIDTH - 2 * d.MARGIN, 50)
+figure.data(d.MARGIN, REPORT, d.INNER, 50)
 for line, words in enumerate(('worker 1 was killed by signal 9 (SIGKILL)', 'Its last lines: …')):
     figure.text(d.MARGIN + 14, REPORT + 20 + 20 * line, words, size=d.SMALL, mono=True)
 launcher(TOP)
@@ -76,7 +74,7 @@ for i in range(4):
 figure.case(478, 'C', 'The launcher is killed: a guard in each process group ends it')
 TOP, GROUP, GROUP_H = 506, 582, 132
 launcher(TOP, dash='5 4')
-figure.cross(d.WIDTH - d.MARGIN - 20, TOP + H / 2, 9)
+figure.cross(d.RIGHT - 20, TOP + H / 2, 9)
 for i in range(4):
     x = MIDDLES[i]
     figure.rect(x - W / 2, GROUP, W, GROUP_H, 'none', d.MUTED, r=9, dash='3 3')

@@ -16,12 +16,11 @@ from lanes import lane
 WORKERS, BATCH = 3, 4
 EPOCH = (7, 2, 9, 0, 5, 3, 8, 1, 6, 4)  # the same order for every worker: the same seed
 
-figure = d.Figure(456, __doc__)
+figure = d.Figure(456, __doc__, 'Every worker takes its shard of the same joint batch')
 
 START, CELL, GAP = 140, 44, 28
 EPOCH_Y, TOP, LANE_H, LANE_PITCH = 120, 194, 52, 62
 COUNT = 692
-figure.headline('Every worker takes its shard of the same joint batch')
 batches = [EPOCH[i : i + BATCH] for i in range(0, len(EPOCH), BATCH)]
 rows = [lane(figure, TOP + r * LANE_PITCH, LANE_H, r, f'worker {r}') for r in range(WORKERS)]
 figure.name(d.MARGIN, EPOCH_Y, 'joint batch')

@@ -11,8 +11,7 @@ parameter on each of k = 4 devices, in single precision.
 
 import draw as d
 
-figure = d.Figure(446, __doc__)
-figure.headline('The more is sharded, the less each device keeps')
+figure = d.Figure(446, __doc__, 'The more is sharded, the less each device keeps')
 
 WAYS = (
     ('data parallel', 0, '4 + 4 + 8 = 16'),
@@ -25,7 +24,7 @@ K, LEFT, PITCH, TOP, ROW, LANE = 4, 122, 153, 120, 56, 46
 
 for k in range(K):
     y = TOP + k * ROW
-    figure.device(d.MARGIN, y, d.WIDTH - 2 * d.MARGIN, LANE, k, name='')
+    figure.device(d.MARGIN, y, d.INNER, LANE, k, name='')
     figure.name(d.MARGIN + 12, y + LANE / 2, f'device {k}', k)
 for column, (way, sharded, held) in enumerate(WAYS):
     x = LEFT + column * PITCH
