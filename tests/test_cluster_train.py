@@ -166,46 +166,39 @@ def test_killed_and_resumed_it_ends_in_the_same_parameters(plain, tmp_path, vict
 
 @pytest.fixture(scope='module')
 def alone(tmp_path_factory):
-    """The checkpoints of a run without a cluster."""
+    """The checkpoints of a run without a cluster, which nobody changes."""
     folder = tmp_path_factory.mktemp('alone')
     train('local', checkpoints=folder, **RUN)
-    return folder
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    yield folder
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
-@pytest.fixture
-def copied(alone, tmp_path):
-    return shutil.copytree(alone, tmp_path / 'copied')
-
-
-def test_a_run_that_is_done_returns_at_once(copied, capsys):
+def test_a_run_that_is_done_returns_at_once(alone, capsys):
     """The store 'local' needs no cluster."""
-    before = {path: path.stat().st_mtime_ns for path in copied.iterdir()}
-    train('local', checkpoints=copied, **RUN)
+    train('local', checkpoints=alone, **RUN)
     assert 'epoch' not in capsys.readouterr().out
-    assert {path: path.stat().st_mtime_ns for path in copied.iterdir()} == before
-    last, net = load_checkpoint(copied / 'epoch-0003.ckpt'), fresh_net(2, seed=7)
+    last, net = load_checkpoint(alone / 'epoch-0003.ckpt'), fresh_net(2, seed=7)
     train_iter, _ = single.load_data_fashion_mnist(64, 512, seed=0)
-    assert resume(net, train_iter, mx.kv.create('local'), copied, **last.info) == 3
+    assert resume(net, train_iter, mx.kv.create('local'), alone, **last.info) == 3
     for name, param in net.collect_params().items():
         for replica in param.list_data():
             assert replica.asnumpy().tobytes() == last.arrays[name].tobytes()
 
 
-def test_other_settings_or_another_network_are_refused(copied):
-    before = {path: path.read_bytes() for path in copied.iterdir()}
+def test_other_settings_or_another_network_are_refused(alone):
     words = 'is of a run with .*: take the same settings, or another'
-    last = latest_checkpoint(copied)
+    last = latest_checkpoint(alone)
     train_iter, _ = single.load_data_fashion_mnist(64, 512, seed=0)
     store = mx.kv.create('local')
     changes = {'lr': 0.2, 'batch_size': 128, 'seed': 1, 'num_examples': 1000}
     for name, value in changes.items():
         with pytest.raises(ValueError, match=words):
-            resume(single.lenet(), train_iter, store, copied, **last.info | {name: value})
+            resume(single.lenet(), train_iter, store, alone, **last.info | {name: value})
     net = single.nn.Dense(10, in_units=784)
     net.initialize()
     with pytest.raises(ValueError, match='parameters of another network: .* has the shape'):
         load_parameters(net, last.arrays)
-    assert {path: path.read_bytes() for path in copied.iterdir()} == before
 
 
 def go_on(kind, folders, info):
@@ -222,17 +215,17 @@ def go_on(kind, folders, info):
 
 
 @pytest.mark.parametrize('kind', ['dist_sync', 'dist_async'])
-def test_all_go_on_from_the_same_checkpoint_or_none_does(copied, tmp_path, kind):
+def test_all_go_on_from_the_same_checkpoint_or_none_does(alone, tmp_path, kind):
     """Else one would take more steps than the other, and wait for it for ever."""
-    last = latest_checkpoint(copied)
+    last = latest_checkpoint(alone)
     copies = {n: tmp_path / n for n in ('same', 'older', 'other', 'broken', 'a file')}
     for name in ('same', 'older', 'other', 'broken'):
-        shutil.copytree(copied, copies[name])
+        shutil.copytree(alone, copies[name])
     (copies['older'] / 'epoch-0003.ckpt').unlink()
     save_checkpoint(copies['other'], 3, {n: 2 * a for n, a in last.arrays.items()}, **last.info)
     (copies['broken'] / 'epoch-0003.ckpt').write_bytes(b'')
     copies['a file'].touch()
-    pairs = [(copied, folder) for folder in (*copies.values(), None)]
+    pairs = [(alone, folder) for folder in (*copies.values(), None)]
     first, second = run(go_on, kind, [*pairs, [copies['broken']] * 2], last.info, timeout=120)
     assert (first.pop(0), first.pop()) == (second.pop(0), second.pop()) == (3, 2)
     for ours, theirs, folder, state in (
@@ -242,7 +235,7 @@ def test_all_go_on_from_the_same_checkpoint_or_none_does(copied, tmp_path, kind)
         (first[3], '', copies['a file'], 'an error .*Not a directory.*'),
         (first[4], second[4], 'no folder', 'no checkpoint'),
     ):
-        words = rf'\(rank 0: epoch 3 .* in .*{copied}; rank 1: {state} in .*{folder}\): let all'
+        words = rf'\(rank 0: epoch 3 .* in .*{alone}; rank 1: {state} in .*{folder}\): let all'
         assert re.search(words, ours), ours
         assert theirs in ('', ours)  # one sentence for all
     assert 'Not a directory' in second[3]
