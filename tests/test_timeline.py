@@ -286,12 +286,11 @@ def test_what_the_profiler_cannot_count_does_not_end_the_process(tmp_path):
         X, y = nd.ones((8, 1, 28, 28)), nd.zeros(8)
         with mgpu.timeline.record() as timeline:
             mgpu.train_batch(X, y, replicas, [mx.cpu(0), mx.cpu(1)], 0.1)
-        timeline.save_trace('step.json')
         print({s.kind for s in timeline.spans if s.name == 'several operators'})
         print({s.kind for s in timeline.spans if s.name == 'Convolution'})"""
     # Operators in bulk are forward or backward, too.
     lines = run(code, tmp_path, MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN='15')
     assert lines == ["['cpu(0)']", 'True', "{'backward'}", "{'forward'}"]
-    assert [path.name for path in tmp_path.iterdir()] == ['step.json']  # and nothing of MXNet's
+    assert not list(tmp_path.iterdir())  # nothing of MXNet's
     # MXNet removes the file that it is about to write; for root, /dev/null was gone.
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)

@@ -1,7 +1,7 @@
 """Chapter 3: what ran when, on which device - recorded with MXNet's own profiler.
 
-``record`` turns a block of code into ``Lanes`` (see ``lanes``): their picture, their table, their
-trace. A span's kind is the phase of training that its operator belongs to:
+``record`` turns a block of code into ``Lanes`` (see ``lanes``), with their picture and their table.
+A span's kind is the phase of training that its operator belongs to:
 
 - ``forward``: what runs under ``autograd.record()``;
 - ``backward``: the backward pass, its operators called like those that they differentiate;

@@ -1,0 +1,289 @@
+"""What ran when, on which lane: spans of time, their table and their picture.
+
+A lane is whatever works on its own: a device, a link, a process. The times may have been measured
+or computed; nothing here asks which.
+"""
+
+from __future__ import annotations
+
+import html
+import itertools
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .. import checks
+from ..display import (
+    BLUE,
+    DEEP,
+    EDGE,
+    GREEN,
+    INK,
+    LOOK,
+    ORANGE,
+    PINK,
+    SKY,
+    WHITE,
+    Table,
+    panels,
+    percent,
+    quantity,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    Intervals = Sequence[Sequence[float]]  # pairs of start and end, in order
+
+# Work is blue: `forward` and `backward` where the two are known apart, else `compute`.
+KINDS = {
+    'compute': BLUE,
+    'forward': SKY,
+    'backward': DEEP,
+    'copy': GREEN,
+    'allreduce': ORANGE,
+    'update': PINK,
+}
+MOVING = ('copy', 'allreduce')  # what a device can do beside its computing
+DARK = ('compute', 'backward', 'copy')  # white letters on these
+LETTER = 0.056  # width of a letter of a bar's name, inches
+WIDTH = 8  # of a picture, inches
+
+
+@dataclass(frozen=True)
+class Span:
+    """One piece of work on one lane."""
+
+    lane: str  # who worked, such as 'cpu(0)'
+    kind: str  # one of KINDS
+    name: str  # what was done, such as 'Convolution'
+    start: float  # seconds; all spans of one recording count from the same moment
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.end - self.start
+
+
+class Lanes:
+    """What several lanes did, and when.
+
+    Spans may come in any order, and those of one lane may overlap: they are drawn one below the
+    other. ``lanes`` names all of them, sorted, ``cpu(2)`` before ``cpu(10)``.
+    """
+
+    def __init__(self, spans: Iterable[Span] = (), title: str = '') -> None:
+        self.spans: list[Span] = []
+        self.title = title
+        self.add(spans)
+
+    def add(self, spans: Iterable[Span]) -> None:
+        """Add spans."""
+        self.spans = sorted([*self.spans, *spans], key=lambda s: (s.start, s.end))
+        self.lanes = sorted({s.lane for s in self.spans}, key=_natural)
+
+    def __repr__(self) -> str:
+        if not self.spans:
+            return f'<Lanes {self.title!r}: nothing was recorded>'
+        title = f'{self.title}\n' if self.title else ''
+        return f'{title}{self.table()!r}'
+
+    def _repr_html_(self) -> str:
+        if not self.spans:
+            return html.escape(repr(self))
+        return f'<b>{html.escape(self.title)}</b>{self.table()._repr_html_()}'
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The first start and the last end."""
+        start = min((s.start for s in self.spans), default=0)
+        end = max((s.end for s in self.spans), default=0)
+        if end <= start:
+            name = f' in {self.title!r}' if self.title else ''
+            raise ValueError(
+                f'nothing was recorded{name}: no device did anything that took time; put the '
+                'training step inside the recorded block'
+            )
+        return start, end
+
+    @property
+    def seconds(self) -> float:
+        """From the first start to the last end."""
+        start, end = self.ends
+        return end - start
+
+    @property
+    def overlap(self) -> float:
+        """Share of ``seconds`` in which at least two lanes work, 0 to 1."""
+        seconds = self.seconds
+        return _length(_shared(self._work(lane) for lane in self.lanes)) / seconds
+
+    def by_lane(self) -> dict[str, list[Span]]:
+        """Give the spans of each lane, in order."""
+        return {lane: [s for s in self.spans if s.lane == lane] for lane in self.lanes}
+
+    def _work(self, lane: str, kind: str | None = None) -> Intervals:
+        """When a lane works (at one kind of work), joined where spans overlap or touch."""
+        joined: list[list[float]] = []
+        for s in self.spans:  # by their start
+            if s.lane != lane or kind not in (None, s.kind):
+                continue
+            if joined and s.start <= joined[-1][1]:
+                joined[-1][1] = max(joined[-1][1], s.end)
+            else:
+                joined.append([s.start, s.end])
+        return joined
+
+    def _idle(self, lane: str) -> Intervals:
+        start, end = self.ends
+        edges = [start, *itertools.chain.from_iterable(self._work(lane)), end]
+        return [(a, b) for a, b in zip(edges[::2], edges[1::2]) if a < b]
+
+    def table(self) -> Table:
+        """Say how each lane spends its time, and how much of it is spent by two at once.
+
+        A row per lane: shares of ``seconds`` in which it is busy, idle, and at each kind of work.
+        The last row, if there are several lanes: shares in which at least two are.
+        """
+        seconds, occurring = self.seconds, {s.kind for s in self.spans}
+        kinds = [kind for kind in KINDS if kind in occurring]
+        times = {
+            lane: [self._work(lane), self._idle(lane), *(self._work(lane, kind) for kind in kinds)]
+            for lane in self.lanes
+        }
+        if len(times) > 1:
+            times['at least two at once'] = [_shared(of_all) for of_all in zip(*times.values())]
+        rows = [
+            [name, *(percent(_length(t) / seconds) for t in row)] for name, row in times.items()
+        ]
+        return Table(rows, ['lane', 'busy', 'idle', *kinds])
+
+    def plot(self, *others: Lanes) -> Figure:
+        """Draw who did what when: a row per lane, a bar per span, empty where a lane is idle.
+
+        Others, to compare with, each get a panel below, on the same time axis; each panel starts
+        with its own first span, at 0 ms. ``.savefig('step.png')`` keeps it.
+        """
+        for other in others:
+            if not isinstance(other, Lanes):
+                raise TypeError(f'plot compares with other Lanes, not with {checks.shown(other)}')
+        return _draw([self, *others])
+
+
+def _natural(name: str) -> list[tuple[int, int, str]]:
+    """Sort key by which ``cpu(2)`` comes before ``cpu(10)``."""
+    return [(0, int(p), '') if p.isdigit() else (1, 0, p) for p in re.split(r'(\d+)', name)]
+
+
+def _shared(lanes: Iterable[Intervals]) -> Intervals:
+    """Find when at least two lanes are in the state whose times each of ``lanes`` lists."""
+    edges = sorted(
+        edge for times in lanes for start, end in times for edge in ((start, 1), (end, -1))
+    )
+    depths = itertools.accumulate(step for _, step in edges)
+    return [(a[0], b[0]) for (a, b), d in zip(itertools.pairwise(edges), depths) if d >= 2]
+
+
+def _length(intervals: Intervals) -> float:
+    return math.fsum(end - start for start, end in intervals)
+
+
+def _without_overlap(spans: Iterable[Span]) -> list[list[Span]]:
+    """Put each span into the first row where it overlaps no other."""
+    rows: list[list[Span]] = []
+    nanosecond = 1e-9  # below that, an overlap is rounding
+    for span in spans:
+        free = next((row for row in rows if row[-1].end <= span.start + nanosecond), None)
+        if free is None:
+            rows.append(free := [])
+        free.append(span)
+    return rows
+
+
+def _rows(spans: Sequence[Span]) -> list[list[Span]]:
+    """One row if nothing overlaps; else computing above and moving below, to show what hides it."""
+    together = _without_overlap(spans)
+    if len(together) < 2:
+        return together
+    computing = _without_overlap(s for s in spans if s.kind not in MOVING)
+    return computing + _without_overlap(s for s in spans if s.kind in MOVING)
+
+
+def _draw(shown: Sequence[Lanes]) -> Figure:
+    longest = max(panel.seconds for panel in shown)
+    from matplotlib.patches import Patch
+
+    heights = [0.75 * len(panel.lanes) + 0.3 for panel in shown]
+    figure, grid = panels(
+        len(shown),
+        height=sum(heights) + 0.85,
+        sharex=True,
+        squeeze=False,
+        gridspec_kw={'height_ratios': heights},
+    )
+    figure.get_layout_engine().set(hspace=0.1)  # a panel's title away from the axis above it
+    for axes, panel in zip(grid[:, 0], shown, strict=True):
+        _draw_panel(axes, panel, longest)
+    grid[-1, 0].set_xlabel('time, ms')
+    kinds = {s.kind for panel in shown for s in panel.spans}
+    marks = [Patch(color=color, label=kind) for kind, color in KINDS.items() if kind in kinds]
+    marks.append(Patch(facecolor=WHITE, edgecolor=EDGE, label='idle'))
+    figure.legend(
+        handles=marks,
+        loc='outside upper center',
+        ncols=len(marks),
+        frameon=False,
+        handlelength=1.4,
+        columnspacing=1.6,
+    )
+    return figure
+
+
+def _draw_panel(axes: Axes, panel: Lanes, longest: float) -> None:
+    """Draw a panel; the time axis is ``longest`` seconds long."""
+    first, last = panel.ends
+    inch = longest / (WIDTH - 0.4 - 0.085 * max(map(len, panel.lanes)))  # in seconds, along x
+    for y, spans in enumerate(panel.by_lane().values()):
+        axes.broken_barh([(0, 1e3 * (last - first))], (y - 0.4, 0.8), fc=WHITE, ec=EDGE, lw=0.8)
+        rows = _rows(spans)
+        height = 0.8 / len(rows)
+        for i, row in enumerate(rows):
+            _draw_row(axes, row, first, inch, y - 0.4 + i * height, height)
+    axes.grid(False)
+    axes.set_xlim(-2 * longest, 1005 * longest)
+    axes.set_ylim(len(panel.lanes) - 0.45, -0.55)  # the first lane on top
+    axes.set_yticks(range(len(panel.lanes)), panel.lanes)
+    axes.tick_params(axis='y', length=0)
+    axes.tick_params(axis='x', labelbottom=True)
+    axes.spines[['top', 'left', 'right']].set_visible(False)
+    axes.set_facecolor(LOOK['facecolor'])  # white is for idle
+    axes.set_title(panel.title, loc='left', fontsize='medium')
+    took = quantity(last - first, 's')
+    if len(panel.lanes) > 1:
+        took += f', two or more at work: {percent(panel.overlap)}'
+    axes.set_title(took, loc='right', fontsize='small')
+
+
+def _draw_row(
+    axes: Axes, row: Sequence[Span], first: float, inch: float, y: float, height: float
+) -> None:
+    """Draw bars that do not overlap, and the names of those that have room for them."""
+    for kind in {s.kind for s in row}:
+        # Bars have no edges, which would cover short operators, and are at least 0.01 inch wide.
+        # What moves lies on top: it is short, and the next bar would hide it.
+        bars = [s for s in row if s.kind == kind]
+        shape = [(1e3 * (s.start - first), 1e3 * max(s.seconds, inch / 100)) for s in bars]
+        z = 1.2 if kind in MOVING else 1.1
+        axes.broken_barh(shape, (y, height), color=KINDS[kind], linewidth=0, zorder=z)
+    for s in row:
+        left, middle = 1e3 * (s.start - first), 1e3 * ((s.start + s.end) / 2 - first)
+        if s.seconds > 0.06 * inch:  # wide enough to be told apart from the bar before it
+            axes.vlines(left, y, y + height, color=WHITE, alpha=0.4, lw=0.5, zorder=1.3)
+        if height > 0.15 and s.seconds > (LETTER * len(s.name) + 0.08) * inch:
+            ink = WHITE if s.kind in DARK else INK
+            where = {'fontsize': 7, 'ha': 'center', 'va': 'center'}
+            axes.text(middle, y + height / 2, s.name, color=ink, **where)
