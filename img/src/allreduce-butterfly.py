@@ -10,7 +10,7 @@ cost one step before and one step after.
 """
 
 import draw as d
-from lanes import DONE, LIVE, cell, head, lane, send_and_add, send_and_keep
+from lanes import head, lane, send_and_add, send_and_keep, show, wait
 
 figure = d.Figure(876, __doc__, 'Four devices: every device sends and adds in every step')
 
@@ -25,12 +25,6 @@ def exchange(x0, x1, rows, first, second):
     send_and_add(figure, x0, x1, rows[second], rows[first])
 
 
-def show(x, rows, values, total):
-    for k, value in enumerate(values):
-        if value:
-            cell(figure, x, rows[k], value, k, DONE if value == total else LIVE)
-
-
 # --- four devices, and beside them what is to be seen
 PAIRS = (((0, 1), (2, 3)), ((0, 2), (1, 3)))  # who exchanges with whom in each step
 SPLIT, X = 532, (146, 320, 494)
@@ -41,15 +35,15 @@ rows = lanes(118, 50, 60, 4, w=SPLIT - d.MARGIN)
 for i, pairs in enumerate(PAIRS):
     for pair in pairs:
         exchange(X[i], X[i + 1], rows, *pair)
-show(X[0], rows, (1, 2, 3, 4), 10)
-show(X[1], rows, (1 + 2, 1 + 2, 3 + 4, 3 + 4), 10)
-show(X[2], rows, (3 + 7, 3 + 7, 3 + 7, 3 + 7), 10)
+show(figure, X[0], rows, (1, 2, 3, 4), 10)
+show(figure, X[1], rows, (1 + 2, 1 + 2, 3 + 4, 3 + 4), 10)
+show(figure, X[2], rows, (3 + 7, 3 + 7, 3 + 7, 3 + 7), 10)
 notes = (
-    ('Step 1', ('every sum has', '2 summands')),
-    ('Step 2', ('every sum has', '4 summands')),
-    ('k devices', ('log_2 k steps: half', 'of what a tree takes')),
+    ('Step 1', 'every sum has', '2 summands'),
+    ('Step 2', 'every sum has', '4 summands'),
+    ('k devices', 'log_2 k steps: half', 'of what a tree takes'),
 )
-for i, (name, lines) in enumerate(notes):
+for i, (name, *lines) in enumerate(notes):
     y = 143 + i * 78
     figure.text(SPLIT + 28, y, name, bold=True)
     for j, line in enumerate(lines):
@@ -70,12 +64,12 @@ for k in (2, 3):  # they have nothing to fold, and keep what they have
     figure.line((X[0], rows[k]), (X[1], rows[k]))
     figure.line((X[3], rows[k]), (X[4], rows[k]))
 for k in (4, 5):  # they wait
-    figure.line((X[1] - 10, rows[k]), (X[3] + 10, rows[k]), color=d.MUTED, dash='2 4')
+    wait(figure, X[1], X[3], rows[k])
 for i, pairs in enumerate(PAIRS):
     for pair in pairs:
         exchange(X[i + 1], X[i + 2], rows, *pair)
-show(X[0], rows, (1, 2, 3, 4, 5, 6), 21)
-show(X[1], rows, (1 + 5, 2 + 6, 3, 4), 21)
-show(X[2], rows, (6 + 8, 6 + 8, 3 + 4, 3 + 4), 21)
-show(X[3], rows, (14 + 7, 14 + 7, 14 + 7, 14 + 7), 21)
-show(X[4], rows, (21, 21, 21, 21, 21, 21), 21)
+show(figure, X[0], rows, (1, 2, 3, 4, 5, 6), 21)
+show(figure, X[1], rows, (1 + 5, 2 + 6, 3, 4), 21)
+show(figure, X[2], rows, (6 + 8, 6 + 8, 3 + 4, 3 + 4), 21)
+show(figure, X[3], rows, (14 + 7, 14 + 7, 14 + 7, 14 + 7), 21)
+show(figure, X[4], rows, (21, 21, 21, 21, 21, 21), 21)

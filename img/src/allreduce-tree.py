@@ -9,7 +9,7 @@ k devices: 2 · ⌈log_2 k⌉ steps, each with the whole array. Dotted: a device
 """
 
 import draw as d
-from lanes import DONE, LIVE, cell, head, lane, send_and_add, send_and_keep
+from lanes import head, lane, send_and_add, send_and_keep, show, wait
 
 figure = d.Figure(482, __doc__, 'A binary tree: sums go up, the total comes down')
 
@@ -27,33 +27,15 @@ for i in range(4):
 rows = [lane(figure, TOP + k * PITCH, LANE_H, k) for k in range(4)]
 
 
-def send(step, source, target):
-    """Draw what `source` sends to `target`, which adds it on the way up and takes it down."""
+# step, who sends, and who adds it on the way up and takes it down
+SENDS = (1, 1, 0), (1, 3, 2), (2, 2, 0), (3, 0, 2), (4, 0, 1), (4, 2, 3)
+for step, source, target in SENDS:
     draw = send_and_add if step <= 2 else send_and_keep
     draw(figure, X[step - 1], X[step], rows[source], rows[target])
-
-
-def wait(k, first, last):
-    figure.line((X[first] - 10, rows[k]), (X[last] + 10, rows[k]), color=d.MUTED, dash='2 4')
-
-
-def show(state, values):
-    """Draw the numbers after a step; None where nothing is new."""
-    for k, value in enumerate(values):
-        if value:
-            cell(figure, X[state], rows[k], value, k, DONE if value == 10 else LIVE)
-
-
-send(1, 1, 0)
-send(1, 3, 2)
-send(2, 2, 0)
-send(3, 0, 2)
-send(4, 0, 1)
-send(4, 2, 3)
-wait(1, 1, 3)
-wait(3, 1, 3)
-show(0, (1, 2, 3, 4))
-show(1, (1 + 2, None, 3 + 4, None))
-show(2, (3 + 7, None, None, None))
-show(3, (10, None, 10, None))
-show(4, (10, 10, 10, 10))
+for k in (1, 3):
+    wait(figure, X[1], X[3], rows[k])
+show(figure, X[0], rows, (1, 2, 3, 4), 10)
+show(figure, X[1], rows, (1 + 2, None, 3 + 4, None), 10)
+show(figure, X[2], rows, (3 + 7, None, None, None), 10)
+show(figure, X[3], rows, (10, None, 10, None), 10)
+show(figure, X[4], rows, (10, 10, 10, 10), 10)

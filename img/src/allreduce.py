@@ -8,13 +8,14 @@ k devices: k − 1 copies in, k − 1 copies out, and all of them through device
 """
 
 import draw as d
+from lanes import head
 
 figure = d.Figure(428, __doc__, 'The naive allreduce: copy to device 0, add, copy back')
 
 CELL = 30
 TOP, LANE_H, GAP = 120, 98, 40
 ROWS = (TOP + 56, TOP + LANE_H + GAP + 56)
-BEFORE, ADD, BACK, AFTER = 90, 300, 542, 676  # centres of the four columns
+BEFORE, ADD, AFTER = 90, 300, 676  # centres of three columns
 BORDERS = (152, 448, 620)
 
 
@@ -26,16 +27,11 @@ for k in range(2):
     figure.device(d.MARGIN, TOP + k * (LANE_H + GAP), d.INNER, LANE_H, k)
 for x in BORDERS:
     figure.line((x, 62), (x, TOP + 2 * LANE_H + GAP + 8), color=d.DATA_EDGE, width=1, dash='2 4')
-heads = (
-    (BEFORE, 'Before', ''),
-    (ADD, 'Step 1', 'copy to device 0, add'),
-    ((BORDERS[1] + BORDERS[2]) / 2, 'Step 2', 'copy the sum back'),
-    (AFTER, 'After', ''),
-)
-for x, name, what in heads:
-    figure.label(x, 72, name, size=d.LARGE, bold=True)
-    if what:
-        figure.hint(x, 97, what)
+centre = (BORDERS[1] + BORDERS[2]) / 2
+head(figure, BEFORE, 72, 'Before')
+head(figure, ADD, 72, 'Step 1', 'copy to device 0, add')
+head(figure, centre, 72, 'Step 2', 'copy the sum back')
+head(figure, AFTER, 72, 'After')
 
 for x, values in ((BEFORE, (1, 2)), (AFTER, (3, 3))):
     for k in range(2):
@@ -52,7 +48,6 @@ figure.arrow((300, ROWS[1] - CELL / 2), (300, ROWS[0] + CELL / 2))
 figure.text(314, TOP + LANE_H + GAP / 2 + 5, 'copy', size=d.SMALL)
 
 # step 2: the sum overwrites what device 1 had
-centre = (BORDERS[1] + BORDERS[2]) / 2
 array(centre, 0, 3)
 array(centre, 1, 3)
 figure.arrow((centre, ROWS[0] + CELL / 2), (centre, ROWS[1] - CELL / 2))

@@ -24,7 +24,6 @@ LANE_X = 396
 ARRAY_W, ARRAY_H = 154, 42
 DATA_X, GRAD_X = LANE_X + 12, d.RIGHT - 12 - ARRAY_W
 
-
 # --- the network, from top to bottom; only some layers have parameters
 figure.hint(d.MARGIN + 48, TOP - 18, 'the network')
 SIDE = 24  # of a parameter's square

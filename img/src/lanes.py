@@ -38,6 +38,18 @@ def cells(figure, xs, rows, values, look, name_y):
             cell(figure, x, y, values[k][j], k, look(k, j))
 
 
+def show(figure, x, rows, values, total):
+    """Draw a number of each device, dark when it is the total; None where nothing is new."""
+    for k, value in enumerate(values):
+        if value:
+            cell(figure, x, rows[k], value, k, DONE if value == total else LIVE)
+
+
+def wait(figure, x0, x1, y):
+    """Draw that a device waits from one state to another."""
+    figure.line((x0 - 10, y), (x1 + 10, y), color=d.MUTED, dash='2 4')
+
+
 def send_and_add(figure, x0, x1, source, target):
     """Draw what is sent from one lane to another and added there, between cells at x0 and x1."""
     left, right = x0 + CELL_W / 2, x1 - CELL_W / 2

@@ -63,8 +63,7 @@ for title, order_of, held, top in (
     for s, kind, i, start, end in spans:
         y = top + s * ROW
         fill = d.TINT[s] if kind == 'f' else d.SHADE[s]
-        figure.rect(
-            LEFT + start * UNIT, y, (end - start) * UNIT, BOX, fill, d.SOLID[s], r=0, width=1
-        )
-        style = {'size': d.SMALL, 'fill': d.SHADE[s] if kind == 'f' else d.WHITE}
-        figure.label(LEFT + (start + end) / 2 * UNIT, y + BOX / 2, str(i), **style)
+        x, width = LEFT + start * UNIT, (end - start) * UNIT
+        figure.rect(x, y, width, BOX, fill, d.SOLID[s], r=0, width=1)
+        ink = d.SHADE[s] if kind == 'f' else d.WHITE
+        figure.small(LEFT + (start + end) / 2 * UNIT, y + BOX / 2, str(i), fill=ink)
