@@ -49,18 +49,14 @@ def exercise_2(rng: random.Random, my_split: Callable[..., Any]) -> None:
         case = f'{n} examples became shards of {lengths}'
         hint = f'{case}, together {left} of {n}: what of the last n mod k?'
         expect(left >= n or len(set(lengths)) > 1, hint)
-        hint = f'{case}, together {left} of {n}: each example belongs to just one shard, which '
-        hint += 'begins where the one before it ends'
-        expect(left == n, hint)
-        hint = f'X has the shape {X.shape}, and its shards {shapes}: only the first number '
-        hint += 'changes; a slice X[a:b] leaves the others as they are, whether labels or images'
+        expect(left == n, f'{case}, together {left} of {n}: each example belongs to just one shard')
+        hint = f'X has the shape {X.shape}, its shards {shapes}: only the first number changes'
         expect(all(s[1:] == X.shape[1:] for s in shapes), hint)
-        hint = 'put together again, the shards are another order of the batch: labels are split '
-        hint += 'by themselves, so each shard is one slice, X[a:b], in order'
+        hint = 'put together, the shards are another order of the batch: each is one slice, X[a:b]'
         expect(np.array_equal(np.concatenate([s.asnumpy() for s in shards]), X.asnumpy()), hint)
         places = [s.context for s in shards]
-        hint = f'the shards are on {places}, and devices is {devices}: shard i belongs on '
-        hint += 'devices[i]; as_in_context copies it where needed'
+        hint = f'the shards are on {places}, not on {devices}: shard i belongs on devices[i]; '
+        hint += 'as_in_context copies it where needed'
         expect(places == devices, hint)
         hint = f'with {k} devices, the first take one more'
         expect(lengths == [len(s) for s in scratch.split_and_load(X, devices, False)], hint, case)
@@ -142,8 +138,7 @@ def exercise_7(rng: random.Random, by_slices: Callable[..., None]) -> None:
             raise Hint(f'{hint}{left}') from None
     k, size = 4, 400
     busiest = max(count(by_slices, k, size).additions.values())
-    hint = f'the sums are right, but one of {k} devices adds {busiest} numbers of {size}: each is '
-    hint += f'to add its own slice only, {(k - 1) * size // k}'
+    hint = f'one of {k} devices adds {busiest} numbers of {size}: each is to add its own slice only'
     expect(busiest <= (k - 1) * size // k, hint)
 
 
@@ -157,8 +152,7 @@ def exercise_8(rng: random.Random, largest_difference: Callable[..., float]) -> 
         replicas[device][parameter][2, 3] += change
         found = number(largest_difference(replicas))
         case = f'one value of parameter {parameter} on device {device} was changed by {change:g}'
-        hint = f'{case}, and {found:g} was found: look at each parameter of each replica, at all '
-        hint += 'of its values, and at the size of a difference, whatever its sign'
+        hint = f'{case}, {found:g} was found: look at all values of each replica, whatever its sign'
         expect(found == abs(change), hint)
 
 
@@ -180,6 +174,7 @@ def exercise_9(rng: random.Random, count_right: Callable[..., int]) -> None:
         expect(found != n, 'compare with the labels', case)
         hint = 'give the number, not the share; the last batch may be shorter than others'
         expect(0 <= float(found) and (found > 1 or n < 3), hint, case)
-        hint = 'each replica sees its own shard, X and y cut in the same places, and every image '
-        hint += 'counts once, also where k does not divide n'
+        hint = (
+            'each replica sees its own shard, cut in the same places also where k does not divide n'
+        )
         expect(int(found) == n - 1, hint, case)

@@ -51,8 +51,7 @@ def exercise_1(rng: random.Random, my_forward_backward: Callable[..., Any]) -> N
         size = len(data[d])
         hint = f'device {d} has no gradient: each shard has a loss, and each its backward()'
         expect(g.any(), hint)
-        hint = f'device {d} has the gradient of the mean over its {size} examples; the trainer '
-        hint += 'divides by the whole batch, so each device keeps the sum: no mean()'
+        hint = f'device {d} has the gradient of a mean; the trainer divides: no mean()'
         expect(not np.allclose(g, w / size, rtol=1e-4), hint)
         expect(np.allclose(g, w, rtol=1e-4), f'device {d} has not the gradient of its own shard')
     expect(
@@ -84,8 +83,7 @@ def exercise_3(rng: random.Random, average: Callable[..., None]) -> None:
         with one_device_each():
             average(data)
         after = [s.asnumpy() for s in stats]
-        hint = 'the list holds other arrays now, and the network still has its old ones: write '
-        hint += 'into them'
+        hint = 'the list holds other arrays now, the network its old ones: write into them'
         expect(all(a is b for a, b in zip(data, stats)), hint)
         close = [np.allclose(a, mean, rtol=1e-12) for a in after]
         hint = f'{k} devices hold the sum: divide it by {k}, in place'
@@ -104,27 +102,21 @@ def exercise_4(rng: random.Random, clip: Callable[..., None]) -> None:
         grads = [[nd.array(v, ctx=mx.cpu(c), dtype='float64') for v in values] for c in range(k)]
         lists = [list(gs) for gs in grads]
         clip(lists, n, limit)
-        hint = 'the lists hold other arrays now, and the parameters their old gradients: write '
-        hint += 'into the arrays'
+        hint = 'the lists hold other arrays, the parameters their old gradients: write into them'
         expect(all(g is h for gs, hs in zip(grads, lists) for g, h in zip(gs, hs)), hint)
         norms = [float(np.sqrt(sum((g.asnumpy() ** 2).sum() for g in gs))) for gs in grads]
         each = [float(np.linalg.norm(g.asnumpy())) for g in grads[0]]
         right = limit * n if clipped else 50.0
         case = f'{k} devices, gradients of norm 50 summed over {n} examples, limit {limit:g}'
-        hint = f'their mean has norm 5, below the limit, and they became {norms[0]:.3g}: leave '
-        hint += 'them as they are'
+        hint = f'their mean has norm 5, below the limit: leave them; they became {norms[0]:.3g}'
         expect(clipped or np.allclose(norms, 50.0), hint, case)
-        hint = 'each array was clipped by itself, which turns the direction of the step: one norm '
-        hint += 'for all arrays together'
+        hint = 'each array was clipped by itself, which turns the direction: one norm for all'
         expect(not np.allclose(each, limit * n) or np.allclose(norms, right), hint, case)
-        hint = f'the sum has norm {norms[0]:.3g} now, so the mean only a tenth of the limit: the '
-        hint += 'limit is for the mean'
+        hint = f'the sum has norm {norms[0]:.3g} now: the limit is for the mean'
         expect(not np.allclose(norms, limit) or limit == right, hint, case)
-        hint = f'too short by √{k}: the replicas hold the same gradient, so the norm is that of '
-        hint += 'one device'
+        hint = f'too short by √{k}: replicas are alike, so the norm is that of one device'
         expect(not (k > 1 and np.allclose(norms, right / np.sqrt(k))), hint, case)
-        hint = f'the norms are {[round(x, 2) for x in norms]} now: all replicas alike, or they '
-        hint += 'drift apart'
+        hint = f'the norms are {[round(x, 2) for x in norms]}: all alike, or they drift apart'
         expect(np.allclose(norms, norms[0]), hint, case)
         expect(np.allclose(norms, right), f'{norms[0]:.3g} afterwards, not {right:g}', case)
 
@@ -139,8 +131,7 @@ def exercise_5(numbers: Numbers, exchange_ms: float, speed_up: float, one_messag
     expect_value(exchange_ms, start + travel, '{} ms', mistakes, hint, 0.01)
     right = 2 * compute / (compute + start + travel)
     mistakes = {'two devices handle twice as many images in that time': right / 2}
-    hint = 'two devices finish two batches in the time of computing and of the exchange, one '
-    hint += 'device one batch in that of computing'
+    hint = 'two batches in the time of computing and exchange, over one in that of computing'
     expect_value(speed_up, right, 'a speed-up of {}', mistakes, hint, 0.01)
     right, hint = 2 * compute / (compute + 0.02 + travel), 'the same bytes, but 20 µs only once'
     expect_value(one_message, right, 'a speed-up of {} with one message', {}, hint, 0.01)

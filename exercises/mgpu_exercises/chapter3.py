@@ -48,8 +48,7 @@ def exercise_2(rng: random.Random, hierarchical: Callable[..., None]) -> None:
     found = counted(hierarchical, 4, 1000)
     crossing = sum(m for i, row in enumerate(found.matrix().tolist())
                    for j, m in enumerate(row) if i // 2 != j // 2)  # fmt: skip
-    hint = f'{crossing:,} bytes cross between the pairs (0, 1) and (2, 3): a ring over devices 0 '
-    hint += 'and 2 sends 8,000'
+    hint = f'{crossing:,} bytes cross between the pairs (0, 1) and (2, 3): over 0 and 2, 8,000 do'
     expect(crossing == 2 * 4000, hint)
     hint = f'{found.messages} messages and {found.busiest:,} bytes through the busiest port, not '
     hint += '10 and 12,000: exchange in the pairs, sum over devices 0 and 2, copy to 1 and 3'
@@ -85,8 +84,7 @@ def exercise_4(rng: random.Random, my_fill: Callable[..., list[list[int]]]) -> N
         expect(flat[0] != 0, 'the first layer is computed last, so its gradients come last', case)
         full = [b for b in found if len(b) > 1 and sum(sizes[i] for i in b) > limit]
         expect(not full, f'{(full or [[]])[0]} has more bytes than that', case)
-        hint = 'gradients become ready from the last to the first; out of this order one waits '
-        hint += 'for another'
+        hint = 'gradients become ready from the last to the first; else one waits for another'
         expect(flat == sorted(flat, reverse=True), hint, case)
         expect(len(found) <= len(ours), f'{len(ours)} buckets would do', case)
         expect(found == ours, f'{case}, not {ours}: begin a new bucket when the next has no room')

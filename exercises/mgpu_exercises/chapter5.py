@@ -71,7 +71,7 @@ def exercise_2(begin_alike: Callable[..., None]) -> None:
             + f', and was called {calls} times: was x the tensor itself, or a copy?'
             * (calls > 0),
         )
-        hint = f'on rank {rank}, {", ".join(other)} is not what rank 0 has: frozen parameters and '
+        hint = f'on rank {rank}, {", ".join(other)} differs: frozen parameters and '
         hint += 'buffers, such as running statistics, belong to the network, too'
         expect(not other, hint)
 
@@ -172,8 +172,9 @@ def exercise_5(rng: random.Random, mean_in_half: Callable[..., None]) -> None:
         expect(not torch.equal(found[0], grads[0]), hint, case)
         hint = 'this is the sum; divide by the number of ranks'
         expect(abs(float((grad / right).mean()) - 3) > 0.1, hint, case)
-        hint = f'off by up to {off:.1%}; float16 has 11 bits, good to a tenth of a percent '
-        hint += '(bfloat16 has 8), and nothing else is to change'
+        hint = (
+            f'off by up to {off:.1%}; float16 is good to a tenth of a percent (bfloat16 has 8 bits)'
+        )
         expect(off < 2.5e-3, hint, case)
 
 

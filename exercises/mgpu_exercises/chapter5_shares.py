@@ -32,8 +32,7 @@ def exercise_8(rng: random.Random, my_shares: Callable[..., Any]) -> None:
             hint = f'{lengths[0]} for each, and {-(-n // size)} are enough'
             expect(lengths[0] <= -(-n // size), hint, case)
             missing = sorted(set(range(n)) - set(counts))
-            hint = f'{missing} are in no hand; do all ranks have the same order, and is the rest '
-            hint += 'dealt, too?'
+            hint = f'{missing} have no rank; have all the same order, and is the rest dealt, too?'
             expect(not missing, hint, case)
             hint = f'example {max(counts, key=lambda i: counts[i])} is dealt '
             hint += f'{max(counts.values())} times; fill up from the beginning of the order'

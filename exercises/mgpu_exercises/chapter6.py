@@ -54,16 +54,14 @@ def exercise_4(rng: random.Random, accuracy_by_class: Callable[..., Any]) -> Non
         found, _ranks = on_ranks(size, call)
         case, seen = f'{n} examples on {size} ranks', [sum(k for k, _ in log[r]) for r in log]
         expect(max(seen) < n, f'{case}, which classify {seen} of them: a share each would do')
-        hint = f'the ranks have classified {seen} of them, {sum(seen)} in all; each counts once, '
-        hint += 'and shares may differ in length'
+        hint = f'the ranks have classified {seen} of them, {sum(seen)} in all; each counts once'
         expect(sum(seen) == n, hint, case)
         for rank, (given, training) in enumerate(found):
             values = [round(float(v), 4) for v in (given if given is not None else ())]
             hint = f'rank {rank} finds {values}, and {wanted} is right; add up the counts of all '
             hint += 'ranks, then divide: one rank may have few examples of a class, or none'
             expect(values == wanted, hint, case)
-            hint = 'right, but net.eval() belongs before it, else dropout stays at work, and '
-            hint += 'net.train() behind'
+            hint = 'right, but net.eval() belongs before it, for dropout, and net.train() behind'
             expect(training and not any(mode for _, mode in log[rank]), hint, case)
 
 
@@ -78,8 +76,7 @@ def exercise_5(rng: random.Random, my_step: Callable[..., None]) -> None:
             my_step(ddp, *shares, n, size, pieces)
             case = f'{n} examples on {size} ranks, shares in {pieces} piece(s)'
             expect(ddp.passes == pieces, f'{ddp.passes} forward passes in ddp', case)
-            hint = f'gradients are sent by the passes {ddp.sent} of {pieces}; the last one, and '
-            hint += 'it alone, sends what all have added up'
+            hint = f'sent by the passes {ddp.sent} of {pieces}; the last one alone is to'
             expect(ddp.sent == [pieces], hint, case)
             grads.append(gradient(net))
         expect_mean(case, torch.stack(grads).mean(0), seed, n, size)
@@ -102,8 +99,7 @@ def exercise_6(rng: random.Random, my_train: Callable[..., None]) -> None:
         hint = f'{case}, ...: they change once an epoch; schedule.step() belongs to each step'
         expect(last == steps or len(set(rates)) > epochs, hint)
         expect(rates[0] > 0, f'{case}, ...: a step with rate 0 is lost')
-        hint = f'{case}, ...: the first rate is skipped; the optimizer steps first, then the '
-        hint += 'schedule'
+        hint = f'{case}, ...: the first rate is skipped; the optimizer steps first'
         expect(rates[:-1] != [round(r, 6) for r in right[1:]], hint)
         hint = f'{case}, ...: step {warmup} is the first one with the full rate, 1'
         expect(max(rates) <= 1 and 1 not in rates[:warmup] and rates[warmup] == 1, hint)
@@ -122,8 +118,7 @@ def exercise_7(all_found_the_same: Callable[..., Any]) -> None:
         right, case = len(set(found)) == 1, f'the ranks have found {found}, and say {said}'
         hint = 'each rank is to get True or False, not rank 0 alone'
         expect(all(isinstance(s, bool) for s in said), hint, case)
-        hint = 'those that say True train on, and wait for the others for ever; all are to '
-        hint += 'compare the same list'
+        hint = 'those that say True wait for the others for ever; all are to compare the same list'
         expect(len(set(said)) == 1, hint, case)
         expect(said[0] == right, f'{case}, not {right}')
 

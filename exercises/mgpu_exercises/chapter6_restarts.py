@@ -50,8 +50,7 @@ def _expect_whole(my_save: Callable[..., Any], file: Path, killed: str) -> None:
 
     def flush(path: Any) -> None:
         flushed.append(Path(path))
-        hint = 'the new file has its name before it is flushed: after a power failure the name '
-        hint += 'may stand for an empty file; first write, then flush, then rename'
+        hint = 'the new file has its name before it is flushed: write, flush, then rename'
         expect(flushed[-1] != file, hint)
         expect(flushed[-1] in wrote, f'flush({flushed[-1].name}): nothing was written there')
         if killed == 'while flushing':
@@ -63,8 +62,7 @@ def _expect_whole(my_save: Callable[..., Any], file: Path, killed: str) -> None:
     except Killed:
         return whole(f'killed {killed}')
     expect(wrote, 'nothing was written: call write(path)')
-    hint = f'{wrote[-1].parent} may be another disk, and from disk to disk nothing can be '
-    hint += 'renamed: write beside the file'
+    hint = f'{wrote[-1].parent} may be another disk; from disk to disk nothing is renamed'
     expect(wrote[-1].parent == file.parent, hint)
     expect(flushed, 'nothing was flushed: the new name may reach the disk before the bytes')
     expect(file.read_text() == NEW, f'afterwards {file.name} is still the old one: os.replace')
@@ -139,8 +137,7 @@ def expect_same_run(my_state: Callable[..., Any], my_resume: Callable[..., Any],
     try:
         done = my_resume(state, new.net, new.optimizer, new.schedule)
     except RuntimeError as error:
-        hint = "the names do not fit, since DDP's begin with 'module.': save the network inside, "
-        hint += '.module, and any script can load it'
+        hint = "the names do not fit, since DDP's begin with 'module.': save the network inside it"
         expect('module.' not in str(error), hint)
         raise
     hint = 'the parameters after loading are not those that were saved: was every name found?'
@@ -150,8 +147,7 @@ def expect_same_run(my_state: Callable[..., Any], my_resume: Callable[..., Any],
     hint = f'the schedule begins anew, at its step {new.schedule.last_epoch} instead of 3'
     expect(new.schedule.last_epoch == 3 and new.optimizer.param_groups[0]['lr'] < 0.1, hint)
     expect(done == 3, f'my_resume gives {done}, and 3 steps were done')
-    hint = 'the random numbers are others than those that dropout would have drawn: save their '
-    hint += 'state, torch.get_rng_state(), and set it when all else is loaded'
+    hint = 'dropout draws other random numbers: save torch.get_rng_state(), and set it last'
     expect(torch.equal(torch.get_rng_state(), random), hint)
     hint = 'all parts look right, and yet after 8 steps the parameters differ'
     expect(all(map(torch.equal, new.steps(done, 8), whole)), hint)

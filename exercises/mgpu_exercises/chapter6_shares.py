@@ -26,8 +26,7 @@ def exercise_1(rng: random.Random, my_steps: Callable[..., Any]) -> None:
             order = np.random.default_rng([seed, epoch]).permutation(n).tolist()
             steps = [sorted(order[i : i + batch]) for i in range(0, n, batch)][done:]
             counts = [len(shares) for shares in ranks]
-            hint = f'the ranks take {counts} steps; one would wait for the others for ever, and '
-            hint += 'an empty share is a share'
+            hint = f'the ranks take {counts} steps, one waits for ever; an empty share is a share'
             expect(len(set(counts)) == 1, hint, case)
             hint = f'{counts[0]} steps, and {len(steps)} are left: the last one may be short, but '
             hint += 'not empty, and the first `done` of them are taken'
@@ -93,19 +92,17 @@ def exercise_2(rng: random.Random, mirrored: Callable[..., Any]) -> None:
         return [bool(answer) for answer in said]
 
     before, first, second, other = others(), images(seed, 0), images(seed, 1), images(seed + 1, 0)
-    hint = 'it has seeded, or drawn from, a generator that others use, too: what dropout draws '
-    hint += 'next has changed; make a generator of its own'
+    hint = 'it has used a generator that others use: what dropout draws next has changed'
     expect(others() == before, hint)
     again = [bool(mirrored(seed, 0, i)) for i in reversed(range(n))][::-1]
-    hint = 'asked again, in another order, it says something else: the answer may depend on seed, '
-    hint += 'epoch and index alone, not on who asks, and when'
+    hint = 'asked again, it says something else: the answer may depend on seed, epoch and index '
+    hint += 'alone, not on who asks, and when'
     expect(first == again, hint)
     with elsewhere():
         hint = 'another process, at another time, gets other answers: hash() of a string, '
         hint += 'getpid() and the time differ there; make a generator with seed, epoch and index'
         expect(first == images(seed, 0), hint)
-    hint = f'{sum(first)} of {n} examples are mirrored in epoch 0, not about half of them: does '
-    hint += 'each index get a number of its own?'
+    hint = f'{sum(first)} of {n} are mirrored, not about half: has each index a number of its own?'
     expect(0.35 < sum(first) / n < 0.65, hint)
     expect(first != second, 'in epochs 0 and 1 the same examples are mirrored')
     expect(first != other, f'seeds {seed} and {seed + 1} mirror the same examples')
@@ -115,8 +112,7 @@ def exercise_2(rng: random.Random, mirrored: Callable[..., Any]) -> None:
         (f'seed {seed} to seed {seed + 1}', first, other),
     ):
         kept = sum(x == y for x, y in zip(one, two)) / n
-        hint = f'from {what}, {kept:.0%} of the examples keep their answer: drawn anew, about '
-        hint += 'half do'
+        hint = f'from {what}, {kept:.0%} of the examples keep their answer, not about half'
         expect(0.35 < kept < 0.65, hint)
     for k in (1, 10, 100):
         hint = f'seed {seed} mirrors in epoch {k} what seed {seed + 1} mirrors in epoch 0: a sum, '

@@ -35,8 +35,7 @@ def exercise_5(rng: random.Random, cut_mlp: Callable[..., Any]) -> None:
         expect(not near(found - right, ((k - 1) * b2).expand(3, 4)), hint)
         hint = f'{k} ranks: the last bias is in no term, and the sum is all that there is'
         expect(not near(found - right, -b2.expand(3, 4)), hint)
-        hint = f'{k} ranks: the terms do not add up to the MLP: the features that a rank computes '
-        hint += 'must meet their own columns of W2 (outputs come first in it)'
+        hint = f'{k} ranks: the terms are not the MLP: features must meet their own columns of W2'
         expect(near(found, right), hint)
 
 
@@ -59,8 +58,7 @@ def exercise_6(rng: random.Random, cut_heads: Callable[..., Any]) -> None:
             hint += 'of `out`, which is cut the other way, columns'
             expect(tuple(found.shape) == shape, hint)
         first = parts[0][0]
-        hint = f'rank 0 of {k} has the first {len(first)} rows: queries come first, then keys, '
-        hint += 'then values, and it needs its share of each'
+        hint = f'rank 0 of {k} has {len(first)} rows: not its share of each, queries, keys, values'
         expect(not near(first, qkv.chunk(k)[0]), hint)
         found_at = [int((qkv == row).all(1).nonzero()[0]) for row in first if row in qkv]
         runs = [found_at[a : a + w // heads] for a in range(0, len(found_at), w // heads)]
@@ -85,20 +83,17 @@ def exercise_7(rng: random.Random, tensor_step: Callable[..., Any]) -> None:
     hint = "the outputs differ from one device's: each rank has a term of the sum"
     expect(all(near(found, y) for found in ys), hint)
     for found, g in zip(grads_W, (x.T @ grad_H).chunk(k, 1)):
-        hint = f'gradients of W are {k} times too large: the gradient of a sum is that of each '
-        hint += 'term, unchanged'
+        hint = f'gradients of W are {k} times too large: the gradient of a sum is that of each term'
         expect(not near(found, k * g), hint)
         hint = 'a rank has not the gradient of its own part of W: it needs grad_y, its part of V, '
         hint += 'and where its own features were above 0'
         expect(near(found, g), hint)
     own = [g @ w.T for g, w in zip(grad_H.chunk(k, 1), parts[0])]
-    hint = 'each rank has the gradient of x by way of its own features alone: what copies x to '
-    hint += 'all ranks on the way forward has to sum on the way back'
+    hint = 'the gradient of x is of its own features alone: what copies has to sum on the way back'
     expect(not all(near(a, b) for a, b in zip(grads_x, own)), hint)
     hint = 'the gradient of x differs from that of one device'
     expect(all(near(g, grad_H @ W.T) for g in grads_x), hint)
-    hint = f'all right, but with {dict(ranks.calls)} a rank sends {ranks.sent} bytes: two '
-    hint += f'allreduces do, {2 * 2 * (k - 1) * y.nbytes // k} bytes'
+    hint = f'all right, but {dict(ranks.calls)} sends {ranks.sent} bytes: two allreduces do'
     expect(dict(ranks.calls) == {'all_reduce': 2}, hint)
 
 
@@ -169,6 +164,6 @@ def exercise_9(numbers: Numbers, step_ms: float, idle: float, enough: float, kep
     expect(waits < 0.1, f'with {enough:g} micro-batches {waits:.1%} of a step is idle')
     expect(enough == 9 * (p - 1) + 1, f'{enough:g} are enough, and so are fewer')
     expect(kept != m, f'{kept:g} micro-batches held: GPipe keeps all; 1F1B goes back earlier')
-    hint = f'{kept:g} micro-batches held: stage 0 goes back when its first one has come back from '
-    hint += 'the last stage; how many has it sent by then?'
-    expect(kept == p, hint)
+    expect(
+        kept == p, f'{kept:g} held: when its first one comes back to stage 0, how many has it sent?'
+    )

@@ -67,8 +67,7 @@ def exercise_1(held: Callable[..., Any]) -> None:
         expect(2 * found[2] != right[2], "Adam's state is two numbers for each parameter", case)
         kinds = zip(('parameters', 'gradients', 'state'), found, right, (3, 2, 1), (4, 4, 8))
         for name, a, b, begins, size in kinds:
-            hint = f'{k} does not divide {n}, and all shares have the same length: the vector is '
-            hint += 'padded first'
+            hint = f'{k} does not divide {n}, so the vector is padded first'
             expect(a == b or stage < begins or a not in (size * n / k, size * (n // k)), hint, case)
             kept = 'whole on each rank' if stage < begins else 'shared out'
             expect(a == b, f'with ZeRO {stage} the {name} are {kept}, {b} bytes', case)
@@ -170,10 +169,8 @@ def exercise_4(events: Callable[..., Any]) -> None:
                 raise Hint(f'{case}: there are gather, drop, forward, backward and scatter')
         case = f'L = {layers}'
         expect(forward == layers and back == 0, 'not all passes were made', case)
-        hint = f'gradients of {sorted(scattered)} alone were scattered; without, each rank keeps '
-        hint += 'whole gradients, of its own examples'
+        hint = f'of {sorted(scattered)} alone were scattered; else each keeps whole gradients'
         expect(len(scattered) == layers, hint, case)
         expect(not whole, f'{sorted(whole)} is still whole at the end', case)
-        hint = f'{gathers} gathers, and {2 * layers - 1} will do: which layer is dropped and '
-        hint += 'gathered again at once?'
+        hint = f'{gathers} gathers, {2 * layers - 1} will do: what is gathered again at once?'
         expect(gathers <= 2 * layers - 1, hint, case)

@@ -73,14 +73,11 @@ def expect_clipped(found: list[Any], grads: list[list[torch.Tensor]], limit: flo
         hint = 'the list holds other tensors now, and the parameters keep the old ones; grads[i] '
         hint += '= h changes the list; g *= x and g.copy_(h) change the tensor'
         expect(same or torch.allclose(grad, mean * min(1, limit / norm), rtol=1e-4), hint, case)
-        hint = f'{case}, that of its own gradient, which has not changed: sum over the ranks '
-        hint += 'first, in place'
+        hint = f'{case}, that of its own gradient: sum over the ranks first, in place'
         expect(not torch.equal(grad, torch.cat([g.flatten() for g in grads[rank]])), hint)
-        hint = f'{size} ranks end with different gradients: sum over the ranks first, so that all '
-        hint += 'have the same, with the same norm'
+        hint = f'{size} ranks end with different gradients: sum over the ranks first'
         expect(all(torch.allclose(x, y) for other in found for x, y in zip(mine, other[0])), hint)
-        hint = 'this is the mean, not clipped; g = g * x makes another tensor, and g *= x changes '
-        hint += 'this one'
+        hint = 'this is the mean, not clipped; g = g * x makes another tensor, g *= x does not'
         expect(norm <= limit or not torch.allclose(grad, mean), hint, case)
         hint = 'a gradient within the limit stays the mean over the ranks'
         expect(norm > limit or torch.allclose(grad, mean), hint, case)
@@ -88,11 +85,9 @@ def expect_clipped(found: list[Any], grads: list[list[torch.Tensor]], limit: flo
         each = all(
             torch.allclose(g, p * (g.norm() / p.norm()), rtol=1e-4) for g, p in zip(mine, parts)
         )
-        hint = f'{case}, and each parameter was shortened by a factor of its own: all parameters '
-        hint += 'together are one long vector with one norm'
+        hint = f'{case}, each parameter by its own factor: all are one long vector'
         expect(straight or not each, hint)
-        hint = f'{case}, but in another direction than the mean gradient: first the mean over the '
-        hint += 'ranks, then its norm, then one factor for all values'
+        hint = f'{case}, in another direction: first the mean over the ranks, then its norm'
         expect(straight, hint)
         hint = f'{case}; the direction is right, and the norm you divided by was '
         hint += f'{limit / scale:.4g}, that of the mean is {norm:.4g}'

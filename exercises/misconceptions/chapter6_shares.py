@@ -108,7 +108,7 @@ WRONG = [
     ('6.1', 'one flat list', flat, 'one entry for each step'),
     ('6.1', 'floats', floats, 'examples have whole numbers'),
     ('6.2', 'seeds the generator of all', seeds_all, 'dropout draws next'),
-    ('6.2', 'who comes first', draws_the_next, 'on seed, epoch and index alone'),
+    ('6.2', 'who comes first', draws_the_next, 'seed, epoch and index alone'),
     ('6.2', 'never a seed', lambda s, e, i: np.random.default_rng().random() < 0.5, 'who asks'),
     ('6.2', 'alike in an epoch', same(lambda s, e, i: [s, e]), 'a number of its own'),
     ('6.2', 'alike in all epochs', same(lambda s, e, i: [s, i]), 'in epochs 0 and 1'),
