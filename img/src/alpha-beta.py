@@ -32,9 +32,8 @@ def area(fill, *points):
     figure.add('path', d=path, fill=fill)
 
 
-figure.text(
-    d.MARGIN, 66, 'an example: latency α = 10 µs, bandwidth B = 10 GB/s', size=d.SMALL, fill=d.MUTED
-)
+words = 'an example: latency α = 10 µs, bandwidth B = 10 GB/s'
+figure.text(d.MARGIN, 66, words, size=d.SMALL, fill=d.MUTED)
 
 # --- the two parts of the time, and their sum
 area(d.TINT[5], (0, 0), (0, ALPHA), (MOST, ALPHA), (MOST, 0))

@@ -46,10 +46,9 @@ def case(top, name, overlapped):
 
 
 TOPS = (72, 274)
-for top, name, overlapped in (
-    (TOPS[0], 'After: first all of backward, then all allreduces', False),
-    (TOPS[1], 'Overlapped: an allreduce starts as soon as its gradient is there', True),
-):
+AFTER = TOPS[0], 'After: first all of backward, then all allreduces', False
+OVERLAPPED = TOPS[1], 'Overlapped: an allreduce starts as soon as its gradient is there', True
+for top, name, overlapped in (AFTER, OVERLAPPED):
     computed, end = case(top, name, overlapped)
     # what sticks out behind the backward pass
     y = top + STEP + HEIGHT + 14

@@ -58,7 +58,6 @@ LEFT, W, H = d.MARGIN, 196, 26
 TOP, PITCH = 98, 40
 TAG, SHAPE, VALUES = 235, 290, 401  # centres of two columns, right edge of the third
 
-
 # --- the network, from top to bottom
 figure.hint(SHAPE, TOP - 18, 'output')
 figure.hint(VALUES, TOP - 18, 'values', anchor='end')

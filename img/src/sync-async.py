@@ -18,7 +18,6 @@ START, END, LANE, STEP = 122, d.RIGHT, 38, 66
 COMPUTE = (46, 150)  # how long each worker computes a gradient
 UPDATE, TRAVEL = 30, 9  # how long an update takes the server, and a message on its way
 
-
 figure = d.Figure(652, __doc__)
 
 

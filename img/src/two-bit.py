@@ -47,9 +47,8 @@ def sent_row(y, values):
     figure.name(d.MARGIN, y - 10, 'sent')
     figure.hint(d.MARGIN, y + 11, 'two bits each', anchor='start')
     for i, value in enumerate(values):
-        fill, style = (
-            (d.LINE, {'fill': d.WHITE, 'bold': True}) if value else (d.WHITE, {'fill': d.MUTED})
-        )
+        fill = d.LINE if value else d.WHITE
+        style = {'fill': d.WHITE, 'bold': True} if value else {'fill': d.MUTED}
         centre = START + (i + 0.5) * CELL
         figure.rect(START + i * CELL + 3, y - 23, CELL - 6, 46, fill, d.LINE, r=0)
         figure.label(centre, y - 10, ('+' if value > 0 else '') + words(value), **style)

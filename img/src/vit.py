@@ -20,13 +20,9 @@ for i in range(4):
             d.MARGIN + j * 16, LINE_Y - 32 + i * 16, 15, 15, d.DATA, d.DATA_EDGE, r=0, width=1
         )
 figure.text(d.MARGIN, LINE_Y + 54, '28 × 28, 16 patches', size=d.SMALL, fill=d.MUTED)
-boxes = [
-    (134, 96, 'Patches'),
-    *((270 + 92 * i, 76, 'Block') for i in range(4)),
-    (648, 88, 'Scores'),
-]
+blocks = [(270 + 92 * i, 76, 'Block') for i in range(4)]
 end = d.MARGIN + 66
-for x, w, name in boxes:
+for x, w, name in ((134, 96, 'Patches'), *blocks, (648, 88, 'Scores')):
     figure.arrow((end, LINE_Y), (x, LINE_Y))
     figure.box(x, LINE_Y - H / 2, w, H, name)
     end = x + w

@@ -36,7 +36,6 @@ for column, (way, sharded, held) in enumerate(WAYS):
             kept = (k,) if i >= len(BOXES) - sharded else range(K)
             figure.rect(x + at, y, width, LANE - 22, d.WHITE, d.DATA_EDGE, r=0, width=1)
             for part in kept:
-                figure.rect(
-                    x + at + part * width / K, y, width / K, LANE - 22, d.SOLID[k], None, r=0
-                )
+                left, share = x + at + part * width / K, width / K
+                figure.rect(left, y, share, LANE - 22, d.SOLID[k], None, r=0)
     figure.text(x, TOP + K * ROW + 14, held, size=d.SMALL)
