@@ -74,3 +74,9 @@ def said(function, *args, **options):
     except (TypeError, ValueError, RuntimeError) as error:
         return f'{type(error).__name__}: {error}'
     return 'nothing'
+
+
+def refused(*table):
+    """Raise unless each call of a table, after the words that it should say, is refused."""
+    for words, *call in table:
+        assert words in said(*call), (words, said(*call))

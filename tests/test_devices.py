@@ -97,12 +97,11 @@ def test_cores_with_other_work_on_them_are_not_free():
             loop.wait()
 
 
-def test_what_is_faster_is_found_where_other_work_comes_and_goes():
+@pytest.mark.skipif(mgpu.usable_cores() < 2, reason='there are no two cores here')
+def test_what_is_faster_is_told_from_what_is_not_where_other_work_comes_and_goes(
+    monkeypatch,
+):
+    monkeypatch.setattr(Path, 'read_text', lambda self: os.stat('no /proc/stat'))  # all are free
     disturbed = iter([[1, 9], [9, 1]])  # other work made each figure smaller once
     assert mgpu.beats(lambda: next(disturbed), lambda: [4, 4], by=2)
-
-
-@pytest.mark.skipif(mgpu.usable_cores() < 2, reason='there are no two cores here')
-def test_what_is_no_faster_is_told_so(monkeypatch):
-    monkeypatch.setattr(Path, 'read_text', lambda self: os.stat('no /proc/stat'))  # all are free
     assert not mgpu.beats(lambda: [2, 1], lambda: [1, 1])

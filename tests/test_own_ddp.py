@@ -5,6 +5,7 @@ import pytest
 
 torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
 
+from ten_steps import refused  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
@@ -64,30 +65,22 @@ def trained(net, step, sizes, training):
     return {name: value.numpy().copy() for name, value in values.items()}
 
 
-def refusals():
-    """What each rank says of a second backward pass, and of parameters without a gradient.
-
-    And of a step with what is not wrapped, is an array of NumPy, or no optimizer.
-    """
-    (X, y), said = next(iter(batches(EVEN))), []
-    for spare in (True, False):
-        net = Odd(0)
-        net.spare.requires_grad_(True)
-        own = pt.OwnDDP(net)
-        try:
-            own(X, spare).sum().backward()
-            if spare:
-                own(X, spare).sum().backward()
-            own.finish()
-        except RuntimeError as error:
-            said.append(str(error).split(':')[0])
-    good = {'X': X, 'y': y, 'net': own, 'optimizer': torch.optim.SGD(own.parameters(), 0.1)}
-    for wrong in {'net': net}, {'X': X.numpy()}, {'net': good['optimizer']}, {'optimizer': own}:
-        try:
-            pt.ddp_step(**good | wrong)
-        except TypeError as error:
-            said.append(str(error).split(', such')[0].split(', but')[0])
-    return said
+def what_is_refused():
+    """Too few gradients, a second backward pass; a step of what cannot take one."""
+    (X, y), net = next(iter(batches(EVEN))), Odd(0)
+    net.spare.requires_grad_(True)
+    own = pt.OwnDDP(net)
+    own(X).sum().backward()
+    optimizer = torch.optim.SGD(own.parameters(), 0.1)
+    wrapped = 'net must be DistributedDataParallel(net) or OwnDDP(net), not a '
+    refused(
+        ('no gradient was summed for spare.weight, spare.bias:', own.finish),
+        ('a second backward pass before finish():', own(X).sum().backward),
+        (wrapped + 'Odd', pt.ddp_step, X, y, net, optimizer),
+        (wrapped + 'SGD', pt.ddp_step, X, y, optimizer, optimizer),
+        ('X must be an array of PyTorch for cpu', pt.ddp_step, X.numpy(), y, own, optimizer),
+        ('optimizer must be one of torch.optim', pt.ddp_step, X, y, own, own),
+    )
 
 
 def in_each_rank():
@@ -99,12 +92,12 @@ def in_each_rank():
 
     own.module.conv.register_forward_hook(watch)
     theirs = DistributedDataParallel(Odd(seed=rank), forward_sync_buffers=False)
+    what_is_refused()
     return {
         'uneven': trained(own, pt.ddp_step, UNEVEN, training=False),
         'under way': under_way,
         'own': trained(pt.OwnDDP(Odd(seed=rank)), pt.ddp_step, EVEN, training=True),
         "PyTorch's": trained(theirs, pt.ddp_step, EVEN, training=True),
-        'refusals': refusals(),
     }
 
 
@@ -124,11 +117,11 @@ def test_any_network_is_trained_as_on_one_device_and_as_by_pytorchs_wrapper(rank
     """From rank 0's start: tied weights count once, frozen ones stay, a mask arrives."""
     one = trained(Odd(seed=0), alone, UNEVEN, training=False)
     assert len(ranks) == 3
-    for found in ranks:
-        same(found['uneven'], one)
-        assert len(found['under way']) == len(UNEVEN) and min(found['under way']) > 0
-        params = {n: v for n, v in found['own'].items() if 'running' not in n}
-        same(params, {n: found["PyTorch's"][n] for n in params})
+    for rank in ranks:
+        same(rank['uneven'], one)
+        assert len(rank['under way']) == len(UNEVEN) and min(rank['under way']) > 0
+        params = {n: v for n, v in rank['own'].items() if 'running' not in n}
+        same(params, {n: rank["PyTorch's"][n] for n in params})
         same(params, {n: ranks[0]['own'][n] for n in params}, tolerance=0)
 
 
@@ -150,16 +143,6 @@ def one_rank_takes_another_branch():
     own.finish()
 
 
-def test_what_cannot_be_summed_is_refused_by_name_and_nobody_waits(ranks):
-    wrapped = 'net must be DistributedDataParallel(net) or OwnDDP(net), not a '
-    for rank in ranks:
-        assert rank['refusals'] == [
-            'a second backward pass before finish()',
-            'no gradient was summed for spare.weight, spare.bias',
-            wrapped + 'Odd',
-            'X must be an array of PyTorch for cpu',
-            wrapped + 'SGD',
-            'optimizer must be one of torch.optim',
-        ]
+def test_a_rank_that_takes_another_branch_is_named_and_nobody_waits():
     with pytest.raises(ProcessFailed, match=r'^rank 1 failed with .*for spare.weight, spare.bias:'):
         pt.launch(one_rank_takes_another_branch, 2, timeout=300)

@@ -15,7 +15,7 @@ from ten_steps import (  # noqa: E402
     batches,
     check,
     one_device,
-    said,
+    refused,
     same_bits,
     ten_steps,
     values,
@@ -82,22 +82,22 @@ def frozen():
     return {name: p.grad.numpy() for name, p in stage.named_parameters() if p.requires_grad}
 
 
-def refusals():
-    stage, (X, y) = stage_here(), batches()[0]
-    net = pt.vit(**START)
-    return {
-        'few': said(pt.gpipe, stage, X, y, dist.get_world_size() - 1),
-        'many': said(pt.one_f_one_b, stage, X[:5], y[:5], 6),
-        'labels': said(pt.gpipe, stage, X, y[:-1], 6),
-        'none': said(pt.gpipe, None, X, y, 6),
-        'stages': said(pt.stage_of, net, 0, 7),
-        'stage': said(pt.stage_of, net, 2, 2),
-        'net': said(pt.stage_of, net[1], 0, 2),
-    }
+def what_is_refused():
+    stage, (X, y), net = stage_here(), batches()[0], pt.vit(**START)
+    refused(
+        ('must be from 4, the number of stages, so that all can', pt.gpipe, stage, X, y, 3),
+        ('to 5, the number of examples, not 6', pt.one_f_one_b, stage, X[:5], y[:5], 6),
+        ('y must be a label for each of X (47, ', pt.gpipe, stage, X, y[:-1], 6),
+        ('layers must be a function of activations', pt.gpipe, None, X, y, 6),
+        ('6 layers cannot be cut into 7 stages', pt.stage_of, net, 0, 7),
+        ('stage must be at most 1, not 2', pt.stage_of, net, 2, 2),
+        ('net must be an nn.Sequential', pt.stage_of, net[1], 0, 2),
+    )
 
 
 def in_each_rank():
-    found = {'with tensor': with_tensor(), 'refusals': refusals(), 'frozen': frozen()}
+    what_is_refused()
+    found = {'with tensor': with_tensor(), 'frozen': frozen()}
     return found | {name: by_hand(step) for name, step in SCHEDULES.items()}
 
 
@@ -185,18 +185,7 @@ def gives_two():
     pt.gpipe(lambda X: (X, X), *batches()[0], MICRO)
 
 
-def test_bad_input_is_a_sentence_before_anything_starts(found):
-    for words, which in (
-        ('must be from 4, the number of stages, so that all can be at work, to 47', 'few'),
-        ('to 5, the number of examples, not 6', 'many'),
-        ('a label for each of X (47, ', 'labels'),
-        ('layers must be a function of activations', 'none'),
-        ('6 layers cannot be cut into 7 stages', 'stages'),
-        ('stage must be at most 1, not 2', 'stage'),
-        ('net must be an nn.Sequential', 'net'),
-    ):
-        for rank in found:
-            assert words in rank['refusals'][which]
-    assert 'belongs to no group' in said(pt.gpipe, pt.vit(**START), *batches()[0], 2)
+def test_a_stage_gives_one_tensor_and_belongs_to_a_group():
+    refused(('belongs to no group', pt.gpipe, pt.vit(**START), *batches()[0], 2))
     with pytest.raises(ProcessFailed, match='what a stage gives to the next must be'):
         pt.launch(gives_two, 1)

@@ -16,6 +16,7 @@ import pytest
 torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
 
 import torch.distributed as dist  # noqa: E402
+from ten_steps import apart, same_bits  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import mgpu_helpers as mgpu  # noqa: E402
@@ -39,7 +40,7 @@ def run(k):
     for X, y in batches:
         shards = pt.train_batch(X, y, device_params, DEVICES[:k], 0.1)
         losses.append(pt.total_loss([shards]) / len(X))
-    return [[p.detach().numpy() for p in params] for params in device_params], losses
+    return [dict(enumerate(p.detach().numpy() for p in params)) for params in device_params], losses
 
 
 def ddp():
@@ -52,7 +53,7 @@ def ddp():
         dist.all_reduce(loss)
         losses.append(loss.item() / len(X))
     params = (p.detach() for p in net.parameters())
-    return [(p.T if p.dim() == 2 else p).numpy() for p in params], losses
+    return dict(enumerate((p.T if p.dim() == 2 else p).numpy() for p in params)), losses
 
 
 def normalizing():
@@ -98,22 +99,12 @@ def one_device():
     return params, losses
 
 
-def joint_difference(ours, theirs):
-    """Relative to the norm of all parameters in one vector."""
-    a, b = (np.concatenate([p.ravel() for p in params]) for params in (ours, theirs))
-    return np.linalg.norm(a - b) / np.linalg.norm(b)
-
-
-def same_bits(ours, theirs):
-    return all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
-
-
 def test_k_devices_equal_one_in_float64_and_a_run_repeats_bit_for_bit(one_device):
     assert same_bits(run(1)[0][0], one_device[0])
     for k in (2, 3, 4):
         (first, *others), losses = run(k)
         assert first[0].dtype == np.float64 and len(losses) == 10
-        assert joint_difference(first, one_device[0]) < 1e-10
+        assert apart(first, one_device[0]) < 1e-10
         np.testing.assert_allclose(losses, one_device[1], rtol=1e-10)
         assert len(others) == k - 1 and all(same_bits(first, other) for other in others)
 
@@ -121,7 +112,7 @@ def test_k_devices_equal_one_in_float64_and_a_run_repeats_bit_for_bit(one_device
 def test_ddp_equals_one_device_in_float64(one_device, ranks):
     assert len(ranks) == 3
     for params, losses in (rank['uneven'] for rank in ranks):
-        assert joint_difference(params, one_device[0]) < 1e-10
+        assert apart(params, one_device[0]) < 1e-10
         np.testing.assert_allclose(losses, one_device[1], rtol=1e-10)
         assert same_bits(params, ranks[0]['uneven'][0])
 
@@ -193,9 +184,7 @@ def test_scatter_loses_nothing_and_is_as_even_as_can_be():
 def test_labels_and_images_are_chapter_1s():
     train_iter, test_iter = pt.load_data_fashion_mnist(100, num_examples=250, seed=7)
     assert (len(train_iter), train_iter.num_examples, test_iter.num_examples) == (3, 250, 10_000)
-    batches = list(train_iter)
-    assert [len(X) for X, _ in batches] == [100, 100, 50]
-    X, y = batches[0]
+    X, y = next(iter(train_iter))
     assert (X.dtype, y.dtype, X.shape) == (torch.float32, torch.int64, (100, 1, 28, 28))
     expected = next(iter(mgpu.data.load_arrays('fashion-mnist', 100, 250, seed=7)[0]))
     assert np.array_equal(X.numpy(), expected[0]) and np.array_equal(y.numpy(), expected[1])

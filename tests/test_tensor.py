@@ -16,7 +16,7 @@ from ten_steps import (  # noqa: E402
     backward,
     check,
     one_device,
-    said,
+    refused,
     same_bits,
     ten_steps,
     values,
@@ -53,23 +53,23 @@ def two_layers():
     return (y - whole).abs().max().item(), (x.grad - wanted).abs().max().item()
 
 
-def refusals():
-    three, net = dist.new_group([0, 1, 2]), torch.nn.Linear(4, 4)
-    found = {
-        'no net': said(pt.tensor_parallel, net),
-        'other': said(pt.tensor_parallel, torch.nn.ModuleDict({'attention': net, 'mlp': net})),
-        'part': said(pt.column_linear, pt.row_linear(torch.nn.Linear(16, 16))),
-        'twice': said(pt.tensor_parallel, pt.tensor_parallel(pt.vit(**START))),
-        'mesh': said(pt.mesh_groups, 2, 3),
-        'size': said(pt.mesh_groups, 0, 4),
-        'layer': said(pt.row_linear, torch.nn.Linear(7, 4)),
-        'kind': said(pt.column_linear, torch.nn.ReLU()),
-    }
+def what_is_refused():
+    three, layer = dist.new_group([0, 1, 2]), torch.nn.Linear(4, 4)
+    cut, other = pt.tensor_parallel(pt.vit(**START)), {'attention': layer, 'mlp': layer}
+    refused(
+        ('no blocks with .attention and .mlp', pt.tensor_parallel, layer),
+        ('no blocks with', pt.tensor_parallel, torch.nn.ModuleDict(other)),
+        ('cut already', pt.tensor_parallel, cut),
+        ('layer must be a whole nn.Linear', pt.column_linear, cut[1].attention.out),
+        ('layer must be a whole nn.Linear, not ReLU()', pt.column_linear, torch.nn.ReLU()),
+        ('ranks, 4, not 7', pt.row_linear, torch.nn.Linear(7, 4)),
+        ('a mesh of 2 x 3 takes 6 ranks, and there are 4', pt.mesh_groups, 2, 3),
+        ('must be at least 1, not 0', pt.mesh_groups, 0, 4),
+    )
     if dist.get_rank() < 3:
         net = pt.vit(**START)
-        found['heads'] = said(pt.tensor_parallel, net, three)
+        refused(('ranks, 3, not 4', pt.tensor_parallel, net, three))
         assert same_bits(values(net.state_dict()), values(pt.vit(**START).state_dict()))
-    return found
 
 
 def on_a_mesh():
@@ -92,8 +92,9 @@ def on_a_mesh():
 
 def in_each_rank():
     """Four ranks, which are also two groups of two; in chapter 7 they are one."""
-    found = {'layers': two_layers(), 'refusals': refusals(), 'mesh': on_a_mesh()}
-    return found | {'halves': by_hand(pt.mesh_groups(2, 2)[1])}
+    what_is_refused()
+    halves = by_hand(pt.mesh_groups(2, 2)[1])
+    return {'layers': two_layers(), 'mesh': on_a_mesh(), 'halves': halves}
 
 
 @pytest.fixture(scope='module')
@@ -134,17 +135,5 @@ def test_data_by_tensor_equals_one_device(ranks, one):
     assert apart(own[0], own[1]) > 1e-3
 
 
-def test_what_cannot_be_cut_is_said_before_anything_is(ranks):
-    for words, which in (
-        ('heads must be a multiple of the number of ranks, 3, not 4', 'heads'),
-        ('no blocks with .attention and .mlp', 'no net'),
-        ('no blocks with .attention and .mlp', 'other'),
-        ('layer must be a whole nn.Linear, not ', 'part'),
-        ('cut already', 'twice'),
-        ('a mesh of 2 x 3 takes 6 ranks, and there are 4: choose sizes whose product is 4', 'mesh'),
-        ('must be at least 1, not 0', 'size'),
-        ('in_features must be a multiple of the number of ranks, 4, not 7', 'layer'),
-        ('layer must be a whole nn.Linear, not ReLU()', 'kind'),
-    ):
-        assert words in ranks[0]['refusals'][which]
-    assert 'belongs to no group' in said(pt.tensor_parallel, pt.vit(**START))
+def test_it_takes_a_group():
+    refused(('belongs to no group', pt.tensor_parallel, pt.vit(**START)))

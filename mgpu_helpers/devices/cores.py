@@ -28,10 +28,12 @@ def free_cores() -> float:
     1.2 times with two busy loops on two cores). Where there is no ``/proc/stat``, all are free.
     """
     before = _idle_and_all()
+    if not before:
+        return usable_cores()
     time.sleep(0.5)
     pairs = [(before[core], now) for core, now in _idle_and_all().items()]
     free = [(idle - idle0) / max(1, total - total0) for (idle0, total0), (idle, total) in pairs]
-    return min(sum(free), usable_cores()) if free else usable_cores()
+    return min(sum(free), usable_cores())
 
 
 def beats(fast: Callable[[], ArrayLike], slow: Callable[[], ArrayLike], by: float = 1.2) -> bool:
