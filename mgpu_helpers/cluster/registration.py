@@ -36,6 +36,7 @@ class Registration:
         self, roles: Sequence[Role], limit: float = 60, lasting: float | None = None
     ) -> None:
         self._planned = {(r.kind, r.host, r.port): r.name for r in roles if r.kind != 'scheduler'}
+        self._workers = [role.name for role in roles if role.kind == 'worker']
         self._there: set[tuple[str, str, int]] = set()
         self._at_barrier: set[str] = set()
         self._state: tuple[list[str], list[str]] = [], []  # who waits there, and who still runs
@@ -97,18 +98,21 @@ class Registration:
             raise TimeoutError(f'{late} still at work after {self._lasting} seconds: stopped')
 
     def _left_alone(self, at_work: list[str]) -> str | None:
-        """Give a sentence, once, if some have waited for the others for ``PATIENCE`` seconds."""
+        """Give a sentence, once, if some have waited, or ended, for ``PATIENCE`` seconds."""
         now, waiting = time.monotonic(), sorted(self._at_barrier)
         if (waiting, at_work) != self._state:
             self._state, self._since = (waiting, at_work), now
-        if not waiting or now < self._since + PATIENCE:
+        ended = [name for name in self._workers if name not in at_work]
+        if not (waiting or ended) or now < self._since + PATIENCE:
             return None
         self._since = float('inf')  # said
         working = [name for name in at_work if name not in waiting]
         return (
-            f'no worker has come or gone for {PATIENCE} seconds; waiting for all, at the end or in '
-            f'init: {", ".join(waiting)}; still at work: {", ".join(working) or "nobody"}. Whoever '
-            'waits for one that comes no more does so for ever, until Ctrl-C or a timeout ends all'
+            f'no worker has come or gone for {PATIENCE} seconds; ended: '
+            f'{", ".join(ended) or "none"}; waiting for all, at the end or in init: '
+            f'{", ".join(waiting) or "none"}; still at work: {", ".join(working) or "none"}. '
+            'Whoever waits for one that comes no more does so for ever, until Ctrl-C or a timeout '
+            'ends all'
         )
 
 
