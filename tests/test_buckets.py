@@ -12,8 +12,8 @@ from mxnet import autograd, nd
 
 import mgpu_helpers as mgpu
 from mgpu_helpers.collectives import ALGORITHMS, allreduce_halving_doubling, allreduce_ring
-from mgpu_helpers.collectives.filling import fill_buckets
-from mgpu_helpers.collectives.syncing import Bucket, copy_all, sync_with
+from mgpu_helpers.collectives.bucket_layout import fill_buckets
+from mgpu_helpers.collectives.buckets import Bucket, copy_all, sync_with
 
 SHAPES = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
 ROOT = Path(__file__).parent.parent

@@ -7,12 +7,13 @@ import time
 import mxnet as mx
 import numpy as np
 import pytest
+from checkouts import ROOT
 from mxnet import nd
 
-from mgpu_helpers.collectives import ALGORITHMS, OURS, allreduce_kvstore
+from mgpu_helpers.collectives import ALGORITHMS, OURS, REGISTRY, allreduce_kvstore
 from mgpu_helpers.collectives.algorithms import all_gather, reduce_scatter, slices
-from mgpu_helpers.collectives.counting import Count, Counted, count
-from mgpu_helpers.collectives.slow import slow_links
+from mgpu_helpers.collectives.messages import Count, Counted, count
+from mgpu_helpers.collectives.slow_network import slow_links
 from mgpu_helpers.timeline import record
 
 each_algorithm = pytest.mark.parametrize('name', ALGORITHMS)
@@ -76,6 +77,13 @@ def test_slices_are_views_and_the_two_halves_of_a_ring_can_be_used_alone():
     wanted = values.sum(0) + [0, 0, 0, 1, 1, 1, 2, 2, 2, 2]
     for x in data:
         np.testing.assert_array_equal(x.asnumpy(), wanted)
+
+
+def test_each_algorithm_has_a_formula_and_a_figure_that_the_chapter_or_the_first_shows():
+    chapters = [p.read_text('utf8') for p in sorted((ROOT / 'notebooks').glob('0[13]-*.ipynb'))]
+    for name, algorithm in REGISTRY.items():
+        assert algorithm.seconds.__name__ == name
+        assert any(f'img/{algorithm.figure}' in text for text in chapters)
 
 
 def formulas(name, k, n):

@@ -17,7 +17,7 @@ from checkouts import ROOT
 from mgpu_helpers import scaling as s
 from mgpu_helpers.collectives import OURS, allreduce_ring, count
 from mgpu_helpers.collectives.algorithms import send
-from mgpu_helpers.collectives.filling import fill_buckets
+from mgpu_helpers.collectives.bucket_layout import fill_buckets
 from mgpu_helpers.scaling import ALGORITHMS, LINKS, MACHINES, MODELS, Layer, Link, Machine, Model
 from mgpu_helpers.scaling import published as known
 

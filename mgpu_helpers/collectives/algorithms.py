@@ -1,7 +1,7 @@
 """Ways to sum arrays over devices, in place: chapter 3's answer to "make allreduce cheaper".
 
 Each takes one array per device, of any shape and length, all alike, and leaves the same sum, bit
-for bit, on all of them. They need no framework: ``counting`` has arrays for them, too.
+for bit, on all of them. They need no framework: ``messages`` has arrays for them, too.
 
 They say first who sends what to whom, and only then who adds: MXNet's engine makes an operator wait
 for all that were pushed before it and touch the same *array*, also where they touch other parts of
@@ -174,14 +174,3 @@ def allreduce_halving_doubling(data: Sequence[NDArray]) -> None:
         send([(parts[d][i][i // d], parts[d][i ^ d][i // d]) for i in range(p)], add=False)
     for x, surplus in zip(data, data[p:]):
         x.copyto(surplus)
-
-
-# What can be counted, by name: written with copies and additions alone, for arrays of any kind.
-OURS = {
-    'naive': allreduce_naive,
-    'tree': allreduce_tree,
-    'butterfly': allreduce_butterfly,
-    'sharded': allreduce_sharded,
-    'ring': allreduce_ring,
-    'halving_doubling': allreduce_halving_doubling,
-}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import mxnet as mx
 
 from .. import checks
-from .algorithms import OURS
+from .registry import OURS
 
 if TYPE_CHECKING:
     from mxnet.kvstore import KVStore

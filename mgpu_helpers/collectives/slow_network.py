@@ -1,4 +1,4 @@
-"""Copies between devices that take their time: a network for devices that share one memory."""
+"""A slow network for devices that share one memory: copies between them take longer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..timeline.events import LINK, wall_clock
 from ..timeline.lanes import Span
 from ..timeline.recording import note
 
-# What is on its way: number -> source, target, seconds.
+# Messages on their way: number -> source, target, seconds.
 _messages: dict[int, tuple[str, str, float]] = {}
 _numbers = itertools.count(1)
 _ports: dict[str, threading.Lock] = defaultdict(threading.Lock)  # each receives one at a time
@@ -27,7 +27,7 @@ _ports: dict[str, threading.Lock] = defaultdict(threading.Lock)  # each receives
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 def _travel(_: int, number: int) -> None:
-    """Wait while a message is on its way."""
+    """Sleep as long as a message travels."""
     source, target, seconds = _messages.pop(number)
     with _ports[target]:
         start = wall_clock()
@@ -36,7 +36,7 @@ def _travel(_: int, number: int) -> None:
 
 
 def _push(message: NDArray, source: Context, seconds: float) -> None:
-    """Let nobody have an array before its message has travelled; the devices compute meanwhile.
+    """Make readers of an array wait until its message has travelled; devices compute meanwhile.
 
     MXNet's engine has a thread for each number of a device: one of a number that nobody computes on
     is the source's outgoing port. Its profiler knows any number of this type of device.

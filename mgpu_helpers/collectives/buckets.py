@@ -9,8 +9,8 @@ import numpy as np
 from mxnet import nd
 
 from .. import checks
-from .counting import AN_ALLREDUCE
-from .filling import fill_buckets
+from .bucket_layout import fill_buckets
+from .messages import AN_ALLREDUCE
 
 if TYPE_CHECKING:
     from mxnet.ndarray import NDArray

@@ -1,7 +1,7 @@
-"""What an allreduce sends and adds, and when: found by running it on arrays that keep books.
+"""What an allreduce sends and adds, and when: found by running it on arrays that log it.
 
-So an algorithm is written once, as the chapter shows it. Its messages, its steps and its time over
-any link follow from what it does.
+An algorithm is written once, as the chapter shows it; its messages, its steps and its time over any
+link follow from running it.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ class Count:
     devices: int
     additions: Counter[int] = field(default_factory=Counter)  # device -> numbers that it added
     views: int = 0  # of arrays, cut or reshaped
-    # Each message: source, target, bytes, and the numbers of those that its source kept since its
-    # last one.
+    # Each message: source, target, bytes, and the messages that its source has received since it
+    # last sent one, by their index.
     _sent: list[tuple[int, int, int, list[int]]] = field(default_factory=list, repr=False)
     _kept: dict[int, list[int]] = field(default_factory=dict, repr=False)
 
     def sent(self, source: int, target: int, nbytes: int) -> int:
-        """Enter one message; give its number."""
+        """Log a message; give its index."""
         self._sent.append((source, target, nbytes, self._kept.pop(source, [])))
         return len(self._sent) - 1
 
     def kept(self, device: int, message: int | None) -> None:
-        """Enter that a device has put what a message brought (None: none did) where it belongs."""
+        """Log that a device has stored or added what a message brought (None: it was local)."""
         if message is not None:
             self._kept.setdefault(device, []).append(message)
 
@@ -65,9 +65,9 @@ class Count:
         """
         free: dict[tuple[str, int, bool], float] = {}
         complete = [0.0] * self.devices
-        found: list[Message] = []
+        timed: list[Message] = []
         for source, target, nbytes, after in self._sent:
-            complete[source] = max([complete[source], *(found[i].end for i in after)])
+            complete[source] = max([complete[source], *(timed[i].end for i in after)])
             servers = source // per_server, target // per_server
             crosses = network is not None and servers[0] != servers[1]
             sender, receiver = servers if crosses else (source, target)
@@ -75,8 +75,8 @@ class Count:
             start = max(complete[source], *(free.get(port, 0.0) for port in ports))
             end = start + (network if crosses else seconds)(nbytes)  # type: ignore[misc]
             free.update(dict.fromkeys(ports, end))
-            found.append(Message(source, target, nbytes, start, end))
-        return found
+            timed.append(Message(source, target, nbytes, start, end))
+        return timed
 
     def seconds(self, link: Any) -> float:
         """Give the time until the last message has arrived, over links that are all alike.
@@ -87,7 +87,7 @@ class Count:
 
     @property
     def steps(self) -> int:
-        """How many messages followed one another, if each takes as long as any other."""
+        """Length of the longest chain of messages, if each takes as long as any other."""
         return round(max((m.end for m in self.travel(lambda nbytes: 1)), default=0))
 
     @property
@@ -115,7 +115,7 @@ class Count:
 
 
 class Counted:
-    """An array that does what an allreduce asks of an NDArray, and has it written down.
+    """An array with what an allreduce asks of an NDArray, which logs copies and additions.
 
     ``values`` are its numbers, one-dimensional.
     """
@@ -167,7 +167,7 @@ class Counted:
 
 
 def count(algorithm: Callable[[list[Any]], None], devices: int, size: int) -> Count:
-    """Count what an allreduce of float32 arrays sends and adds, by letting it do it.
+    """Count what an allreduce of float32 arrays sends and adds, by running it.
 
     ``algorithm`` is one of ours, or your own: it may use ``copyto``, ``+=``, ``reshape`` and
     slices. ``size`` is how many numbers each device has. What does not leave the sum of each on all

@@ -15,7 +15,7 @@ def fill_buckets(sizes: Sequence[float], bucket_bytes: float) -> list[list[int]]
     leave while the others are still computed.
     """
     checks.positive_number('bucket_bytes', bucket_bytes)
-    buckets, room = [], 0  # type: ignore[var-annotated]  # of lists
+    buckets, room = [], 0  # type: ignore[var-annotated]  # lists of indices
     for i in reversed(range(len(sizes))):
         if not buckets or sizes[i] > room:
             buckets.append([])
