@@ -1,8 +1,7 @@
-"""MXNet's profiler, made to work any number of times: switch on, switch off, read what it wrote.
+"""MXNet's profiler, usable any number of times: start, stop, read what it wrote.
 
-Its own way is one file for a whole process: a second ``dump()`` fails, and ``dump(False)`` leaves
-the JSON open for more. Here every recording dumps into a file of its own. Such a file is a piece
-of one long JSON array, which is cut out and closed.
+By itself it writes one file per process: a second ``dump()`` fails, and ``dump(False)`` leaves the
+JSON unfinished. Here every recording has a file of its own, whose part of the JSON array is closed.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 
     Record = dict[str, Any]  # an event as the profiler writes it
 
-LINK = 'WaitForLink'  # what a slow link calls its waiting, which it notes itself
-# The engine's own book-keeping, and what some operators set up when they are used first.
+LINK = 'WaitForLink'  # a slow link's waiting, which it notes itself
+# The engine's own operators, and what some operators set up on first use.
 NOISE = ('DeleteVariable', 'WaitForVar', 'ResourceParallelRandomSetSeed', LINK)
 MARKER = '_eye'  # an operator that says which thread works for which device
 
@@ -76,15 +75,15 @@ class Profiler:
             )
 
     def start(self) -> None:
-        """Begin, when all devices are done with what they had to do before."""
+        """Start, after all devices have finished earlier work."""
         nd.waitall()
         _configure(self._file)
         profiler.set_state('run')
 
     def stop(self, devices: Iterable[mx.Context]) -> list[Event]:
-        """End, and give the operators that ran, by their start.
+        """Stop, and give the operators that ran, by their start.
 
-        All devices that may have worked are named, and must be done.
+        ``devices`` are all that may have worked; they must be idle.
         """
         end = 1e6 * wall_clock()
         devices = list(dict.fromkeys([mx.cpu(0), *devices]))
@@ -93,11 +92,11 @@ class Profiler:
                 nd.eye(1, ctx=device).wait_to_read()
             nd.waitall()
             profiler.set_state('stop')
-            found = sorted(_pairs(_dump(self._file)), key=lambda e: e['ts'])
+            records = sorted(_pairs(_dump(self._file)), key=lambda e: e['ts'])
         finally:  # an interrupt may come at any moment, and must not leave it on
             profiler.set_state('stop')
             _configure(self._nowhere)
-        markers = [e for e in found if e['ts'] >= end and e['name'] == MARKER]
+        markers = [e for e in records if e['ts'] >= end and e['name'] == MARKER]
         # The profiler numbers devices up to the machine's cores; what comes after is taken for
         # other things. Threads are not mixed up.
         threads = {e['tid']: str(device) for e, device in zip(markers, devices)}
@@ -107,7 +106,7 @@ class Profiler:
                 threads.get(e['tid']) or lanes.get(e['pid'], 'cpu(0)'),
                 *(e['name'], e['ts'] / 1e6, e['end'] / 1e6),
             )
-            for e in found
+            for e in records
             if e['ts'] < end
         ]
 

@@ -1,4 +1,4 @@
-"""Which phase of training each operator belongs to that ran: events and pushes brought together."""
+"""Which phase of training each recorded operator belongs to: match events with pushes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ SEVERAL = 'several operators'
 
 
 def spans(events: Iterable[Event], steps: Sequence[Step]) -> list[Span]:
-    """Give each operator that ran the phase for which it was pushed; events come by their start.
+    """Give each operator that ran the phase for which it was pushed; events are sorted by start.
 
     Operators of one name run on one device in the order in which they were pushed. What MXNet
     pushed on its own is not among the pushes: its place in that order is where the backward pass
     or the key-value store was called.
     """
     starts = [step.start for step in steps[1:]]
-    found = collections.defaultdict(list)
+    by_name = collections.defaultdict(list)
     for event in events:
-        found[bisect.bisect_right(starts, event.start), event.lane, event.name].append(event)
+        by_name[bisect.bisect_right(starts, event.start), event.lane, event.name].append(event)
     result = []
-    for (i, lane, name), ran in found.items():
+    for (i, lane, name), ran in by_name.items():
         kinds = _expected(steps[i], lane, name, len(ran))
         result += [
             Span(lane, kind, label, event.start, event.end)
@@ -56,7 +56,7 @@ def _expected(step: Step, lane: str, name: str, count: int) -> list[tuple[str, s
 
 
 def _own(step: Step, lane: str, name: str) -> tuple[int, str]:
-    """Tell for what, and at which place, MXNet pushed operators of this name on its own."""
+    """Say where in the step, and for which phase, MXNet itself pushed operators of this name."""
     summed = name.startswith('KVStore') or name == 'ElementwiseSum'
     if step.kvstore is not None and (summed or name.startswith('Copy')):
         return step.kvstore, 'allreduce'

@@ -1,8 +1,8 @@
-"""What Python hands to MXNet's engine, and for which phase of training: noted while recording.
+"""Which operators Python pushes to MXNet's engine, and for which phase of training.
 
-MXNet's engine runs operators later than Python asks for them, and the profiler knows nothing of
-why. So the functions of MXNet's library through which all of it goes are wrapped for the time of a
-recording, and each operator is noted with its phase.
+The engine runs operators later than Python asks for them, and the profiler does not know what they
+are for. So the library functions that push them are wrapped during a recording, and each operator
+is noted with its phase.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Push(NamedTuple):
 
 @dataclass
 class Step:
-    """A training step: what was pushed, and at which place in that list MXNet pushed on its own."""
+    """A training step: what Python pushed, and where in that list MXNet pushed operators itself."""
 
     start: float
     pushes: list[Push] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Listener:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Wrap MXNet's functions, and take the wrapping off again, whatever happens."""
+        """Wrap MXNet's functions, and restore them whatever happens."""
         with contextlib.ExitStack() as stack:
             for owner, name, wrapper in self._wrappers():
                 original = getattr(owner, name)
@@ -125,7 +125,7 @@ class Listener:
             self._phases.pop()
 
     def _kind(self, name: str) -> str:
-        """Tell for what an operator is that is being pushed."""
+        """Name the phase of an operator that is being pushed."""
         if '_update' in name:  # of an optimizer, also when the key-value store calls it
             return 'update'
         if self._phases:
