@@ -78,7 +78,7 @@ def what_is_refused():
         ('a second backward pass before finish():', own(X).sum().backward),
         (wrapped + 'Odd', pt.ddp_step, X, y, net, optimizer),
         (wrapped + 'SGD', pt.ddp_step, X, y, optimizer, optimizer),
-        ('X must be an array of PyTorch for cpu', pt.ddp_step, X.numpy(), y, own, optimizer),
+        ('X must be an array of PyTorch', pt.ddp_step, X.numpy(), y, own, optimizer),
         ('optimizer must be one of torch.optim', pt.ddp_step, X, y, own, own),
     )
 

@@ -66,7 +66,7 @@ def for_device(name: str, value: Any, where: Any) -> None:
     array(name, value)
     has, wanted = library(value.__class__), library(where.__class__)
     way = 'nd.array(x)' if wanted == 'MXNet' else 'torch.as_tensor(x)'
-    expect(has == wanted, name, f'an array of {wanted} for {where}, such as {way}', value.__class__)
+    expect(has == wanted, name, f'an array of {wanted}, such as {way}', value.__class__)
 
 
 def on_a_device(name: str, value: Any) -> None:
