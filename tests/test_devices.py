@@ -13,6 +13,7 @@ from examining import A100, H200, K80, python
 
 import mgpu_helpers as mgpu
 from mgpu_helpers.devices import choose_devices
+from mgpu_helpers.devices.choosing import Chooser
 
 RTX4090 = ('RTX 4090', 24, (8, 9))
 # This MXNet is the CPU build; the GPU build answers True in the second part.
@@ -80,6 +81,13 @@ def test_choose_devices_takes_the_users_own():
     for wrong in SimpleNamespace(index=0), 3:  # as PyTorch's devices are
         with pytest.raises((TypeError, ValueError), match=r'mx\.cpu\(0\)'):
             choose_devices(1, [wrong])
+
+
+def test_gpus_and_stand_ins_do_not_mix_in_any_framework():
+    chooser = Chooser('MXNet', lambda: (mx.gpu(0),), mx.gpu, mx.cpu, 'mx.cpu(0)', str)
+    assert chooser.devices(1) == [mx.gpu(0)] and chooser.devices(2) == [mx.cpu(0), mx.cpu(1)]
+    with pytest.raises(ValueError, match='mixes GPUs with stand-ins'):
+        chooser.choose_devices(2, [mx.gpu(0), mx.cpu(0)])
 
 
 @pytest.mark.skipif(not hasattr(os, 'sched_getaffinity'), reason='no /proc/stat on this system')
