@@ -127,3 +127,30 @@ def test_a_chapter_is_added_by_what_is_listed(copy):
         'exercises',
         'notebooks',
     }
+
+
+def test_an_allreduce_is_added_by_what_is_listed(copy):
+    room = 'mgpu_helpers/collectives'
+    code = (ROOT / room / 'algorithms.py').read_text(encoding='utf8')
+    naive = code[code.index('def allreduce_naive') : code.index('def allreduce_tree')]
+    copy.change(
+        f'{room}/algorithms.py', '', '\n\n' + naive.replace('_naive', '_toy').strip() + '\n'
+    )
+    cost = 'def toy(devices: int, nbytes: float, link: Link) -> float:\n    """Cost the same."""\n'
+    copy.change(f'{room}/costs.py', '', f'\n\n{cost}    return naive(devices, nbytes, link)\n')
+    entry = "    'toy': Algorithm(algorithms.allreduce_toy, costs.toy, 'allreduce-toy.svg'),\n"
+    copy.change(f'{room}/registry.py', "    'tree':", f"{entry}    'tree':")
+    script = (ROOT / 'img/src/allreduce-tree.py').read_text(encoding='utf8')
+    copy.change('img/src/allreduce-toy.py', '', script)
+    shown = '](../img/allreduce-tree.svg)'
+    chapter = 'notebooks/03-faster-allreduce.ipynb'
+    copy.change(chapter, shown, f'{shown} ![A toy](../img/allreduce-toy.svg)')
+    counts = "'naive': (2 * (k - 1), 2 * (k - 1), (k - 1) * n, (k - 1) * n),"
+    copy.change('tests/test_collectives.py', counts, f'{counts.replace("naive", "toy")}\n{counts}')
+    by_hand = copy.changed()
+    assert by_hand == {name.replace('NAME', 'toy') for name in listed('An allreduce')}
+
+    copy.python('img/src/all.py', 'allreduce-toy')
+    tests = [f'tests/test_{name}.py' for name in ('collectives', 'costs', 'img', 'house')]
+    copy.python('-m', 'pytest', '-q', *tests, '-k', 'toy or nobody_calls or algorithm')
+    assert copy.changed() - by_hand == {'img/allreduce-toy.svg'}
