@@ -27,8 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = dict(os.environ)  # as it was before our package sets what MXNet reads
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.rows import figures  # noqa: E402
-
+from benchmarks.figures import figures  # noqa: E402
 from benchmarks.result import Result, machine, versions  # noqa: E402
 from mgpu_helpers.processes import Group, ProcessFailed, python_with  # noqa: E402
 
