@@ -1,8 +1,8 @@
 """How fast the course's code is, as ratios of runs measured side by side in one session.
 
-``cases`` says what is run, ``figures`` which two make a figure, ``ratios`` how;
-``measuring`` runs them in rounds, ``result`` keeps what was measured, ``tables`` and ``picture``
-show it. Each run is a process of its own: ``run`` calls a function there, of ``chapter1`` to
-``chapter7`` (ours), of ``peer_*`` (what one would use instead), ``imports`` (how long one waits) or
-``limits`` (what this machine can do at most); ``protocol`` is how it talks to its starter.
+``cases`` lists the runs, ``figures`` the pairs that are compared, ``ratios`` computes the ratios;
+``measuring`` runs cases in rounds, ``result`` stores the measurements, ``tables`` and ``picture``
+show them. Each run is a process of its own, in which ``run`` calls one function: of ``chapter1`` to
+``chapter7`` (ours), ``peer_*`` (what one would use instead), ``imports`` (time to import) or
+``limits`` (what this machine can do at most). ``protocol`` is how it talks to its parent process.
 """

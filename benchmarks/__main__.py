@@ -14,15 +14,15 @@ from .cases import CASES, names_with, usual
 from .measuring import clean_environment, measure
 from .result import FOLDER, FULL, PART, QUICK, Result, machine, newest
 
-# Rounds and examples of a run: 60 batches, 20 for a look; on two stand-ins 1.7 s and 0.6 s. Loading
-# and warming up takes more than that: of a whole round about 440 s of processor time, measured on
-# two cores that others used, too; all of a quick run with two more cases than now, 240 s.
+# Rounds, and examples per run: 60 batches, or 20 with --quick; 1.7 s and 0.6 s on two stand-ins.
+# Loading and warming up take longer. Measured on two busy cores: about 440 s of processor time for
+# a whole round, and 240 s for all of a quick run with two more cases than now.
 SIZES = {FULL: (3, 15_360), QUICK: (2, 5_120)}
-BUSY = 0.5  # load per core from which somebody else's work is measured, too
+BUSY = 0.5  # load per core above which other work affects the measurements
 
 
 def choose(words, quick):
-    """Give the cases to run, and the modules for want of which some are left out."""
+    """Return the cases to run, and the missing modules for which others are left out."""
     if words:
         chosen = names_with(words)
         if not chosen:
@@ -34,12 +34,12 @@ def choose(words, quick):
         chosen = usual(quick)
     wanted = {module for name in chosen for module in CASES[name].needs}
     absent = sorted(module for module in wanted if not python_with(module))
-    left = [name for name in chosen if not set(CASES[name].needs) & set(absent)]
+    runnable = [name for name in chosen if not set(CASES[name].needs) & set(absent)]
     if absent:
         click.echo(f'left out: what needs {" and ".join(absent)}, not installed here', err=True)
-    if not left:
+    if not runnable:
         raise click.ClickException('of what was chosen, nothing is left to measure')
-    return left, absent
+    return runnable, absent
 
 
 def publish():
@@ -54,7 +54,7 @@ def publish():
 
 
 def store(result, folder):
-    """Write the three files, and the book where the result is one to publish."""
+    """Write the three files; a publishable result in the default folder also goes into the book."""
     path = result.save(folder)
     path.with_suffix('.md').write_text(tables.markdown(result), encoding='utf8')
     written = [path.name, path.with_suffix('.md').name]
@@ -67,7 +67,7 @@ def store(result, folder):
 
 
 @click.command(context_settings={'help_option_names': ['-h', '--help']})
-@click.option('--quick', is_flag=True, help='Fewer and shorter runs: a look, not to be published.')
+@click.option('--quick', is_flag=True, help='Fewer and shorter runs; not to be published.')
 @click.option('--only', 'words', multiple=True, metavar='WORD',
               help='Runs with this in their name; may be given several times.')  # fmt: skip
 @click.option('--rounds', type=click.IntRange(1), help='How often all runs are repeated.')
@@ -93,14 +93,14 @@ def main(quick, words, rounds, examples, out, no_store, listed, book):
     here, start = machine(), time.monotonic()
     if here['load_before'] > BUSY * here['cores']:
         click.secho(
-            f'The machine is busy (load {here["load_before"]} on {here["cores"]} cores): the '
-            'figures will be of that, too.', fg='yellow', err=True,
+            f'The machine is busy (load {here["load_before"]} on {here["cores"]} cores), which '
+            'will affect the figures.', fg='yellow', err=True,
         )  # fmt: skip
     data = dataset('fashion-mnist') if any(CASES[name].data for name in chosen) else None
     if data and data.source != 'files':
         raise click.ClickException(
-            'these benchmarks need Fashion-MNIST, and there are only the digits that stand in for '
-            'it. Get it with: python -m mgpu_helpers data'
+            'these benchmarks need Fashion-MNIST, and only the substitute digits are here. '
+            'Get it with: python -m mgpu_helpers data'
         )
     try:
         with clean_environment(data):

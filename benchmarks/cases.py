@@ -1,27 +1,26 @@
-"""What is run: processes that work at the same time, and with which settings."""
+"""The cases that are run: which function, in how many processes, with which settings."""
 
 from dataclasses import dataclass, field
 
 from mgpu_helpers.runtime import MALLOC, SETTINGS
 
 BATCH = 256
-# What `import mgpu_helpers` sets, for a process that does not import it: the whole, and the part
-# that concerns glibc, which keeps freed memory.
+# What `import mgpu_helpers` sets, for a process that does not import it: all of it, and the part
+# that tells glibc to keep freed memory.
 KEEP_MEMORY = {name: str(value) for name, (_, value) in MALLOC.items()}
 OUR_SETTINGS = SETTINGS | KEEP_MEMORY
-# One device that is given two cores: as fast as one process without stand-ins gets on two.
+# One device with two cores: as fast as one process without stand-ins gets on two cores.
 BOTH_CORES = {'OMP_NUM_THREADS': '2', 'MXNET_CPU_TEMP_COPY': '64'}
 
 
 @dataclass(frozen=True)
 class Case:
-    """Processes that run the same at the same time: a function of a module here, with arguments.
+    """A function of a module here (``what``), run by one or more processes at the same time.
 
-    They take a ``share`` of the examples (ResNet-18 takes ten times as long as LeNet), or so many
-    ``examples``; ``needs`` are the modules without which the case is left out, ``data`` says that
-    it reads Fashion-MNIST, ``once`` that one round is enough, ``quick`` that ``--quick`` runs it. A
-    ``weighed`` case has the memory of its processes looked at, which takes time: its speed is not
-    used.
+    It trains on ``examples``, or on a ``share`` of what a run is given (ResNet-18 takes ten times
+    as long as LeNet). Without the modules in ``needs`` it is left out; ``data``: it reads
+    Fashion-MNIST; ``once``: one round is enough; ``quick``: ``--quick`` runs it too; ``memory``:
+    its peak memory is sampled, which takes time, so its speed is not used.
     """
 
     what: str
@@ -36,19 +35,19 @@ class Case:
     data: bool = True
     once: bool = False
     quick: bool = False
-    weighed: bool = False
+    memory: bool = False
 
     def examples_of(self, examples):
-        """Give how many examples it trains on: whole batches, at least one."""
+        """Return how many examples it trains on: whole batches, at least one."""
         wanted = self.examples or examples * self.share
         return max(1, round(wanted / BATCH)) * BATCH
 
 
 def scaling(name, what, batch=BATCH, both=BOTH_CORES, **about):
-    """Describe four cases: two devices, two processes, and one device with one core and with two.
+    """Make four cases: two devices, two processes, one device with one core, and with two.
 
-    Two processes with a device each are all that two cores can do. ``batch`` is that of a device by
-    itself; two devices share one of ``BATCH``.
+    Two independent processes are the most that two cores can do. One device takes batches of
+    ``batch``; two devices share one of ``BATCH``.
     """
     return {
         f'{name}, 2 devices': Case(what, **about),
@@ -63,7 +62,7 @@ RESNET = {'network': 'ResNet-18'}
 SAME = {'network': "chapter 1's"}
 TORCH = ('torch',)
 D2L = ('mxnet', 'd2l')
-FEW = 12_800  # 50 batches: more than Python runs ahead, so memory is at its highest
+FEW = 12_800  # 50 batches: more than Python runs ahead, so memory reaches its peak
 
 CASES = {
     **scaling('from scratch', 'chapter1.train', quick=True),
@@ -121,23 +120,23 @@ CASES = {
     'first step, DDP in 2 processes': Case('chapter5.first_step', needs=TORCH),
     'first step, train_ddp.py and its end': Case('chapter6.first_step', needs=TORCH),
     'first step, bare DDP in 2 processes': Case('peer_ddp.first_step', needs=TORCH),
-    'memory, from scratch': Case('chapter1.train', examples=FEW, weighed=True),
+    'memory, from scratch': Case('chapter1.train', examples=FEW, memory=True),
     'memory, Gluon, chapter 1 network': Case(
-        'chapter2.train', options=SAME, examples=FEW, weighed=True
+        'chapter2.train', options=SAME, examples=FEW, memory=True
     ),
-    'memory, original text': Case('peer_source.train', examples=FEW, weighed=True),
-    'memory, d2l': Case('peer_d2l.train', needs=D2L, examples=FEW, weighed=True),
-    'memory, train_ddp': Case('chapter5.train_ddp', needs=TORCH, examples=FEW, weighed=True),
-    'memory, train_ddp.py': Case('chapter6.train', needs=TORCH, examples=FEW, weighed=True),
-    'memory, bare DDP': Case('peer_ddp.train', needs=TORCH, examples=FEW, weighed=True),
+    'memory, original text': Case('peer_source.train', examples=FEW, memory=True),
+    'memory, d2l': Case('peer_d2l.train', needs=D2L, examples=FEW, memory=True),
+    'memory, train_ddp': Case('chapter5.train_ddp', needs=TORCH, examples=FEW, memory=True),
+    'memory, train_ddp.py': Case('chapter6.train', needs=TORCH, examples=FEW, memory=True),
+    'memory, bare DDP': Case('peer_ddp.train', needs=TORCH, examples=FEW, memory=True),
 }
 
 
 def names_with(words):
-    """List the cases that ``--only`` chooses by any of these words, in the order of ``CASES``."""
+    """List the cases with any of these words in their name, in the order of ``CASES``."""
     return [name for name in CASES if any(word in name for word in words)]
 
 
 def usual(quick):
-    """List the cases of a run that chooses nothing."""
+    """List the cases of a run without ``--only``."""
     return [name for name, case in CASES.items() if case.quick or not quick]

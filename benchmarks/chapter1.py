@@ -4,14 +4,14 @@ from .protocol import WARM_UP, wait_for_the_others
 
 
 def train(num_devices, batch_size, num_examples, buckets=False):
-    """Give the seconds of an epoch.
+    """Return the seconds of an epoch.
 
-    ``buckets``: with the way of chapter 3 that does best within training. Small buckets: the five
-    small gradients in two of them, the large ones uncopied and early. Among eight ways it was the
-    best by a little, and no better than the naive one: between stand-ins a message costs next to
-    nothing. Ratios in turns within one process: batch 256, 0.996 to 1.016; batch 64, 0.96 to 1.02.
-    One bucket for all, the fastest sum by itself (chapter3.py), copies everything and waits for the
-    first layer's gradient: 0.982 with batch 64.
+    ``buckets``: with chapter 3's tree and small buckets, the best of eight ways within training:
+    two buckets for the five small gradients; the large ones are sent early, without a copy. It is
+    no faster than the naive way, because between stand-ins a message costs next to nothing: ratio
+    0.996 to 1.016 for batch 256, 0.96 to 1.02 for batch 64, measured in turn within one process.
+    One bucket for all gradients, the fastest allreduce by itself (chapter3.py), copies everything
+    and waits for the first layer's gradient: 0.982 for batch 64.
     """
     import mgpu_helpers as mgpu
 
@@ -29,7 +29,7 @@ def train(num_devices, batch_size, num_examples, buckets=False):
 
 
 def first_step(num_devices, batch_size, num_examples):
-    """Do what ``train`` does up to the end of its first step."""
+    """Do what ``train`` does until its first step has ended."""
     import mgpu_helpers as mgpu
 
     devices = mgpu.devices(num_devices)

@@ -21,15 +21,15 @@ def make(network):
 
 
 def train(num_devices, batch_size, num_examples, network):
-    """Give the seconds of an epoch of chapter 2's ``train``."""
+    """Return the seconds of an epoch of chapter 2's ``train``."""
     import mgpu_helpers as mgpu
 
     net = make(network)
 
     def load(*args, **options):
-        """Give a few test batches only: they are not in the time, and ResNet-18 is slow."""
-        few, _ = mgpu.load_data_fashion_mnist(*args, **options | {'num_examples': batch_size})
-        return mgpu.load_data_fashion_mnist(*args, **options)[0], few
+        """Load one test batch only: evaluation is not timed, and slow with ResNet-18."""
+        one, _ = mgpu.load_data_fashion_mnist(*args, **options | {'num_examples': batch_size})
+        return mgpu.load_data_fashion_mnist(*args, **options)[0], one
 
     def epoch(n):
         options = {'load_data': load, 'num_examples': n, 'seed': 0}
@@ -41,13 +41,13 @@ def train(num_devices, batch_size, num_examples, network):
 
 
 def evaluate(num_devices, batch_size, num_examples, network):
-    """Give the seconds that the evaluation on all devices takes."""
+    """Return the seconds of an evaluation on all devices."""
     import mgpu_helpers as mgpu
 
     net, devices = make(network), mgpu.devices(num_devices)
     net.initialize(ctx=devices)
     net.hybridize(static_alloc=True, static_shape=True)
-    # Training batches stand in for test batches: their number can be chosen.
+    # Training batches instead of test batches, because their number can be chosen.
     few, _ = mgpu.load_data_fashion_mnist(batch_size, num_examples=min(WARM_UP, num_examples))
     many, _ = mgpu.load_data_fashion_mnist(batch_size, num_examples=num_examples)
     mgpu.gluon.evaluate_accuracy_gpus(net, few)
@@ -58,7 +58,7 @@ def evaluate(num_devices, batch_size, num_examples, network):
 
 
 def first_step(num_devices, batch_size, num_examples, network):
-    """Do what ``train`` does up to the end of its first step."""
+    """Do what ``train`` does until its first step has ended."""
     import mgpu_helpers as mgpu
 
     net, chapter, devices = make(network), mgpu.gluon, mgpu.devices(num_devices)

@@ -5,7 +5,7 @@ from functools import partial
 
 from .protocol import wait_for_the_others
 
-# Bytes; LeNet's gradients fit in one, ResNet-18's larger ones have one to themselves.
+# Bytes; all of LeNet's gradients fit in one bucket, ResNet-18's larger ones get their own.
 BUCKET = 2**20
 REPEATS = 9
 NAIVE, COPY = 'naive, each gradient', 'memory copy'
@@ -25,7 +25,7 @@ def gradients(mgpu, network, devices):
 
 
 def seconds(nd, call, calls):
-    """Time one call, when many follow one another and the last one has ended."""
+    """Time one call, as the mean of many in a row, all of them waited for at the end."""
     nd.waitall()
     start = time.perf_counter()
     for _ in range(calls):
@@ -35,9 +35,9 @@ def seconds(nd, call, calls):
 
 
 def measure(num_devices, batch_size, num_examples, network):
-    """Give, for each way to sum a network's gradients over devices, the seconds of every repeat.
+    """Time each way to sum a network's gradients over devices, in seconds per repeat.
 
-    All ways and the copy in turn: a slow moment hits all of them.
+    The ways and the copy take turns, so a slow moment affects all of them.
     """
     import mgpu_helpers as mgpu
 

@@ -1,4 +1,4 @@
-"""Chapter 4: what workers on this machine reach, what they wait for, what they send."""
+"""Chapter 4: how fast workers on this machine train, how long they wait, how much they send."""
 
 import statistics
 
@@ -29,9 +29,9 @@ def compressing(net, store):
 
 
 def two_epochs(kind, batch_size, num_examples, compressed):
-    """Train in a worker; give seconds, those of computing and of waiting, and bytes of the second.
+    """Train two epochs in a worker, the first as warm-up.
 
-    The first one warms up.
+    Returns for the second: its seconds, those of computing and of waiting, bytes sent and received.
     """
     import time
 
@@ -52,17 +52,17 @@ def two_epochs(kind, batch_size, num_examples, compressed):
 
 
 def train(num_workers, batch_size, num_examples, kind='dist_sync', compressed=False):
-    """Train in a new cluster with one server; give what was measured in the second of two epochs.
+    """Train two epochs in a new cluster with one server, and measure the second.
 
-    Shares and bytes are means over the workers.
+    Shares of the time, and bytes over those of the model, are means over the workers.
     """
     from mgpu_helpers import cluster
 
     wait_for_the_others()
     with cluster.LocalCluster(num_workers, servers=1) as started:
-        found = started.run(two_epochs, kind, batch_size, num_examples, compressed, show=False)
-    model = 4 * VALUES * -(-num_examples // batch_size)  # bytes, as often as there are steps
-    seconds, computing, waiting, sent, received = zip(*found)
+        workers = started.run(two_epochs, kind, batch_size, num_examples, compressed, show=False)
+    model = 4 * VALUES * -(-num_examples // batch_size)  # the model's bytes, once per step
+    seconds, computing, waiting, sent, received = zip(*workers)
     return {
         'seconds': max(seconds),
         'computing': statistics.mean(c / s for c, s in zip(computing, seconds)),
@@ -73,7 +73,7 @@ def train(num_workers, batch_size, num_examples, kind='dist_sync', compressed=Fa
 
 
 def one_step(batch_size):
-    """Connect in a worker and train one step; give the time at its end."""
+    """Connect in a worker and train one step; return the time at its end."""
     import time
 
     import mgpu_helpers as mgpu
@@ -88,7 +88,7 @@ def one_step(batch_size):
 
 
 def first_step(num_workers, batch_size, num_examples):
-    """Give the seconds from the start of a cluster's processes to the end of their first step."""
+    """Time a cluster from the start of its processes to the end of their first step."""
     import time
 
     from mgpu_helpers import cluster

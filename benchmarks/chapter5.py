@@ -6,7 +6,7 @@ from .protocol import WARM_UP, wait_for_the_others
 
 
 def train(num_devices, batch_size, num_examples):
-    """Give the seconds of an epoch of chapter 5's ``train``."""
+    """Return the seconds of an epoch of chapter 5's ``train``."""
     import mgpu_helpers as mgpu
 
     def epoch(n):
@@ -18,7 +18,7 @@ def train(num_devices, batch_size, num_examples):
 
 
 def train_ddp(num_devices, batch_size, num_examples):
-    """Give the seconds of the second of two epochs: the processes warm up in the first."""
+    """Return the seconds of the second of two epochs; the first one warms up."""
     import mgpu_helpers as mgpu
 
     wait_for_the_others()
@@ -27,7 +27,7 @@ def train_ddp(num_devices, batch_size, num_examples):
 
 
 def one_step(batch_size):
-    """Do in a process what ``train_rank`` does up to its first step; give the time at its end."""
+    """Do what ``train_rank`` does until its first step has ended; return the time then."""
     import torch
 
     import mgpu_helpers as mgpu
@@ -42,10 +42,10 @@ def one_step(batch_size):
 
 
 def first_step(num_devices, batch_size, num_examples):
-    """Give the seconds from the start of the processes to the end of their first step."""
+    """Time the processes from their start to the end of their first step."""
     import mgpu_helpers as mgpu
 
-    part = mgpu.pytorch  # PyTorch is loaded here before the clock runs, as in a notebook
+    part = mgpu.pytorch  # PyTorch is loaded before the clock starts, as in a notebook
     part.load_data_fashion_mnist(batch_size)
     wait_for_the_others()
     start = time.monotonic()

@@ -1,4 +1,4 @@
-"""Chapter 7: how much of the time the stages of a pipeline compute."""
+"""Chapter 7: the share of the time in which a pipeline's stages compute."""
 
 import statistics
 
@@ -8,7 +8,7 @@ STEPS = 12  # of which the first two warm up
 
 
 def passes(num_micro_batches, batch_size):
-    """Give a stage's spans in each step of 1F1B, on a vision transformer."""
+    """Run 1F1B on a vision transformer; return a stage's spans in each step."""
     import torch
     import torch.distributed as dist
 
@@ -18,15 +18,15 @@ def passes(num_micro_batches, batch_size):
     net = part.vit(dtype='float32')
     stage = part.stage_of(net, dist.get_rank(), dist.get_world_size())
     X, y = torch.rand(batch_size, 1, 28, 28), torch.zeros(batch_size, dtype=torch.int64)
-    found = []
+    spans_of_steps = []
     for _ in range(STEPS):
         dist.barrier()
-        found.append(part.one_f_one_b(stage, X, y, num_micro_batches).spans)
-    return found[2:]
+        spans_of_steps.append(part.one_f_one_b(stage, X, y, num_micro_batches).spans)
+    return spans_of_steps[2:]
 
 
 def pipeline(num_devices, batch_size, num_examples, num_micro_batches):
-    """Give the share of the time in which stages compute, and what the bubble's formula leaves."""
+    """Measure the share of the time in which stages compute, beside the bubble formula's."""
     import mgpu_helpers as mgpu
 
     wait_for_the_others()

@@ -1,7 +1,16 @@
-"""What stands in the table: which two cases make a ratio, and what we want it to be."""
+"""The rows of the table: which two cases make a ratio, and the target for it."""
 
 from .chapter3 import COPY, NAIVE
-from .ratios import Row, Sum, busy, busy_at_best, lightness, product, soonness, work_on
+from .ratios import (
+    Row,
+    Sum,
+    busy,
+    busy_by_formula,
+    fastest_product,
+    inverse_memory,
+    inverse_wait,
+    training_speed,
+)
 
 PEERS = 'Against what one would use instead'
 SCALING = 'One stand-in, two stand-ins'
@@ -16,23 +25,23 @@ LIMITS = 'Share of what this machine can do'
 def scaled(name, apart, single, brief=''):
     """Make the rows of ``cases.scaling``.
 
-    Two devices are held against all that two cores can do, and against one device at its fastest on
-    this machine, with one core or with both: no gain against a slowed baseline. The last row, a
-    core for each device, is what the chapters show.
+    Two devices are compared with the most that two cores can do, and with one device at its fastest
+    on this machine, with one core or both, so that no slowed baseline flatters them. The last row,
+    one core per device, is what the chapters show.
     """
-    two, lone = f'{name}, 2 devices', f'{name}, 1 device'
+    two, one = f'{name}, 2 devices', f'{name}, 1 device'
     two_words = f'{brief}: two stand-ins over two processes that share nothing' if brief else ''
     one_words = f'{brief}: two stand-ins over one device at its fastest' if brief else ''
     return [
         Row(SCALING, two, (f'{name}, 2 processes',), apart, two_words),
-        Row(SCALING, two, (lone, f'{lone}, 2 threads'), single, one_words),
-        Row(SCALING, two, (lone,)),  # twice the same, where that is the fastest: shown once
+        Row(SCALING, two, (one, f'{one}, 2 threads'), single, one_words),
+        Row(SCALING, two, (one,)),  # the same row, if one thread is the faster: shown once
     ]
 
 
 SCRATCH = 'from scratch, 2 devices'
 SAME = 'Gluon, chapter 1 network, 2 devices'
-# Peers as they stand and with our settings: the row takes the faster.
+# Peers as they are and with our settings: a row takes the faster.
 D2L = 'd2l, 2 devices', 'd2l, 2 devices, our settings'
 DDP = 'bare DDP, 2 processes', 'bare DDP, 2 processes, our memory settings'
 
@@ -71,28 +80,28 @@ ROWS = [
     Row(CLUSTER, 'cluster, 2 workers, dist_async', ('cluster, 2 workers',)),
     Row(CLUSTER, 'cluster, 2 workers, 2-bit', ('cluster, 2 workers',)),
     *[  # wanted: an idle share within 0.1 of the formula's
-        Row(BUBBLE, name, (name,), round(1 - 0.1 * (m + 1) / m, 2), '', busy, busy_at_best,
+        Row(BUBBLE, name, (name,), round(1 - 0.1 * (m + 1) / m, 2), '', busy, busy_by_formula,
             'm / (m + 1), the formula')
         for m in (2, 4, 8)
         for name in [f'pipeline, {m} micro-batches: time at work']
     ],
-    Row(WAITING, 'first step, from scratch', ('first step, original text',), good=soonness),
+    Row(WAITING, 'first step, from scratch', ('first step, original text',), score=inverse_wait),
     Row(WAITING, 'first step, from scratch', ('first step, d2l',), None,
-        "Until the first step has ended: d2l's time over chapter 1's", soonness),
-    Row(WAITING, 'first step, Gluon LeNet', ('first step, d2l',), good=soonness),
+        "Until the first step has ended: d2l's time over chapter 1's", inverse_wait),
+    Row(WAITING, 'first step, Gluon LeNet', ('first step, d2l',), score=inverse_wait),
     Row(WAITING, 'first step, DDP in 2 processes', ('first step, bare DDP in 2 processes',),
-        good=soonness),
+        score=inverse_wait),
     Row(WAITING, 'first step, train_ddp.py and its end', ('first step, bare DDP in 2 processes',),
-        good=soonness),
-    Row(MEMORY, 'memory, from scratch', ('memory, original text',), good=lightness),
+        score=inverse_wait),
+    Row(MEMORY, 'memory, from scratch', ('memory, original text',), score=inverse_memory),
     Row(MEMORY, 'memory, from scratch', ('memory, d2l',), None,
-        "Peak memory: d2l's over chapter 1's", lightness),
-    Row(MEMORY, 'memory, Gluon, chapter 1 network', ('memory, d2l',), good=lightness),
-    Row(MEMORY, 'memory, train_ddp', ('memory, bare DDP',), good=lightness),
-    Row(MEMORY, 'memory, train_ddp.py', ('memory, bare DDP',), good=lightness),
+        "Peak memory: d2l's over chapter 1's", inverse_memory),
+    Row(MEMORY, 'memory, Gluon, chapter 1 network', ('memory, d2l',), score=inverse_memory),
+    Row(MEMORY, 'memory, train_ddp', ('memory, bare DDP',), score=inverse_memory),
+    Row(MEMORY, 'memory, train_ddp.py', ('memory, bare DDP',), score=inverse_memory),
     *[
-        Row(LIMITS, name, (f'limits of {library}',), None, brief, work_on(model), product,
-            f"{library}'s fastest matrix product")
+        Row(LIMITS, name, (f'limits of {library}',), None, brief, training_speed(model),
+            fastest_product, f"{library}'s fastest matrix product")
         for name, model, library, brief in (
             (SCRATCH, 'LeNet', 'MXNet', "Chapter 1: share of MXNet's fastest matrix product"),
             ('Gluon LeNet, 2 devices', 'LeNet', 'MXNet', ''),
@@ -111,8 +120,8 @@ ROWS = [
 
 
 def figures(measured):
-    """List the rows for which everything was measured."""
-    found = {}
+    """List the rows for which everything was measured, each once."""
+    unique = {}
     for figure in filter(None, (row.figure(measured) for row in ROWS)):
-        found.setdefault((figure.group, figure.what, figure.over), figure)
-    return list(found.values())
+        unique.setdefault((figure.group, figure.what, figure.over), figure)
+    return list(unique.values())

@@ -1,7 +1,7 @@
-"""What this machine can do at most, with the same library: a matrix product, a memory copy.
+"""What this machine can do at most with the same library: a matrix product, a memory copy.
 
-Each by one stand-in alone and by two at the same time. Billions of operations or bytes a second, of
-the fastest of some repeats: a limit is what was reached once.
+Each by one stand-in alone and by two at the same time, in billions of operations or bytes a second.
+The fastest of a few repeats counts: a limit is what was reached once.
 """
 
 import time
@@ -9,22 +9,22 @@ from functools import partial
 
 from .protocol import wait_for_the_others
 
-# Sizes of the product, of which the faster counts. Billions of operations a second, oneDNN, on two
-# cores that others used, too: one stand-in 149 with 512, 103 with 2048; two 123 and 208.
+# Sizes of the matrices; the faster one counts. With oneDNN on two busy cores, in billions of
+# operations a second: one stand-in 149 for 512 and 103 for 2048, two stand-ins 123 and 208.
 SIZES = (512, 2048)
-# Bytes of the arrays that are copied: larger than the caches of two cores.
+# Bytes to copy: more than the caches of two cores hold.
 COPIED = 128 * 2**20
 REPEATS = 3
-SECONDS = 0.1  # of a repeat, about
+SECONDS = 0.1  # of one repeat, about
 
 
-def best(amount, hand_out, wait):
-    """Give the highest amount per second, in billions, of calls that are waited for together."""
+def best(amount, issue, wait):
+    """Return the highest rate, in billions of ``amount`` a second, of calls waited for together."""
 
     def seconds(calls):
         start = time.perf_counter()
         for _ in range(calls):
-            hand_out()
+            issue()
         wait()
         return time.perf_counter() - start
 
@@ -34,12 +34,12 @@ def best(amount, hand_out, wait):
 
 
 def highest(num_devices, ones, products, copy, each, wait=lambda: None):
-    """Give the rates of one stand-in alone, and of all at the same time.
+    """Measure one stand-in alone, and all at the same time.
 
     ``ones(i, *shape)`` makes an array on stand-in ``i``; ``products`` (by name) and ``copy`` take
-    such arrays; ``each(call, arrays)`` hands out a call on every stand-in.
+    such arrays; ``each(call, arrays)`` makes the call on every stand-in.
     """
-    found = {}
+    limits = {}
     for k in (1, num_devices):
         rates = dict.fromkeys(products, 0)
         for n in SIZES:
@@ -48,8 +48,8 @@ def highest(num_devices, ones, products, copy, each, wait=lambda: None):
                 rate = best(2 * n**3 * k, partial(each, call, three), wait)
                 rates[name] = max(rates[name], rate)
         two = [[ones(i, COPIED // 4) for _ in range(2)] for i in range(k)]
-        found[f'{k} at once'] = rates | {'copy': best(COPIED * k, partial(each, copy, two), wait)}
-    return found
+        limits[f'{k} at once'] = rates | {'copy': best(COPIED * k, partial(each, copy, two), wait)}
+    return limits
 
 
 def mxnet(num_devices, batch_size, num_examples):

@@ -1,6 +1,6 @@
-"""Runs cases in rounds: every case once, then all again.
+"""Run cases in rounds: every case once, then all again.
 
-So a machine that slows down slows all of them; a ratio is taken within a round.
+If the machine slows down, it slows all of them; ratios are taken within a round.
 """
 
 import contextlib
@@ -21,16 +21,16 @@ from .cases import CASES, OUR_SETTINGS
 from .protocol import ARRAYS, READY, RESULT
 
 ROOT = pathlib.Path(__file__).parent.parent
-TIMEOUT = 900  # seconds after which a run hangs
+TIMEOUT = 900  # seconds after which a run counts as hung
 BAR = '{percentage:3.0f}% |{bar:20}| {n_fmt}/{total_fmt}, {remaining} left; now: {desc}'
 
 
 @contextlib.contextmanager
 def clean_environment(data=None):
-    """Let processes start with the frameworks' own settings, on stand-ins, and find the data.
+    """Start processes with the frameworks' own settings, on stand-ins, with the data at hand.
 
-    Whatever was exported in the shell, or set when we imported ``mgpu_helpers``, is taken out; a
-    run that wants a setting says so. ``data`` is what ``mgpu_helpers.data.dataset`` gives.
+    Settings exported in the shell, or made by our own import of ``mgpu_helpers``, are removed; a
+    case sets what it needs. ``data`` comes from ``mgpu_helpers.data.dataset``.
     """
     before = dict(os.environ)
     with tempfile.TemporaryDirectory() as folder:
@@ -41,9 +41,9 @@ def clean_environment(data=None):
             os.environ.pop(name, None)
         os.environ |= {
             ARRAYS: str(file),
-            'CUDA_VISIBLE_DEVICES': '',  # the yardsticks are those of cores
+            'CUDA_VISIBLE_DEVICES': '',  # CPU cores are what is measured
             'PYTHONPATH': os.pathsep.join([str(ROOT), *filter(None, [before.get('PYTHONPATH')])]),
-            'PYTHONWARNINGS': 'ignore',  # of two OpenMP threads: they are what is measured
+            'PYTHONWARNINGS': 'ignore',  # ours about two OpenMP threads, which are intended here
         }
         try:
             yield
@@ -52,8 +52,8 @@ def clean_environment(data=None):
             os.environ.update(before)
 
 
-def weight_of(pids):
-    """Give the gigabytes of processes and all that they started, shared pages counted once."""
+def memory_of(pids):
+    """Sum the gigabytes of processes and all their children, shared pages counted once."""
     total = 0
     for pid in pids:
         with contextlib.suppress(psutil.Error):
@@ -65,9 +65,9 @@ def weight_of(pids):
 
 
 def run(name, num_examples, tick=lambda: None):
-    """Run the processes of a case at the same time; give what each measured.
+    """Run a case's processes at the same time; return what each measured.
 
-    ``tick`` is called about ten times a second. If one fails or hangs, none is left.
+    ``tick`` is called about ten times a second. If one process fails or hangs, all are ended.
     """
     case = CASES[name]
     examples, peak, ready, results = case.examples_of(num_examples), [0.0], set(), {}
@@ -78,19 +78,19 @@ def run(name, num_examples, tick=lambda: None):
                 ready.add(member)
                 if len(ready) == case.processes:
                     for one in group.members:
-                        with contextlib.suppress(OSError):  # it has ended, which will be told
+                        with contextlib.suppress(OSError):  # it has ended: group.wait will say so
                             one.process.stdin.write(b'go\n')
                             one.process.stdin.flush()
             elif line.startswith(RESULT):
                 results[member] = json.loads(line[len(RESULT) :])
-                # For a run that says nothing else: from its start to its end of work.
+                # Unless the run measured its own wait: from its start to its result.
                 results[member].setdefault('waited', time.monotonic() - start)
             return line == READY or line.startswith(RESULT)
 
         def check():
             tick()
-            if case.weighed:
-                peak[0] = max(peak[0], weight_of(m.process.pid for m in group.members))
+            if case.memory:
+                peak[0] = max(peak[0], memory_of(m.process.pid for m in group.members))
 
         start = time.monotonic()
         python = python_with('torch') if 'torch' in case.needs else sys.executable
@@ -101,17 +101,17 @@ def run(name, num_examples, tick=lambda: None):
         group.wait(on_line, timeout=TIMEOUT, check=check)
         if len(results) < case.processes:
             raise ProcessFailed(name, 0, 'ended without a result')
-    found = [results[member.name] for member in group.members]
-    if case.weighed:
-        found[0]['peak_gb'] = peak[0]
-    return found
+    measured = [results[member.name] for member in group.members]
+    if case.memory:
+        measured[0]['peak_gb'] = peak[0]
+    return measured
 
 
 def measure(names, rounds, num_examples, say):
-    """Run cases in rounds; a bar tells what runs now and how long it will still take.
+    """Run cases in rounds, with a bar that shows the current case and the time left.
 
-    Gives, by a kind's name, a list of what its processes measured in each round, and the names of
-    cases of which a run failed: ``say`` is told, and they are not tried again.
+    Returns for each case a list of what its processes measured in each round, and the names of
+    cases that failed: these are reported by ``say`` and not tried again.
     """
     steps = [name for i in range(rounds) for name in names if i == 0 or not CASES[name].once]
     measured, failed = {name: [] for name in names}, []

@@ -1,10 +1,10 @@
-"""What a reader of *Dive into Deep Learning* has: d2l 1.0.3, its own functions, called as they are.
+"""What a reader of *Dive into Deep Learning* has: d2l 1.0.3's own functions, unchanged.
 
 ``d2l.load_data_fashion_mnist`` makes the batches (a transform per example, four loader processes)
-and ``d2l.train_batch_ch13`` trains on each, as ``d2l.train_ch13`` does; the drawing of curves and
-the evaluation of the latter are left out. The network is chapter 1's, compiled, which d2l's own
-chapter on several GPUs does not do: that is in the peer's favour. Of ``mgpu_helpers`` nothing may
-be imported here: whose settings are in force is decided by the environment.
+and ``d2l.train_batch_ch13`` trains on each, as ``d2l.train_ch13`` does, without its curves and its
+evaluation. The network is chapter 1's, compiled, which d2l's own chapter on several GPUs does not
+do: that favours the peer. Nothing of ``mgpu_helpers`` may be imported here: the environment alone
+decides which settings apply.
 """
 
 import time
@@ -22,7 +22,7 @@ LR = 0.2
 
 
 def load(dataset, batch_size):
-    """Call d2l's loader, with another class in the place of MXNet's ``FashionMNIST``."""
+    """Call d2l's loader, with ``dataset`` in place of MXNet's ``FashionMNIST`` class."""
     original, gluon.data.vision.FashionMNIST = gluon.data.vision.FashionMNIST, dataset
     try:
         return d2l.load_data_fashion_mnist(batch_size)[0]
@@ -31,19 +31,19 @@ def load(dataset, batch_size):
 
 
 def batches(num_examples, batch_size):
-    """Load arrays of ours; how the class yields them is the original's."""
+    """Load our arrays; the class yields them as the original does."""
     images, labels = arrays(num_examples)
 
-    class Given(gluon.data.vision.FashionMNIST):
+    class InMemory(gluon.data.vision.FashionMNIST):
         def _get_data(self):
             self._data = np.array(images[..., None], dtype='uint8')
             self._label = np.array(labels, dtype='int32')
 
-    return load(Given, batch_size)
+    return load(InMemory, batch_size)
 
 
 def prepare(num_devices):
-    """Make what ``d2l.train_batch_ch13`` is called with: network, loss, trainer, devices."""
+    """Make the arguments of ``d2l.train_batch_ch13``: network, loss, trainer, devices."""
     devices = [mx.cpu(i) for i in range(num_devices)]
     net = nn.HybridSequential()
     net.add(
@@ -58,7 +58,7 @@ def prepare(num_devices):
 
 
 def train(num_devices, batch_size, num_examples):
-    """Give the seconds of an epoch."""
+    """Return the seconds of an epoch."""
     net, loss, trainer, devices = prepare(num_devices)
 
     def epoch(train_iter):

@@ -1,15 +1,15 @@
 """MXNet's own class of Fashion-MNIST, which reads and decodes the files itself.
 
-Where one waits for the first step, that is part of the waiting, for a peer as for us.
+The time to the first step includes that, for a peer as for us.
 """
 
 from mxnet import gluon
 
 
 class Published(gluon.data.vision.FashionMNIST):
-    """As it is, but that it takes the published files.
+    """The original, except that it accepts the published files.
 
-    The original knows the checksums of other copies only, refuses these and downloads again.
+    The original knows only the checksums of other copies, refuses these and downloads again.
     """
 
     def _get_data(self):

@@ -1,8 +1,8 @@
 """What a reader would write without us: LeNet and ``DistributedDataParallel``, nothing else.
 
-PyTorch's own pieces, as its tutorials put them together: one process per device, gloo, an
-optimizer, a mean loss. The data lie in memory as one tensor, so that no loader costs time. Of
-``mgpu_helpers`` nothing may be imported here: PyTorch and glibc keep their own settings.
+PyTorch's own pieces, as its tutorials combine them: one process per device, gloo, an optimizer, a
+mean loss. The data are one tensor in memory, so that no loader costs time. Nothing of
+``mgpu_helpers`` may be imported here: PyTorch and glibc keep their own settings.
 """
 
 import os
@@ -28,7 +28,7 @@ def network():
 
 
 def work(rank, world_size, batch_size, images, labels, epochs, port, queue):
-    """Train in one process; rank 0 sends when its first step ended, and each epoch's seconds."""
+    """Train in one process; rank 0 sends the time its first step ended, and seconds per epoch."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     os.environ |= {'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port)}
@@ -55,7 +55,7 @@ def work(rank, world_size, batch_size, images, labels, epochs, port, queue):
 
 
 def start(num_processes, batch_size, num_examples, epochs):
-    """Train in processes; give when the first step ended, and the seconds of each epoch."""
+    """Train in processes; return when the first step ended, and the seconds of each epoch."""
     import socket
 
     images, labels = arrays(num_examples)
@@ -71,13 +71,13 @@ def start(num_processes, batch_size, num_examples, epochs):
 
 
 def train(num_processes, batch_size, num_examples):
-    """Give the seconds of the second of two epochs; the first one warms up."""
+    """Return the seconds of the second of two epochs; the first one warms up."""
     wait_for_the_others()
     return start(num_processes, batch_size, num_examples, epochs=2)[1][1]
 
 
 def first_step(num_processes, batch_size, num_examples):
-    """Give the seconds from the start of the processes to the end of their first step."""
+    """Time the processes from their start to the end of their first step."""
     wait_for_the_others()
     begin = time.monotonic()
     return {'waited': start(num_processes, batch_size, batch_size, epochs=1)[0] - begin}

@@ -1,8 +1,8 @@
-"""What a reader had before: the step of *Dive into Deep Learning*'s first edition, by DataLoader.
+"""What a reader had before: the training step of *Dive into Deep Learning*'s first edition.
 
-The algorithm is that text's: the same operators, an even split, allreduce per parameter, an update
-in three operators, a wait for every batch. MXNet keeps its own settings, so nothing of
-``mgpu_helpers`` may be imported before it here; for training, the arrays of the data come from us.
+The algorithm is that text's: a DataLoader, the same operators, an even split, one allreduce per
+parameter, an update of three operators, a wait for every batch. MXNet keeps its own settings, so
+nothing of ``mgpu_helpers`` may be imported before it here; the training data are our arrays.
 """
 
 import time
@@ -16,13 +16,13 @@ from .protocol import WARM_UP, arrays, wait_for_the_others
 LR, NUM_WORKERS = 0.2, 4
 
 
-def given(images, labels):
-    """Make a data set of arrays, which yields what MXNet's own one does."""
+def in_memory(images, labels):
+    """Make a data set of arrays that yields what MXNet's own does."""
     return gluon.data.ArrayDataset(nd.array(images[..., None], dtype='uint8'), labels)
 
 
 def loader(dataset, batch_size):
-    """Gluon's pipeline as d2l sets it up: a transform per example, worker processes."""
+    """Build Gluon's pipeline as d2l does: a transform per example, worker processes."""
     to_tensor = gluon.data.vision.transforms.ToTensor()
     return gluon.data.DataLoader(
         dataset.transform_first(to_tensor), batch_size, shuffle=True, num_workers=NUM_WORKERS
@@ -75,7 +75,7 @@ def step(X, y, replicas, devices, loss):
 
 
 def prepare(num_devices):
-    """Make replicas on stand-ins; give the devices and the replicas."""
+    """Make replicas on stand-ins; return the devices and the replicas."""
     devices = [mx.cpu(i) for i in range(num_devices)]
     start = start_params()
     replicas = [[p.copyto(d) for p in start] for d in devices]
@@ -86,7 +86,7 @@ def prepare(num_devices):
 
 
 def train(num_devices, batch_size, num_examples):
-    """Give the seconds of an epoch."""
+    """Return the seconds of an epoch."""
     devices, replicas = prepare(num_devices)
     loss = gluon.loss.SoftmaxCrossEntropyLoss()
     images, labels = arrays(num_examples)
@@ -98,8 +98,8 @@ def train(num_devices, batch_size, num_examples):
             nd.waitall()
         return time.perf_counter() - begin
 
-    epoch(loader(given(images[:WARM_UP], labels[:WARM_UP]), batch_size))
-    many = loader(given(images, labels), batch_size)
+    epoch(loader(in_memory(images[:WARM_UP], labels[:WARM_UP]), batch_size))
+    many = loader(in_memory(images, labels), batch_size)
     wait_for_the_others()
     return epoch(many)
 

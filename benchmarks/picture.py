@@ -1,4 +1,4 @@
-"""The ratios as a picture: a dot for the median, a line for the range, 1 in the middle."""
+"""The ratios as a picture: a dot for the median, a line for the range, on a log scale around 1."""
 
 from itertools import groupby
 
@@ -12,7 +12,7 @@ LINE = 0.27  # inches of a row
 
 
 def color_of(figure):
-    """Blue if it is as we want it, or above 1 where we want nothing; red if it falls short."""
+    """Blue at or above the target, red below it; without a target, blue from 1 on, else grey."""
     if figure.aim is not None:
         return BLUE if figure.median >= figure.aim else RED
     return BLUE if figure.median >= 1 else GREY
@@ -23,17 +23,17 @@ def draw(result, path):
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, NullLocator
 
-    found = figures(result.measured)
-    if not found:
+    ratios = figures(result.measured)
+    if not ratios:
         raise ValueError('there is no ratio to draw: no row has both of its cases')
-    rows = []  # from top to bottom: a heading, or a figure
-    for group, members in groupby(found, key=lambda figure: figure.group):
+    rows = []  # from top to bottom: None (a gap), a heading, or a figure
+    for group, members in groupby(ratios, key=lambda figure: figure.group):
         rows += [None] * bool(rows) + [group, *members]
     fig = Figure(figsize=(11, LINE * len(rows) + 1.5), **LOOK)
     ax = fig.add_subplot()
     ax.set_xscale('log')
-    low = min(0.5, *(min(f.values) for f in found)) / 1.15
-    high = max(2.2, *(max(f.values) for f in found)) * 1.15
+    low = min(0.5, *(min(f.values) for f in ratios)) / 1.15
+    high = max(2.2, *(max(f.values) for f in ratios)) * 1.15
     ax.set_xlim(low, high)
     ax.set_ylim(len(rows) - 0.4, -0.8)
     labels = []
@@ -52,9 +52,9 @@ def draw(result, path):
         ax.plot(row.median, y, 'o', color=color, ms=6)
         if row.aim is not None:
             ax.plot(row.aim, y, '|', color=INK, ms=9, mew=1.4)
-        for x, said, look in ((1.02, f'{row.median:.2f}', INK), (1.09, row.wanted, SOFT)):
-            ax.text(x, y, said, transform=ax.get_yaxis_transform(), va='center', fontsize=8.5,
-                    color=look)  # fmt: skip
+        for x, text, shade in ((1.02, f'{row.median:.2f}', INK), (1.09, row.wanted, SOFT)):
+            ax.text(x, y, text, transform=ax.get_yaxis_transform(), va='center', fontsize=8.5,
+                    color=shade)  # fmt: skip
     ax.axvline(1, color=INK, lw=1.1, zorder=1)
     ax.set_yticks(range(len(rows)), labels, fontsize=8.5, color=INK)
     ticks = [t for t in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50) if low < t < high]
@@ -63,8 +63,8 @@ def draw(result, path):
     ax.xaxis.set_minor_locator(NullLocator())
     ax.tick_params(length=0, colors=INK)
     ax.spines[['top', 'right', 'left', 'bottom']].set_visible(False)
-    explained = 'right of 1 the first is better   ●  median   ━  range of the repeats   |  wanted'
-    ax.set_xlabel(explained, color=SOFT, fontsize=9)
+    legend = 'right of 1 the first is better   ●  median   ━  range of the repeats   |  wanted'
+    ax.set_xlabel(legend, color=SOFT, fontsize=9)
     title = f'{result.machine["cores"]} cores, {result.machine["cpu"]}, {result.date[:10]}'
     if result.kind == QUICK:
         title += f'\n{NOT_PUBLISHED}'

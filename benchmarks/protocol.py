@@ -1,4 +1,4 @@
-"""What a measured process says to the one that started it, and the arrays that peers get.
+"""Messages between a measured process and its parent, and the data for peers.
 
 Nothing of ``mgpu_helpers`` is imported here: a peer's process keeps its framework's own settings.
 """
@@ -9,18 +9,18 @@ import sys
 
 READY = 'benchmark ready'
 RESULT = 'benchmark result '
-ARRAYS = 'MGPU_BENCH_ARRAYS'  # the environment variable with the file of the data, for peers
-WARM_UP = 2560  # examples; ten batches: first allocations, oneDNN's kernels, the CPU's clock
+ARRAYS = 'MGPU_BENCH_ARRAYS'  # environment variable: the file with the data, for peers
+WARM_UP = 2560  # examples, ten batches: first allocations, oneDNN's kernels, the CPU's clock
 
 
 def wait_for_the_others():
-    """Say that everything is loaded and warm; wait until all processes of this case are."""
+    """Report that everything is loaded and warm, and wait until this case's other processes are."""
     print(READY, flush=True)
     sys.stdin.readline()
 
 
-def give_back(measured):
-    """Send what was measured, a dictionary."""
+def send(measured):
+    """Send the measurements, a dictionary, to the parent process."""
     print(RESULT + json.dumps(measured), flush=True)
 
 

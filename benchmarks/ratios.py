@@ -1,7 +1,7 @@
-"""Ratios of what cases measured: of speed, of waiting, of memory, of what is possible at all.
+"""Ratios between cases: of speed, waiting time, memory, and of what the machine can do at most.
 
-Every figure is such that more is better, and above 1 means that the first of the two does better.
-It is taken within a round, of runs that followed one another; median and range are over the rounds.
+More is always better: above 1, the first of the two does better. A ratio is taken within a round,
+between runs that followed one another; median and range are over the rounds.
 """
 
 import statistics
@@ -15,7 +15,7 @@ from .chapter3 import COPY, NAIVE
 
 @dataclass(frozen=True)
 class Figure:
-    """A row of the table, measured: ``values`` are the ratios, one for each repeat."""
+    """A measured row of the table; ``values`` are the ratios, one for each repeat."""
 
     group: str
     what: str
@@ -26,17 +26,14 @@ class Figure:
 
     @property
     def median(self):
-        """The median of the repeats."""
         return statistics.median(self.values)
 
     @property
     def wanted(self):
-        """Say what the median should be, at least."""
         return '' if self.aim is None else f'≥ {self.aim}'
 
     @property
     def range(self):
-        """Say the smallest and the largest of the repeats."""
         return f'{min(self.values):.2f} to {max(self.values):.2f}'
 
 
@@ -45,13 +42,13 @@ def rate(processes):
     return sum(one['examples_per_second'] for one in processes)
 
 
-def soonness(processes):
-    """One over the seconds that one waits."""
+def inverse_wait(processes):
+    """One over the seconds waited: more is better."""
     return 1 / processes[0]['waited']
 
 
-def lightness(processes):
-    """One over the gigabytes of the whole process tree."""
+def inverse_memory(processes):
+    """One over the peak gigabytes of the whole process tree: more is better."""
     return 1 / processes[0]['peak_gb']
 
 
@@ -60,40 +57,40 @@ def busy(processes):
     return processes[0]['busy']
 
 
-def busy_at_best(processes):
-    """What the bubble leaves of it."""
+def busy_by_formula(processes):
+    """The same share by the formula of the bubble."""
     return processes[0]['formula']
 
 
-def product(processes):
+def fastest_product(processes):
     """Billions of operations a second in the library's fastest matrix product, 2 stand-ins."""
     return max(rate for name, rate in processes[0]['2 at once'].items() if name != 'copy')
 
 
 def training_flops(model):
-    """Operations to train on one example.
+    """Count the operations to train on one example; a multiplication and an addition are two.
 
-    Forward, and backward twice that: the gradients of each layer's weights and of its inputs, of
-    which the first layer does not need the second. A multiplication and an addition are two.
+    The backward pass takes twice the forward pass, for the gradients of each layer's weights and
+    of its inputs; the first layer needs no gradient of its inputs.
     """
     layers = [layer for layer in MODELS[model].layers if layer.flops]
     return 3 * sum(layer.flops for layer in layers) - layers[0].flops
 
 
-def work_on(model):
-    """Make a function that gives billions of operations a second in training."""
+def training_speed(model):
+    """Make a function that returns billions of operations a second in training."""
     flops = training_flops(model) / 1e9
     return lambda processes: rate(processes) * flops
 
 
 @dataclass(frozen=True)
 class Row:
-    """A ratio of two cases, below the heading ``group``: more is better.
+    """A ratio of two cases, under the heading ``group``: more is better.
 
-    ``of`` stands above the line; below it the one of ``over``, which do the same in several ways,
-    that does best here. ``aim`` is what we want at least, ``brief`` what the book says of it (empty
-    where it does not stand there); ``good`` and ``yard`` make a number of what a kind's processes
-    measured, above and below; ``label`` stands below the line instead of the kind's name.
+    The numerator is ``of``, the denominator the best of the cases in ``over``, several ways to do
+    the same. ``aim`` is the least that we want, ``brief`` the row's text in the book (empty: not in
+    the book); ``score`` and ``baseline`` turn what a case's processes measured into the numerator
+    and the denominator (as the numerator, if None); ``label`` replaces the denominator's name.
     """
 
     group: str
@@ -101,43 +98,41 @@ class Row:
     over: tuple
     aim: float | None = None
     brief: str = ''
-    good: Callable = rate
-    yard: Callable | None = None
+    score: Callable = rate
+    baseline: Callable | None = None
     label: str = ''
 
     @property
     def cases(self):
-        """All that must have been measured."""
         return self.of, *self.over
 
     def figure(self, measured):
-        """Compute it from what ``measuring.measure`` gives; None where a case was not measured."""
+        """Compute the row from ``measuring.measure``'s result; None if a case is missing there."""
         if not all(measured.get(name) for name in self.cases):
             return None
-        yard = self.yard or self.good
-        yards = {name: [yard(one) for one in measured[name]] for name in self.over}
-        over = max(yards, key=lambda name: statistics.median(yards[name]))
-        above = [self.good(one) for one in measured[self.of]]
-        values = [a / b for a, b in zip(above, yards[over])]
+        baseline = self.baseline or self.score
+        baselines = {name: [baseline(one) for one in measured[name]] for name in self.over}
+        over = max(baselines, key=lambda name: statistics.median(baselines[name]))
+        scores = [self.score(one) for one in measured[self.of]]
+        values = [a / b for a, b in zip(scores, baselines[over])]
         return Figure(self.group, self.of, self.label or over, values, self.aim, self.brief)
 
 
 @dataclass(frozen=True)
 class Sum(Row):
-    """An allreduce, the best way of chapter 3, over another way or over a memory copy.
+    """Chapter 3's best way to allreduce, over another way or over a memory copy.
 
-    It is measured in one process, which repeats by itself, all ways in turn.
+    One process measures all ways in turn, several times.
     """
 
     way: str = NAIVE
 
     def figure(self, measured):
-        """Compute it; see ``Row``."""
         if not measured.get(self.of):
             return None
         times = measured[self.of][0][0]['times']
-        typical = {way: statistics.median(times[way]) for way in times if way != COPY}
-        best = min(typical, key=typical.get)
+        medians = {way: statistics.median(times[way]) for way in times if way != COPY}
+        best = min(medians, key=medians.get)
         values = [other / mine for other, mine in zip(times[self.way], times[best])]
         over = 'a memory copy of the same size' if self.way == COPY else self.way
         return Figure(self.group, f'{self.of}: {best}', over, values, self.aim, self.brief)

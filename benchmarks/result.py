@@ -1,4 +1,4 @@
-"""What a run of all that was measured leaves behind: one JSON file, and where it lies."""
+"""The result of a benchmark run, stored as one JSON file."""
 
 import contextlib
 import datetime
@@ -21,7 +21,6 @@ FULL, QUICK, PART = 'full', 'quick', 'part'
 
 
 def cpu_model():
-    """Name the processor, as the system does."""
     with contextlib.suppress(OSError):
         lines = pathlib.Path('/proc/cpuinfo').read_text(encoding='utf8').splitlines()
         for line in lines:
@@ -31,7 +30,7 @@ def cpu_model():
 
 
 def machine():
-    """Describe this machine: no name of it, nothing of its folders."""
+    """Describe this machine, without its name or any path."""
     import psutil
 
     return {
@@ -44,29 +43,29 @@ def machine():
 
 
 def versions():
-    """Give the versions of what was measured; only of what is installed."""
-    found = {'Python': platform.python_version()}
+    """Return the versions of what is measured and installed, and the commit."""
+    numbers = {'Python': platform.python_version()}
     for name in (*installed_builds(), 'numpy', 'd2l'):
         with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    if python := python_with('torch'):  # which may be in the environment beside this one
+            numbers[name] = version(name)
+    if python := python_with('torch'):  # possibly in another environment than this one
         code = 'import importlib.metadata as m; print(m.version("torch"))'
         done = subprocess.run([python, '-c', code], capture_output=True, text=True, check=True)
-        found['torch'] = done.stdout.strip()
+        numbers['torch'] = done.stdout.strip()
     git = ['git', 'describe', '--always', '--dirty', '--exclude=*', '--abbrev=10']
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
         done = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True)
-        found['commit'] = done.stdout.strip()
-    return found
+        numbers['commit'] = done.stdout.strip()
+    return numbers
 
 
 @dataclass
 class Result:
     """Everything that one run of the benchmarks measured.
 
-    ``kind`` is 'full', which alone is published, 'quick' or 'part' (what ``--only`` chose);
-    ``measured`` is as ``measuring.measure`` gives it; ``failed`` names kinds of which a run failed,
-    ``absent`` modules that are not installed.
+    ``kind`` is 'full' (the only one that is published), 'quick' or 'part' (``--only``);
+    ``measured`` is what ``measuring.measure`` returns; ``failed`` names cases of which a run
+    failed, ``absent`` modules that are not installed.
     """
 
     kind: str
@@ -82,7 +81,7 @@ class Result:
 
     @property
     def name(self):
-        """Name its files, without the ending; the same machine on the same day, the same one."""
+        """The name of its files, without suffix: one per machine and day."""
         cpu = re.sub(r'\((r|tm)\)|\b(cpu|processor)\b|@.*', ' ', self.machine['cpu'].lower())
         slug = re.sub('[^a-z0-9]+', '-', cpu).strip('-')
         parts = [self.date[:10], f'{self.machine["cores"]}cores', slug]
@@ -90,11 +89,11 @@ class Result:
 
     @property
     def publishable(self):
-        """Whether everything was measured, as often as it should."""
+        """Whether everything was measured, in all rounds."""
         return self.kind == FULL and not self.failed and not self.absent
 
     def save(self, folder):
-        """Write the JSON file; give its path."""
+        """Write the JSON file; return its path."""
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f'{self.name}.json'
@@ -103,11 +102,10 @@ class Result:
 
     @classmethod
     def load(cls, path):
-        """Read what ``save`` wrote."""
         return cls(**json.loads(pathlib.Path(path).read_text(encoding='utf8')))
 
 
 def newest(folder=FOLDER):
-    """Give the newest result that may be published, or None."""
+    """Return the newest publishable result, or None."""
     results = [Result.load(path) for path in pathlib.Path(folder).glob('*.json')]
     return max((r for r in results if r.publishable), key=lambda r: r.date, default=None)

@@ -1,17 +1,17 @@
 """One measured run in a process of its own: ``python -m benchmarks.run JSON``.
 
-The argument names a function of a module here, ``"chapter1.train"``, and what it is called with.
+The argument names a function of a module here, such as ``"chapter1.train"``, and its arguments.
 """
 
 import importlib
 import json
 import sys
 
-from .protocol import give_back
+from .protocol import send
 
 
 def main():
-    """Call it and send what it measured: seconds, or a dictionary with seconds in it."""
+    """Call the function and send what it measured: seconds, or a dictionary."""
     what, devices, batch, examples, options = json.loads(sys.argv[1])
     module, function = what.split('.')
     call = getattr(importlib.import_module(f'.{module}', __package__), function)
@@ -20,7 +20,7 @@ def main():
         measured = {'seconds': measured}
     if 'seconds' in measured:
         measured['examples_per_second'] = examples / measured['seconds']
-    give_back(measured)
+    send(measured)
 
 
 if __name__ == '__main__':

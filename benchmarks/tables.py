@@ -18,39 +18,40 @@ BEGIN = '<!-- speed: written by python -m benchmarks --book -->'
 END = '<!-- speed: end -->'
 HEADS = ['what', 'over', 'median', 'range', 'n', 'wanted']
 NOT_PUBLISHED = 'A quick look: few and short runs, not to be published.'
-# Names of cases that only say under which heading they stand.
+# What a table's heading says already is left out of the names of its cases.
 PREFIXES = {WAITING: 'first step, ', MEMORY: 'memory, '}
 
 
-def told(values, form='.3g', unit=''):
-    """Give the median of repeats, with its unit, and their range."""
+def median_and_range(values, form='.3g', unit=''):
+    """Format the median of repeats, with its unit, and their range."""
     median, *ends = (f'{v:{form}}' for v in (statistics.median(values), min(values), max(values)))
     return [f'{median} {unit}'.strip(), ' to '.join(ends)]
 
 
 def short(figure, name):
-    """Leave out of a name what the heading says."""
     return name.removeprefix(PREFIXES.get(figure.group, ''))
 
 
 def ratio_rows(result):
-    """Give the headings of the table, each with its rows."""
-    for group, found in groupby(figures(result.measured), key=lambda figure: figure.group):
+    """Yield the headings of the ratios, each with its rows."""
+    for group, members in groupby(figures(result.measured), key=lambda figure: figure.group):
         rows = []
-        for f in found:
+        for f in members:
             names = short(f, f.what), short(f, f.over)
-            rows.append([*names, *told(f.values, '.2f'), len(f.values), f.wanted])
+            row = [*names, *median_and_range(f.values, '.2f'), len(f.values), f.wanted]
+            rows.append(row)
         yield group, rows
 
 
 def seconds_and_gigabytes(result):
-    """List what one waits for and what it takes, in its own units."""
+    """List waiting times in seconds and peak memory in gigabytes."""
     wanted = {'import mgpu_helpers': '≤ 0.1', 'memory, from scratch': '≤ 1.5'}
     for name, runs in result.measured.items():
         for key, unit in ('waited', 's'), ('peak_gb', 'GB'):
             if key in runs[0][0] and (unit == 'GB' or name.startswith(('import ', 'first step, '))):
                 values = [processes[0][key] for processes in runs]
-                yield [name, *told(values, unit=unit), len(runs), wanted.get(name, '')]
+                row = [name, *median_and_range(values, unit=unit)]
+                yield [*row, len(runs), wanted.get(name, '')]
 
 
 def limits(result):
@@ -60,38 +61,42 @@ def limits(result):
             for key in next(iter(runs[0][0].values())):
                 row, unit = [], 'GB/s' if key == 'copy' else 'GFLOP/s'
                 for k in (1, 2):
-                    row += told([one[0][f'{k} at once'][key] for one in runs], unit=unit)
+                    speeds = [one[0][f'{k} at once'][key] for one in runs]
+                    row += median_and_range(speeds, unit=unit)
                 yield [f'{name.removeprefix("limits of ")}, {key}', *row]
 
 
 def allreduces(result):
-    """List every way to sum of chapter 3."""
+    """List chapter 3's ways to sum gradients."""
     for name, runs in result.measured.items():
         if name.startswith('allreduce, '):
-            found, times = runs[0][0], runs[0][0]['times']
-            summed = f'{name.removeprefix("allreduce, ")}, {found["gradients"]} gradients'
+            measured, times = runs[0][0], runs[0][0]['times']
+            summed = f'{name.removeprefix("allreduce, ")}, {measured["gradients"]} gradients'
             for way in (way for way in times if way != COPY):
                 over, share = (
                     [other / mine for other, mine in zip(times[base], times[way])]
                     for base in (NAIVE, COPY)
                 )
-                speed = found['bytes'] / statistics.median(times[way]) / 1e9
-                yield [summed, way, *told(over, '.2f'), f'{speed:.2f}', told(share, '.3f')[0]]
+                speed = measured['bytes'] / statistics.median(times[way]) / 1e9
+                share_of_copy, _ = median_and_range(share, '.3f')
+                row = [summed, way, *median_and_range(over, '.2f')]
+                yield [*row, f'{speed:.2f}', share_of_copy]
 
 
 def workers(result):
-    """List what a worker of chapter 4 does and sends."""
+    """List how a worker of chapter 4 spends its time, and how much it sends and receives."""
     keys = 'computing', 'waiting', 'sent', 'received'
     for name, runs in result.measured.items():
         if 'waiting' in runs[0][0]:
-            yield [name, *(told([one[0][key] for one in runs], '.4f')[0] for key in keys)]
+            medians = [statistics.median(one[0][key] for one in runs) for key in keys]
+            yield [name, *(f'{median:.4f}' for median in medians)]
 
 
 def rates(result):
     """List the examples per second of all that trains or evaluates."""
     for name, runs in result.measured.items():
         if 'examples_per_second' in runs[0][0] and 'peak_gb' not in runs[0][0]:
-            yield [name, *told([rate(processes) for processes in runs], ',.0f')]
+            yield [name, *median_and_range([rate(processes) for processes in runs], ',.0f')]
 
 
 DETAILS = {
@@ -107,7 +112,7 @@ DETAILS = {
 
 
 def tables(result):
-    """Give every table of the result: a heading, column titles, rows; no empty one."""
+    """Yield every table that has rows: a heading, column titles, rows."""
     for group, rows in ratio_rows(result):
         yield group, HEADS, rows
     for title, (make, heads) in DETAILS.items():
@@ -116,7 +121,7 @@ def tables(result):
 
 
 def about(result):
-    """Say in a few lines what was measured, where and how."""
+    """Describe in a few lines what was measured, where and how."""
     machine, versions = result.machine, result.versions
     lines = [
         f'{machine["cpu"]}, {machine["cores"]} usable cores, {machine["memory_gb"]} GB of memory, '
@@ -135,13 +140,13 @@ def about(result):
 
 
 READING = (
-    'Every figure is a ratio of what was measured in turn within a round, all cases of run once '
-    'and then all again; median and range are over n repeats. Above 1, the first is better.'
+    'Every figure is a ratio within a round, in which each case runs once; median and range are '
+    'over n repeats. Above 1, the first is better.'
 )
 
 
 def text(result):
-    """Lay it out for a terminal."""
+    """Format a result for a terminal."""
     parts = [*about(result), READING]
     for title, heads, rows in tables(result):
         parts += ['', title, str(Table(rows, heads))]
@@ -149,7 +154,7 @@ def text(result):
 
 
 def markdown(result):
-    """Lay it out as a page, with its picture."""
+    """Format a result as a page, with its picture."""
     parts = ['# Speed', '', *(f'* {line}' for line in about(result)), '', READING]
     if figures(result.measured):
         parts += ['', f'![The ratios of the tables below, with their ranges]({result.name}.png)']
@@ -159,7 +164,7 @@ def markdown(result):
 
 
 def page_block(result, folder=FOLDER):
-    """Give the few lines for the book: what, ratio, range, in plain words."""
+    """Format the rows for the book: what, ratio, range, in plain words."""
     rows = [
         [f.brief, f'{f.median:.2f}', f.range, f.wanted] for f in figures(result.measured) if f.brief
     ]
@@ -167,8 +172,9 @@ def page_block(result, folder=FOLDER):
     machine = result.machine
     lines = [
         f'Measured with `make bench` on {machine["cores"]} cores ({machine["cpu"]}), '
-        f'{result.date[:10]}: each a ratio of runs in turn, the median of {result.rounds} rounds. '
-        'Devices are stand-ins, LeNet and batches of 256 where nothing else is said.',
+        f'{result.date[:10]}: ratios between runs that took turns, each the median of '
+        f'{result.rounds} rounds. Unless stated otherwise: LeNet, batches of 256, stand-in '
+        'devices.',
         '',
         tabulate(rows, ['what', 'ratio', 'range', 'wanted'], 'github', disable_numparse=True),
         '',

@@ -149,10 +149,10 @@ def test_memory_is_that_of_a_process_and_all_that_it_started():
     with subprocess.Popen([sys.executable, '-c', both], **pipes) as process:
         try:
             assert process.stdout.read(10).count(b'here') == 2  # both write there, at any time
-            assert 0.2 < measuring.weight_of([process.pid]) < 0.3
+            assert 0.2 < measuring.memory_of([process.pid]) < 0.3
         finally:
             process.stdin.close()
-    assert measuring.weight_of([process.pid]) == 0  # it has ended, which is no error
+    assert measuring.memory_of([process.pid]) == 0  # it has ended, which is no error
 
 
 # --- The peers: their own code on the same data, with nothing of ours in their processes ----------
