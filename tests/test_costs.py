@@ -11,9 +11,8 @@ from checkouts import call as run
 from mgpu_helpers import scaling
 from mgpu_helpers.collectives import OURS, count
 from mgpu_helpers.display import png, quantity
-from mgpu_helpers.scaling import ALGORITHMS, LINKS, Link, hierarchical, meeting_point, ring
+from mgpu_helpers.scaling import COSTS, LINKS, Link, hierarchical, meeting_point, ring
 
-COSTS = ALGORITHMS.values()
 PCIE = LINKS['PCIe 3 x16']
 SLOW = Link('all latency', latency=1.0, bandwidth=1e30)  # a message costs 1, whatever its length
 THIN = Link('all bandwidth', latency=1e-30, bandwidth=1.0)  # a message costs its length
@@ -21,12 +20,12 @@ THIN = Link('all bandwidth', latency=1e-30, bandwidth=1.0)  # a message costs it
 
 def test_an_algorithm_takes_what_its_formula_says():
     """Counted message by message, where all its slices are equally long."""
-    assert ALGORITHMS.keys() == OURS.keys()
+    assert COSTS.keys() == OURS.keys()
     for (name, algorithm), k in itertools.product(OURS.items(), [*range(1, 18), 31, 64]):
         numbers = k * 2 ** int(math.log2(k))
         counted = count(algorithm, k, numbers)
         for link in (SLOW, THIN, LINKS['25 Gb RoCE']):
-            formula = ALGORITHMS[name](k, 4 * numbers, link)
+            formula = COSTS[name](k, 4 * numbers, link)
             assert counted.seconds(link) == pytest.approx(formula, rel=1e-12), (name, k)
 
 
@@ -36,7 +35,7 @@ def test_halving_and_doubling_has_few_steps_and_few_bytes():
         # The butterfly is better for short arrays: half the messages. With two devices, always.
         border = 1e12 if k == 2 else meeting_point(k, link)
         for n in (1, 1e4, 1e6, 0.999 * border, 1.001 * border, 1e9):
-            cost = {name: f(k, n, link) for name, f in ALGORITHMS.items()}
+            cost = {name: f(k, n, link) for name, f in COSTS.items()}
             assert cost['halving_doubling'] <= min(cost['tree'], cost['ring']) * (1 + 1e-12)
             assert (cost['butterfly'] < cost['halving_doubling']) == (k == 2 or n < border), (k, n)
 
@@ -44,7 +43,7 @@ def test_halving_and_doubling_has_few_steps_and_few_bytes():
 def test_what_dive_into_deep_learning_works_out():
     """160 MB on four GPUs with PCIe; 0.3 %: it leaves latencies out, six of 5.7 µs in 15 ms."""
     for name, seconds in (('naive', 60e-3), ('sharded', 15e-3)):
-        ours = ALGORITHMS[name](4, 160e6, PCIE)
+        ours = COSTS[name](4, 160e6, PCIE)
         assert seconds < ours == pytest.approx(seconds, rel=0.003)
     # On a ring of eight it has "approximately 6 ms", without the factor (k-1)/k.
     ours = ring(8, 160e6, Link('three NVLinks', 3.4e-6, 3 * 18e9))
@@ -75,10 +74,14 @@ def test_published_links():
 
 
 def test_what_links_costs_and_levels_refuse():
+    costs = COSTS.values()
     refused = [
-        *((f, (0, 1e6, PCIE), ValueError, 'devices must be at least 1') for f in COSTS),
-        *((f, (2, 0, PCIE), ValueError, 'nbytes must be a number above 0') for f in COSTS),
-        *((f, (2, 1e6, 'PCIe'), TypeError, 'link must be a Link, such as LINKS') for f in COSTS),
+        *((f, (0, 1e6, PCIE), ValueError, 'devices must be at least 1') for f in costs),
+        *((f, (2, 0, PCIE), ValueError, 'nbytes must be a number above 0') for f in costs),
+        *(
+            (f, (2, 1e6, 'PCIe'), TypeError, 'link must be a Link, such as LINKS')
+            for f in COSTS.values()
+        ),
         *((meeting_point, (k, PCIE), ValueError, f'power of two, not {k}') for k in (2, 6)),
         (hierarchical, (1e6, [(4, PCIE), (0, PCIE)]), ValueError, 'devices must be at least 1'),
         (hierarchical, (0, [(4, PCIE)]), ValueError, 'nbytes must be a number above 0'),
@@ -98,9 +101,9 @@ def test_picture_of_the_costs():
     (axes,) = figure.axes
     lines = {line.get_label(): line.get_data() for line in axes.lines}
     meet, _ = lines.pop(f'they meet at {quantity(meeting_point(8, PCIE), "B")}')
-    assert meet[0] == meeting_point(8, PCIE) and set(lines) == set(ALGORITHMS) - {'sharded'}
+    assert meet[0] == meeting_point(8, PCIE) and set(lines) == set(COSTS) - {'sharded'}
     for name, (sizes, seconds) in lines.items():
-        assert seconds[3] == ALGORITHMS[name](8, int(sizes[3]), PCIE)
+        assert seconds[3] == COSTS[name](8, int(sizes[3]), PCIE)
     png(figure)
     assert axes.xaxis.get_major_formatter()(1e6) == '1 MB'
     with pytest.raises(ValueError, match='devices must be at least 2'):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from mgpu_helpers.scaling import ALGORITHMS, LINKS, MACHINES, MODELS, Layer, Link, Machine, Model
+from mgpu_helpers.scaling import COSTS, LINKS, MACHINES, MODELS, Layer, Link, Machine, Model
 from mgpu_helpers.scaling.costs import ring
 from mgpu_helpers.scaling.curves import hiding_batch, step, strong_scaling, weak_scaling
 from mgpu_helpers.scaling.machines import communication_seconds
@@ -173,5 +173,5 @@ def test_what_machines_steps_and_scaling_refuse():
     ):
         with pytest.raises((TypeError, ValueError), match=message):
             call(*arguments)
-    for name in ALGORITHMS:
+    for name in COSTS:
         communication_seconds(8, 1e8, SERVERS, name)

@@ -18,7 +18,7 @@ from mgpu_helpers import scaling as s
 from mgpu_helpers.collectives import OURS, allreduce_ring, count
 from mgpu_helpers.collectives.algorithms import send
 from mgpu_helpers.collectives.bucket_layout import fill_buckets
-from mgpu_helpers.scaling import ALGORITHMS, LINKS, MACHINES, MODELS, Layer, Link, Machine, Model
+from mgpu_helpers.scaling import COSTS, LINKS, MACHINES, MODELS, Layer, Link, Machine, Model
 from mgpu_helpers.scaling import published as known
 
 UNITS = {
@@ -98,21 +98,21 @@ def test_tables_and_pictures_have_the_algorithms_formulas():
     for chapter in (3, 8):
         for names, *formulas in row.findall(text_of(chapter)):
             names = names.replace(' and ', '_').replace('-', '_').split(', ')
-            shown |= {(chapter, name): formulas for name in names if name in ALGORITHMS}
-    assert len(shown) == 2 * len(ALGORITHMS)
+            shown |= {(chapter, name): formulas for name in names if name in COSTS}
+    assert len(shown) == 2 * len(COSTS)
     link, n = Link('x', 3e-6, 7e9), 64e4
-    for name, k in itertools.product(ALGORITHMS, (2, 4, 64)):
+    for name, k in itertools.product(COSTS, (2, 4, 64)):
         counted = count(OURS[name], k, 64)
         steps, arrays = (worth(formula, k=k) for formula in shown[3, name])
         assert (steps, 256 * arrays) == (counted.steps, counted.busiest), name
         seconds = worth(shown[8, name][0], k=k, n=n, α=link.latency, B=link.bandwidth)
-        assert seconds == pytest.approx(ALGORITHMS[name](k, n, link)), name
+        assert seconds == pytest.approx(COSTS[name](k, n, link)), name
     drawn = re.compile(r'((?:2 · )?(?:⌈?log *2 *k⌉?|\(k − 1\))) (?:steps|messages)')
-    for name in ALGORITHMS.keys() - {'naive'}:
+    for name in COSTS.keys() - {'naive'}:
         svg = (ROOT / f'img/allreduce-{name.replace("_", "-")}.svg').read_text(encoding='utf8')
         (formula,) = drawn.findall(re.sub('<[^>]+>', ' ', svg))
         for k in (4, 64):
-            assert worth(formula, k=k) == ALGORITHMS[name](k, 1, SLOW), name
+            assert worth(formula, k=k) == COSTS[name](k, 1, SLOW), name
 
 
 def test_formulas_in_sentences_are_those_of_the_package():
@@ -121,7 +121,7 @@ def test_formulas_in_sentences_are_those_of_the_package():
     C, M, wire = 1e13, 2e10, Link('wire', 3e-6, 7e9)
     letters = {'k': k, 'n': n, 'm': m, 'p': p, 'w': w, 'b': b, 'P': P, 'C': C, 'M': M}
     letters |= {'α': wire.latency, 'B': wire.bandwidth, 'W': wire.bandwidth}
-    steps, ports = ({f: ALGORITHMS[f](k, 1, link) for f in ALGORITHMS} for link in (SLOW, THIN))
+    steps, ports = ({f: COSTS[f](k, 1, link) for f in COSTS} for link in (SLOW, THIN))
     naive = count(OURS['naive'], k, 1)
     dense, board = Model('dense', [Layer('all', int(P), 2 * P)], 2), Machine('board', C, wire)
     sent = s.ring(10**10, dense.nbytes, Link('no latency', 1e-30, wire.bandwidth))
@@ -129,7 +129,7 @@ def test_formulas_in_sentences_are_those_of_the_package():
     joined = Machine('joined', C, Link('free', 1e-30, 1e30), None, 0, 8, SLOW)
     one_by_one, packing = m * s.ring(k, n, wire), 2 * m * n / M
     saved = one_by_one - s.ring(k, m * n, wire)
-    sixteen = [ALGORITHMS[f](16, n, wire) for f in ('butterfly', 'halving_doubling')]
+    sixteen = [COSTS[f](16, n, wire) for f in ('butterfly', 'halving_doubling')]
     in_3 = (
         ('it carries # whole arrays in each', naive.busiest / 4),
         ('their bytes cost twice: # and # arrays in', ports['naive'], ports['tree']),
@@ -178,10 +178,10 @@ def test_figures_of_chapter_3():
     own, six = count(yours, 4, 1000), count(OURS['halving_doubling'], 6, 100)
     sizes = [720, 80, 100_000, 200, 409_600, 512, 5120, 40]  # the chapter prints them
     buckets = [len(fill_buckets(sizes, limit)) for limit in (1, 100_000, 1_000_000)]
-    late, long = (ALGORITHMS['halving_doubling'](6, 1, link) for link in (SLOW, THIN))
+    late, long = (COSTS['halving_doubling'](6, 1, link) for link in (SLOW, THIN))
     border = 0.004 * 25e6 * (10 - late) / (long - s.ring(6, 1, THIN))  # the ring has ten steps
     wire = Link('wire', 10e-6, 10e9)
-    costs = [1e3 * f(16, 100e6, wire) for name, f in ALGORITHMS.items() if name != 'sharded']
+    costs = [1e3 * f(16, 100e6, wire) for name, f in COSTS.items() if name != 'sharded']
     one, many = (s.memory_per_device(RESNET, batch, 1) for batch in (1, 1024))
     image, kept = one.activations / 1e6, (one.total - one.activations) / 1e9
     images = int((16 - kept) * 1e3 / image)

@@ -6,7 +6,7 @@ import pickle
 import pytest
 from matplotlib.colors import to_hex
 
-from mgpu_helpers.timeline.lanes import KINDS, Lanes, Span
+from mgpu_helpers.lanes import KINDS, Lanes, Span
 
 
 @pytest.fixture(scope='module')

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from mgpu_helpers.scaling import (
-    ALGORITHMS,
+    COSTS,
     MACHINES,
     MODELS,
     Layer,
@@ -65,7 +65,7 @@ def test_all_in_one_bucket_it_is_the_closed_form_and_in_several_between_the_idea
 
 
 def test_stragglers_keep_the_mean_and_everybody_waits_for_the_slowest():
-    communication = ALGORITHMS['ring'](4, 400, LINK)
+    communication = COSTS['ring'](4, 400, LINK)
     found = simulate(TOY, 10, 4, TWO, spread=0.3, steps=5000, bucket_bytes=1e9)
     # The largest of four lies about one spread above the mean (1.03, if normal).
     assert found.seconds - communication == pytest.approx(6 * (1 + 1.03 * 0.3), rel=0.05)

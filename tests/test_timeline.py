@@ -16,8 +16,8 @@ from mxnet import autograd, nd
 from mxnet.base import MXNetError
 
 import mgpu_helpers as mgpu
+from mgpu_helpers.lanes import KINDS
 from mgpu_helpers.timeline import phase, record
-from mgpu_helpers.timeline.lanes import KINDS
 
 DEVICES = [mx.cpu(0), mx.cpu(1)]
 X, Y = nd.random.uniform(shape=(8, 1, 28, 28)), nd.arange(8)

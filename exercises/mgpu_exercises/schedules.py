@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from mgpu_helpers.collectives import Count, count
+from mgpu_helpers.lanes import Lanes, Span
 from mgpu_helpers.scaling import Link, ring
-from mgpu_helpers.timeline.lanes import Lanes, Span
 
 from .checking import Hint, expect
 

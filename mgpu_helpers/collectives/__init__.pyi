@@ -14,7 +14,6 @@ from .buckets import copy_all as copy_all
 from .buckets import make_buckets as make_buckets
 from .buckets import sum_in_buckets as sum_in_buckets
 from .buckets import sync_with as sync_with
-from .kvstore import ALGORITHMS as ALGORITHMS
 from .kvstore import allreduce_kvstore as allreduce_kvstore
 from .kvstore import store_for as store_for
 from .messages import Count as Count

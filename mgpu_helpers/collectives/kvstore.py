@@ -1,4 +1,4 @@
-"""MXNet's own allreduce, and all that there are by name."""
+"""MXNet's own allreduce, through its key-value store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import mxnet as mx
 
 from .. import checks
-from .registry import OURS
 
 if TYPE_CHECKING:
     from mxnet.kvstore import KVStore
@@ -42,6 +41,3 @@ def store_for(devices: tuple[mx.Context, ...]) -> KVStore:
     store = mx.kv.create('nccl' if nccl and on_gpus else 'device')
     store.keys = set()
     return store
-
-
-ALGORITHMS = {**OURS, 'kvstore': allreduce_kvstore}

@@ -15,8 +15,8 @@ from mxnet.base import _LIB, check_call
 from mxnet.ndarray import NDArray
 
 from .. import checks
+from ..lanes import Span
 from ..timeline.events import LINK, wall_clock
-from ..timeline.lanes import Span
 from ..timeline.recording import note
 
 # Messages on their way: number -> source, target, seconds.

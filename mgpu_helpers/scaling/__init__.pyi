@@ -1,4 +1,4 @@
-from .costs import ALGORITHMS as ALGORITHMS
+from .costs import COSTS as COSTS
 from .costs import butterfly as butterfly
 from .costs import halving_doubling as halving_doubling
 from .costs import hierarchical as hierarchical

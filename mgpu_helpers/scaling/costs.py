@@ -1,6 +1,6 @@
 """What an allreduce takes: where two algorithms meet, and one in levels.
 
-The formula of each algorithm is in ``collectives.costs``; ``ALGORITHMS`` has them by name.
+The formula of each algorithm is in ``collectives.costs``; ``COSTS`` has them by name.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .links import Link
 
 __all__ = [
-    'ALGORITHMS',
+    'COSTS',
     'butterfly',
     'halving_doubling',
     'hierarchical',
@@ -52,4 +52,4 @@ def hierarchical(nbytes: float, levels: Sequence[tuple[int, Link]]) -> float:
     return sum(ring(devices, nbytes, link) for devices, link in levels)
 
 
-ALGORITHMS = {name: algorithm.seconds for name, algorithm in REGISTRY.items()}
+COSTS = {name: algorithm.seconds for name, algorithm in REGISTRY.items()}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import checks
 from ..display import CYCLE, GREY, panels, quantity
-from .costs import ALGORITHMS, meeting_point
+from .costs import COSTS, meeting_point
 
 if TYPE_CHECKING:
     from matplotlib.axis import Axis
@@ -35,8 +35,8 @@ def plot_costs(devices: int, link: Link) -> Figure:
     """
     checks.whole_number('devices', devices, least=2)
     sizes = [int(10 ** (i / 2)) for i in range(6, 19)]
-    names = [name for name in ALGORITHMS if name != 'sharded']
-    costs = {name: [ALGORITHMS[name](devices, n, link) for n in sizes] for name in names}
+    names = [name for name in COSTS if name != 'sharded']
+    costs = {name: [COSTS[name](devices, n, link) for n in sizes] for name in names}
     figure, axes = panels(height=3.6)
     for style, (name, cost) in zip(STYLES, costs.items()):
         axes.plot(sizes, cost, label=name, **style)

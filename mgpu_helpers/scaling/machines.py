@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from .. import checks
-from .costs import ALGORITHMS, hierarchical
+from .costs import COSTS, hierarchical
 from .links import LINKS, Library, Link
 from .models import MODELS
 
@@ -58,7 +58,7 @@ def communication_seconds(
 ) -> float:
     """Work out the time of an allreduce, sent in so many ``buckets`` of equal size, in turn.
 
-    ``algorithm`` is a name in ``ALGORITHMS``, or ``'hierarchical'``. Through several servers a flat
+    ``algorithm`` is a name in ``COSTS``, or ``'hierarchical'``. Through several servers a flat
     one runs at the speed of the network; of a ring's 2 (k - 1) latencies in a row, those inside
     servers are of the link there: with s servers all but 2 (s - 1), as in NCCL's own model
     (src/graph/tuning.cc). Where all devices of a server would share its link, it is refused.
@@ -67,7 +67,7 @@ def communication_seconds(
     checks.expect(hasattr(machine, 'levels'), 'machine', such, machine)
     checks.message(devices, nbytes, machine.link)
     checks.positive_int('buckets', buckets)
-    checks.one_of('algorithm', algorithm, (*ALGORITHMS, 'hierarchical'))
+    checks.one_of('algorithm', algorithm, (*COSTS, 'hierarchical'))
     per_server = machine.devices_per_server or devices
     if algorithm in CROWDED and devices > per_server:
         raise ValueError(
@@ -77,7 +77,7 @@ def communication_seconds(
     if algorithm == 'hierarchical':
         return buckets * hierarchical(nbytes / buckets, machine.levels(devices))
     link = machine.network if machine.network and devices > per_server else machine.link
-    seconds = ALGORITHMS[algorithm](devices, nbytes / buckets, link)
+    seconds = COSTS[algorithm](devices, nbytes / buckets, link)
     if algorithm == 'ring':
         inside = devices - math.ceil(devices / per_server)
         seconds -= 2 * inside * (link.seconds(0) - machine.link.seconds(0))

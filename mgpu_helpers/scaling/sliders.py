@@ -20,7 +20,7 @@ from ..display import (
     quantity,
     show_figures,
 )
-from ..timeline.lanes import KINDS
+from ..lanes import KINDS
 from .curves import step, strong_scaling, weak_scaling
 from .drawings import in_units
 from .links import Link

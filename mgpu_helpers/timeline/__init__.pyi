@@ -1,3 +1,2 @@
-from . import lanes as lanes
 from .recording import phase as phase
 from .recording import record as record

@@ -7,7 +7,7 @@ import collections
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .lanes import Span
+from ..lanes import Span
 
 if TYPE_CHECKING:
     from .events import Event

@@ -21,8 +21,8 @@ from mxnet import Context, autograd, gluon, nd
 from mxnet.base import _LIB, check_call, py_str
 
 from .. import scratch
+from ..lanes import Span
 from .events import check_known, lane_of, unknown, wall_clock
-from .lanes import Span
 
 if TYPE_CHECKING:
     Device = tuple[str, int]  # such as ('cpu', 0)

@@ -12,8 +12,8 @@ from mxnet import nd
 from mxnet.base import MXNetError
 
 from .. import checks
+from ..lanes import KINDS, Lanes, Span
 from .events import Profiler
-from .lanes import KINDS, Lanes, Span
 from .phases import spans
 from .pushes import Listener
 

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ... import checks
-from ...timeline.lanes import Span
+from ...lanes import Span
 from ..data_parallel.from_scratch import loss
 from ..ranks import check_group, this_device
 

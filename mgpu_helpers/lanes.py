@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .. import checks
-from ..display import (
+from . import checks
+from .display import (
     BLUE,
     DEEP,
     EDGE,
