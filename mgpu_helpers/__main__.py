@@ -11,7 +11,7 @@ import click
 # Where each command is: a module, and the name of the command in it. A module is imported when its
 # command is called, or when the help shows its first line.
 COMMANDS = {
-    'data': ('mgpu_helpers.data.supply', 'bring'),
+    'data': ('mgpu_helpers.data.command', 'bring'),
     'doctor': ('mgpu_helpers.doctor.command', 'doctor'),
     'join': ('mgpu_helpers.cluster.commands', 'join'),
     'launch': ('mgpu_helpers.cluster.commands', 'launch'),

@@ -14,19 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from mgpu_helpers.data import catalogue, sets
+from mgpu_helpers.data import published, sets
 
 ROOT = Path(__file__).parent.parent
 # Where the caller of pytest has the files; looked up now, because the tests move MXNET_HOME.
-CALLERS = {name: catalogue.folder_of(name) for name in catalogue.FILES}
+CALLERS = {name: published.folder_of(name) for name in published.FILES}
 IMAGES = 'train-images-idx3-ubyte.gz'
 LABELS = 't10k-labels-idx1-ubyte.gz'
 
 
 def real_files(name):
     """The four verified files of the caller's MXNET_HOME, or skip."""
-    content, bad = catalogue.stock(name, CALLERS[name])
-    if len(content) < len(catalogue.FILES[name]):
+    content, bad = published.stock(name, CALLERS[name])
+    if len(content) < len(published.FILES[name]):
         pytest.skip('; '.join(bad.values()) or f'no real data: {CALLERS[name]} is not complete')
     return content
 
@@ -76,8 +76,8 @@ def put(home, name, content):
 
 def check_good(folder, name):
     """The folder holds the four published files, readable for all, and nothing else is in it."""
-    good = set(catalogue.stock(name, folder)[0])
-    assert {p.name for p in folder.iterdir()} == good == set(catalogue.FILES[name])
+    good = set(published.stock(name, folder)[0])
+    assert {p.name for p in folder.iterdir()} == good == set(published.FILES[name])
     assert all(p.stat().st_mode & 0o444 == 0o444 for p in folder.iterdir())
 
 
@@ -97,7 +97,7 @@ def mirror(content, piece=None, limit=30):
         def do_GET(self):
             asked.append(self.path)
             kind, name = self.path.split('/')[-2:]
-            kind = 'good' if kind in catalogue.FILES else kind
+            kind = 'good' if kind in published.FILES else kind
             kind, late = kind if name in content else 'gone', time.monotonic() + limit
             with contextlib.suppress(OSError):
                 for part in answer(kind, content.get(name, b''), self.path.encode(), piece):

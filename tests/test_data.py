@@ -14,7 +14,7 @@ from serving import finish, put, real_files, start
 
 import mgpu_helpers as mgpu
 from mgpu_helpers import data
-from mgpu_helpers.data import catalogue
+from mgpu_helpers.data import published
 from mgpu_helpers.data.digits import digits
 from mgpu_helpers.runtime import installed_builds
 
@@ -60,7 +60,7 @@ def test_real_set(name, recwarn):
 @needs_mxnet
 def test_table_names_the_published_files_and_mxnets():
     """MXNet's are read from its source, so that this needs no import of MXNet."""
-    content, files = real_files('fashion-mnist'), catalogue.FILES['fashion-mnist']
+    content, files = real_files('fashion-mnist'), published.FILES['fashion-mnist']
     assert [hashlib.md5(content[filename]).hexdigest() for filename in files] == PUBLISHED_MD5
     assert [len(content[filename]) for filename in files] == [k.size for k in files.values()]
     mxnet = metadata.distribution(installed_builds()[0])
@@ -146,7 +146,7 @@ def test_programs_that_know_files_alone_get_the_set_or_what_stands_in(home, mnis
     for name in ('mnist', 'fashion-mnist'):
         assert data.home_with_files(name, tmp_path / 'own') == tmp_path / 'own'
         found = [array for half in halves(data.dataset(name)) for array in half]
-        for filename, array in zip(catalogue.FILES[name], found, strict=True):
+        for filename, array in zip(published.FILES[name], found, strict=True):
             content = gzip.open(tmp_path / 'own/datasets' / name / filename).read()
             assert content[-array.nbytes :] == array.tobytes()
             # Two zero bytes, the code of the type, the axes; then the length of each.
@@ -171,7 +171,7 @@ def test_home_is_found_as_mxnet_finds_it(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv('MXNET_HOME', raising=False)
     default = tmp_path / '.mxnet' / 'datasets' / 'mnist'
-    assert catalogue.folder_of('mnist') == default
+    assert published.folder_of('mnist') == default
     for value in ('', '~/.mxnet', '.mxnet'):
         monkeypatch.setenv('MXNET_HOME', value)
-        assert catalogue.folder_of('mnist') == default
+        assert published.folder_of('mnist') == default

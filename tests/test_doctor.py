@@ -21,7 +21,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 from serving import CALLERS
 
 from mgpu_helpers import runtime, scratch
-from mgpu_helpers.data import catalogue
+from mgpu_helpers.data import published
 from mgpu_helpers.doctor import command, conditions, fixes, hardware, probes, software, trials
 from mgpu_helpers.doctor.asking import Questions
 from mgpu_helpers.doctor.report import Report, Row
@@ -32,7 +32,7 @@ ANEW = 'rm -rf .venv && make setup'
 def test_all_of_it():
     found = examine(JUPYTER_PREFER_ENV_PATH='1')
     assert {'Python', 'NumPy', 'MXNet', 'PyTorch', 'packages', 'NVIDIA driver'} <= set(found)
-    assert {'CPU cores', *(f'data {name}' for name in catalogue.FILES)} <= set(found)
+    assert {'CPU cores', *(f'data {name}' for name in published.FILES)} <= set(found)
     check(found['Jupyter'], 'ok', 'jupyterlab', 'nbval')
     for kernel in {name for name in found if 'kernel' in name}:
         check(found[kernel], 'ok', 'starts')
@@ -235,7 +235,7 @@ def test_in_a_notebook(tmp_path):
     client.execute(env=environment([tmp_path]), cwd=str(tmp_path))
     table, printed, error = (cell.outputs for cell in notebook.cells)
     html = next(o.data['text/html'] for o in table if o.output_type == 'execute_result')
-    assert html.count('<tr') == 1 + 1 + len(catalogue.FILES) and 'too late for' in html
+    assert html.count('<tr') == 1 + 1 + len(published.FILES) and 'too late for' in html
     assert 'export OMP_NUM_THREADS=1 MXNET_CPU_TEMP_COPY=64 ' in html
     assert printed[0].text.startswith("[] ['settings'")
     assert error[0].evalue.startswith("there is no check 'moon'; there are python, numpy")

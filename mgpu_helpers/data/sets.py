@@ -14,9 +14,9 @@ import numpy as np
 
 from .. import checks, runtime
 from .batches import Batches
-from .catalogue import DIGIT_NAMES, FILES, LABEL_NAMES, folder_of
 from .digits import NUM_TRAIN, digits
-from .fetch import Unavailable, read, warn
+from .download import Unavailable, read, warn
+from .published import FILES, SETS, folder_of
 
 ARRAYS = 'train_images', 'train_labels', 'test_images', 'test_labels'
 # For child processes only: folders for whose sets the digits stand in; a folder of decoded arrays,
@@ -67,9 +67,10 @@ def dataset(name: str) -> Dataset:
                     # Before the set is kept: where warnings are errors, no later call is silent.
                     warn(_offline_notice(name, trouble.reasons), OfflineDataWarning)
                     real = False
-            names, source = (LABEL_NAMES[name], 'files') if real else (DIGIT_NAMES, 'digits')
+            names = SETS[name]['label_names'] if real else '0123456789'
+            source = 'files' if real else 'digits'
             X, y, X_test, y_test = arrays or digits()
-            _kept[name, folder] = Dataset(name, X, y, X_test, y_test, names, source)
+            _kept[name, folder] = Dataset(name, X, y, X_test, y_test, tuple(names), source)
         return _kept[name, folder]
 
 
@@ -79,12 +80,12 @@ def home_with_files(name: str, folder: Path) -> Path:
     It is the usual one, if they are there or can be fetched. Else what ``dataset`` gives is written
     into ``folder``, in the same form; 28 MB for the digits.
     """
-    found, usual = dataset(name), folder_of(name)
-    if found.source == 'files' and all((usual / filename).exists() for filename in FILES[name]):
+    loaded, usual = dataset(name), folder_of(name)
+    if loaded.source == 'files' and all((usual / filename).exists() for filename in FILES[name]):
         return usual.parent.parent
     (place := folder / 'datasets' / name).mkdir(parents=True)
     for filename, part in zip(FILES[name], ARRAYS, strict=True):
-        array = getattr(found, part)
+        array = getattr(loaded, part)
         head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, '>u4').tobytes()
         (place / filename).write_bytes(gzip.compress(head + array.tobytes(), 1))
     return folder
@@ -97,15 +98,15 @@ def environment_for_children(shared: str | None = None) -> dict[str, str]:
     not look for the files once more, and does not warn once more. In a folder ``shared``, children
     find the decoded arrays: they map them, so that all have them in memory once.
     """
-    found = {str(folder): kept for (_, folder), kept in _kept.items()}
-    stood_in = [folder for folder, kept in found.items() if kept.source == 'digits']
+    by_folder = {str(folder): loaded for (_, folder), loaded in _kept.items()}
+    stood_in = [folder for folder, loaded in by_folder.items() if loaded.source == 'digits']
     environment = {STOOD_IN: os.pathsep.join(stood_in)} if stood_in else {}
-    if shared and found:
+    if shared and by_folder:
         with contextlib.suppress(OSError):  # no room: each child decodes its own
-            for i, kept in enumerate(found.values()):
+            for i, loaded in enumerate(by_folder.values()):
                 for part in ARRAYS:
-                    np.save(Path(shared, f'{i}-{part}.npy'), getattr(kept, part))
-            environment[DECODED] = os.pathsep.join([shared, *found])
+                    np.save(Path(shared, f'{i}-{part}.npy'), getattr(loaded, part))
+            environment[DECODED] = os.pathsep.join([shared, *by_folder])
     return environment
 
 
@@ -120,17 +121,14 @@ def _mapped(folder: Path) -> list[np.ndarray]:
 
 def _offline_notice(name: str, reasons: Sequence[str]) -> str:
     """Say that the digits stand in, why, and how to get the real data."""
-    return '\n'.join(
-        [
-            f"{name} is not to be had: scikit-learn's handwritten digits stand in for it. "
-            'The lessons run, but their pictures and accuracies are those of the digits.',
-            'Why:',
-            *(f'  - {reason}' for reason in reasons),
-            'To get the real data, connect this machine to the internet, or put the four files '
-            f'({", ".join(FILES[name])}) into {folder_of(name)}, or set MXNET_HOME '
-            f'to a folder that has them in datasets/{name}, or set MGPU_DATA_MIRRORS to the '
-            'address of a server that has them; then restart Python (the kernel).',
-        ]
+    why = ''.join(f'  - {reason}\n' for reason in reasons)
+    return (
+        f"{name} is not to be had: scikit-learn's handwritten digits stand in for it. "
+        'The lessons run, but their pictures and accuracies are those of the digits.\n'
+        f'Why:\n{why}To get the real data, connect this machine to the internet, or put the four '
+        f'files ({", ".join(FILES[name])}) into {folder_of(name)}, or set MXNET_HOME '
+        f'to a folder that has them in datasets/{name}, or set MGPU_DATA_MIRRORS to the '
+        'address of a server that has them; then restart Python (the kernel).'
     )
 
 
@@ -165,8 +163,8 @@ def load_arrays(
                 f'num_examples must be at most {NUM_TRAIN}, the size of the training set, '
                 f'not {num_examples}'
             )
-    found = dataset(name)
-    images, labels = found.train_images[:num_examples], found.train_labels[:num_examples]
+    loaded = dataset(name)
+    images, labels = loaded.train_images[:num_examples], loaded.train_labels[:num_examples]
     train = Batches(images, labels, batch_size, seed, dtype)
-    test = Batches(found.test_images, found.test_labels, batch_size, dtype=dtype, shuffle=False)
+    test = Batches(loaded.test_images, loaded.test_labels, batch_size, dtype=dtype, shuffle=False)
     return train, test

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..data.catalogue import FILES, folder_of, stock
+from ..data.published import FILES, folder_of, stock
 from ..runtime import MALLOC, SETTINGS, TOO_LATE
 from . import fixes
 from .asking import Questions

@@ -9,7 +9,7 @@ import time
 from types import ModuleType
 from typing import Any
 
-from ..data.catalogue import FILES, folder_of, stock
+from ..data.published import FILES, folder_of, stock
 from ..data.sets import STOOD_IN, dataset
 from ..devices.cores import usable_cores
 

@@ -6,16 +6,14 @@ settles for the digits: afterwards the files are there, or it says what is missi
 
 from __future__ import annotations
 
-import hashlib
 import sys
-import tempfile
 import warnings
 from pathlib import Path
 
 import click
 
-from .catalogue import FILES, folder_of, look, stock
-from .fetch import Unavailable, place, read
+from .download import Unavailable, keep, read, unwritable
+from .published import FILES, folder_of, look, stock
 
 
 def _places(name: str, source: Path) -> list[Path]:
@@ -23,61 +21,45 @@ def _places(name: str, source: Path) -> list[Path]:
     return [source / 'datasets' / name, source / name, source]
 
 
-def _find_file(name: str, filename: str, source: Path) -> tuple[bytes, str]:
-    """Give the content of a good file of a set in a folder, or no bytes and what is the matter."""
+def _bring_set(name: str, source: Path | None) -> tuple[str, list[str]]:
+    """Bring a set to where it belongs; say how it stands now, and what keeps it incomplete."""
+    folder, (content, damaged) = folder_of(name), stock(name)
+    missing = [filename for filename in FILES[name] if filename not in content]
+    if not missing:
+        return 'verified, was there', []
+    if trouble := unwritable(folder):
+        return 'not brought', [f'{trouble}: set MXNET_HOME to a folder that can']
+    if source:
+        troubles = [trouble for file in missing if (trouble := _copy(name, file, source))]
+    else:
+        troubles = _download(name)
+    content, bad = stock(name)
+    if len(content) == len(FILES[name]):
+        replaced = f' ({len(damaged)} for damaged ones)' if damaged else ''
+        how = 'copied' if source else 'downloaded'
+        return f'verified, {len(missing)} {how}{replaced}', []
+    missing = [filename for filename in FILES[name] if filename not in content]
+    # What lies there damaged and could not be replaced is named, too.
+    troubles += [trouble for trouble in bad.values() if trouble not in troubles]
+    return f'incomplete, without {", ".join(missing)}', troubles
+
+
+def _copy(name: str, filename: str, source: Path) -> str:
+    """Copy a good file of a set from a folder; say what is the matter if there is none."""
     troubles = []
     for folder in _places(name, source):
         path = folder / filename
         content, trouble = look(path, FILES[name][filename])
         if content is not None:
-            return content, ''
+            return keep(folder_of(name) / filename, content)
         # The sets call their files the same: a good one of another set is not damaged.
         others = (FILES[other][filename] for other in FILES if other != name)
         if trouble and not any(look(path, other)[0] for other in others):
             troubles.append(trouble)
-        plain = path.with_suffix('')
-        if plain.is_file():
+        if path.with_suffix('').is_file():
+            plain = path.with_suffix('')
             troubles.append(f'{plain} is not compressed: only {filename} can be verified')
-    return b'', '; '.join(troubles) or f'{filename} of {name} is not in {source}'
-
-
-def _bring_set(name: str, source: Path | None) -> tuple[str, list[str]]:
-    """Bring a set to where it belongs; say how it stands now, and what keeps it incomplete."""
-    folder = folder_of(name)
-    content, damaged = stock(name)
-    missing = [filename for filename in FILES[name] if filename not in content]
-    if not missing:
-        return 'verified, was there', []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        why = f'{folder} cannot be written ({error.strerror}): set MXNET_HOME to a folder that can'
-        return 'not brought', [why]
-    troubles = _copy(name, missing, source) if source else _download(name)
-    content, bad = stock(name)
-    if len(content) == len(FILES[name]):
-        state = f'verified, {len(missing)} {"copied" if source else "downloaded"}'
-        return state + f' ({len(damaged)} for damaged ones)' * bool(damaged), []
-    gone = [filename for filename in FILES[name] if filename not in content]
-    # What lies there damaged and could not be replaced is named, too.
-    troubles += [trouble for trouble in bad.values() if trouble not in troubles]
-    return f'incomplete, without {", ".join(gone)}', troubles
-
-
-def _copy(name: str, missing: list[str], source: Path) -> list[str]:
-    troubles = []
-    for filename in missing:
-        content, trouble = _find_file(name, filename, source)
-        if trouble:
-            troubles.append(trouble)
-            continue
-        try:
-            place(folder_of(name) / filename, hashlib.sha256(content).hexdigest(), [content])
-        except OSError as error:
-            troubles.append(f'{folder_of(name)} cannot take {filename} ({error.strerror})')
-    return troubles
+    return '; '.join(troubles) or f'{filename} of {name} is not in {source}'
 
 
 def _download(name: str) -> list[str]:
@@ -104,7 +86,7 @@ def _way_out(name: str, source: Path | None) -> str:
 
 
 @click.command('data')
-@click.argument('name', type=click.Choice([*FILES, 'all']), default='all', metavar='[SET]')
+@click.argument('name', type=click.Choice([*FILES, 'all']), default='all')
 @click.option(
     '--from',
     'source',
@@ -115,16 +97,16 @@ def _way_out(name: str, source: Path | None) -> str:
 def bring(name: str, source: Path | None) -> None:
     """Bring the data sets ahead of a class without a network, and verify them.
 
-    SET is fashion-mnist, mnist or all (which is what is meant without it). The files go where the
-    course looks for them: into $MXNET_HOME/datasets, or ~/.mxnet/datasets. Good ones that are
-    there stay. The exit status is 1 if something is missing afterwards. Example:
+    Without a name, all of them. The files go where the course looks for them: into
+    $MXNET_HOME/datasets, or ~/.mxnet/datasets. Good ones that are there stay. The exit status is 1
+    if something is missing afterwards. Example:
 
     \b
     python -m mgpu_helpers data --from /media/usb
     """
     from ..display import Table
 
-    rows, failed = [], []
+    rows, incomplete = [], False
     for each in FILES if name == 'all' else [name]:
         try:
             state, troubles = _bring_set(each, source)
@@ -132,10 +114,9 @@ def bring(name: str, source: Path | None) -> None:
             raise click.ClickException(str(error)) from error
         rows.append([each, f'{len(stock(each)[0])} of {len(FILES[each])}', folder_of(each), state])
         if not state.startswith('verified'):
-            failed.append(each)
-            click.echo(f'Error: {each} is not complete.', err=True)
-            for trouble in troubles:
-                click.echo(f'  - {trouble}', err=True)
-            click.echo(_way_out(each, source), err=True)
+            incomplete = True
+            lines = [f'  - {trouble}' for trouble in troubles]
+            said = [f'Error: {each} is not complete.', *lines, _way_out(each, source)]
+            click.echo('\n'.join(said), err=True)
     click.echo(Table(rows, ['set', 'files', 'folder', 'state']))
-    sys.exit(1 if failed else 0)
+    sys.exit(1 if incomplete else 0)

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from serving import IMAGES, LABELS, check_good, mirror, put
 
 from mgpu_helpers.__main__ import main
-from mgpu_helpers.data import catalogue
+from mgpu_helpers.data import published
 
 
 def bring(*words, status=0, **environment):
@@ -60,7 +60,7 @@ def test_what_is_damaged_missing_or_not_compressed_on_the_stick_is_named(home, s
     assert f'{stick / LABELS} is not the published file: expected 4,542 bytes' in messages
     assert 'or put the published files of mnist' in messages
     found = {path.name for path in (home / 'datasets' / 'mnist').iterdir()}
-    assert found == set(catalogue.FILES['mnist']) - {LABELS}
+    assert found == set(published.FILES['mnist']) - {LABELS}
     (stick / LABELS).unlink()
     assert f'{LABELS} of mnist is not in {stick}' in bring('mnist', '--from', stick, status=1)[1]
     plain.write_bytes(gzip.decompress(good))

@@ -1,17 +1,14 @@
 """Download and verify what is missing of a data set.
 
-A file counts only if its checksum is known (``catalogue``). What is missing or wrong is downloaded
-from the mirror that answers first into a temporary file, which is verified and renamed, so that the
-folder never shows a half-written file: not to a second notebook that starts at the same time, and
-not after a killed download.
+A file counts only if its checksum is known (``published``). It is received into memory, verified,
+and only then written, so that the folder never shows a half-written or an unverified file: not to a
+second notebook that starts at the same time, and not after a killed download.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
-import itertools
 import os
 import queue
 import sys
@@ -19,11 +16,12 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .catalogue import FILES, folder_of, mirrors_of, public, stock
+from ..files import whole_file
+from .published import FILES, Known, folder_of, mirrors_of, public, stock
 
 if TYPE_CHECKING:
     import requests
@@ -36,7 +34,6 @@ PATIENCE = 5.0
 # second: whether it says nothing, drips, or never comes to the file.
 STALLED, SLOWEST = 20.0, 20_000
 LATE = 'did not answer, or did not send the whole file, in time'
-ABANDONED = 3600.0  # a temporary file to which nobody has written for so long: of a killed process
 
 
 class CacheWarning(UserWarning):
@@ -61,41 +58,52 @@ def read(name: str) -> dict[str, bytes]:
     A bad file is replaced with a ``CacheWarning``, and left as it is if no mirror has a good one. A
     folder that cannot be written is no obstacle: the download then serves this process only.
     """
-    folder = folder_of(name)
     content, bad = stock(name)
-    wanted = [filename for filename in FILES[name] if filename not in content]
-    if not wanted:
+    missing = [filename for filename in FILES[name] if filename not in content]
+    if not missing:
         return content
-
-    mirrors, no_room = mirrors_of(name), ''
-    reasons: list[str] = []
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _download(name, wanted, mirrors, folder, reasons)
-        content = stock(name)[0]
-    except OSError as error:
-        no_room = f'{folder} cannot take the files of {name} ({error.strerror})'
-        reasons.append(f'{no_room}; set MXNET_HOME to a folder that you can write')
-        try:
-            with tempfile.TemporaryDirectory(prefix='mgpu-') as private:
-                _download(name, wanted, mirrors, Path(private), reasons)
-                content = stock(name)[0] | stock(name, Path(private))[0]
-        except OSError as error:
-            reasons.append(f'no temporary folder can take them either ({error.strerror})')
-
-    if not no_room:
-        for filename in bad.keys() & content.keys():
+    folder, reasons = folder_of(name), list[str]()
+    no_room = unwritable(folder)
+    for filename, data in _download(name, missing, reasons):
+        content[filename] = data
+        no_room = no_room or keep(folder / filename, data)
+        if filename in bad and not no_room:
             warn(f'{bad[filename]}. It was replaced by a verified download.', CacheWarning)
+    if no_room:
+        reasons.append(f'{no_room}; set MXNET_HOME to a folder that you can write')
     if len(content) < len(FILES[name]):
         raise Unavailable([bad[f] for f in bad if f not in content] + reasons)
     if no_room:
         warn(
-            f'{no_room}. They were downloaded for this process only, and the next one has to '
-            'download them again. To keep them, make room there, or set MXNET_HOME to a folder '
-            'that you can write.',
+            f'{no_room}. The files of {name} were downloaded for this process only, and the next '
+            'one has to download them again. To keep them, make room there, or set MXNET_HOME to '
+            'a folder that you can write.',
             CacheWarning,
         )
     return content
+
+
+def unwritable(folder: Path) -> str:
+    """Make a folder, and say why no file can be written into it; or give an empty text."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return ''
+    except OSError as error:
+        return f'{folder} cannot be written ({error.strerror})'
+
+
+def keep(path: Path, content: bytes) -> str:
+    """Put a file where it belongs, whole or not at all; say why that is not possible, if so.
+
+    What is there already is not looked at, only replaced: it may be a pipe, or have no end.
+    """
+    try:
+        with whole_file(path) as file:
+            file.write(content)
+    except OSError as error:
+        return f'{path.parent} cannot take {path.name} ({error.strerror})'
+    return ''
 
 
 def warn(message: str, category: type[Warning]) -> None:
@@ -107,7 +115,19 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level)
 
 
-def _answering(mirrors: Sequence[str], filename: str, reasons: list[str]) -> Iterator[str]:
+def _download(name: str, missing: list[str], reasons: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the missing files that mirrors have; note why a mirror did not serve."""
+    for mirror in _answering(mirrors_of(name), missing[0], reasons):
+        try:
+            while missing:
+                yield missing[0], _fetch(mirror + missing[0], name, FILES[name][missing[0]])
+                del missing[0]
+            return
+        except _Refused as why:
+            reasons.append(f'{public(mirror)}{missing[0]} {why}')
+
+
+def _answering(mirrors: list[str], filename: str, reasons: list[str]) -> Iterator[str]:
     """Yield the mirrors in the order in which they answer; note why the others did not.
 
     Asked one after the other, three mirrors with up to eight addresses each would take minutes
@@ -126,8 +146,7 @@ def _answering(mirrors: Sequence[str], filename: str, reasons: list[str]) -> Ite
 
     for mirror in mirrors:
         threading.Thread(target=ask, args=(mirror,), daemon=True).start()
-    silent = list(mirrors)
-    deadline = time.monotonic() + PATIENCE
+    silent, deadline = list(mirrors), time.monotonic() + PATIENCE
     with contextlib.suppress(queue.Empty):
         while silent:
             mirror, trouble = answers.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -139,25 +158,21 @@ def _answering(mirrors: Sequence[str], filename: str, reasons: list[str]) -> Ite
     reasons += [f'{public(mirror)} did not answer within {PATIENCE:.0f} s' for mirror in silent]
 
 
-def _download(
-    name: str, todo: list[str], mirrors: Sequence[str], folder: Path, reasons: list[str]
-) -> None:
-    """Bring files into ``folder``, as far as mirrors have them; note why a mirror did not serve.
+def _fetch(address: str, name: str, known: Known) -> bytes:
+    """Give a verified file, and show how it comes."""
+    from tqdm import tqdm
 
-    ``todo`` keeps those that are still missing. An ``OSError`` that leaves this function is about
-    the folder, never about the network.
-    """
-    for mirror in _answering(mirrors, todo[0], reasons):
-        try:
-            while todo:
-                known = FILES[name][todo[0]]
-                pieces = _receive(mirror + todo[0], known.size)
-                shown = _with_bar(pieces, f'{name}/{todo[0]}', known.size)
-                place(folder / todo[0], known.sha256, shown)
-                del todo[0]
-            return
-        except _Refused as why:
-            reasons.append(f'{public(mirror)}{todo[0]} {why}')
+    pieces = _receive(address, known.size)
+    content = bytearray(next(pieces, b''))  # what is refused at once gets no bar
+    title = f'{name}/{address.rpartition("/")[2]}'
+    sizes = {'initial': len(content), 'total': known.size, 'unit': 'B', 'unit_scale': True}
+    with tqdm(desc=title, **sizes) as bar:
+        for piece in pieces:
+            content += piece
+            bar.update(len(piece))
+    if hashlib.sha256(content).hexdigest() != known.sha256:
+        raise _Refused('sent something else than the published file')
+    return bytes(content)
 
 
 def _receive(address: str, size: int) -> Iterator[bytes]:
@@ -179,7 +194,7 @@ def _receive(address: str, size: int) -> Iterator[bytes]:
                 stream=True,
                 timeout=(PATIENCE, STALLED),
                 headers={'Accept-Encoding': 'identity'},  # it is compressed already
-                hooks={'response': _leave_unread},
+                hooks={'response': _close_redirect},
             ) as response:
                 response.raise_for_status()
                 # read1 gives what has come; iter_content would wait for the rest of its piece.
@@ -204,48 +219,10 @@ def _receive(address: str, size: int) -> Iterator[bytes]:
         over.set()
 
 
-def _leave_unread(response: requests.Response, **_: object) -> None:
-    """Close a redirect: requests would read what it holds, which may have no end, to the end."""
+def _close_redirect(response: requests.Response, **_: object) -> None:
+    """Close a redirect unread: requests would read its whole body first, which may never end."""
     if response.is_redirect:
         response.close()
-
-
-def _with_bar(pieces: Iterator[bytes], title: str, size: int) -> Iterator[bytes]:
-    from tqdm import tqdm
-
-    first = next(pieces, b'')  # what is refused at once gets no bar
-    with tqdm(total=size, desc=title, unit='B', unit_scale=True) as bar:
-        for piece in itertools.chain([first], pieces):
-            bar.update(len(piece))
-            yield piece
-
-
-def place(path: Path, sha256: str, pieces: Iterable[bytes]) -> None:
-    """Put a file where it belongs, whole and verified, or not at all.
-
-    What is there already is not looked at, only replaced: it may be a pipe, or have no end.
-    """
-    handle, unfinished = tempfile.mkstemp(prefix='tmp', dir=path.parent)
-    try:
-        now, digest = os.fstat(handle).st_mtime, hashlib.sha256()  # by the clock of the other files
-        with open(handle, 'wb') as file:
-            for left in path.parent.glob('tmp????????'):
-                with contextlib.suppress(OSError):  # another process was faster
-                    if now - left.stat().st_mtime > ABANDONED:
-                        left.unlink()
-            for piece in pieces:
-                file.write(piece)
-                digest.update(piece)
-        if digest.hexdigest() != sha256:
-            raise _Refused('sent something else than the published file')
-        os.chmod(unfinished, 0o644)  # it was made private; a shared folder is for everybody
-        try:
-            os.replace(unfinished, path)
-        except IsADirectoryError:
-            raise OSError(errno.EISDIR, f'{path.name} is a folder there') from None
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(unfinished)
 
 
 def _why(error: Exception) -> str:
@@ -253,14 +230,14 @@ def _why(error: Exception) -> str:
     from requests import exceptions
     from urllib3.exceptions import HTTPError, TimeoutError
 
-    if isinstance(error, exceptions.SSLError):
-        return 'has a certificate that this machine does not trust'
-    if isinstance(error, exceptions.ProxyError):
-        return 'cannot be reached through the proxy'
-    if isinstance(error, (exceptions.Timeout, TimeoutError)):
-        return LATE
     if isinstance(error, exceptions.HTTPError):
         return f'answered with HTTP status {error.response.status_code}'
-    if isinstance(error, (exceptions.ConnectionError, HTTPError)):
-        return 'cannot be reached, or the connection broke'
-    return f'failed ({type(error).__name__})'  # its text could hold a password
+    words = {  # the first that fits
+        exceptions.SSLError: 'has a certificate that this machine does not trust',
+        exceptions.ProxyError: 'cannot be reached through the proxy',
+        (exceptions.Timeout, TimeoutError): LATE,
+        (exceptions.ConnectionError, HTTPError): 'cannot be reached, or the connection broke',
+    }
+    # The text of any other could hold a password.
+    unknown = f'failed ({type(error).__name__})'
+    return next((words[kind] for kind in words if isinstance(error, kind)), unknown)
