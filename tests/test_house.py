@@ -126,7 +126,7 @@ def test_durations_are_of_clocks_that_nobody_sets():
     paths = {p for g in f'{patterns} exercises/*.ipynb'.split() for p in ROOT.glob(g)}
     texts = {p: p.read_text(encoding='utf8') for p in paths - {Path(__file__)} if p.is_file()}
     assert {(p.name, m[0]) for p in texts for m in re.finditer(wall, texts[p])} == {
-        ('events.py', 'time.time'),
+        ('profiler.py', 'time.time'),
         ('result.py', '.now('),
         ('train_ddp.py', 'time.time_ns'),  # tells one start from another
         ('chapter6_shares.py', 'time.time'),  # sees that nobody looks at it

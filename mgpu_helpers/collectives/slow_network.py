@@ -16,7 +16,7 @@ from mxnet.ndarray import NDArray
 
 from .. import checks
 from ..lanes import Span
-from ..timeline.events import LINK, wall_clock
+from ..timeline.profiler import LINK, wall_clock
 from ..timeline.recording import note
 
 # Messages on their way: number -> source, target, seconds.

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import mxnet as mx
-from mxnet import nd
-from mxnet.base import MXNetError
 
 from .. import checks
 from ..lanes import KINDS, Lanes, Span
-from .events import Profiler
-from .phases import spans
-from .pushes import Listener
+from .phases import Listener
+from .profiler import Event, profiling
 
 _listener: Listener | None = None  # of the recording that is on
 
@@ -24,10 +19,10 @@ _listener: Listener | None = None  # of the recording that is on
 def record(title: str = '') -> Iterator[Lanes]:
     """Record what every device does while a block of code runs: give Lanes, empty until its end.
 
-    A lane per device, and a span per operator. Its kind is the phase of training: see the room's
-    own text. It waits for the devices when it begins, before each new training step (its shards, or
-    its forward pass, after an update), and at the end. Settings of your own for MXNet's profiler
-    are lost.
+    A lane per device, and a span per operator, whose kind is the phase of training (see
+    ``timeline``). It waits for the devices when it begins, before each new training step (its
+    shards, or its forward pass, after an update), and at the end. Settings of your own for MXNet's
+    profiler are lost.
     """
     global _listener
     if _listener is not None:
@@ -35,27 +30,14 @@ def record(title: str = '') -> Iterator[Lanes]:
             'recording is already on: let the other `with record()` block end before this one '
             'begins'
         )
-    lanes = Lanes(title=title)
-    with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
-        profiler = Profiler(Path(folder))
-        listener = Listener()
-        profiler.start()
-        try:
+    lanes, listener, events = Lanes(title=title), Listener(), list[Event]()
+    try:
+        with listener.listening(), profiling(events), mx.engine.bulk(0):
             _listener = listener
-            with listener.listening(), mx.engine.bulk(0):
-                yield lanes
-                nd.waitall()
-        except BaseException:
-            with contextlib.suppress(MXNetError):  # the first error is the one to tell of
-                nd.waitall()
-            raise
-        finally:
-            _listener = None
-            try:
-                events = profiler.stop(listener.devices)
-            finally:
-                listener.free_held()
-            lanes.add([*spans(events, listener.steps), *listener.noted])
+            yield lanes
+    finally:
+        _listener = None
+        lanes.add(listener.spans(events))
 
 
 @contextlib.contextmanager

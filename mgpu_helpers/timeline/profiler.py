@@ -1,0 +1,142 @@
+"""MXNet's profiler, usable any number of times: which operators ran where, and when.
+
+By itself it writes one file per process: a second ``dump()`` fails, and ``dump(False)`` leaves the
+JSON unfinished. Here every recording has a file of its own, whose part of the JSON array is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import json
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import mxnet as mx
+from mxnet import nd, profiler
+from mxnet.base import MXNetError
+
+Record = dict[str, Any]  # an event as the profiler writes it
+
+LINK = 'WaitForLink'  # a slow link's waiting, which it notes itself
+# The engine's own operators, and what some operators set up on first use.
+NOISE = ('DeleteVariable', 'WaitForVar', 'ResourceParallelRandomSetSeed', LINK)
+
+
+class Event(NamedTuple):
+    """An operator that ran: on which device, called what, from when to when (seconds)."""
+
+    lane: str
+    name: str
+    start: float
+    end: float
+
+
+def wall_clock() -> float:
+    """Give the time by the clock of MXNet's records; its profiler knows no steadier one."""
+    return time.time()
+
+
+@contextlib.contextmanager
+def profiling(events: list[Event]) -> Iterator[None]:
+    """Profile a block of code, and what it asked the devices for; add the operators that ran.
+
+    A RuntimeError if somebody else has switched the profiler on.
+    """
+    with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
+        # It writes once more when the process ends, and first removes what has that name: so the
+        # name must be none that exists (/dev/null would be gone, for root) or could be made.
+        nowhere = Path(folder, 'no such folder', 'nothing.json')
+        before, file = Path(folder, 'before.json'), Path(folder, 'recording.json')
+        nd.waitall()
+        try:
+            _check_off(before)
+            _configure(file)
+            profiler.set_state('run')
+            try:
+                yield
+                nd.waitall()
+            finally:
+                with contextlib.suppress(MXNetError):  # the first error is the one to tell of
+                    nd.waitall()
+                profiler.set_state('stop')
+                events += sorted(_operators(_dump(file)), key=lambda event: event.start)
+        finally:  # an interrupt may come at any moment, and must not leave it on
+            profiler.set_state('stop')
+            _configure(nowhere)
+
+
+@functools.cache
+def known_lanes() -> list[str]:
+    """Name the lanes of devices in the order of the profiler's numbers for them.
+
+    These are CPUs up to the cores, GPUs, pinned memory (which the first CPU fills) and shared
+    memory. Without GPUs the last two serve two more CPUs.
+    """
+    cores = ctypes.CDLL(None).get_nprocs()  # what C++ calls the hardware's concurrency
+    gpus = [f'gpu({i})' for i in range(mx.context.num_gpus())]
+    cpus = [f'cpu({i})' for i in range(cores if gpus else cores + 2)]
+    return [*cpus, *gpus, 'cpu(0)', 'cpu(0)'] if gpus else cpus
+
+
+def check_known(lane: str) -> None:
+    """Raise unless the profiler has a number for this device; without one it ends the process."""
+    if lane not in known_lanes():
+        cpus = sum(known.startswith('cpu') for known in set(known_lanes()))
+        raise ValueError(
+            f"{lane} cannot be recorded: MXNet's profiler would end this process. On this machine "
+            f'it knows cpu(0) to cpu({cpus - 1}), and {mx.context.num_gpus()} GPUs; use at most so '
+            'many devices while recording'
+        )
+
+
+def _check_off(path: Path) -> None:
+    """Raise if an operator is recorded though nobody here has switched the profiler on."""
+    _configure(path)
+    began = 1e6 * wall_clock()
+    nd.eye(1).wait_to_read()
+    records = _dump(path)
+    if any(record.get('ts', 0) >= began for record in records):
+        with tempfile.NamedTemporaryFile('w', delete=False) as kept:
+            json.dump({'traceEvents': records}, kept)
+        raise RuntimeError(
+            "MXNet's own profiler is already on. It has been switched off; record again. What it "
+            f'had recorded so far is in {kept.name}'
+        )
+
+
+def _configure(path: Path) -> None:
+    wanted = dict.fromkeys(('profile_symbolic', 'profile_imperative'), True)
+    unwanted = dict.fromkeys(('profile_api', 'profile_memory', 'aggregate_stats'), False)
+    # After a dump() that ended it "for good" it complains, and works all the same.
+    with contextlib.suppress(MXNetError):
+        profiler.set_config(filename=str(path), **wanted, **unwanted)
+
+
+def _dump(path: Path) -> list[Record]:
+    """Let the profiler write, and read it: a list of its records; empty if it never ran."""
+    try:
+        profiler.dump(False)
+    except MXNetError:
+        return []
+    text = path.read_text().strip()
+    inner = text[text.index('[') + 1 :] if text.startswith('{') else text
+    return json.loads(f'[{inner.strip(",")}]')
+
+
+def _operators(records: Iterable[Record]) -> Iterator[Event]:
+    """Join the beginning and the end of each operator, which are records of their own."""
+    begun = {}
+    for record in records:
+        if record.get('cat') != 'operator' or record['name'] in NOISE:
+            continue
+        key = record['pid'], record['tid'], record['name']  # a thread does one thing at a time
+        if record['ph'] == 'B':
+            begun[key] = record['ts'] / 1e6
+        elif record['ph'] == 'E' and key in begun:
+            lane = known_lanes()[record['pid']]
+            yield Event(lane, record['name'], begun.pop(key), record['ts'] / 1e6)
