@@ -1,8 +1,8 @@
 """The chapters of the course, as ``notebooks/chapters.yml`` lists them.
 
-``python tools/chapters.py`` writes what is said of each into the openings of the notebooks, into
-README.md and book/index.md; with the word ``alone`` or ``beside`` it prints the notebooks that
-``make test`` runs by themselves, or beside the tests, the longest first.
+``python tools/chapters.py`` writes the openings of the notebooks and the tables in README.md and
+book/index.md. ``python tools/chapters.py alone`` prints the notebooks that ``make test`` runs one
+by one, ``beside`` those that it runs in parallel with the tests, the longest first.
 """
 
 import json
@@ -52,7 +52,7 @@ CHAPTERS = [Chapter(number, **entry) for number, entry in enumerate(LIST, 1)]
 
 
 def table(to_notebooks):
-    """Lay the chapters out in Markdown; ``to_notebooks`` leads from the page to their folder."""
+    """Make the Markdown table; ``to_notebooks`` is the path from the page to the notebooks."""
     rows = [
         f'| {c.number} | [{c.title}]({to_notebooks}/{c.path.name}) | {c.question} |\n'
         for c in CHAPTERS
@@ -61,7 +61,7 @@ def table(to_notebooks):
 
 
 def renewed():
-    """Give each file that repeats something of the list, with the text that it should have."""
+    """Map each file that repeats part of the list to the text that it should have."""
     texts = {}
     for name, to_notebooks in {'README.md': 'notebooks', 'book/index.md': '../notebooks'}.items():
         text = (ROOT / name).read_text(encoding='utf8')

@@ -1,8 +1,8 @@
-"""A chapter as one HTML file that needs nothing from elsewhere: figures, formulas and styles in it.
+"""Export a chapter as one self-contained HTML file: figures, formulas and styles are embedded.
 
-Jupyter's own pages fetch scripts from the internet; without it formulas stay raw TeX. Here a
-displayed formula (``$$...$$``) becomes an SVG, set by matplotlib, which the course has anyway. The
-page is light or dark as the reader's system asks for.
+Jupyter's own pages fetch scripts from the internet; offline, formulas stay raw TeX. Here a
+displayed formula (``$$...$$``) is drawn as an SVG by matplotlib, which the course has anyway. The
+page is light or dark, as the reader's system is set.
 """
 
 import copy
@@ -20,7 +20,7 @@ CHAPTER_LINK = re.compile(r'\]\((\d\d-[\w-]+)\.ipynb([)#])')
 
 
 def prefer_pictures(nb):
-    """Take widgets away, in place, from outputs that have a picture too, which needs no kernel."""
+    """Remove widgets, in place, from outputs that also have a picture, which needs no kernel."""
     for cell in nb.cells:
         for output in cell.get('outputs', []):
             data = output.get('data', {})
@@ -29,9 +29,9 @@ def prefer_pictures(nb):
 
 
 def formula(tex):
-    """A formula as a ``<div>`` with an ``<svg>``, on one line, in the colour of the text around it.
+    """Make a ``<div>`` with the formula as an ``<svg>``, in the colour of the surrounding text.
 
-    ``tex`` is what matplotlib's mathtext understands; a ValueError names a command that is not.
+    A ValueError names a command in ``tex`` that matplotlib's mathtext does not know.
     """
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
@@ -54,7 +54,7 @@ def formula(tex):
 
 
 def title_of(nb):
-    """A notebook's title: its first heading, without Markdown; None where there is none."""
+    """Return a notebook's first heading, without Markdown; None if it has no heading."""
     for cell in nb.cells:
         heading = re.match('# +(.+)', cell.source)
         if cell.cell_type == 'markdown' and heading:
@@ -62,27 +62,27 @@ def title_of(nb):
     return None
 
 
-def _set(found):
+def _typeset(match):
     try:
-        return formula(found[1])
-    except ValueError:  # a reader's own, perhaps; tests see to it that the course has none such
-        return found[0]
+        return formula(match[1])
+    except ValueError:  # in a reader's own notebook; tests hold that the course has none
+        return match[0]
 
 
 def text_of(source, up=''):
-    """A text cell's Markdown as a page can show it: formulas set, links to other chapters' pages.
+    """Convert Markdown for a page: formulas as SVG, links to notebooks as links to their pages.
 
-    ``up`` leads from the page's folder to one beside ``notebooks/``, for links to other files.
+    ``up`` is the path from the page's folder to one beside ``notebooks/``, for links to files.
     """
-    # nbconvert embeds no image from outside the folder it is told: that is the one above.
+    # nbconvert embeds images only from the folder that it is given, here the one above notebooks/.
     text = source.replace('../img/', 'img/').replace('](../', f'](../{up}')
-    return FORMULA.sub(_set, CHAPTER_LINK.sub(r'](\1.html\2', text))
+    return FORMULA.sub(_typeset, CHAPTER_LINK.sub(r'](\1.html\2', text))
 
 
 def exported(nb, folder, name, template, **more):
-    """What a template makes of a notebook; ``name`` is the title if it has none.
+    """Render a notebook by a template; ``name`` is the title if it has none.
 
-    Figures are found from ``folder``, where the notebook is; ``more`` are further resources.
+    ``folder`` is the notebook's, to resolve its figures; ``more`` are further resources.
     """
     nb.metadata.setdefault('title', title_of(nb) or name)
     resources = {'metadata': {'path': str(folder.parent), 'name': name}, **more}
@@ -91,10 +91,7 @@ def exported(nb, folder, name, template, **more):
 
 
 def page_of(nb, folder, name):
-    """A notebook, as it is stored or was run, as HTML.
-
-    Links lead right from a folder beside its own, such as ``build/``.
-    """
+    """Render a notebook as HTML, with links for a page in a folder beside its own (``build/``)."""
     nb = copy.deepcopy(nb)
     prefer_pictures(nb)
     for cell in nb.cells:

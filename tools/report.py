@@ -1,9 +1,9 @@
-"""Say what the course does on this machine, for those who cannot try it there.
+"""Report how the course runs on this machine, for developers who have no such machine.
 
-``make report`` calls this: doctor, every chapter through nbval, the quick benchmark. What has been
-found until then stands in ``build/report.md``, for a reader, and ``build/report.json``, for
-programs, after every step: whatever kills this leaves what it had. No name, path or address of
-this machine or its user is in them. The exit status is 1 if something failed, 130 after Ctrl-C.
+``make report`` calls this: doctor, every chapter through nbval, the quick benchmark. After each
+step it writes what it has so far to ``build/report.md`` (for readers) and ``build/report.json``
+(for programs), so that a killed run leaves its results. Names, paths and addresses of this machine
+and its user are removed. The exit status is 1 if something failed, 130 after Ctrl-C.
 """
 
 import contextlib
@@ -36,9 +36,9 @@ PASSED, FAILED, RUNNING, WAITING = 'passed', 'failed', 'stopped', 'not reached'
 LIMITS = {'doctor': 600, 'chapter': 7200, 'bench': 3600}  # seconds; ten times the longest seen
 COLOURS = re.compile(r'\x1b\[[0-9;]*m')
 CELL = re.compile(r'::Cell (\d+) (PASSED|FAILED)')
-# What begins and ends the account of a failure in what pytest prints.
+# The lines around the description of a failure in pytest's output.
 BEGIN, END = re.compile(r'^=+ (?:FAILURES|ERRORS) =+$'), re.compile(r'^=+ .* =+$')
-LONGEST = 6000  # letters of it that are kept: its end says most
+LONGEST = 6000  # characters of it that are kept, from its end, which says most
 PRIVATE = (
     (re.compile(r'\b[a-z][a-z+]*://[^\s\'")>]+'), '<address>'),
     (re.compile(r'[\w.+-]+@[\w-]+\.[\w.-]+'), '<address>'),
@@ -53,17 +53,17 @@ PRIVATE = (
 
 
 def names():
-    """What stands for this machine and its user, each with what takes its place."""
+    """Map names of this machine, its user and its folders to their replacements."""
     host, home = platform.node(), os.path.expanduser('~')
-    found = {str(ROOT): 'COURSE', sys.prefix: 'PYTHON', os.path.realpath(home): 'HOME'}
-    found |= {home: 'HOME', host: '<host>', host.split('.')[0]: '<host>'}
+    words = {str(ROOT): 'COURSE', sys.prefix: 'PYTHON', os.path.realpath(home): 'HOME'}
+    words |= {home: 'HOME', host: '<host>', host.split('.')[0]: '<host>'}
     with contextlib.suppress(Exception):
-        found[getpass.getuser()] = '<user>'
-    return {name: word for name, word in found.items() if len(name) > 2 and name != 'root'}
+        words[getpass.getuser()] = '<user>'
+    return {name: word for name, word in words.items() if len(name) > 2 and name != 'root'}
 
 
 def scrub(value):
-    """The same text, list or table without names, paths and addresses."""
+    """Replace names, paths and addresses in a text, a list or a dictionary."""
     if isinstance(value, dict):
         return {key: scrub(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -79,11 +79,11 @@ def scrub(value):
 
 
 class Report:
-    """What has been found; ``save`` leaves it in two files."""
+    """The results so far; ``save`` writes them to two files."""
 
     def __init__(self, folder, chapters):
         self.folder, self.began = folder, time.monotonic()
-        self.found = {
+        self.results = {
             'date': datetime.date.today().isoformat(),
             'finished': False,
             'seconds': 0,
@@ -98,41 +98,41 @@ class Report:
         }
 
     def save(self):
-        self.found['seconds'] = round(time.monotonic() - self.began)
-        found = scrub(self.found)
-        write(self.folder / 'report.json', json.dumps(found, indent=1, ensure_ascii=False) + '\n')
-        write(self.folder / 'report.md', markdown(found))
+        self.results['seconds'] = round(time.monotonic() - self.began)
+        results = scrub(self.results)
+        text = json.dumps(results, indent=1, ensure_ascii=False) + '\n'
+        write(self.folder / 'report.json', text)
+        write(self.folder / 'report.md', markdown(results))
 
 
-def markdown(found):
-    """The same for a reader."""
-    whole = '' if found['finished'] else ' It was stopped before its end, and has what it had.'
-    parts = [f'# The course on this machine\n\n{found["date"]}, {found["seconds"]} s.{whole}']
-    about = {**found['machine'], **found['versions']}
+def markdown(results):
+    stopped = '' if results['finished'] else ' It was stopped before its end.'
+    parts = [f'# The course on this machine\n\n{results["date"]}, {results["seconds"]} s.{stopped}']
+    about = {**results['machine'], **results['versions']}
     parts.append('\n'.join(f'* {name}: {value}' for name, value in about.items()))
     rows = [
         [row['chapter'], row['verdict'], f'{row["cells"]} of {row["of"]}', row['seconds']]
-        for row in found['chapters']
+        for row in results['chapters']
     ]
     heads = ['chapter', 'verdict', 'cells passed', 'seconds']
     parts += ['## Chapters', tabulate(rows, heads, 'github')]
-    for row in found['chapters']:
+    for row in results['chapters']:
         if row.get('failure'):
             parts += [f'### {row["chapter"]}', f'````\n{row["failure"]}\n````']
     parts.append('## Speed')
-    bench = found['bench']
+    bench = results['bench']
     rows = [[row['what'], row['over'], row['median'], row['range']] for row in bench['ratios']]
     parts.append(f'A quick look, {bench["verdict"]}, {bench["seconds"]} s.')
     parts.append(tabulate(rows, ['what', 'over', 'ratio', 'range'], 'github') if rows else '')
     if 'failure' in bench:
         parts.append(f'````\n{bench["failure"]}\n````')
-    rows = [[row['name'], row['verdict'], row['found']] for row in found['doctor']]
+    rows = [[row['name'], row['verdict'], row['found']] for row in results['doctor']]
     parts += ['## Doctor', tabulate(rows, ['check', 'verdict', 'found'], 'github')]
     return '\n\n'.join(filter(None, parts)) + '\n'
 
 
 def run(name, command, limit, on_line=lambda line: None):
-    """Run a command to its end; give its lines, and why it failed, or nothing."""
+    """Run a command to its end; return its lines, and why it failed ('' if it did not)."""
     lines = []
 
     def note(_, line):
@@ -149,26 +149,27 @@ def run(name, command, limit, on_line=lambda line: None):
 
 
 def examine(report):
-    """What doctor says."""
+    """Run doctor."""
     command = [sys.executable, '-W', 'ignore', '-m', 'mgpu_helpers', 'doctor', '--json']
     lines, why = run('doctor', command, LIMITS['doctor'])
     text = '\n'.join(lines)
     try:
-        said = json.loads(text[text.index('{') :])
+        answer = json.loads(text[text.index('{') :])
     except ValueError:
-        report.found['doctor'] = [{'name': 'doctor', 'verdict': FAILED, 'found': why or text}]
+        report.results['doctor'] = [{'name': 'doctor', 'verdict': FAILED, 'found': why or text}]
         return
-    here = {
-        name: value for name, value in said['versions'].items() if name not in ('python', 'system')
+    report.results['versions'] |= {
+        name: version
+        for name, version in answer['versions'].items()
+        if name not in ('python', 'system')
     }
-    report.found['versions'] |= here
-    report.found['doctor'] = [
-        {key: row[key] for key in ('name', 'verdict', 'found')} for row in said['checks']
+    report.results['doctor'] = [
+        {key: row[key] for key in ('name', 'verdict', 'found')} for row in answer['checks']
     ]
 
 
 def check(report, row, path, timeout):
-    """One chapter through nbval, up to its first failing cell."""
+    """Run one chapter through nbval, up to its first failing cell."""
     nb = nbformat.read(path, as_version=4)
     row['of'] = sum(cell.cell_type == 'code' and bool(cell.source) for cell in nb.cells)
     missing = [name for name in frameworks(nb) if not python_with(name)]
@@ -206,8 +207,8 @@ def check(report, row, path, timeout):
 
 
 def measure(report):
-    """The quick benchmark's ratios."""
-    bench, folder, began = report.found['bench'], report.folder / 'bench', time.monotonic()
+    """Run the quick benchmark."""
+    bench, folder, began = report.results['bench'], report.folder / 'bench', time.monotonic()
     bench['verdict'] = RUNNING
     report.save()
     for old in folder.glob('*.json'):
@@ -247,14 +248,14 @@ def main(chapter, timeout, notebooks, out):
     try:
         examine(report)
         report.save()
-        for row, path in zip(report.found['chapters'], chapters):
+        for row, path in zip(report.results['chapters'], chapters):
             check(report, row, path, timeout)
             report.save()
             click.echo(f'\r{row["chapter"]}  {row["verdict"]} in {row["seconds"]} s')
         measure(report)
-        report.found['finished'] = True
-        verdicts = [row['verdict'] for row in (*report.found['chapters'], report.found['bench'])]
-        status = int(FAILED in verdicts)
+        report.results['finished'] = True
+        rows = *report.results['chapters'], report.results['bench']
+        status = int(FAILED in [row['verdict'] for row in rows])
     except KeyboardInterrupt:
         status = 130
     finally:

@@ -1,10 +1,9 @@
 """Execute the course's notebooks without a browser.
 
-``make run`` calls this: every chapter whose framework is installed (or ``--chapter 1``, whatever is
-installed) is executed from top to bottom in ``notebooks/``, in the kernel that its framework has,
-with a line per cell, and left in
-``build/`` as a notebook and as one HTML file that holds its figures. A cell that fails stops its
-chapter and the run; what was done until then is left as ``build/<chapter>.failed.ipynb`` and
+``make run`` calls this: it executes every chapter whose framework is installed (``--chapter 1``:
+that one in any case) from top to bottom in ``notebooks/``, in its framework's kernel, prints a line
+per cell, and writes the chapter to ``build/`` as a notebook and as one HTML file with its figures.
+A cell that fails ends the run; the outputs until then are in ``build/<chapter>.failed.ipynb`` and
 ``.html``. With ``--store`` the executed notebook also replaces the one in ``notebooks/``, in a form
 that differs from run to run only where results do.
 """
@@ -28,69 +27,67 @@ from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = click.Path(path_type=Path)
-PATIENCE = 10  # seconds; a cell inside a long MXNet operator sees an interrupt only after it
-# The kernels' names, as tools/setup.sh registers them on every machine: where PyTorch has an
-# environment of its own, its kernel starts the Python there. Chapters without PyTorch take the name
-# that every Jupyter has.
+PATIENCE = 10  # seconds; a cell notices an interrupt only when a long MXNet operator has ended
+# The kernels, as tools/setup.sh registers them on every machine: if PyTorch has an environment of
+# its own, its kernel starts the Python there. Chapters without PyTorch use the default kernel.
 KERNELS = {'torch': ('mgpu-torch', 'PyTorch'), None: ('python3', 'Python 3')}
-# What a stored notebook says about its language: nothing that another machine would say otherwise.
+# A stored notebook's language info: only what is the same on every machine.
 LANGUAGE = dict(
     file_extension='.py', mimetype='text/x-python', name='python', pygments_lexer='ipython3'
 )
-# An import of what not every environment has.
 FRAMEWORK = re.compile(r'^\s*(?:import|from) (mxnet|torch)\b', re.MULTILINE)
-# Not imported: our package's settings are not to reach the notebooks' kernels through us.
+# Not imported, so that our package's settings do not leak into the notebooks' kernels.
 python_with = runpy.run_path(str(ROOT / 'mgpu_helpers/processes/pythons.py'))['python_with']
 
 
 class ChapterError(Exception):
-    """A chapter cannot be run or stored; the message is the sentence for the reader."""
+    """A chapter cannot be run or stored; the message is for the reader."""
 
 
 class Stopped(Exception):
-    """Somebody pressed Ctrl-C, or asked this process to end."""
+    """Ctrl-C, or SIGTERM."""
 
 
 def find_chapters(folder, wanted=None):
-    """The notebooks of the chapters ``wanted``, such as ``'1'`` or ``'1,3'``; else of all."""
+    """List the notebooks of the chapters ``wanted``, such as ``'1'`` or ``'1,3'``, or all."""
     chapters = {p.name.split('-')[0].lstrip('0'): p for p in sorted(folder.glob('[0-9]*-*.ipynb'))}
     if not chapters:
         raise ChapterError(f"there are no chapters in '{folder}'")
-    asked = (wanted or '').replace(',', ' ').split()
-    for word in asked:
+    words = (wanted or '').replace(',', ' ').split()
+    for word in words:
         if word.lstrip('0') not in chapters:
-            there = '\n'.join(f'  {number}  {path.name}' for number, path in chapters.items())
-            raise ChapterError(f"there is no chapter '{word}'; these there are:\n{there}")
-    asked = {word.lstrip('0') for word in asked} or chapters
-    return [path for number, path in chapters.items() if number in asked]
+            known = '\n'.join(f'  {number}  {path.name}' for number, path in chapters.items())
+            raise ChapterError(f"there is no chapter '{word}'; the chapters are:\n{known}")
+    chosen = {word.lstrip('0') for word in words} or chapters
+    return [path for number, path in chapters.items() if number in chosen]
 
 
 def frameworks(nb):
-    """Which of MXNet and PyTorch a chapter imports: ``'mxnet'`` and ``'torch'``, in its order."""
+    """List which of ``'mxnet'`` and ``'torch'`` a chapter imports, in its order."""
     code = '\n'.join(cell.source for cell in nb.cells if cell.cell_type == 'code')
     return list(dict.fromkeys(FRAMEWORK.findall(code)))
 
 
 def kernel_of(nb):
-    """What a chapter's file says about its kernel: PyTorch's where it imports PyTorch."""
+    """Return a chapter's kernelspec: PyTorch's kernel if it imports PyTorch."""
     name, title = KERNELS['torch' if 'torch' in frameworks(nb) else None]
     return {'display_name': title, 'language': 'python', 'name': name}
 
 
 def label(cell):
-    """A cell's first line that says something, shortened for a line of progress."""
+    """Shorten a cell's first line, marks and magics aside, for a line of progress."""
     lines = (line.strip() for line in cell.source.splitlines())
-    said = (line for line in lines if line and line != '#@save' and not line.startswith('%'))
-    text = next(said, '(empty)')
+    code = (line for line in lines if line and line != '#@save' and not line.startswith('%'))
+    text = next(code, '(empty)')
     return text if len(text) <= 60 else text[:59] + '…'
 
 
 class Run:
-    """One notebook being executed: a line per cell, and below them a bar on a terminal.
+    """The execution of one notebook: prints a line per cell and, on a terminal, a progress bar.
 
-    nbclient's own answer to Ctrl-C is to take the kernel away, which gives a cell that started
-    processes of its own no chance to end them. So the kernel is interrupted, as by the stop button
-    of JupyterLab, and only taken away if that does not help, or at the second Ctrl-C.
+    At Ctrl-C nbclient would kill the kernel, so that a cell could not end the processes that it
+    started. Here the kernel is interrupted, as by JupyterLab's stop button, and killed only if it
+    has not stopped after ``PATIENCE`` seconds, or at the second Ctrl-C.
     """
 
     def __init__(self, nb, folder, name, timeout):
@@ -106,7 +103,7 @@ class Run:
             resources={'metadata': {'path': str(folder)}},
             coalesce_streams=True,
             record_timing=False,
-            # Messages to the kernel go over a local port: encrypted, or ipykernel warns.
+            # Messages to the kernel go through a local port; ipykernel warns if not encrypted.
             config=Config(KernelManager={'transport_encryption': 'auto'}),
             on_notebook_start=self._listen,
             on_cell_execute=self._start,
@@ -114,7 +111,7 @@ class Run:
         )
 
     def where(self):
-        """The number of the cell that was running last, as the lines count them."""
+        """Name the last cell that was started, with its number among the code cells."""
         if self.index is None:
             return 'before the first cell'
         return f'cell {self.code.index(self.index) + 1}/{len(self.code)}'
@@ -126,13 +123,13 @@ class Run:
 
     def _stop(self):
         if self.stopping:
-            self._take_kernel_away()
+            self._kill_kernel()
         else:
             self.stopping = True
             self.task = asyncio.ensure_future(self.client.km.interrupt_kernel())
-            asyncio.get_running_loop().call_later(PATIENCE, self._take_kernel_away)
+            asyncio.get_running_loop().call_later(PATIENCE, self._kill_kernel)
 
-    def _take_kernel_away(self):
+    def _kill_kernel(self):
         self.task = asyncio.ensure_future(self.client.km.shutdown_kernel(now=True))
 
     def _start(self, cell, cell_index):
@@ -142,7 +139,7 @@ class Run:
             self.index, self.since = cell_index, time.perf_counter()
             self.bar.set_postfix_str(label(cell))
 
-    def _end(self, cell, cell_index, **_):  # also called when the cell failed
+    def _end(self, cell, cell_index, **_):  # also called when a cell failed
         if cell_index == self.index:
             seconds = time.perf_counter() - self.since
             self.bar.write(f'{self.name}  {self.where()}  {seconds:6.1f} s  {label(cell)}')
@@ -151,11 +148,11 @@ class Run:
 
 
 def execute(nb, folder, name, timeout):
-    """Execute a notebook in place, a fresh kernel started in ``folder``.
+    """Execute a notebook in place, in a fresh kernel started in ``folder``.
 
-    A ChapterError names the chapter, the cell and the error: one that raised, ran for over
-    ``timeout`` seconds, or took the kernel with it. ``nb`` then holds the outputs until there.
-    After Ctrl-C or SIGTERM: Stopped, when the kernel has ended.
+    A ChapterError names the chapter, the cell and the error: the cell raised, ran for more than
+    ``timeout`` seconds, or the kernel died. ``nb`` then has the outputs up to there. After Ctrl-C
+    or SIGTERM, Stopped is raised when the kernel has ended.
     """
     run = Run(nb, folder, name, timeout)
     try:
@@ -183,10 +180,10 @@ def execute(nb, folder, name, timeout):
 
 
 def normalise(nb):
-    """Bring an executed notebook into the form it is stored in; refuse errors and stderr.
+    """Bring an executed notebook into its stored form; refuse errors and stderr.
 
-    Kernel and language say nothing about this machine, times of execution and the state of progress
-    bars are dropped, and cells are counted from 1; sources, cell ids, tags and outputs stay.
+    Kernel and language say nothing about this machine; execution times and progress bars are
+    dropped. Sources, cell ids, tags and outputs stay.
     """
     prefer_pictures(nb)
     for position, cell in enumerate((c for c in nb.cells if c.cell_type == 'code'), 1):
@@ -198,7 +195,7 @@ def normalise(nb):
                 raise ChapterError(f'cell {position} wrote to stderr ({first!r}): not stored')
             output.pop('transient', None)
         cell.outputs = [o for o in cell.outputs if WIDGET not in o.get('data', {})]
-    for cell in nb.cells:  # tags, and which cells an author hides
+    for cell in nb.cells:  # 'jupyter': which cells the author hides
         kept = {key: cell.metadata[key] for key in ('tags', 'jupyter') if cell.metadata.get(key)}
         cell.metadata = nbformat.from_dict(kept)
     kept = {key: nb.metadata[key] for key in ('title', 'authors') if key in nb.metadata}
@@ -207,9 +204,9 @@ def normalise(nb):
 
 
 def tidied(path):
-    """The text of a chapter's file as ``--store`` would have written it, outputs as they are.
+    """Return a chapter's file as ``--store`` would write it, with the outputs that it has.
 
-    What JupyterLab adds when it saves (its version, the state of widgets, times) is gone.
+    What JupyterLab adds when it saves (its version, widget state, times) is removed.
     """
     nb = nbformat.read(path, as_version=4)
     normalise(nb)
@@ -217,14 +214,14 @@ def tidied(path):
 
 
 def write(path, text):
-    """Write a file so that a reader sees the old one or the new one, never half of it."""
+    """Write a file atomically: a reader sees the old text or the new one, never a part."""
     partial = path.with_name(path.name + '.part')
     partial.write_text(text, encoding='utf-8')
     os.replace(partial, path)
 
 
 def run_chapter(path, build, timeout, store):
-    """Execute one chapter, leave it in ``build`` and, if asked to, store it where it was."""
+    """Execute one chapter and write it to ``build``; with ``store``, also where it came from."""
     nb = nbformat.read(path, as_version=4)
     for old in build.glob(f'{path.stem}.*'):
         old.unlink()
@@ -245,12 +242,12 @@ def run_chapter(path, build, timeout, store):
 @click.command(help=__doc__.split('\n')[0])
 @click.option('--chapter', metavar='N', help='Which: 1, or 1,3 (default: all there are).')
 @click.option('--store', is_flag=True, help='Store the outputs in notebooks/ too.')
-@click.option('--tidy', is_flag=True, help='Run nothing: bring what an editor saved into form.')
+@click.option('--tidy', is_flag=True, help='Run nothing; remove what an editor added on saving.')
 @click.option('--timeout', default=900, show_default=True, help='Seconds one cell may take.')
 @click.option('--notebooks', type=FOLDER, default=ROOT / 'notebooks', metavar='DIR')
 @click.option('--build', type=FOLDER, default=ROOT / 'build', metavar='DIR')
 def main(chapter, store, tidy, timeout, notebooks, build):
-    """Ends with 1 where a chapter failed, 2 where there is no such chapter, 130 after Ctrl-C."""
+    """Exit status: 1 if a chapter failed, 2 if there is no such chapter, 130 after Ctrl-C."""
     try:
         chapters = find_chapters(notebooks, chapter)
     except ChapterError as error:

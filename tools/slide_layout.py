@@ -1,4 +1,4 @@
-"""What goes on which slide, and how large: estimated, on the safe side, without a browser.
+"""Distribute content over slides and choose sizes, by cautious estimates, without a browser.
 
 A slide is 80 units wide and 45 high, in any window; all sizes here are in these units.
 """
@@ -16,21 +16,21 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import DiffLexer, PythonLexer, TextLexer
 
 STYLES = {'light': HtmlFormatter(style='default'), 'dark': HtmlFormatter(style='github-dark')}
-WIDTH, HEIGHT, COLUMN = 74, 34, 25  # below the heading; for words beside a figure
-LETTER, FIXED, LINE = 0.56, 0.605, 1.35  # of wide fonts: what a letter takes, and a line
-WORDS, ABOVE, READ = 2.6, 1.9, 1.5  # text alone, text with something to see, the smallest
-CODE, SMALL = 1.9, 1.15  # code, output and tables; the smaller one has room for 100 columns
-PICTURE, FORMULA, GAP = 20, 8, 1  # the least that a figure has; a formula; between two things
-HEAD = 6  # what a heading takes more, in the narrow column
-TALL = 1.5  # a figure of less width to its height stands beside the words
-LEAST = {'size': READ, 'small': SMALL, 'beside': False}  # of what nobody can cut
-MANY, BROKEN = 120, 80  # so many words are too many; so many letters a table has side by side
-SAID = ('note', 'plain', 'tail', 'key', 'point')
-JOINED = 1.4  # letters no smaller than this let what two cells in a row show stand together
+WIDTH, HEIGHT, COLUMN = 74, 34, 25  # the area below the heading; the text column beside a figure
+LETTER, FIXED, LINE = 0.56, 0.605, 1.35  # per font size: width of a letter, of a fixed one, a line
+WORDS, ABOVE, READ = 2.6, 1.9, 1.5  # font size of text alone, of text above blocks, the smallest
+CODE, SMALL = 1.9, 1.15  # font size of code, output and tables; at the smaller, 100 columns fit
+PICTURE, FORMULA, GAP = 20, 8, 1  # height of a figure (at least), of a formula, of a gap
+HEAD = 6  # additional height of a heading in the narrow column
+TALL = 1.5  # a figure of a smaller aspect ratio stands beside the text
+LEAST = {'size': READ, 'small': SMALL, 'beside': False}  # for content that cannot be cut
+MANY, BROKEN = 120, 80  # the most words on a slide; the most characters in a line of a table
+TEXT = ('note', 'plain', 'tail', 'key', 'point')
+JOINED = 1.4  # at this font size or more, the blocks of two consecutive cells share a slide
 
 
-def shape(figure, folder):
-    """The width of an SVG file or a PNG in the page, over its height."""
+def aspect_ratio(figure, folder):
+    """Return width over height of an SVG file or an embedded PNG."""
     address = re.search(r'\]\((?:data:image/png;base64,)?([^)\s]+)', figure)[1]
     with contextlib.suppress(OSError, TypeError):
         if address.endswith('.svg'):
@@ -43,13 +43,13 @@ def shape(figure, folder):
 
 
 def block_of(folder, kind, text, plain=''):
-    """Something to see, as the template needs it, and how many letters of one width it takes."""
+    """Make a block for the template, with its size in columns and rows of fixed-width letters."""
     kind = 'code' if kind == 'trial' else kind
-    if kind == 'code':  # the comment behind a long line would make all letters small
+    if kind == 'code':  # the comment of a long line goes above it, else all letters would be small
         text = re.sub(rf'(?m)^(?=.{{{BROKEN}}})( *)(.*\S)  (# .*)$', r'\1\3\n\1\2', text)
     block, lines = {'kind': kind, 'html': text, 'text': text}, (plain or text).splitlines()
     if kind == 'figure':
-        return block | {'shape': shape(text, folder)}
+        return block | {'aspect': aspect_ratio(text, folder)}
     if kind == 'formula':
         return block
     if kind in ('code', 'output'):
@@ -62,29 +62,29 @@ def block_of(folder, kind, text, plain=''):
     if kind == 'table':
         cells = [re.sub('[`*]', '', row).strip('|').split('|') for row in lines if '---' not in row]
         wide = [max(map(len, column)) for column in zip(*cells)]
-        # Each column's cells are broken where the table is too wide.
+        # In a table that is too wide, the cells of every column are wrapped.
         share = min(1, BROKEN / sum(wide))
         rows = sum(0.5 + max(ceil(len(c) / w / share) for c, w in zip(row, wide)) for row in cells)
         return block | {'columns': sum(wide) * share + 4, 'rows': rows}
     tight, high = (LETTER / FIXED, 1.3) if kind == 'html' else (1, 1)
-    most = 100 if kind == 'code' else BROKEN  # what is printed may be broken, to be read from afar
+    most = 100 if kind == 'code' else BROKEN  # output may wrap, so that its letters stay large
     rows = sum(ceil(len(line) * tight / most) or 1 for line in lines) + 1
     columns = min(max(map(len, lines)) * tight, most) + 4
     return block | {'columns': columns, 'rows': rows * high}
 
 
 def height(words, size, width):
-    """How high words stand in letters of this size."""
+    """Estimate the height of paragraphs at a font size."""
     plain = (re.sub(r'\]\([^)]*\)|[*`\[]', '', text) for text in words)
     lines = (ceil(len(text) * LETTER * size / (width - 3 * size)) for text in plain)
     return sum((n * LINE + 0.7) * size for n in lines)
 
 
 def fitted(words, blocks):
-    """Sizes with which words and blocks fit on a slide, as the template takes them, or None."""
-    figures = [block for block in blocks if 'shape' in block]
+    """Return font sizes at which words and blocks fit on a slide, for the template, or None."""
+    figures = [block for block in blocks if 'aspect' in block]
     texts = [block for block in blocks if 'rows' in block]
-    tall = figures != [] and figures[0]['shape'] < TALL
+    tall = figures != [] and figures[0]['aspect'] < TALL
     if len(figures) > 1 or tall and texts or sum(len(text.split()) for text in words) > MANY:
         return None
     beside = tall and words != []
@@ -107,8 +107,8 @@ def fitted(words, blocks):
 
 
 def pieces(folder, block):
-    """Cut what is too long: a table between rows, a listing where it is indented least."""
-    lines, head, found = block['text'].split('\n'), [], []
+    """Cut a block that is too long: a table between rows, a listing where it is indented least."""
+    lines, head, parts = block['text'].split('\n'), [], []
     if block['kind'] not in ('code', 'output', 'table'):
         return [[block]]
     if block['kind'] == 'table':
@@ -119,21 +119,21 @@ def pieces(folder, block):
         most = int(HEIGHT / SMALL / LINE) - 3
     while len(lines) > most:
         even = len(lines) / ceil(len(lines) / most)
-        there = [i for i in range(ceil(0.6 * even), most + 1) if lines[i].strip('+- ')]
+        places = [i for i in range(ceil(0.6 * even), most + 1) if lines[i].strip('+- ')]
         cut = min(
-            there or [most], key=lambda i: (len(re.match('[+-]? *', lines[i])[0]), abs(i - even))
+            places or [most], key=lambda i: (len(re.match('[+-]? *', lines[i])[0]), abs(i - even))
         )
-        found.append(lines[:cut])
+        parts.append(lines[:cut])
         lines = lines[cut:]
-    texts = ('\n'.join([*head, *part]) for part in [*found, lines])
+    texts = ('\n'.join([*head, *part]) for part in [*parts, lines])
     return [[block_of(folder, block['kind'], re.sub(r'(\n[+-]?)+$', '', text))] for text in texts]
 
 
 def arranged(heading, groups, folder):
-    """The slides of a section: on each what belongs together, and no more than fits.
+    """Arrange a section on slides: related content together, and no more than fits.
 
-    ``groups`` are lists of pairs, a kind and a text. What is SAID is a group by itself; a plain
-    paragraph stands above what comes next, and so does a tail, the end of one with a key sentence.
+    ``groups`` are lists of (kind, text). A TEXT is a group by itself; a plain paragraph goes above
+    the block that follows, and so does a tail, the last sentence of a paragraph with a key one.
     """
     slides, notes, plain, tail, last = [], [], [], [], ''
 
@@ -168,12 +168,12 @@ def arranged(heading, groups, folder):
             plain += [text] * (text[0] != '(')
         elif kind == 'tail':
             tail = [text]
-        elif kind in SAID:
+        elif kind in TEXT:
             place([text], [], anew=last != kind and 'point' in (last, kind))
             plain, tail = [], []
         else:
-            # Of several paragraphs before several things to see, each says what its own is.
-            run = list(takewhile(lambda group: group[0][0] not in SAID, groups[i:]))
+            # Several paragraphs before several blocks belong to them one by one, from the last.
+            run = list(takewhile(lambda group: group[0][0] not in TEXT, groups[i:]))
             plain = (plain or tail * (kind != 'code'))[-len(run) :]
             blocks = [block_of(folder, *item) for item in group]
             if kind == 'trial' and not fitted(plain[:1], blocks):
@@ -188,7 +188,7 @@ def arranged(heading, groups, folder):
     if not slides:
         place(plain[:1], [], True)
     slides[-1]['notes'] += notes
-    for one, other in pairwise(slides):  # no point of a list is left alone
+    for one, other in pairwise(slides):  # a list is split evenly, so that no item is left alone
         texts, alone = one['words'] + other['words'], not one['blocks'] + other['blocks']
         if alone and all(re.match(r'\*|\d+\.', text) for text in texts):
             half = min(len(one['words']), ceil(len(texts) / 2))

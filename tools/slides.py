@@ -1,12 +1,11 @@
-"""The chapters as slides for a lecture, from the notebooks as they are stored; nothing is executed.
+"""Make slides for a lecture from the stored notebooks; nothing is executed.
 
-``make slides`` calls this and leaves ``build/slides/NN-name.html``, each a file that needs nothing
-from elsewhere. A rule chooses what is shown: of each paragraph the sentence with bold words, the
-points of lists, figures, formulas, tables, what a cell drew or shortly printed, and the short
-functions that it teaches; a paragraph without bold words only where it stands before one of these.
-A slide has one thing to see, and the text that it comes from as a note for the speaker. The tag
-``slide`` shows a cell's output however long it is, or its source if it has none; ``skip-slide``
-shows nothing of a cell.
+``make slides`` calls this and writes ``build/slides/NN-name.html``, each a self-contained file.
+Shown are: of each paragraph the sentence with bold words, list items, figures, formulas, tables,
+plots, short outputs, and the short functions that the chapter teaches; a paragraph without bold
+words only right before one of these. A slide shows one thing, with the chapter's text as a note for
+the speaker. The tag ``slide`` shows a cell's output however long it is, or its source if it has
+none; ``skip-slide`` shows nothing of a cell.
 """
 
 import re
@@ -20,10 +19,10 @@ from run_notebooks import FOLDER, ROOT, ChapterError, find_chapters, write
 from slide_layout import LEAST, STYLES, arranged, fitted
 
 TEMPLATE = Path(__file__).resolve().with_name('slides.html.j2')
-LINES = 14  # are shown unasked
-TRIED = 8  # lines of a cell that tries out what the one before it defines
-PLAIN = 36  # words of a paragraph without bold ones
-# What no sentence ends in; a paragraph or a listing; where a point of a list begins.
+LINES = 14  # longer code and output needs the tag `slide`
+TRIED = 8  # lines of a cell that tries out what the cell before it defines
+PLAIN = 36  # words kept of a paragraph without bold words
+# Text within which no sentence ends; a paragraph or a listing; the start of a list item.
 WHOLE = re.compile(r'\*\*.+?\*\*|`[^`]+`|\[[^]]*\]\([^)]*\)|.', re.DOTALL)
 PARAGRAPH = re.compile(r'```.*?```|(?:(?!\n\n|```).)+', re.DOTALL)
 POINT = re.compile(r'(?:\*|\d+\.) ')
@@ -31,18 +30,18 @@ POINT = re.compile(r'(?:\*|\d+\.) ')
 
 def sentences(paragraph):
     """Cut a paragraph into sentences."""
-    parts, found = WHOLE.findall(' '.join(paragraph.split())), ['']
+    parts, cut = WHOLE.findall(' '.join(paragraph.split())), ['']
     for part, after in zip(parts, [*parts[1:], ' ']):
-        ended = re.search(r'[.?!]["”)*]*$', found[-1]) and not POINT.fullmatch(found[-1] + ' ')
+        ended = re.search(r'[.?!]["”)*]*$', cut[-1]) and not POINT.fullmatch(cut[-1] + ' ')
         if part == ' ' and ended and not after[0].islower():
-            found.append('')
+            cut.append('')
         else:
-            found[-1] += part
-    return found
+            cut[-1] += part
+    return cut
 
 
 def key_of(paragraph):
-    """The sentence with bold words; a heading or question goes on with the next; else nothing."""
+    """Return the sentence with bold words, with the next one if it is short or asks; or ''."""
     parts = sentences(paragraph)
     for i, part in enumerate(parts):
         if '**' in part:
@@ -52,7 +51,7 @@ def key_of(paragraph):
 
 
 def beginning(paragraph):
-    """As many of its first sentences as are not too much to read, but at least one."""
+    """Return the first sentences, at least one, up to ``PLAIN`` words."""
     first, *others = sentences(paragraph)
     for sentence in others:
         if len(f'{first} {sentence}'.split()) > PLAIN:
@@ -62,11 +61,11 @@ def beginning(paragraph):
 
 
 def from_text(source):
-    """What a text cell gives to slides, in its order: a kind, and Markdown."""
+    """Yield what slides show of a text cell, in order: (kind, Markdown)."""
     source = re.sub(r'(?s)<details>.*?</details>|(?-s:^#+ .*)', '', source, flags=re.MULTILINE)
     part = key = ''
-    for found in PARAGRAPH.findall(source):
-        for part in re.split(r'\n(?=\* |\d+\. )', found.strip()) if found[:3] != '```' else [found]:
+    for text in PARAGRAPH.findall(source):
+        for part in re.split(r'\n(?=\* |\d+\. )', text.strip()) if text[:3] != '```' else [text]:
             key = key_of(part)
             if part[:3] == '```':
                 yield 'output', part.split('\n', 1)[1].rstrip('`\n')
@@ -86,7 +85,7 @@ def from_text(source):
 
 
 def from_code(cell, taught):
-    """What a code cell gives; ``taught``: the one before it defines what this one tries out."""
+    """List what slides show of a code cell; ``taught``: the cell before defines a function."""
     tags, shown = cell.metadata.get('tags', []), []
     if 'skip-slide' in tags:
         return shown
@@ -102,13 +101,13 @@ def from_code(cell, taught):
             shown.append(('html', html, text) if html else ('output', text))
     if saved and source.count('\n') < LINES or chosen and (saved or not shown):
         shown.insert(0, ('code', source))
-    elif taught and shown and source.count('\n') < TRIED:  # if there is room for all of it
+    elif taught and shown and source.count('\n') < TRIED:  # shown if there is room for all of it
         shown.insert(0, ('trial', source))
     return shown
 
 
-def given(cells):
-    """What the cells of a section give, in order: each a list of what belongs on one slide."""
+def groups_of(cells):
+    """Yield what slides show of a section, in order: lists of what belongs on one slide."""
     taught = False
     for cell in cells:
         if cell.cell_type == 'markdown':
@@ -121,16 +120,16 @@ def given(cells):
 
 
 def slides_of(nb, folder):
-    """All slides of a chapter, whose figures are found from ``folder``: its title, its sections."""
+    """Make all slides of a chapter; ``folder`` is the notebook's, to resolve its figures."""
     prefer_pictures(nb)
     sections = []
     for cell in nb.cells:
-        found = re.match('#+ (.+)', cell.source) if cell.cell_type == 'markdown' else None
-        if found or not sections:
-            sections.append((found[1] if found else nb.metadata.title, []))
+        heading = re.match('#+ (.+)', cell.source) if cell.cell_type == 'markdown' else None
+        if heading or not sections:
+            sections.append((heading[1] if heading else nb.metadata.title, []))
         sections[-1][1].append(cell)
     (title, (first, *others)), *sections = sections
-    # Up to the first bold words or table, the opening says where we are and what is asked.
+    # Up to the first bold words or table, the opening names the chapter and asks its question.
     opening, rest = re.fullmatch(
         r'(.*?)((?:\n\n(?=[^\n]*\*\*|\|).*)?)', first.source, re.DOTALL
     ).groups()
@@ -140,12 +139,12 @@ def slides_of(nb, folder):
     rest = nbformat.from_dict({'cell_type': 'markdown', 'source': rest.strip(), 'metadata': {}})
     texts = [cell for cell in others if cell.cell_type == 'markdown']
     for heading, cells in [(title, [rest, *texts]), *sections]:
-        slides += arranged(heading, list(filter(None, given(cells))), folder)
+        slides += arranged(heading, list(filter(None, groups_of(cells))), folder)
     return [slide | (fitted(slide['words'], slide['blocks']) or LEAST) for slide in slides]
 
 
 def page_of(nb, folder, name):
-    """A chapter's slides as HTML, for ``build/slides/``, and how many there are."""
+    """Render a chapter's slides as HTML, for ``build/slides/``; return it and their number."""
     nb.metadata['title'] = title_of(nb) or name
     slides = slides_of(nb, folder)
     for slide in slides:
@@ -163,7 +162,7 @@ def page_of(nb, folder, name):
 @click.option('--notebooks', type=FOLDER, default=ROOT / 'notebooks', metavar='DIR')
 @click.option('--build', type=FOLDER, default=ROOT / 'build' / 'slides', metavar='DIR')
 def main(chapter, notebooks, build):
-    """Ends with 2 where there is no such chapter."""
+    """Exit status: 2 if there is no such chapter."""
     try:
         chapters = find_chapters(notebooks, chapter)
     except ChapterError as error:

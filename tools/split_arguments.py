@@ -1,8 +1,8 @@
-"""Run Python with the words that were given to make: ``split_arguments.py NAME ... -- ARGUMENTS``.
+"""Run Python with words from make's variables: ``split_arguments.py NAME ... -- ARGUMENTS``.
 
-Each NAME is a variable of the environment, quoted as in a shell. Nothing in it is run or replaced:
-``$``, ``;`` and ``*`` are letters like others. But ``~/`` is the home folder, and what TESTS names
-may be a pattern.
+Each NAME is an environment variable whose words are quoted as in a shell. Nothing in it is executed
+or expanded: ``$``, ``;`` and ``*`` are ordinary characters. Only ``~/`` is the home folder, and
+TESTS may hold patterns.
 """
 
 import glob
@@ -11,7 +11,7 @@ import shlex
 import sys
 
 end = sys.argv.index('--')
-given = []
+words_of_all = []
 for name in sys.argv[1:end]:
     value = os.environ.get(name, '')
     try:
@@ -19,5 +19,5 @@ for name in sys.argv[1:end]:
     except ValueError as error:
         sys.exit(f'make: {name} is {value}, which cannot be read ({error}): quote it as in a shell')
     for word in words:
-        given += sorted(glob.glob(word)) if name == 'TESTS' and glob.glob(word) else [word]
-os.execv(sys.executable, [sys.executable, *sys.argv[end + 1 :], *given])
+        words_of_all += sorted(glob.glob(word)) if name == 'TESTS' and glob.glob(word) else [word]
+os.execv(sys.executable, [sys.executable, *sys.argv[end + 1 :], *words_of_all])

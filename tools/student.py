@@ -1,7 +1,7 @@
 """Write the students' version of the exercises: blanks for solutions, and no outputs.
 
-``make student`` calls it. ``exercises/student/`` is kept, and a test holds it equal to what this
-makes of ``exercises/``.
+``make student`` calls this. ``exercises/student/`` is under version control, and a test holds it
+equal to what this script writes.
 """
 
 import re
@@ -15,13 +15,13 @@ SOLUTION = re.compile(r'^( *)### BEGIN SOLUTION\n(.*?)^ *### END SOLUTION\n?', r
 
 
 def set_of(path):
-    """Name the set of exercises that a file holds: '1' for 01-….ipynb, or 'puzzles'."""
+    """Name the set of exercises in a file: '1' for 01-….ipynb, or 'puzzles'."""
     return path.stem.split('-')[0].lstrip('0')
 
 
-def blank(found):
-    """Give what stands in a solution's place: in a function, an end; else ``name = ...``."""
-    indent, solution = found.groups()
+def blank(match):
+    """Blank a solution: ``raise NotImplementedError`` in a function, else ``name = ...``."""
+    indent, solution = match.groups()
     if indent:
         return f'{indent}raise NotImplementedError  # your lines instead of this one\n'
     names = re.findall(r'^(\w+) = ', solution, re.MULTILINE)
@@ -29,12 +29,12 @@ def blank(found):
 
 
 def student_version(path):
-    """Give the text of the notebook that students get for one source."""
+    """Return the text of the students' notebook for one source."""
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         if cell.cell_type == 'code':
             cell.outputs, cell.execution_count = [], None
-        else:  # student/ is one folder deeper
+        else:  # student/ is one folder below
             cell.source = cell.source.replace('](../', '](../../')
         if 'solution' in cell.metadata.get('tags', []):
             cell.source = SOLUTION.sub(blank, cell.source).rstrip()

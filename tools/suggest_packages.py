@@ -1,8 +1,7 @@
-"""What setup.sh asks NVIDIA's driver before it chooses packages: which of them suit these GPUs?
+"""Ask NVIDIA's driver which packages suit this machine's GPUs; tools/setup.sh runs this.
 
 Prints two words, for MXNet (none, cu112, torch, update or old) and for PyTorch (none, cpu or pypi),
-and on the next lines the sentences that say why. It runs before any package is installed: any
-Python from 3.9 on will do.
+then the reasons, a line each. It runs before any package is installed, with any Python from 3.9 on.
 """
 
 import collections
@@ -16,7 +15,7 @@ PYTORCH = (7, 5)  # the oldest that PyPI's PyTorch 2.13, built with CUDA 13, has
 
 
 def mxnet(gpus, cuda):
-    """Which packages bring most of the course to these GPUs, and why not simply MXNet's?"""
+    """Return the word for MXNet, and the reasons for it."""
     usable = [gpu for gpu in gpus if has_code(gpu)]
     others = [gpu for gpu in gpus if gpu not in usable]
     no_code = "MXNet's last release has machine code for compute capability 5.0 to 8.9 only"
@@ -41,7 +40,7 @@ def mxnet(gpus, cuda):
 
 
 def pytorch(gpus, cuda):
-    """PyPI's build, 2.7 GB, or the one without CUDA, 190 MB?"""
+    """Choose between PyPI's build, 2.7 GB, and the one without CUDA, 190 MB; with the reason."""
     best = max((gpu.capability for gpu in gpus), default=None)
     if best is None:
         return ['none']
@@ -57,7 +56,7 @@ def pytorch(gpus, cuda):
 
 
 def listed(gpus):
-    """``8 x NVIDIA A100 (compute capability 8.0)``, each kind once."""
+    """Describe GPUs as ``8 x NVIDIA A100 (compute capability 8.0)``, each model once."""
     kinds = collections.Counter(
         f'{gpu.name} (compute capability {".".join(map(str, gpu.capability))})' for gpu in gpus
     )

@@ -1,7 +1,7 @@
 """Print a chapter's sheet for the teacher (``make sheet CHAPTER=3``), from ``teaching/plan.yml``.
 
-What to ask in each section, which cell answers, and what students get wrong in the exercises, each
-with the hint that it gets. With the word ``guide`` it writes the guide's tables anew instead.
+It has the questions for each section, the cells that answer them, and common mistakes in the
+exercises with their hints. ``teaching_plan.py guide`` rewrites the tables of the guide instead.
 """
 
 import importlib
@@ -18,7 +18,7 @@ ALL = [*map(str, CHAPTERS), 'puzzles']
 
 
 def minutes_in(chapter):
-    """Give the minutes of a chapter's sections by heading; what stands before is the opening."""
+    """Map a chapter's headings to their minutes; 'opening' is what precedes the first one."""
     sections = {s['section']: s['minutes'] for s in CHAPTERS[chapter]['sections']}
     return {'opening': CHAPTERS[chapter]['opening'], **sections}
 
@@ -29,18 +29,18 @@ def minutes_of(part):
     return sum(minutes_in(part['chapter'])[name] for name in part['sections'])
 
 
-def work(given):
-    """Name what is to be done: '1.3, 1.5 (3 points); "A famous bug" at the end of chapter 1'."""
-    exercises = given.get('exercises', [])
+def work(part):
+    """List the tasks: '1.3, 1.5 (3 points); "A famous bug" at the end of chapter 1'."""
+    exercises = part.get('exercises', [])
     points = sum(POINTS[n][0] for n in exercises)
-    what = [f'{", ".join(exercises)} ({points} points)'] * bool(exercises)
-    for chapter, tasks in given.get('tasks', {}).items():
+    what = [f'{", ".join(exercises)} ({points} points)'] if exercises else []
+    for chapter, tasks in part.get('tasks', {}).items():
         what += [f'"{task}" at the end of chapter {chapter}' for task in tasks]
     return '; '.join(what)
 
 
 def schedule(plan):
-    """Give a plan's table: a row for each part of each session."""
+    """Make a plan's table: a row for each part of each session."""
     lines = ['| minutes | what |', '|---:|:---|']
     for session in PLAN['plans'][plan]:
         lines.append(f'| **{session["minutes"]}** | **{session["session"]}** |')
@@ -71,7 +71,7 @@ def chapters():
 
 
 def objectives():
-    """Give the table of objectives, with chapters, exercises and points, and what else is asked."""
+    """Make the table of objectives with chapters, exercises and points, then the talks."""
     lines = ['| a student can … | chapters | exercises | points |', '|:---|:---|:---|---:|']
     for name, text in PLAN['objectives'].items():
         where = [
@@ -91,7 +91,7 @@ def objectives():
 
 
 def renewed(text):
-    """Give the guide's text with its tables as plan.yml has them."""
+    """Return the guide's text, with its tables from plan.yml."""
     tables = {'chapters': chapters(), 'objectives': objectives()}
     tables |= {f'plan: {plan}': schedule(plan) for plan in PLAN['plans']}
     for name, lines in tables.items():
@@ -102,7 +102,7 @@ def renewed(text):
 
 
 def mistakes_in(chapter):
-    """List the known mistakes in the exercises of chapter '3', or in 'puzzles'."""
+    """List known mistakes in the exercises of chapter '3', or of 'puzzles'."""
     name = f'chapter{chapter}' if chapter.isdigit() else chapter
     return importlib.import_module(f'misconceptions.{name}').WRONG
 
@@ -136,7 +136,7 @@ def sheet(chapter):
 @click.command()
 @click.argument('what', default='all', type=click.Choice(['guide', 'all', *ALL]))
 def main(what):
-    """Print the sheet of a chapter, or of all; or write the guide's tables anew."""
+    """Print the sheet of a chapter, or of all; or rewrite the guide's tables."""
     if what == 'guide':
         GUIDE.write_text(renewed(GUIDE.read_text(encoding='utf8')), encoding='utf8')
     else:

@@ -1,4 +1,4 @@
-# How `make lab` starts JupyterLab, after what the user has configured. Defaults: overrides.json.
+# JupyterLab's settings for `make lab`, applied after the user's own; overrides.json has defaults.
 import platform
 
 from jupyter_client.kernelspec import KernelSpecManager
@@ -6,7 +6,7 @@ from jupyter_server.services.contents.largefilemanager import AsyncLargeFileMana
 
 
 class Chapters(AsyncLargeFileManager):
-    """Give each notebook as its kernel describes it: opening one then changes nothing in it."""
+    """Serve each notebook with its kernel's own description, so that opening it changes nothing."""
 
     async def get(self, path, *args, **options):
         model = await super().get(path, *args, **options)
@@ -31,4 +31,4 @@ c.ServerApp.root_dir = '.'
 c.ServerApp.contents_manager_class = Chapters
 c.FileContentsManager.preferred_dir = 'notebooks'
 c.LabApp.workspaces_dir = '.uv/workspaces'
-c.MappingKernelManager.transport_encryption = 'auto'  # messages go over local ports
+c.MappingKernelManager.transport_encryption = 'auto'  # messages go through local ports
