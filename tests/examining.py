@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from mgpu_helpers import runtime
-from mgpu_helpers.doctor.asking import Questions
-from mgpu_helpers.doctor.report import Row
+from mgpu_helpers.doctor.answers import Row
+from mgpu_helpers.doctor.questions import Questions
 
 ROOT = Path(__file__).parent.parent
 OURS = ('click', 'tabulate', 'lazy_loader')  # all that the command itself needs

@@ -22,9 +22,7 @@ from serving import CALLERS
 
 from mgpu_helpers import runtime, scratch
 from mgpu_helpers.data import published
-from mgpu_helpers.doctor import command, conditions, fixes, hardware, probes, software, trials
-from mgpu_helpers.doctor.asking import Questions
-from mgpu_helpers.doctor.report import Report, Row
+from mgpu_helpers.doctor import advice, answers, command, machine, questions
 
 ANEW = 'rm -rf .venv && make setup'
 
@@ -44,7 +42,9 @@ def test_all_of_it():
 def test_a_table_is_no_wider_than_100_columns_and_the_commands_below_it_can_be_pasted(monkeypatch):
     words, found = """ipykernel --display-name 'Python 3 (a course)' """ * 4, 'a long story. ' * 20
     monkeypatch.setenv('COLUMNS', '200')
-    text = Report([Row('kernel', 'failed', found, f'true\n{words}')], {}, 0.1).text()
+    text = command.Report(
+        [answers.Row('kernel', 'failed', found, f'true\n{words}')], {}, 0.1
+    ).text()
     table, commands = text.split('\n\n')
     assert max(map(len, table.splitlines())) in range(90, 101)
     assert [line.strip() for line in commands.splitlines()[1:]] == ['kernel  true', words.strip()]
@@ -67,7 +67,7 @@ def test_an_environment_with_nothing_in_it(tmp_path):
 
 def test_another_python(monkeypatch):
     monkeypatch.setattr(sys, 'version_info', (3, 12, 0))
-    row = rows(software.python)['Python']
+    row = rows(answers.python)['Python']
     check(row, 'warning', 'MXNet ends at Python 3.11', fix='make setup')
 
 
@@ -112,9 +112,10 @@ def test_what_hangs_or_leaves_is_named(tmp_path, monkeypatch, started, compile_c
     (tmp_path / 'jupyterlab.py').write_text(leaves)
     (tmp_path / 'nbval.py').write_text('__version__ = "0.11"')
     monkeypatch.syspath_prepend(tmp_path)
-    with Questions(limit=2) as ask:
-        ask.start(probes.JUPYTER)
-        row = next(software.jupyter(ask))
+    monkeypatch.setattr(questions, 'LIMIT', 2)
+    with questions.Questions() as ask:
+        ask.start(questions.JUPYTER)
+        row = next(answers.jupyter(ask))
     check(row, 'failed', 'ipykernel does not load: did not end within 2 s',
           'jupyterlab does not load: its process ended with status 9: out of memory')  # fmt: skip
     assert 'nbval' not in row.found
@@ -122,9 +123,9 @@ def test_what_hangs_or_leaves_is_named(tmp_path, monkeypatch, started, compile_c
     hang = '#include <unistd.h>\n__attribute__((constructor)) void hang(void) { sleep(60); }'
     compile_c(hang, tmp_path / 'libcuda.so.1')
     (tmp_path / 'sitecustomize.py').write_text('import time; time.sleep(60)')
-    for variable, look in ('LD_LIBRARY_PATH', hardware.driver), ('PYTHONPATH', conditions.cores):
+    for variable, look in ('LD_LIBRARY_PATH', machine.driver), ('PYTHONPATH', machine.cores):
         monkeypatch.setenv(variable, str(tmp_path))
-        with Questions(limit=2) as ask:
+        with questions.Questions() as ask:
             check(next(look(ask)), 'failed', 'did not end within 2 s')
 
 
@@ -132,7 +133,7 @@ def test_what_hangs_or_leaves_is_named(tmp_path, monkeypatch, started, compile_c
 def test_a_library_of_the_system_that_does_not_load(tmp_path, monkeypatch):
     (tmp_path / 'libquadmath.so.0').write_bytes(b'')
     monkeypatch.setenv('LD_LIBRARY_PATH', str(tmp_path))
-    row = rows(software.mxnet)['MXNet']
+    row = rows(answers.mxnet)['MXNet']
     check(row, 'failed', 'the library libquadmath.so.0 is missing or damaged')
     assert re.fullmatch('sudo (apt-get|dnf) install libquadmath0?', row.fix)
 
@@ -167,7 +168,7 @@ def test_a_kernel_that_starts_another_python(tmp_path, monkeypatch):
         words = [program, '-m', 'ipykernel_launcher', '-f', '{connection_file}']
         spec = {'argv': words, 'display_name': 'Mine', 'language': 'python'}
         (folder / 'kernel.json').write_text(json.dumps(spec))
-        row = rows(software.kernel)['Jupyter kernel']
+        row = rows(answers.kernel)['Jupyter kernel']
         check(row, 'failed', "'Mine' in", program, wrong, fix='unset JUPYTER_PATH')
 
 
@@ -175,10 +176,9 @@ def test_a_kernel_that_starts_another_python(tmp_path, monkeypatch):
 def test_losses_that_differ(monkeypatch):
     """Those of an allreduce that loses its sums, as that of the PyTorch text from scratch does."""
     monkeypatch.setattr(scratch, 'allreduce', lambda data: None)
-    monkeypatch.setattr(trials, 'ROUNDS', 1)
-    monkeypatch.setattr(trials, 'AGAIN', 0)
-    facts = json.loads(json.dumps(trials.train('mxnet')))
-    row = rows(conditions.training, mxnet={}, **{'train mxnet': facts})['two devices']
+    monkeypatch.setattr(questions, 'ROUNDS', 1)
+    facts = json.loads(json.dumps(questions.train('mxnet')))
+    row = rows(machine.training, mxnet={}, **{'train mxnet': facts})['two devices']
     check(row, 'failed', 'MXNet: the losses on one device and on two differ', fix=ANEW)
 
 
@@ -245,9 +245,9 @@ def test_the_packages_are_those_of_the_project():
     project = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
     extras = project['optional-dependencies'] | {'core': project['dependencies']}
     names = {x: {re.match(r'[\w-]+', y)[0] for y in lines} for x, lines in extras.items()}
-    seen = {'scikit-learn' if n == 'sklearn' else n.split('.')[0] for n in probes.MODULES}
+    seen = {'scikit-learn' if n == 'sklearn' else n.split('.')[0] for n in questions.MODULES}
     assert seen == names['core'] - {'click', 'lazy-loader', 'tabulate', 'numpy'}
-    assert set(probes.JUPYTER) <= names['notebooks'] | names['dev']
+    assert set(questions.JUPYTER) <= names['notebooks'] | names['dev']
 
 
 def test_in_conda_the_commands_never_leave_two_builds(tmp_path, monkeypatch):
@@ -266,7 +266,7 @@ def test_in_conda_the_commands_never_leave_two_builds(tmp_path, monkeypatch):
             distribution(tmp_path / str(i), build)
         with monkeypatch.context() as patch:
             patch.setattr(sys, 'path', [str(tmp_path / str(i))])
-            fix = fixes.setup(choice)
+            fix = advice.setup(choice)
         found = re.search(r'uninstall -y (.*?) && ', fix)
         assert (found and found[1]) == removed
         assert (f"'[{extra},notebooks]'" if extra else 'conda create -n mgpu-torch ') in fix
@@ -288,8 +288,8 @@ def test_what_was_removed_from_a_finished_environment_needs_a_new_one(tmp_path):
 
 def test_setup_and_doctor_name_the_same_commands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # outside the course, with its folder
-    assert fixes.setup() == f'make -C {shlex.quote(str(ROOT))} setup'
+    assert advice.setup() == f'make -C {shlex.quote(str(ROOT))} setup'
     script = (ROOT / 'tools/setup.sh').read_text()
     named = re.findall(r'^ +(lib\S+\.so\.\d)\) deb=(\S+) rpm=(\S+) ', script, re.M)
     assert len(named) >= 3
-    assert all(fixes.PACKAGES[library] == (deb, rpm) for library, deb, rpm in named)
+    assert all(advice.PACKAGES[library] == (deb, rpm) for library, deb, rpm in named)

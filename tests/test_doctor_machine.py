@@ -9,19 +9,18 @@ from examining import A100, H200, K80, bare, check, distribution, examine, rows
 from serving import LABELS, put
 
 from mgpu_helpers import runtime
-from mgpu_helpers.doctor import conditions, hardware
-from mgpu_helpers.doctor.asking import Questions
-from mgpu_helpers.doctor.probes import CUDA_LIBRARIES
+from mgpu_helpers.doctor import machine
+from mgpu_helpers.doctor.questions import CUDA_LIBRARIES, Questions
 
 
 def test_gpus_and_who_can_use_them(stub_driver, monkeypatch):
     monkeypatch.setenv('LD_LIBRARY_PATH', str(stub_driver([A100, H200, K80])))
     with Questions() as ask:
         driver = ask('driver')
-    check(rows(hardware.driver, driver=driver)['NVIDIA driver'], 'ok', 'knows CUDA 13.0')
+    check(rows(machine.driver, driver=driver)['NVIDIA driver'], 'ok', 'knows CUDA 13.0')
 
     def look(mxnet, torch):
-        return rows(hardware.gpus, driver=driver, mxnet=mxnet, torch=torch)
+        return rows(machine.gpus, driver=driver, mxnet=mxnet, torch=torch)
 
     for_cpus = {'version': '1.9.1', 'cuda': False}
     found = look(for_cpus, {'error': 'ModuleNotFoundError', 'missing': 'torch'})
@@ -47,16 +46,16 @@ def test_gpus_and_who_can_use_them(stub_driver, monkeypatch):
 def test_a_driver_that_gives_no_gpu(tmp_path, stub_driver, compile_c, monkeypatch):
     monkeypatch.setenv('LD_LIBRARY_PATH', str(stub_driver([])))
     monkeypatch.setenv('CUDA_VISIBLE_DEVICES', '')
-    check(rows(hardware.driver)['NVIDIA driver'], 'warning', "CUDA_VISIBLE_DEVICES is ''",
+    check(rows(machine.driver)['NVIDIA driver'], 'warning', "CUDA_VISIBLE_DEVICES is ''",
           fix='unset CUDA_VISIBLE_DEVICES')  # fmt: skip
     monkeypatch.delenv('CUDA_VISIBLE_DEVICES')
-    row = rows(hardware.driver)['NVIDIA driver']
+    row = rows(machine.driver)['NVIDIA driver']
     assert row.verdict in ('warning', 'failed')  # failed: there is a GPU
     assert 'code 100): there is no GPU that this process may use' in row.found
     # Something else in its place:
     compile_c('int nothing(void) { return 0; }', tmp_path / 'libcuda.so.1')
     monkeypatch.setenv('LD_LIBRARY_PATH', str(tmp_path))
-    row = rows(hardware.driver)['NVIDIA driver']
+    row = rows(machine.driver)['NVIDIA driver']
     check(row, 'failed', 'no driver that works', 'cuDriverGetVersion')
 
 
@@ -123,8 +122,8 @@ def test_settings_and_an_allocator_that_the_user_overrides(monkeypatch):
     for variable in ours:
         with monkeypatch.context() as patch:
             patch.setenv(variable, '5')
-            row = rows(conditions.settings)['settings']
-        costs = conditions.COSTS.get(variable, '94 instead of 82 ms')
+            row = rows(machine.settings)['settings']
+        costs = machine.COSTS.get(variable, '94 instead of 82 ms')
         check(row, 'warning', f"{variable} is '5' (ours: ", costs, fix=f'unset {variable}')
         # With several threads our workspaces are left out, and the reader should know.
         assert ('TEMP_COPY is left out' in row.found) == (variable == 'OMP_NUM_THREADS')
@@ -138,12 +137,12 @@ def test_one_core():
 
 def test_a_training_that_is_no_faster_names_the_cause(monkeypatch):
     losses = {'1': [2.3, 2.2], '2': [2.3, 2.2 + 1e-9]}
-    slow = {'losses': losses, 'ms': {'1': 85.0, '2': 82.0}, 'faster': False}
+    slow = {'losses': losses, 'ms': {'1': 85.0, '2': 82.0}}
     slow |= {'devices': ['cpu(0)', 'cpu(1)'], 'data': 'mnist'}
 
     def look(usable, trained):
         given = {'mxnet': {}, 'train mxnet': trained, 'cores': {'usable': usable}}
-        return rows(conditions.training, **given)['two devices']
+        return rows(machine.training, **given)['two devices']
 
     said = 'MXNet trains 1.04 times as fast on cpu(0) and cpu(1) as on one'
     check(look(1, slow), 'warning', said, 'There is one usable core, which both share')
@@ -155,23 +154,23 @@ def test_a_training_that_is_no_faster_names_the_cause(monkeypatch):
 
 def test_data_good_damaged_in_part_and_not_there(home, mnist_files):
     mnist, ours = put(home, 'mnist', mnist_files), 'data mnist'
-    found = rows(conditions.data)
+    found = rows(machine.data)
     check(found[ours], 'ok', f'4 files in {mnist}, verified', fix='')
     check(found['data fashion-mnist'], 'warning', 'not in', 'digits would stand in')
     assert found['data fashion-mnist'].fix.endswith(' -m mgpu_helpers data fashion-mnist')
     (mnist / LABELS).write_bytes(b'damaged')
-    row = rows(conditions.data)[ours]
+    row = rows(machine.data)[ours]
     check(row, 'failed', f'{mnist / LABELS} is not the published file')
     assert row.fix.endswith(' data mnist')
     (mnist / LABELS).unlink()
-    check(rows(conditions.data)[ours], 'warning', 'only a part', f'missing: {LABELS}')
+    check(rows(machine.data)[ours], 'warning', 'only a part', f'missing: {LABELS}')
 
 
 def test_a_place_that_cannot_take_the_data(tmp_path, monkeypatch):
     place = tmp_path / 'place'
     place.write_text('')
     monkeypatch.setenv('MXNET_HOME', str(place))
-    row = rows(conditions.data)['data mnist']
+    row = rows(machine.data)['data mnist']
     check(row, 'failed', f'{place} cannot be written')
     assert row.fix.startswith('export MXNET_HOME=')
     place.unlink()

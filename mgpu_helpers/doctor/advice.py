@@ -39,28 +39,28 @@ def gpu_build() -> bool:
 def finished() -> dict[str, str]:
     """Give what ``make setup`` was asked for when it finished the environment of this Python.
 
-    ``kind`` (cpu, cu112) and ``torch`` (0, 1, only); empty where it has not finished this one. It
-    takes one that it finished for good: what is missing there comes back only when it is made anew.
+    ``kind`` (cpu, cu112) and ``torch`` (0, 1, only); empty where it has not finished this one. What
+    is missing in a finished one comes back only when it is made anew.
     """
-    ours = COURSE / '.venv'
-    if Path(sys.prefix) != ours or not (ours / 'made-by-setup').exists():
+    environment = COURSE / '.venv'
+    if Path(sys.prefix) != environment or not (environment / 'made-by-setup').exists():
         return {}
-    found = {name: COURSE / '.uv' / name for name in ('kind', 'torch')}
-    return {name: path.read_text().strip() for name, path in found.items() if path.exists()}
+    files = {name: COURSE / '.uv' / name for name in ('kind', 'torch')}
+    return {name: path.read_text().strip() for name, path in files.items() if path.exists()}
 
 
 def setup(choice: str = '', anew: bool = False) -> str:
     """Give the command that installs what is missing.
 
     ``choice`` is such as 'GPU=1' or 'GPU=0 TORCH=1', empty for the same as last time; ``anew`` if
-    the environment is broken, because setup takes one that it finished for good.
+    the environment is broken.
     """
     if not (COURSE / 'Makefile').exists() or os.name == 'nt' or _in_conda():
         return _by_pip(choice, anew)
     here = Path.cwd() == COURSE
     make = 'make setup' if here else f'make -C {shlex.quote(str(COURSE))} setup'
-    remove = f'rm -rf {shlex.quote(".venv" if here else str(COURSE / ".venv"))} && ' * anew
-    return f'{remove}{make} {choice}'.rstrip()
+    remove = f'rm -rf {shlex.quote(".venv" if here else str(COURSE / ".venv"))} && '
+    return f'{remove if anew else ""}{make} {choice}'.rstrip()
 
 
 def _in_conda() -> bool:
@@ -70,12 +70,12 @@ def _in_conda() -> bool:
 def _by_pip(choice: str, anew: bool) -> str:
     """Where `make` is not the way: with pip, and never two builds of MXNet side by side."""
     builds, for_gpus = installed_builds(), gpu_build()
-    where, pip = shlex.quote(str(COURSE)), f'{python()} -m pip'
+    course, pip = shlex.quote(str(COURSE)), f'{python()} -m pip'
     if 'TORCH=1' in choice and for_gpus and _in_conda():
         # Both bring NVIDIA's libraries under the same names (environment.yml).
         return (
             'conda create -n mgpu-torch python=3.11 pip && conda activate mgpu-torch && '
-            f"pip install -e {where}'[torch,notebooks]'"
+            f"pip install -e {course}'[torch,notebooks]'"
         )
     extra, keep = 'cpu', ['mxnet']
     if 'TORCH=1' in choice or not mxnet_system():
@@ -83,18 +83,16 @@ def _by_pip(choice: str, anew: bool) -> str:
     elif 'GPU=1' in choice or ('GPU=' not in choice and for_gpus):
         extra, keep = 'cu112', ['mxnet-cu112']
     remove = f'{pip} uninstall -y {" ".join(builds)} && ' if builds and builds != keep else ''
-    package = f"'mgpu-helpers[{extra},notebooks]'"
-    if (COURSE / 'pyproject.toml').exists():
-        package = f"-e {where}'[{extra},notebooks]'"
-    return f'{remove}{pip} install {"--force-reinstall " * anew}{package}'
+    from_here = f"-e {course}'[{extra},notebooks]'"
+    package = from_here if (COURSE / 'pyproject.toml').exists() else f"'mgpu-helpers[{extra}]'"
+    return f'{remove}{pip} install {"--force-reinstall " if anew else ""}{package}'
 
 
 def python() -> str:
     """Give this Python as one would type it here."""
     path = Path(sys.executable)
-    if path.is_relative_to(Path.cwd()):
-        path = path.relative_to(Path.cwd())
-    return shlex.quote(str(path))
+    inside = path.is_relative_to(Path.cwd())
+    return shlex.quote(str(path.relative_to(Path.cwd()) if inside else path))
 
 
 def library(name: str) -> str:
@@ -102,8 +100,9 @@ def library(name: str) -> str:
     if name not in PACKAGES:
         return ''
     debian, fedora = PACKAGES[name]
-    by_apt, by_dnf = f'sudo apt-get install {debian}', f'sudo dnf install {fedora}'
-    return by_dnf if 'fedora' in _systems() else by_apt
+    return (
+        f'sudo dnf install {fedora}' if 'fedora' in _systems() else f'sudo apt-get install {debian}'
+    )
 
 
 def driver() -> str:
