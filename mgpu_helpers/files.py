@@ -26,5 +26,11 @@ def whole_file(path: str | Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())  # all bytes are on the disk before the name is
         os.replace(aside, path)
+        if hasattr(os, 'O_DIRECTORY'):  # Windows opens no folders
+            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(folder)  # and now the name is there, too
+            finally:
+                os.close(folder)
     finally:
         aside.unlink(missing_ok=True)

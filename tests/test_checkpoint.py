@@ -194,6 +194,19 @@ def test_a_stop_button_in_the_middle_leaves_the_old_file_alone(tmp_path):
     assert path.read_bytes() == before and os.listdir(tmp_path) == [path.name]
 
 
+def test_when_a_save_returns_the_file_and_then_its_name_are_on_the_disk(tmp_path, monkeypatch):
+    synced, fsync = [], os.fsync
+
+    def note(number):
+        synced.append((os.readlink(f'/proc/self/fd/{number}'), [*tmp_path.glob('*.ckpt')]))
+        fsync(number)
+
+    monkeypatch.setattr('os.fsync', note)
+    path = save_checkpoint(tmp_path, 0, ARRAYS)
+    (file, before), folder = synced
+    assert file.startswith(f'{path}.') and not before and folder == (str(tmp_path), [path])
+
+
 def test_two_processes_that_save_the_same_epochs(tmp_path):
     """No file is ever a mixture, and one killed at a random moment leaves whole ones."""
     processes = [child(LOOP, tmp_path, 0) for _ in range(2)]

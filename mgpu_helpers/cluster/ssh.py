@@ -14,14 +14,14 @@ from ..processes import Group, ProcessFailed
 from ..processes.guard import LEASH
 from .preflight import MARK
 
-# What another machine is told of our environment, beside MXNET_...: which programs and libraries
-# are meant, where the data is, how the store works. Name by name, so that no key goes along.
-PASSED = """
-    LD_LIBRARY_PATH NO_PROXY PATH TZ PYTHONHASHSEED PYTHONPATH PYTHONUNBUFFERED PYTHONWARNINGS
-    MGPU_DATA_MIRRORS NVIDIA_TF32_OVERRIDE OMP_NUM_THREADS OMP_PLACES OMP_PROC_BIND
-    DMLC_INTERFACE DMLC_PS_VAN_TYPE DMLC_PS_WATER_MARK PS_HEARTBEAT_INTERVAL PS_HEARTBEAT_TIMEOUT
-    PS_RESEND PS_RESEND_TIMEOUT PS_VERBOSE
-""".split()
+# What another machine is told of our environment, by how a name begins: which programs and libraries
+# are meant, where the data is, how MXNet and its store work.
+PASSED = (
+    *('PATH', 'LD_LIBRARY_PATH', 'PYTHONPATH', 'PYTHONHASHSEED', 'PYTHONUNBUFFERED'),
+    *('PYTHONWARNINGS', 'MXNET_', 'MGPU_DATA_', 'OMP_', 'DMLC_', 'PS_', 'NVIDIA_TF32_'),
+    *('NO_PROXY', 'TZ'),
+)
+SECRET = ('KEY', 'TOKEN', 'SECRET', 'PASS')  # no name with one of these goes along
 NO_CONNECTION = 255  # ssh's own status; all others are those of the command
 OPTIONS: dict[str, object] = {
     'BatchMode': 'yes',  # never ask for a password: there is nobody to type it
@@ -30,6 +30,11 @@ OPTIONS: dict[str, object] = {
     'ServerAliveCountMax': 3,
     'ControlMaster': 'no',  # no connection of ours stays behind to be shared
 }
+
+
+def goes_along(name: str) -> bool:
+    """Tell whether other machines get a variable of our environment."""
+    return name.startswith(PASSED) and not any(word in name.upper() for word in SECRET)
 
 
 @dataclass(frozen=True)
@@ -53,8 +58,8 @@ class Way:
 
         When the connection closes, the command there and all that it started are killed.
         """
-        names = [name for name in os.environ if name in PASSED or name.startswith('MXNET_')]
-        passed = {name: os.environ[name] for name in names} | dict(env or {})
+        passed = {name: value for name, value in os.environ.items() if goes_along(name)}
+        passed |= dict(env or {})
         # Through standard input: every user of a machine may read the arguments of its programs.
         exports = (f'export {name}={shlex.quote(value)}\n' for name, value in passed.items())
         given = os.fsencode(''.join(exports))
