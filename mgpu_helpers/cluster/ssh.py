@@ -14,8 +14,8 @@ from ..processes import Group, ProcessFailed
 from ..processes.guard import LEASH
 from .preflight import MARK
 
-# What another machine is told of our environment, by how a name begins: which programs and libraries
-# are meant, where the data is, how MXNet and its store work.
+# What another machine is told of our environment, by how a name begins: which programs and
+# libraries are meant, where the data is, how MXNet and its store work.
 PASSED = (
     *('PATH', 'LD_LIBRARY_PATH', 'PYTHONPATH', 'PYTHONHASHSEED', 'PYTHONUNBUFFERED'),
     *('PYTHONWARNINGS', 'MXNET_', 'MGPU_DATA_', 'OMP_', 'DMLC_', 'PS_', 'NVIDIA_TF32_'),
