@@ -90,9 +90,9 @@ def workers(torchrun):
 
 
 def test_the_scripts_import_pytorch_and_numpy_alone():
-    for path in (ROOT / 'training').glob('*.py'):
+    for script in 'train.py', 'train_ddp.py':
         names = set()
-        for node in ast.walk(ast.parse(path.read_text(encoding='utf8'))):
+        for node in ast.walk(ast.parse((ROOT / 'training' / script).read_text(encoding='utf8'))):
             if isinstance(node, ast.Import):
                 names |= {name.name.split('.')[0] for name in node.names}
             elif isinstance(node, ast.ImportFrom):
