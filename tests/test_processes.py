@@ -186,7 +186,7 @@ def test_what_a_member_started_ends_with_it_and_its_guard_is_no_child_and_keeps_
 
 
 @pytest.mark.parametrize('seconds, timeout', [(0, None), (60, 1)])
-def test_what_started_a_session_of_its_own_is_named_and_keeps_nobody_waiting(seconds, timeout):
+def test_what_started_a_session_of_its_own_is_told_and_keeps_nobody_waiting(seconds, timeout):
     """It holds the output of the one who started it, and cannot be reached by us."""
     code = (
         'import subprocess, time; p = subprocess.Popen(["sleep", "60"], start_new_session=True)\n'
@@ -198,8 +198,25 @@ def test_what_started_a_session_of_its_own_is_named_and_keeps_nobody_waiting(sec
         some.start('command', [sys.executable, '-c', code])
         some.wait(lambda name, line: lines.append(line), timeout=timeout)
     assert time.monotonic() - started < 20
-    os.kill(pid := int(lines[0].removeprefix('x' * 60000)), signal.SIGKILL)
-    assert f'process {pid} (sleep)' in str(said[0].message)
+    os.kill(int(lines[0].removeprefix('x' * 60000)), signal.SIGKILL)
+    assert 'in a session of its own' in str(said[0].message)
+
+
+def test_a_line_without_an_end_is_cut_and_who_is_not_read_waits():
+    code = 'import os\nfor _ in range(300): os.write(1, b"x" * 1_000_000)\nprint("\\nend")'
+    before, longest, lines = psutil.Process().memory_info().rss, [0], []
+
+    def read(name, line):
+        lines.append(line[:3])
+        longest[0] = max(longest[0], len(line))
+        if len(lines) == 10:
+            time.sleep(1)
+
+    with Group() as some:
+        some.start('endless', [sys.executable, '-c', code])
+        some.wait(read, timeout=60)
+    assert longest[0] == 2**16 and lines[-1] == 'end'
+    assert psutil.Process().memory_info().rss - before < 200e6
 
 
 STARTER = """

@@ -11,20 +11,26 @@ import signal
 import subprocess
 import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, Self
 
 from . import worker
 from .guard import Leash
-from .output import read_until, strangers, tell_of
 
 # After a first failure we listen this long for others: a process that lost its partner often
 # speaks first, and a moment later the partner's own end arrives (0.1 s seen).
 SETTLE = 1.0
 # A process that is told to end gets this long before it is killed.
 GRACE = 3.0
+# How long after a process's end we listen to whom it has started in a session of its own, where no
+# signal of ours reaches it, and who holds its output open.
+PATIENCE = 1.0
 LAST_LINES = 15
+# A longer line is cut, and who prints faster than its lines are taken waits: 300 MB without an end,
+# or 200 MB while nobody read, would otherwise lie in our memory.
+LONGEST_LINE, MOST_EVENTS = 2**16, 1000
 NOTHING = object()  # no result has come, which is not the same as None
 KILL = getattr(signal, 'SIGKILL', signal.SIGTERM)  # Windows has the second only
 
@@ -54,8 +60,7 @@ class Member:
     error: tuple[float, str, str] | None = None  # time, summary, traceback, as worker.py sends it
     result: Any = NOTHING
     watcher: threading.Thread | None = None  # notes its end
-    ended: threading.Event = field(default_factory=threading.Event)
-    strangers: list[str] = field(default_factory=list)  # who holds its output after its end
+    held: bool = False  # its output, after its end, by what it has started in another session
     lines: collections.deque[str] = field(
         default_factory=lambda: collections.deque(maxlen=LAST_LINES)
     )
@@ -66,20 +71,15 @@ class Member:
         if self.error:
             _, summary, trace = self.error
             return ProcessFailed(self.name, self.status, f'failed with {summary}', trace)
-        words = f'ended with status {self.status}'
-        if self.status == 0:
-            words = 'ended before its function had returned'
-        if self.status < 0:
-            words = f'was killed by signal {-self.status} ({_signal_name(-self.status)})'
+        words = 'ended before its function had returned'
+        if self.status > 0:
+            words = f'ended with status {self.status}'
+        elif self.status < 0:
+            number = -self.status
+            signal_name = signal.Signals(number).name if number in set(signal.Signals) else '?'
+            words = f'was killed by signal {number} ({signal_name})'
         last = '\n'.join(self.lines)
         return ProcessFailed(self.name, self.status, words, last and f'Its last lines:\n{last}')
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return 'unknown'
 
 
 class Group:
@@ -87,7 +87,7 @@ class Group:
 
     def __init__(self) -> None:
         self.members: list[Member] = []
-        self._events: queue.SimpleQueue[tuple[Member, str, Any]] = queue.SimpleQueue()
+        self._events: queue.Queue[tuple[Member, str, Any]] = queue.Queue(MOST_EVENTS)
         self._leash = Leash()
 
     def __enter__(self) -> Self:
@@ -144,13 +144,14 @@ class Group:
         return member
 
     def _read_lines(self, member: Member, pipe: IO[bytes]) -> None:
-        for line in read_until(pipe, member.ended):
-            self._events.put((member, 'line', line.decode(errors='replace').rstrip('\r\n')))
-        member.strangers = strangers(pipe, member.process.pid)
+        with pipe:
+            while line := pipe.readline(LONGEST_LINE):
+                self._events.put((member, 'line', line.decode(errors='replace').rstrip('\r\n')))
 
     def _read_messages(self, member: Member, pipe: IO[bytes]) -> None:
-        for kind, value in worker.receive(read_until(pipe, member.ended)):
-            self._events.put((member, kind, value))
+        with pipe:
+            for kind, value in worker.receive(pipe):
+                self._events.put((member, kind, value))
 
     def _feed(self, member: Member, given: bytes) -> None:
         stdin = member.process.stdin
@@ -164,10 +165,15 @@ class Group:
             # While the dead process is not yet waited for, its number cannot belong to another.
             os.waitid(os.P_PID, member.process.pid, os.WEXITED | os.WNOWAIT)
             _signal_group(member.process, KILL)  # what it started must not outlive it
-        status = member.process.wait()
-        member.ended.set()
-        for reader in readers:
-            reader.join()
+        status, waited = member.process.wait(), 0.0
+        lines, *others = readers
+        for other in others:
+            other.join()
+        # All that it wrote is read before its end is told; while nobody takes lines, time stands.
+        while waited < PATIENCE and lines.is_alive():
+            lines.join(0.01)
+            waited += 0 if self._events.full() else 0.01
+        member.held = lines.is_alive()
         self._events.put((member, 'end', status))
 
     def wait(
@@ -190,11 +196,11 @@ class Group:
         failed: list[Member] = []
         late: list[str] = []
         while self._running() and time.monotonic() < end:
-            if not self._at_work():
+            if not self.at_work:
                 end = min(end, time.monotonic() + GRACE)
             elif check and not failed:
                 check()
-            if self._at_work() and time.monotonic() > deadline:
+            if self.at_work and time.monotonic() > deadline:
                 late = self.at_work
                 break
             try:
@@ -237,13 +243,10 @@ class Group:
     def _running(self) -> list[Member]:
         return [member for member in self.members if member.status is None]
 
-    def _at_work(self) -> list[Member]:
-        return [member for member in self._running() if not member.service]
-
     @property
     def at_work(self) -> list[str]:
         """The names of those that still run, services left out."""
-        return [member.name for member in self._at_work()]
+        return [member.name for member in self._running() if not member.service]
 
     def stop(self) -> None:
         """End every process that still runs: ask, and after ``GRACE`` seconds kill."""
@@ -259,13 +262,18 @@ class Group:
             while self._running():
                 self._note_an_end()
             for member in self.members:
-                for pipe in (member.process.stdin, member.process.stdout, member.process.stderr):
-                    if pipe:
-                        with contextlib.suppress(OSError):  # what was not sent has nobody to go to
-                            pipe.close()
+                if member.process.stdin:
+                    with contextlib.suppress(OSError):  # what was not sent has nobody to go to
+                        member.process.stdin.close()
             self._leash.close()
         for member in self.members:
-            tell_of(member.strangers, member.name)
+            if member.held:
+                member.held = False
+                message = (
+                    f'{member.name} has ended, but not what it started in a session of its own, '
+                    'which holds its output and cannot be stopped from here'
+                )
+                warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def _note_an_end(self) -> None:
         try:
