@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from mgpu_helpers.collectives import all_gather, count, reduce_scatter
-from mgpu_helpers.scaling import LINKS, MODELS, Layer, Link, Model, memory_per_device
-from mgpu_helpers.scaling.costs import ring, sharded
-from mgpu_helpers.scaling.parallel import bubble, parameter_servers, tensor_parallel, zero
+from mgpu_helpers.scaling import LINKS, MODELS, Layer, Link, Model, bubble, memory_per_device
+from mgpu_helpers.scaling.costs import parameter_servers, ring, sharded, tensor_parallel, zero
 
 CHAPTER_7 = Path(__file__).parent.parent / 'notebooks' / '07-larger-than-one-device.ipynb'
 WIRE = Link('wire', latency=1.0, bandwidth=10.0)

@@ -1,11 +1,9 @@
 """Chapter 8: what training would cost, on machines that are not there; imports no framework.
 
-``links`` has the published speeds of links, ``costs`` a formula for each algorithm, ``parallel``
-one for what chapters 4 to 7 do, ``models`` the sizes of networks, ``machines`` what devices compute
-and how they are joined, ``curves`` a training step's time and how it scales (``drawings``: what
-plots share), ``memory`` what a device has to keep, ``published`` what others measured beside what
-this predicts. ``fitting`` finds the link of this machine, ``simulator`` plays training steps
-through, ``sliders`` lets one play with all of it.
+Figures that others published are data, in published.toml and networks.csv: ``LINKS``, ``MACHINES``,
+``MODELS``. ``costs`` has formulas of communication, ``curves`` of a training step, ``memory`` of
+what a device keeps; ``simulator`` plays steps through, ``published`` compares with measurements,
+``fitting`` finds the link of this machine, ``sliders`` lets one play with all of it.
 
 >>> from mgpu_helpers.scaling import LINKS, ring
 >>> f'{ring(8, 160e6, LINKS["100 Gb InfiniBand"]) * 1000:.1f} ms'

@@ -1,6 +1,6 @@
-"""What an allreduce takes: where two algorithms meet, and one in levels.
+"""What communication costs: allreduce, and what chapters 4 to 7 send or leave idle.
 
-The formula of each algorithm is in ``collectives.costs``; ``COSTS`` has them by name.
+``collectives.costs`` has the formula of each allreduce; ``COSTS`` has them by name.
 """
 
 from __future__ import annotations
@@ -12,21 +12,16 @@ from typing import TYPE_CHECKING
 from .. import checks
 from ..collectives.costs import butterfly, halving_doubling, naive, ring, sharded, tree
 from ..collectives.registry import REGISTRY
+from ..display import CYCLE, GREY, panels, quantity
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from .links import Link
 
-__all__ = [
-    'COSTS',
-    'butterfly',
-    'halving_doubling',
-    'hierarchical',
-    'meeting_point',
-    'naive',
-    'ring',
-    'sharded',
-    'tree',
-]
+__all__ = ['butterfly', 'halving_doubling', 'naive', 'ring', 'sharded', 'tree']  # for the stub
+
+COSTS = {name: algorithm.seconds for name, algorithm in REGISTRY.items()}
 
 
 def meeting_point(devices: int, link: Link) -> float:
@@ -52,4 +47,70 @@ def hierarchical(nbytes: float, levels: Sequence[tuple[int, Link]]) -> float:
     return sum(ring(devices, nbytes, link) for devices, link in levels)
 
 
-COSTS = {name: algorithm.seconds for name, algorithm in REGISTRY.items()}
+def parameter_servers(workers: int, servers: int, nbytes: float, link: Link) -> float:
+    """Cost a push and a pull: each worker sends every server its slice, and gets the sum back.
+
+    A server receives a slice from each worker, a worker sends one to each server: the larger
+    number of messages follow one another.
+    """
+    checks.message(workers, nbytes, link)
+    checks.positive_int('servers', servers)
+    return 2 * max(workers, servers) * link.seconds(nbytes / servers)
+
+
+def zero(stage: int, devices: int, nbytes: float, link: Link) -> float:
+    """Cost a step of ZeRO: gradients scattered, parameters gathered; in stage 3 gathered twice.
+
+    Rajbhandari and others (2020). Up to stage 2 that is an allreduce in two halves; stage 3 (FSDP)
+    gathers parameters for the forward pass and once more for the backward pass. ``nbytes`` are
+    those of all parameters.
+    """
+    checks.whole_number('stage', stage, most=3)
+    return (1.5 if stage == 3 else 1) * ring(devices, nbytes, link)
+
+
+def tensor_parallel(devices: int, blocks: int, nbytes: float, link: Link) -> float:
+    """Cost a transformer's all-reduces in tensor parallelism: two forward, two backward a block.
+
+    Shoeybi and others (2019). ``nbytes`` are those of one block's output; the next layer waits for
+    each all-reduce, so nothing hides it.
+    """
+    checks.positive_int('blocks', blocks)
+    return 4 * blocks * ring(devices, nbytes, link)
+
+
+def bubble(stages: int, micro_batches: int) -> float:
+    """Give the share of a step in which a device of a pipeline waits, 0 to 1.
+
+    Huang and others (2019), for equally long stages. GPipe and 1F1B wait equally long; they differ
+    in the activations that are kept: of all micro-batches, or of at most ``stages``.
+    """
+    checks.positive_int('stages', stages)
+    checks.positive_int('micro_batches', micro_batches)
+    return (stages - 1) / (micro_batches + stages - 1)
+
+
+def plot_costs(devices: int, link: Link) -> Figure:
+    """Draw what an allreduce costs with each algorithm, for 1 kB to 1 GB.
+
+    A line marks where butterfly and halving-doubling meet, if they do. ``sharded`` is left out: its
+    curve is that of ``ring``.
+    """
+    from matplotlib.ticker import EngFormatter
+
+    checks.whole_number('devices', devices, least=2)
+    sizes = [int(10 ** (i / 2)) for i in range(6, 19)]
+    names = [name for name in COSTS if name != 'sharded']
+    figure, axes = panels(height=3.6)
+    for name, color, marker in zip(names, CYCLE, 'osD^vP'):
+        seconds = [COSTS[name](devices, size, link) for size in sizes]
+        axes.plot(sizes, seconds, label=name, color=color, marker=marker, markersize=4)
+    if devices > 2 and not devices & (devices - 1):
+        meet = meeting_point(devices, link)
+        axes.axvline(meet, color=GREY, ls='--', label=f'they meet at {quantity(meet, "B")}')
+    axes.set(xscale='log', yscale='log', xlabel='gradient', ylabel='time')
+    axes.set_title(f'{devices:,} devices, {link.name}')
+    axes.xaxis.set_major_formatter(EngFormatter('B'))
+    axes.yaxis.set_major_formatter(EngFormatter('s'))
+    axes.legend(fontsize='small')
+    return figure

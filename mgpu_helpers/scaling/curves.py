@@ -1,8 +1,8 @@
 """How long a training step takes, and how that grows with the devices: formulas, no simulation.
 
 A step is a forward pass, a backward pass that takes twice as long, and the part of the allreduce
-that does not fit behind the backward pass. Devices are equally fast, the gradient is ready bit by
-bit, and nothing else gets in the way: what this predicts is the best that a machine can do.
+that is not hidden behind the backward pass. Devices are equally fast, gradients can be sent at any
+time of the backward pass, and nothing else gets in the way: the best that a machine can do.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ def step(
 
 
 def hiding_batch(model: Model, devices: int, machine: Machine, algorithm: str = 'ring') -> int:
-    """Find the smallest batch per device behind whose backward pass the allreduce fits.
+    """Find the smallest batch per device whose backward pass hides the allreduce.
 
-    By hand: b examples keep the backward pass busy for 2 b F / R seconds (F operations forward for
-    one, R a second); the allreduce takes C; so b is C R / 2 F, rounded up.
+    The backward pass of b examples takes 2 b F / R seconds (F operations forward for one, R
+    a second), the allreduce C seconds; so b is C R / 2 F, rounded up.
     """
     checks.model(model)
     communication = communication_seconds(devices, model.nbytes, machine, algorithm)
@@ -77,16 +77,11 @@ def hiding_batch(model: Model, devices: int, machine: Machine, algorithm: str = 
 
 @dataclass(frozen=True)
 class Scaling:
-    """A training step on more and more devices."""
+    """One batch on more and more devices."""
 
+    batch: int  # examples in each step, on all devices together
     steps: list[Step]  # one for each number of devices
-    examples: list[int]  # in each step, on all devices together
-    single: float  # examples a second on one device: what speed-up is measured against
-
-    @property
-    def devices(self) -> list[int]:
-        """How many, entry by entry."""
-        return [step.devices for step in self.steps]
+    alone: float  # seconds of a step on one device
 
     @property
     def seconds(self) -> list[float]:
@@ -94,23 +89,12 @@ class Scaling:
         return [step.seconds for step in self.steps]
 
     @property
-    def throughput(self) -> list[float]:
-        """Examples a second."""
-        return [n / s for n, s in zip(self.examples, self.seconds, strict=True)]
-
-    @property
     def speedup(self) -> list[float]:
-        """How many times the throughput of one device."""
-        return [rate / self.single for rate in self.throughput]
-
-    @property
-    def efficiency(self) -> list[float]:
-        """Speed-up per device, 1 at best."""
-        return [s / k for s, k in zip(self.speedup, self.devices, strict=True)]
+        """How many times as fast as one device."""
+        return [self.alone / step.seconds for step in self.steps]
 
     def table(self) -> Table:
         """Lay the numbers of devices out, one per row."""
-        columns = (self.steps, self.throughput, self.speedup, self.efficiency)
         rows = [
             [
                 f'{step.devices:,}',
@@ -118,32 +102,14 @@ class Scaling:
                 quantity(step.seconds, 's'),
                 quantity(step.communication, 's'),
                 quantity(step.exposed, 's'),
-                f'{rate:,.0f}',
+                f'{self.batch / step.seconds:,.0f}',
                 f'{speedup:.1f}' if speedup < 100 else f'{speedup:,.0f}',
-                percent(efficiency),
+                percent(speedup / step.devices),
             ]
-            for step, rate, speedup, efficiency in zip(*columns, strict=True)
+            for step, speedup in zip(self.steps, self.speedup, strict=True)
         ]
         headers = 'devices,batch on each,step,allreduce,not hidden,examples/sec,speed-up,efficiency'
         return Table(rows, headers.split(','))
-
-
-def weak_scaling(
-    model: Model,
-    batch_per_device: int,
-    device_counts: Sequence[int],
-    machine: Machine,
-    **options: Any,
-) -> Scaling:
-    """Let the batch grow with the devices: each always has ``batch_per_device`` examples.
-
-    ``options`` are ``algorithm``, ``overlap`` and ``buckets``, as in ``step``.
-    """
-    checks.model(model)
-    checks.counts('device_counts', device_counts)
-    checks.positive_int('batch_per_device', batch_per_device)
-    runs = [(k, batch_per_device * k) for k in device_counts]
-    return _scaling(model, machine, runs, batch_per_device, options)
 
 
 def strong_scaling(
@@ -155,10 +121,10 @@ def strong_scaling(
 ) -> Scaling:
     """Share one batch among more and more devices: the work stays, the part of each shrinks.
 
-    Where it cannot be shared out evenly, the largest part sets the time. It is measured against one
-    device with the whole batch, whether that would fit there or not; ``options`` as above.
+    Where it cannot be shared out evenly, the largest part sets the time. Speed-up is against one
+    device with the whole batch, whether that would fit there or not; ``options`` are ``algorithm``,
+    ``overlap`` and ``buckets``, as in ``step``.
     """
-    checks.model(model)
     checks.counts('device_counts', device_counts)
     checks.positive_int('global_batch', global_batch)
     if max(device_counts) > global_batch:
@@ -166,18 +132,7 @@ def strong_scaling(
             f'a batch of {global_batch:,} cannot be shared by {max(device_counts):,} devices: some '
             'would get no example; use a larger batch or fewer devices'
         )
-    runs = [(k, global_batch) for k in device_counts]
-    return _scaling(model, machine, runs, global_batch, options)
-
-
-def _scaling(
-    model: Model,
-    machine: Machine,
-    runs: Sequence[tuple[int, int]],
-    batch_of_one: int,
-    options: dict[str, Any],
-) -> Scaling:
-    """Work out a step for each (devices, examples), and one device to compare with."""
-    steps = [step(model, math.ceil(n / k), k, machine, **options) for k, n in runs]
-    single = batch_of_one / step(model, batch_of_one, 1, machine, **options).seconds
-    return Scaling(steps, [n for _, n in runs], single)
+    alone, *steps = (
+        step(model, math.ceil(global_batch / k), k, machine, **options) for k in (1, *device_counts)
+    )
+    return Scaling(global_batch, steps, alone.seconds)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from .. import checks
 from .costs import COSTS, hierarchical
-from .links import LINKS, Library, Link
-from .models import MODELS
+from .links import LINKS, PUBLISHED, Library, Link
 
-# In them all devices of a server talk to other servers at once.
+# In these all devices of a server send to other servers at once.
 CROWDED = ('butterfly', 'sharded', 'halving_doubling')
 
 
@@ -56,12 +56,12 @@ class Machine:
 def communication_seconds(
     devices: int, nbytes: float, machine: Machine, algorithm: str = 'ring', buckets: int = 1
 ) -> float:
-    """Work out the time of an allreduce, sent in so many ``buckets`` of equal size, in turn.
+    """Give the time of an allreduce, sent as ``buckets`` of equal size, one after the other.
 
-    ``algorithm`` is a name in ``COSTS``, or ``'hierarchical'``. Through several servers a flat
-    one runs at the speed of the network; of a ring's 2 (k - 1) latencies in a row, those inside
-    servers are of the link there: with s servers all but 2 (s - 1), as in NCCL's own model
-    (src/graph/tuning.cc). Where all devices of a server would share its link, it is refused.
+    ``algorithm`` is a name in ``COSTS``, or ``'hierarchical'``. Across servers, the others run
+    at the speed of the network; of a ring's 2 (k - 1) latencies all but 2 (s - 1), for s servers,
+    are those of the link inside a server, as in NCCL's own model (src/graph/tuning.cc). Algorithms
+    in which all devices of a server would use its network link at once are refused there.
     """
     such = "a Machine, such as MACHINES['p3.16xlarge']"
     checks.expect(hasattr(machine, 'levels'), 'machine', such, machine)
@@ -84,24 +84,13 @@ def communication_seconds(
     return buckets * seconds
 
 
-# What a Llama keeps up of what is sold for bfloat16: 57 % of 312e12 on A100 (torchtitan,
-# docs/performance.md, 2024), 33 to 39 % of 989e12 on H100 (its benchmarks of December 2024).
-_A100, _H100 = 0.57 * 312e12, 0.36 * 989e12
-# NVIDIA measured 384 images a second: ResNet-50, float32, batch 96, MXNet on one V100 of a DGX-1
-# (DeepLearningExamples, MxNet/Classification/RN50v1.5). Other networks reach other speeds.
-_V100 = 3 * MODELS['ResNet-50'].flops * 384  # a backward pass is two forward ones
+def _published(name: str, figures: dict[str, Any]) -> Machine:
+    links: dict[str, Any] = {}
+    for kind in {'link', 'network'} & figures.keys():
+        links[kind] = LINKS[figures[kind]]
+    return Machine(name, **figures | links)
+
+
 MACHINES = Library(
-    'machine',
-    (
-        # AWS: 8 V100, NVLink 2, 25 Gb/s a server
-        Machine('p3.16xlarge', _V100, LINKS['NVLink 2'], 16e9, 0.0, 8, LINKS['25 Gb RoCE']),
-        # AWS: 8 A100, NVLink 3, 400 Gb/s a server
-        Machine('p4d.24xlarge', _A100, LINKS['NVLink 3'], 40e9, 0.0, 8, LINKS['4 x 100 Gb EFA']),
-        # NVIDIA: 8 H100, NVLink 4, a 400 Gb port for each
-        Machine('DGX H100', _H100, LINKS['NVLink 4'], 80e9, 0, 8, LINKS['8 x 400 Gb IB']),
-        # One V100 in each computer. A step of a small network starts about 50 kernels; we take
-        # each to cost 10 µs in Python and driver (NVIDIA measured 3.8 for bare ones, 9.6 where
-        # each was waited for: Getting Started with CUDA Graphs, 2019).
-        Machine('V100 on 10 Gb Ethernet', _V100, LINKS['10 Gb Ethernet'], 16e9, 50 * 10e-6),
-    ),
+    'machine', (_published(name, figures) for name, figures in PUBLISHED['machines'].items())
 )

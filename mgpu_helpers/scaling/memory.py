@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from .. import checks
 from ..display import BLUE, GREEN, GREY, ORANGE, PINK, panels
-from .drawings import in_units
 from .models import FLOAT32
 
 if TYPE_CHECKING:
@@ -35,6 +34,8 @@ class Memory:
 
     def plot(self, *others: Memory, limit: float | None = None) -> Figure:
         """Draw the parts as bars, this one's and others', and a line at ``limit`` bytes."""
+        from matplotlib.ticker import EngFormatter
+
         rows = range(1 + len(others))
         figure, axes = panels(height=1.3 + 0.36 * len(rows))
         start = [0.0] * len(rows)
@@ -48,7 +49,7 @@ class Memory:
         axes.invert_yaxis()  # the first on top
         axes.set_xlabel('on each device')
         axes.grid(visible=False, axis='y')
-        in_units(axes.xaxis, 'B')
+        axes.xaxis.set_major_formatter(EngFormatter('B'))
         figure.legend(loc='outside upper center', ncols=5, fontsize='small')
         return figure
 

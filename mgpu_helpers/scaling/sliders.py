@@ -4,25 +4,13 @@ from __future__ import annotations
 
 import base64
 import functools
+import inspect
 from typing import TYPE_CHECKING, Any
 
-from .. import checks
-from ..display import (
-    BLUE,
-    GREY,
-    INK,
-    LOOK,
-    ORANGE,
-    RED,
-    WHITE,
-    percent,
-    png,
-    quantity,
-    show_figures,
-)
+from .. import checks, display
+from ..display import percent, png, quantity
 from ..lanes import KINDS
-from .curves import step, strong_scaling, weak_scaling
-from .drawings import in_units
+from .curves import step, strong_scaling
 from .links import Link
 from .machines import MACHINES, Machine
 from .models import MODELS, Layer, Model
@@ -31,20 +19,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from .curves import Scaling, Step
+    from .curves import Step
 
 MOST = 4096  # devices at the right end of the curve
 # What a convolutional network computes for each parameter, and what a V100 keeps up with it.
 WORK = MODELS['ResNet-50'].flops / MODELS['ResNet-50'].parameters
 FLOPS = MACHINES['p3.16xlarge'].flops
-# ResNet-50 with 25 Gb/s: the allreduce takes a little longer than the backward pass
-START: dict[str, Any] = {
-    'devices': 64,
-    'bandwidth': 3.125e9,
-    'latency': 14e-6,
-    'batch': 32,
-    'parameters': 25_600_000,
-}
 # Each slider's unit (None: a count, written out) and values, in ten steps for a power of ten.
 SLIDERS: dict[str, tuple[str | None, list[Any]]] = {
     'devices': (None, [2**i for i in range(13)]),
@@ -56,11 +36,11 @@ SLIDERS: dict[str, tuple[str | None, list[Any]]] = {
 
 
 def picture(
-    devices: int = START['devices'],
-    bandwidth: float = START['bandwidth'],
-    latency: float = START['latency'],
-    batch: int = START['batch'],
-    parameters: int = START['parameters'],
+    devices: int = 64,
+    bandwidth: float = 3.125e9,  # 25 Gb/s: the allreduce takes a little longer than the backward
+    latency: float = 14e-6,
+    batch: int = 32,
+    parameters: int = 25_600_000,  # ResNet-50
 ) -> Figure:
     """Draw how well up to 4,096 devices work together, and where the time of a step goes.
 
@@ -76,11 +56,12 @@ def picture(
     machine = Machine('chosen', FLOPS, Link('chosen', latency, bandwidth))
     model = Model('chosen', [Layer('all', parameters, WORK * parameters)])
     counts = sorted({2**i for i in range(MOST.bit_length())} | {devices})
-    chosen = step(model, batch, devices, machine)
+    alone = step(model, batch, 1, machine).seconds
+    weak = {k: k * alone / step(model, batch, k, machine).seconds for k in counts}
     whole = batch * devices
     fewer = [k for k in counts if k <= whole]  # nobody is left without an example
-    weak = weak_scaling(model, batch, counts, machine)
-    return _draw(weak, strong_scaling(model, whole, fewer, machine), chosen)
+    strong = dict(zip(fewer, strong_scaling(model, whole, fewer, machine).speedup, strict=True))
+    return _draw(weak, strong, step(model, batch, devices, machine))
 
 
 def explore(**start: Any) -> Explorer:
@@ -96,7 +77,9 @@ class Explorer:
     """``sliders`` by name, the ``image`` that follows them, as PNG, and both in a ``view``."""
 
     def __init__(self, **start: Any) -> None:
-        self._choice = START | start
+        bound = inspect.signature(picture).bind(**start)
+        bound.apply_defaults()
+        self._choice = bound.arguments
         self._first = png(picture(**self._choice))  # says what is wrong before anything is shown
         try:
             import ipywidgets as widgets
@@ -142,69 +125,73 @@ class Explorer:
         }
 
 
-def _draw(weak: Scaling, strong: Scaling, chosen: Step) -> Figure:
+def _draw(weak: dict[int, float], strong: dict[int, float], chosen: Step) -> Figure:
+    """Draw speed-up and efficiency by devices, and the chosen step below them."""
     from matplotlib.figure import Figure
 
-    show_figures()
+    display.show_figures()
     # Margins that stay: laid out anew for every choice, the picture would twitch.
-    figure = Figure(figsize=(8, 4.9), facecolor=LOOK['facecolor'])
+    figure = Figure(figsize=(8, 4.9), facecolor=display.LOOK['facecolor'])
     margins = {'left': 0.1, 'right': 0.97, 'top': 0.94, 'bottom': 0.1, 'hspace': 0.55}
-    panels: dict[str, Axes] = figure.subplot_mosaic(
-        [['speedup', 'efficiency'], ['step', 'step']], height_ratios=[3, 1], gridspec_kw=margins
-    )
-    for axes in panels.values():
+    left, right, below = figure.subplot_mosaic(
+        [['speed-up', 'efficiency'], ['step', 'step']], height_ratios=[3, 1], gridspec_kw=margins
+    ).values()
+    for axes in (left, right, below):
         axes.grid(alpha=0.3)
         axes.set_axisbelow(True)
         axes.spines[['top', 'right']].set_visible(False)
-    left, right = panels['speedup'], panels['efficiency']
-    powers = [4**i for i in range(7)]
-    labels = [f'{k:,}' for k in powers]
-    left.plot([1, MOST], [1, MOST], '--', color=GREY, label='ideal')
-    right.axhline(1, linestyle='--', color=GREY)
-    here = weak.devices.index(chosen.devices)
-    names = f'{chosen.batch:,} on each', f'{weak.examples[here]:,} in all'
-    for scaling, label, color in zip((weak, strong), names, (BLUE, ORANGE), strict=True):
-        for axes, values in ((left, scaling.speedup), (right, scaling.efficiency)):
-            axes.plot(scaling.devices, values, 'o-', color=color, markersize=4, label=label)
-    for axes, values in ((left, weak.speedup), (right, weak.efficiency)):
-        axes.plot([chosen.devices], [values[here]], 'o', color=RED, ms=9, clip_on=False, zorder=5)
+    left.plot([1, MOST], [1, MOST], '--', color=display.GREY, label='ideal')
+    right.axhline(1, linestyle='--', color=display.GREY)
+    names = f'{chosen.batch:,} on each', f'{chosen.batch * chosen.devices:,} in all'
+    for speedup, label, color in zip((weak, strong), names, display.CYCLE):
+        devices, values = list(speedup), list(speedup.values())
+        shares = [value / k for k, value in speedup.items()]
+        left.plot(devices, values, 'o-', color=color, markersize=4, label=label)
+        right.plot(devices, shares, 'o-', color=color, markersize=4)
+    speedup_here = weak[chosen.devices]
+    efficiency_here = speedup_here / chosen.devices
+    for axes, here in ((left, speedup_here), (right, efficiency_here)):
+        axes.plot([chosen.devices], [here], 'o', color=display.RED, ms=9, clip_on=False, zorder=5)
         axes.set_xscale('log', base=2)
-        axes.set_xticks(powers, labels)
         axes.set_xlabel('devices')
-    left.legend(fontsize='small', frameon=False)
     left.set_yscale('log', base=2)
-    left.set_yticks(powers, labels)
+    for axis in (left.xaxis, left.yaxis, right.xaxis):
+        axis.set_ticks([4**i for i in range(7)])
+        axis.set_major_formatter('{x:,.0f}')
+    left.set_ylim(min(0.6, 0.7 * min(weak.values())), 1.6 * MOST)
+    left.legend(fontsize='small', frameon=False)
+    left.set_title(f'speed-up over one device: {speedup_here:,.3g}', size='medium')
     right.set_ylim(0, 1.05)
     right.yaxis.set_major_formatter(lambda share, _: percent(share))
-    left.set_ylim(min(0.6, 0.7 * min(weak.speedup)), 1.6 * MOST)
-    left.set_title(f'speed-up over one device: {weak.speedup[here]:,.3g}', size='medium')
-    title = f'efficiency, speed-up per device: {percent(weak.efficiency[here])}'
-    right.set_title(title, size='medium')
-    _draw_step(panels['step'], chosen)
+    right.set_title(f'efficiency, speed-up per device: {percent(efficiency_here)}', size='medium')
+    _draw_step(below, chosen)
     return figure
 
 
 def _draw_step(axes: Axes, chosen: Step) -> None:
     """Draw one step: what is computed, and below it the allreduce, which ends with the step."""
-    hidden = chosen.communication - chosen.exposed
-    computed, seconds = chosen.overhead + chosen.forward, chosen.seconds
-    begin = seconds - chosen.communication
-    bars: tuple[tuple[float, float, float, str, dict[str, Any]], ...] = (
-        (1, chosen.overhead, chosen.forward, 'forward', {'color': KINDS['forward']}),
-        (1, computed, chosen.backward, 'backward', {'color': KINDS['backward']}),
-        (0, begin, hidden, 'hidden', {'color': ORANGE, 'alpha': 0.45}),
-        (0, begin + hidden, chosen.exposed, 'not hidden', {'color': ORANGE}),
+    from matplotlib.ticker import EngFormatter
+
+    seconds, communication = chosen.seconds, chosen.communication
+    bars = (
+        (1, chosen.overhead, chosen.forward, 'forward', KINDS['forward']),
+        (1, chosen.overhead + chosen.forward, chosen.backward, 'backward', KINDS['backward']),
+        (0, seconds - communication, communication - chosen.exposed, 'hidden', display.ORANGE),
+        (0, seconds - chosen.exposed, chosen.exposed, 'not hidden', display.ORANGE),
     )
-    for y, start, long, name, look in bars:
-        axes.barh(y, long, left=start, height=0.75, **look)
-        text = f'{name}, {quantity(long, "s")}' if long > 0.25 * seconds else ''  # where it fits
-        ink = WHITE if name == 'backward' else INK
-        axes.text(start + long / 2, y, text, color=ink, ha='center', va='center')
+    for row, start, length, name, color in bars:
+        (bar,) = axes.barh(row, length, left=start, height=0.75, color=color)
+        if name == 'hidden':
+            bar.set_alpha(0.45)
+        if length > 0.25 * seconds:  # where it fits
+            middle, ink = start + length / 2, display.WHITE if name == 'backward' else display.INK
+            text = f'{name}, {quantity(length, "s")}'
+            axes.text(middle, row, text, color=ink, ha='center', va='center')
     axes.set_yticks([1, 0], ['compute', 'allreduce'])
     axes.set(xlim=(0, seconds), ylim=(-0.5, 1.5))
-    in_units(axes.xaxis, 's')
+    axes.xaxis.set_major_formatter(EngFormatter('s'))
     axes.set_title(
         f'one step on {chosen.devices:,} devices: {quantity(seconds, "s")}, in which the '
-        f'allreduce takes {quantity(chosen.communication, "s")}',
+        f'allreduce takes {quantity(communication, "s")}',
         size='medium',
     )
