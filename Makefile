@@ -1,25 +1,25 @@
-# Thin: each target calls one command. `make` alone says what there is.
-# Recipes start with tools/env.sh, which says where the data and the home folder are.
+# Each target calls one command; `make` alone lists them.
+# Recipes source tools/env.sh, which sets the data and home folders.
 SHELL := /bin/sh
 .NOTPARALLEL:
 .PHONY: help setup lab test run slides bench doctor report data figures book student grade sheet lock clean
 
 PYTHON := . tools/env.sh && exec .venv/bin/python
-# $(call with,LAB_ARGS): Python, and at the end of its line the words that LAB_ARGS holds.
+# $(call with,LAB_ARGS): Python, with the words of LAB_ARGS added to the end of its command line.
 with = $(PYTHON) -I -S tools/split_arguments.py $(1) --
-# Without MXNet the PyTorch chapters are left. Looked up when it is used, which is after `setup`.
+# Without MXNet, begin with PyTorch's chapters. Evaluated when used, that is after `setup`.
 ONLY = $(filter only,$(shell cat .uv/torch 2>/dev/null))
 FIRST = notebooks/$(if $(ONLY),05-multiple-gpus-pytorch,01-multiple-gpus-scratch).ipynb
-# JupyterLab refuses to run as root unless told; in a container root is often all there is.
+# JupyterLab runs as root only with this option; in a container, root is often the only user.
 ROOT_OK := $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
-# A cell that runs for more seconds than this hangs; the longest honest one takes under two minutes.
+# Seconds after which a cell counts as hung; the longest takes under two minutes.
 CELL_TIMEOUT := 900
-# What is given on the command line reaches the tools by the environment, quotes, dollars and all:
+# Variables of the command line are passed to the tools by the environment, unexpanded:
 # make test PYTEST_ARGS="-k 'ring or tree'"
-GIVEN := GPU TORCH PDF FROM PRIVATE UPGRADE SLOW CHANGED CHAPTER TESTS CELL_TIMEOUT \
+VARIABLES := GPU TORCH PDF FROM PRIVATE UPGRADE SLOW CHANGED CHAPTER TESTS CELL_TIMEOUT \
     PYTEST_ARGS LAB_ARGS RUN_ARGS BENCH_ARGS DOCTOR_ARGS DATA_ARGS REPORT_ARGS
-$(foreach name,$(GIVEN),$(eval override $(name) := $$(value $(name))))
-export $(GIVEN)
+$(foreach name,$(VARIABLES),$(eval override $(name) := $$(value $(name))))
+export $(VARIABLES)
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
@@ -42,7 +42,7 @@ slides: setup ## write the chapters as slides for a lecture into build/slides/ (
 bench: setup ## measure against what one would use instead (BENCH_ARGS)
 	@$(call with,BENCH_ARGS) -m benchmarks
 
-# Without `setup`: a broken environment is what it is for.
+# Without `setup`: doctor is for broken environments, too.
 doctor: ## what can this machine do, and which command mends what is wrong? (DOCTOR_ARGS)
 	@[ -x .venv/bin/python ] || { echo 'doctor: there is no environment in .venv yet. What to do: make setup' >&2; exit 1; }
 	@( $(PYTHON) -c 'import click, lazy_loader, tabulate' ) 2>/dev/null || \

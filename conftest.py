@@ -1,4 +1,4 @@
-"""Which tests and chapters are left out here, and why; and that slow files start first."""
+"""Skip tests and chapters whose framework is missing; start slow files first."""
 
 import hashlib
 import json
@@ -11,10 +11,9 @@ import pytest
 from chapters import CHAPTERS
 
 ROOT = Path(__file__).parent
-# Not imported: our package's settings are not to reach the notebooks' kernels through us.
+# Not imported, so that our package's settings do not leak into the notebooks' kernels.
 python_with = runpy.run_path(str(ROOT / 'mgpu_helpers/processes/pythons.py'))['python_with']
-# What imports MXNet, or calls what does, and the command whose environment has it; `make test`
-# runs in all of them. Whatever is not named here runs everywhere, or asks for itself.
+# Tests that import MXNet, directly or not. Others run everywhere, or skip themselves.
 MXNET = (
     'buckets cluster cluster_files cluster_train collectives devices docstrings gluon gluon_train '
     'hosts kills launch machines models notebooks readme runtime scratch timeline train'
@@ -31,7 +30,7 @@ NEEDS = {
 }
 NEEDS['MXNet'] += [f'tests/test_{name}.py' for name in MXNET]
 MISSING = [name for name in NEEDS if not python_with(MODULES[name])]
-# Some files run at a time; one of these begun last would run on by itself.
+# Several files run at a time; a slow one started last would run on alone.
 SLOWEST_FIRST = [chapter.file for chapter in sorted(CHAPTERS, key=lambda c: -c.run)]
 SLOWEST_FIRST += [
     f'test_{name}'
@@ -40,7 +39,7 @@ SLOWEST_FIRST += [
         'own_ddp tensor bench doctor exercises train'
     ).split()
 ]
-GREEN = ROOT / 'build' / 'green'  # what each chapter was made of when it last passed
+GREEN = ROOT / 'build' / 'green'  # a hash of all that each chapter depends on, from its last pass
 CODE = (
     'mgpu_helpers/**/*.py',
     'exercises/mgpu_exercises/*.py',
@@ -52,26 +51,27 @@ _passed: dict[str, int] = {}
 
 
 class Skipped(pytest.File):
-    """A file that is not even imported."""
+    """A file that is skipped without being imported."""
 
     def collect(self):
-        pytest.skip(f'{self.path.relative_to(ROOT)}: {self.why}', allow_module_level=True)
+        pytest.skip(f'{self.path.relative_to(ROOT)}: {self.reason}', allow_module_level=True)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path, parent):
-    found = yield
+    collector = yield
     reasons = [
         f'{name} is not installed here: make setup TORCH=1'
         for name in MISSING
         if any(file_path.match(str(ROOT / pattern)) for pattern in NEEDS[name])
     ]
     if os.environ.get('CHANGED') and file_path.suffix == '.ipynb' and is_green(file_path):
-        reasons = ['nothing that it is made of has changed since it last passed']
-    if found and reasons:
-        found = [Skipped.from_parent(parent, path=file_path)]
-        found[0].why = reasons[0]
-    return found
+        reasons = ['nothing that it depends on has changed since it last passed']
+    if collector and reasons:
+        collector = Skipped.from_parent(parent, path=file_path)
+        collector.reason = reasons[0]
+        return [collector]
+    return collector
 
 
 def pytest_collection_modifyitems(items):
@@ -79,21 +79,21 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))  # stable: cells stay in order
 
 
-def made_of(notebook):
-    """Sum up what decides whether a chapter passes: itself, the code, the locks, the data."""
+def hash_of_inputs(notebook):
+    """Hash all that decides whether a chapter passes: itself, the code, the locks, the data."""
     data = Path(os.environ.get('MXNET_HOME', Path.home() / '.mxnet')) / 'datasets'
-    total = hashlib.sha256(sys.version.encode())
+    digest = hashlib.sha256(sys.version.encode())
     files = [notebook, ROOT / 'tests' / 'sanitize.cfg']
     for path in files + sorted(path for pattern in CODE for path in ROOT.glob(pattern)):
-        total.update(path.read_bytes() if path.is_file() else b'')
+        digest.update(path.read_bytes() if path.is_file() else b'')
     for path in sorted(data.glob('*/*.gz')):
-        total.update(f'{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}'.encode())
-    return total.hexdigest()
+        digest.update(f'{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}'.encode())
+    return digest.hexdigest()
 
 
 def is_green(notebook):
     stamp = GREEN / notebook.name
-    return stamp.is_file() and stamp.read_text() == made_of(notebook)
+    return stamp.is_file() and stamp.read_text() == hash_of_inputs(notebook)
 
 
 def pytest_runtest_logreport(report):
@@ -103,12 +103,12 @@ def pytest_runtest_logreport(report):
 
 
 def pytest_sessionfinish(session):
-    """Remember the chapters of which every cell has passed."""
+    """Remember the chapters in which every cell has passed."""
     if hasattr(session.config, 'workerinput'):
-        return  # the process that started this one has all reports
+        return  # xdist's main process has all reports
     for path, passed in _passed.items():
         notebook = ROOT / path
         cells = json.loads(notebook.read_text(encoding='utf8'))['cells']
         if passed == sum(c['cell_type'] == 'code' and bool(c['source']) for c in cells):
             GREEN.mkdir(parents=True, exist_ok=True)
-            (GREEN / notebook.name).write_text(made_of(notebook))
+            (GREEN / notebook.name).write_text(hash_of_inputs(notebook))

@@ -1,6 +1,6 @@
 """Chapter 2: the same training with Gluon - its networks, and what the ``Trainer`` takes over.
 
-Functions marked ``#@save`` in ``notebooks/02-multiple-gpus-gluon.ipynb`` stand here, with checks; a
+Functions marked ``#@save`` in ``notebooks/02-multiple-gpus-gluon.ipynb`` are here, with checks; a
 test holds them equal. The originals are the chapters on multiple GPUs with Gluon of *The Straight
 Dope* (LeNet) and *Dive into Deep Learning* (ResNet-18).
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .scratch import Arrays, Devices, NDArrayIter, Pairs
 
     Norm = Callable[[], Block]  # makes a normalization layer
-    Loss = Callable[[NDArray, NDArray], NDArray]  # scores and labels to the loss of each example
+    Loss = Callable[[NDArray, NDArray], NDArray]  # scores and labels to each example's loss
 
 
 def lenet() -> nn.HybridSequential:
@@ -53,7 +53,7 @@ def lenet() -> nn.HybridSequential:
 class Residual(nn.HybridBlock):
     """Two 3×3 convolutions with batch normalization, and a shortcut around them.
 
-    With ``halve``, strides of 2, and a 1×1 convolution that brings the shortcut to the new shape.
+    ``halve``: strides of 2, and a 1×1 convolution in the shortcut for the new shape.
     """
 
     def __init__(self, channels: int, halve: bool = False, norm: Norm = nn.BatchNorm) -> None:
@@ -92,7 +92,7 @@ def resnet18_28(num_classes: int, norm: Norm = nn.BatchNorm) -> nn.HybridSequent
 
 
 def forward_backward(net: Block, data: Arrays, label: Arrays, loss: Loss = loss) -> list[NDArray]:
-    """Compute the losses of all shards, then their gradients, on their devices; do not wait."""
+    """Compute the losses of all shards, then their gradients, on their devices, without waiting."""
     checks.network_shards(data, label, loss, devices_of(net))
     with autograd.record():
         losses = [loss(net(X), y) for X, y in zip(data, label)]
@@ -106,8 +106,8 @@ def train_batch(
 ) -> list[NDArray]:
     """Train on one batch: split, forward and backward on each device; the trainer does the rest.
 
-    X (n, ...), y (n,), with n at least the number of devices, which need not divide it. Gives, per
-    device, the loss of each example; nothing is waited for.
+    X (n, ...), y (n,), with n at least the number of devices, which need not divide it. Returns the
+    losses of the examples, an array per device, without waiting.
     """
     checks.network_step(X, y, devices, trainer, devices_of(net), parameters_of(net))
     data = split_and_load(X, devices, even_split=False)
@@ -118,10 +118,10 @@ def train_batch(
 
 
 def evaluate_accuracy_gpus(net: Block, data_iter: Pairs) -> float:
-    """Compute the share of examples, 0 to 1, that a network classifies right, on all its devices.
+    """Compute a network's accuracy, 0 to 1, on all its devices.
 
     Each device uses its own replica, with its own running statistics. The original texts use the
-    first device only, and *The Straight Dope* counts the examples twice that pad its last batch.
+    first device only, and *The Straight Dope* counts the examples that pad its last batch twice.
     """
     checks.pairs(data_iter)
     devices, counts, seen = devices_of(net), [], 0
@@ -136,14 +136,14 @@ def evaluate_accuracy_gpus(net: Block, data_iter: Pairs) -> float:
 
 
 def average_running_stats(net: Block) -> None:
-    """Give all replicas of a network the mean of their running statistics, in place.
+    """Average the running statistics of a network's replicas, in place.
 
     The ``Trainer`` leaves them different on every device. ``save_parameters`` takes the same mean.
     """
     devices = devices_of(net)
     nd.waitall()  # a compiled backward pass may still write statistics, unknown to the engine
     for param in net.collect_params('.*running_(mean|var)').values():
-        if 0 not in param.shape:  # else not initialized yet: all replicas will start equal
+        if 0 not in param.shape:  # 0: not initialized yet; then all replicas start equal
             stats = param.list_data()
             allreduce(stats)
             for stat in stats:
@@ -153,7 +153,7 @@ def average_running_stats(net: Block) -> None:
 def prepare(
     net: Block, devices: Devices, seed: int | None = None, initializer: Initializer | None = None
 ) -> None:
-    """Initialize a network anew on devices, by Xavier unless told otherwise, and compile it.
+    """Initialize a network anew on devices, by default with Xavier, and compile it.
 
     A step of ResNet-18, 128 examples, takes 221 ms on a stand-in, 266 without ``static_shape``.
     """
@@ -166,10 +166,10 @@ def prepare(
 
 
 def make_trainer(net: Block, lr: float) -> Trainer:
-    """Make a trainer, plain SGD, for the parameters of a network that have gradients.
+    """Make a plain SGD trainer for those parameters of a network that have gradients.
 
-    The original texts pass all parameters. But in its first step a trainer copies what it has from
-    the first device to the others, without waiting for the running statistics that a compiled
+    The original texts pass all parameters. But in its first step a trainer copies its parameters
+    from the first device to the others, without waiting for running statistics that a compiled
     backward pass writes: their first update is lost. ``update_on_kvstore=False`` was no faster.
     """
     checks.positive_number('lr', lr)
@@ -194,8 +194,8 @@ def train(
 ) -> History:
     """Train a Gluon network, initialized anew, with data parallelism, printing a line per epoch.
 
-    ``net`` then holds the trained parameters: ``net.save_parameters(file)`` keeps them. A loader
-    ``load_data(batch_size, num_examples=..., seed=...)`` gives iterators to train and to test with.
+    ``net`` then holds the trained parameters: ``net.save_parameters(file)`` stores them.
+    ``load_data(batch_size, num_examples=..., seed=...)`` returns a training and a test iterator.
     After each epoch the running statistics are averaged. Without ``test``, accuracies are ``nan``.
     """
     devices = choose_devices(num_gpus, devices)
@@ -217,14 +217,14 @@ def train(
 
 
 def parameters_of(net: Block) -> list[Parameter]:
-    """List a network's parameters; ``collect_params()`` would take 1 ms a step for ResNet-18."""
+    """List a network's parameters; for ResNet-18 ``collect_params()`` would take 1 ms a step."""
     params = []
     net.apply(lambda block: params.extend(block.params.values()))
     return params
 
 
 def devices_of(net: Block) -> list[mx.Context]:
-    """List the devices on which a network is initialized, or will be once it knows its shapes."""
+    """List the devices on which a network is initialized, or will be once shapes are known."""
     checks.network(net)
     devices: list[mx.Context] = []
     for param in parameters_of(net):

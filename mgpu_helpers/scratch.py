@@ -1,7 +1,7 @@
 """Chapter 1: data parallelism from scratch - copy, split, sum, update.
 
-Functions marked ``#@save`` in ``notebooks/01-multiple-gpus-scratch.ipynb`` stand here, with checks;
-a test holds them equal. "The original texts" are the chapters on multiple GPUs from scratch of *The
+Functions marked ``#@save`` in ``notebooks/01-multiple-gpus-scratch.ipynb`` are here, with checks; a
+test holds them equal. "The original texts" are the chapters on multiple GPUs from scratch of *The
 Straight Dope* and *Dive into Deep Learning*.
 """
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     Devices = Sequence[mx.Context]
     Pairs = Iterable[tuple[NDArray, NDArray]]  # (X, y) of each batch
     Net = Callable[[NDArray], NDArray]  # images to scores
-    Step = Callable[[NDArray, NDArray], Arrays]  # trains on X and y; gives the losses
-    Test = Callable[[], float] | None  # gives the accuracy; None: nothing is tested
-    Sync = Callable[[list[list[NDArray]]], None]  # leaves the same sum on every device
+    Step = Callable[[NDArray, NDArray], Arrays]  # trains on X and y, returns the losses
+    Test = Callable[[], float] | None  # returns the accuracy; None: no evaluation
+    Sync = Callable[[list[list[NDArray]]], None]  # sums gradients over the devices, in place
 
 loss = gluon.loss.SoftmaxCrossEntropyLoss()
 
 
 def init_params(scale: float = 0.01, seed: int | None = None, dtype: str = 'float32') -> Replica:
-    """Draw LeNet's start parameters on the CPU: 129,068 values in 8 arrays, W1, b1, ..., W4, b4.
+    """Draw LeNet's initial parameters on the CPU: 129,068 values in 8 arrays, W1, b1, ..., W4, b4.
 
-    ``scale`` is the standard deviation of the weights; biases start at 0. With the texts' 0.01, the
-    first epoch stays near chance. A seed gives the same numbers in every framework (NumPy's).
+    ``scale`` is the standard deviation of the weights; biases start at 0. With the original texts'
+    0.01, the first epoch stays near chance. A seed draws the same numbers in every framework.
     """
     checks.drawing(seed, dtype, scale)
     rng = np.random.default_rng(seed)
@@ -67,7 +67,7 @@ def lenet(X: NDArray, params: Arrays) -> NDArray:
 
 
 def get_params(params: Arrays, device: mx.Context) -> Replica:
-    """Copy parameters to a device; each copy has a gradient of its own, which is 0."""
+    """Copy parameters to a device; each copy gets its own gradient, initially 0."""
     checks.list_of_arrays('params', params, 'as init_params gives')
     checks.device('device', device)
     new_params = [p.copyto(device) for p in params]
@@ -114,7 +114,7 @@ def split_batch(X: NDArray, y: NDArray, devices: Devices) -> tuple[list[NDArray]
 def sgd(params: Arrays, lr: float, batch_size: int) -> None:
     """Take one step of stochastic gradient descent, in place; gradients are sums over the batch.
 
-    MXNet's own ``sgd_update`` rounds ``lr`` to float32, in float64 an error of 2e-7 a step.
+    MXNet's own ``sgd_update`` rounds ``lr`` to float32: in float64, an error of 2e-7 a step.
     """
     checks.positive_number('lr', lr)
     checks.positive_int('batch_size', batch_size)
@@ -124,7 +124,7 @@ def sgd(params: Arrays, lr: float, batch_size: int) -> None:
 
 
 def gradients(device_params: Sequence[Arrays], losses: Arrays) -> list[list[NDArray]]:
-    """List ``grads[c][i]``, device c's gradient of parameter i: 0 on devices without a loss."""
+    """List ``grads[c][i]``, device c's gradient of parameter i; on devices without a loss, 0."""
     for params in device_params[len(losses) :]:
         for p in params:
             p.grad[:] = 0
@@ -149,8 +149,8 @@ def train_batch(
     """Train on one batch: split, forward and backward on each device, sum, update.
 
     X (n, 1, 28, 28), y (n,). ``device_params`` holds one replica per device, updated in place.
-    Gives, for each device with examples, the loss of each of them. Nothing is waited for: the
-    arrays fill while Python goes on. The original texts need batches that k divides.
+    Returns the losses of the examples, an array per device that has any, without waiting: the
+    devices compute them while Python goes on. The original texts need batches that k divides.
     """
     checks.step(X, y, device_params, devices, lr, sync)
     Xs, ys = split_batch(X, y, devices)
@@ -169,15 +169,15 @@ class NDArrayIter:
 
     def __init__(self, batches: Batches) -> None:
         self.batches, self.num_examples = batches, batches.num_examples
-        self.skip = batches.skip  # counts epochs as done, as when a run resumes
+        self.skip = batches.skip  # skips epochs that are done, when a run resumes
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def __iter__(self) -> Iterator[tuple[NDArray, NDArray]]:
-        # nd.array waits for device 0's queue, twice an array, and wakes Python on device 0's core:
-        # with two arrays a batch, two stand-ins took a millisecond of 46 longer than as here, where
-        # several batches, 4,096 examples, become one array, and a batch is a view of it.
+        # Convert several batches, 4,096 examples, at a time, and yield views. For each array,
+        # nd.array waits twice for device 0's queue and wakes Python on device 0's core: converting
+        # every batch by itself cost two stand-ins one millisecond of 46.
         size = self.batches.batch_size
         for X, y in self.batches.groups(max(1, 4096 // size)):
             X, y = nd.array(X, mx.cpu(), X.dtype), nd.array(y, mx.cpu(), y.dtype)
@@ -191,23 +191,23 @@ def load_data_fashion_mnist(
     seed: int | None = None,
     dtype: str = 'float32',
 ) -> tuple[NDArrayIter, NDArrayIter]:
-    """Load Fashion-MNIST: iterators over batches to train on and over batches to test with.
+    """Load Fashion-MNIST: an iterator over training batches, and one over test batches.
 
     They yield X (batch, 1, 28, 28), in [0, 1], and y (batch,). ``num_examples`` keeps the first of
-    60,000 to train on, shuffled anew each epoch. A warning says if digits stand in for the data.
+    60,000 training examples, shuffled anew each epoch. A warning says if digits replace the data.
     """
     train, test = data.load_arrays('fashion-mnist', batch_size, num_examples, seed, dtype)
     return NDArrayIter(train), NDArrayIter(test)
 
 
 def load_data_mnist(batch_size: int, *args: Any, **options: Any) -> tuple[NDArrayIter, NDArrayIter]:
-    """Load MNIST; everything else is as in ``load_data_fashion_mnist``."""
+    """Load MNIST; the rest is as in ``load_data_fashion_mnist``."""
     train, test = data.load_arrays('mnist', batch_size, *args, **options)
     return NDArrayIter(train), NDArrayIter(test)
 
 
 def evaluate_accuracy(net: Net, data_iter: Pairs, device: mx.Context) -> float:
-    """Compute the share of examples, 0 to 1, that a network classifies right, on one device.
+    """Compute a network's accuracy, 0 to 1, on one device.
 
     ``net`` maps images there to scores (n, classes). Python runs at most four batches ahead.
     """
@@ -223,13 +223,13 @@ def evaluate_accuracy(net: Net, data_iter: Pairs, device: mx.Context) -> float:
 
 
 def total_loss(losses: Sequence[Arrays]) -> float:
-    """Add up what ``train_batch`` gave for one or several batches; waits for each loss."""
+    """Sum the losses that ``train_batch`` returned for one or several batches; waits for them."""
     checks.losses(losses)
     return float(sum(l.asnumpy().sum(dtype='float64') for ls in losses for l in ls))
 
 
 def train_epoch(train_iter: Pairs, step: Step, ahead: int = 16) -> float:
-    """Call ``step(X, y)`` with every batch; give the mean loss, taken while the parameters moved.
+    """Call ``step(X, y)`` with every batch; return the epoch's mean training loss.
 
     Python runs ahead of the devices by at most a second of their work, or 2 * ``ahead`` batches, so
     that little is left to compute after Ctrl-C. The original texts wait for each batch: on
@@ -254,7 +254,7 @@ def train_epoch(train_iter: Pairs, step: Step, ahead: int = 16) -> float:
 def train_epochs(
     name: str, num_epochs: int, train_iter: NDArrayIter, step: Step, evaluate: Test, ahead: int = 16
 ) -> History:
-    """Train, evaluating and printing a line after each epoch; times are of training alone."""
+    """Train; evaluate and print a line after each epoch. Times exclude the evaluation."""
     checks.epochs(num_epochs, train_iter)
     history = History(name, train_iter.num_examples)
     for epoch in range(1, num_epochs + 1):
@@ -281,9 +281,9 @@ def train(
 ) -> History:
     """Train LeNet on Fashion-MNIST with data parallelism, printing a line per epoch.
 
-    ``batch_size`` is that of all devices together; ``devices`` is your own choice of ``num_gpus``.
-    A seed fixes start parameters and order: the same run again, bit for bit. The history's
-    ``params`` are the trained replicas. Without ``test``, accuracies are ``nan``.
+    ``batch_size`` is that of all devices together; ``devices`` may name the ``num_gpus`` to use. A
+    seed fixes initial parameters and order: runs repeat bit for bit. The history's ``params`` are
+    the trained replicas. Without ``test``, accuracies are ``nan``.
     """
     devices = choose_devices(num_gpus, devices)
     checks.training(num_epochs, lr, sync)

@@ -16,7 +16,7 @@ TOOLS = (
 ).split()
 
 # The variables that the Makefile knows.
-GIVEN = re.search(r'GIVEN := ((?:.*\\\n)*.*)', (ROOT / 'Makefile').read_text())[1].split()
+VARIABLES = re.search(r'VARIABLES := ((?:.*\\\n)*.*)', (ROOT / 'Makefile').read_text())[1].split()
 
 
 def tracked():
@@ -40,7 +40,7 @@ def environment(**changes):
     """Our environment without what a surrounding `make` put there; None takes a name away."""
     # `make test SLOW=1` hands SLOW on to every command below it: a `make test` in a copy would then
     # leave all but the slow tests out.
-    ours = ('MAKE', 'MFLAGS', 'UV_', 'MGPU_DRIVER', *GIVEN)
+    ours = ('MAKE', 'MFLAGS', 'UV_', 'MGPU_DRIVER', *VARIABLES)
     env = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
     if cache := os.environ.get('UV_CACHE_DIR'):  # where HOME is of no use, this is where wheels are
         env['UV_CACHE_DIR'] = cache

@@ -5,7 +5,7 @@ import re
 import shutil
 import sys
 
-from checkouts import GIVEN, ROOT, call
+from checkouts import ROOT, VARIABLES, call
 
 CODE = r'(?s:```.*?```)|`[^`\n]+`|^(?:.*(?:run|Command"?): "?|exec )?make .*'
 COMMAND = r"""\bmake ([a-z]+)((?: [A-Z_]+=(?:'[^']*'|\S*))*)"""
@@ -33,7 +33,7 @@ def test_pages_and_machines_name_only_commands_and_variables_that_there_are():
         code = re.findall(CODE, path.read_text(), re.MULTILINE)
         for target, given in re.findall(COMMAND, '\n'.join(code)):
             assert target in targets(), f'{path}: make {target}'
-            assert set(re.findall(' ([A-Z_]+)=', given)) <= set(GIVEN), f'{path}: {given}'
+            assert set(re.findall(' ([A-Z_]+)=', given)) <= set(VARIABLES), f'{path}: {given}'
             named.add(target)
     assert {'lab', 'test', 'setup', 'report', 'grade'} <= named
 

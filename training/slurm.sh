@@ -13,24 +13,24 @@
 #SBATCH --output=slurm-%j.out
 # On nodes with GPUs, one for each task (the scheduler and the servers leave theirs alone):
 # #SBATCH --gpus-per-task=1
-# The ports follow from the job's number, and there is no password: whoever is logged in on one of
-# the nodes, or reaches it, can run code there as you. So, unless you trust them all, whole nodes:
+# The ports follow from the job's number, and there is no password: anyone who is logged in on a
+# node, or reaches it, can run code there as you. Unless you trust them all, take whole nodes:
 # #SBATCH --exclusive
 set -eu
 
 SERVERS=${SERVERS:-1}
 WORKERS=$((SLURM_NTASKS - 1 - SERVERS))
 PYTHON=${PYTHON:-.venv/bin/python}
-# This script runs on the first node of the job, and so does task 0. If its name means 127.0.1.1 to
-# itself (some systems write that into /etc/hosts), set ROOT to its address.
+# This script and task 0 run on the job's first node. If that node resolves its own name to 127.0.1.1
+# (some systems write that into /etc/hosts), set ROOT to its address.
 ROOT=${ROOT:-$SLURMD_NODENAME}
-# Task i takes port PORT + i. Jobs one after the other, with as many tasks, have ports side by side
-# in 12000 to 32767, below those that the kernel gives away. If another job has one of them on a
-# node, `join` says so and the job ends: submit it again, or set PORT.
+# Task i takes port PORT + i. Consecutive jobs with the same number of tasks get adjacent ranges in
+# 12000 to 32767, below the kernel's ephemeral ports. If a port is taken on a node, `join` says so
+# and the job ends: submit it again, or set PORT.
 PORT=${PORT:-$((12000 + SLURM_JOB_ID % (20768 / SLURM_NTASKS) * SLURM_NTASKS))}
 
-# `join` learns from SLURM_PROCID which task it is. When one task fails, the others never notice:
-# --kill-on-bad-exit ends them. When one hangs, --time above does.
+# `join` reads its task number from SLURM_PROCID. If a task fails, the others do not notice:
+# --kill-on-bad-exit ends them. If one hangs, --time above ends the job.
 exec srun --kill-on-bad-exit=1 --label \
     "$PYTHON" -m mgpu_helpers join -n "$WORKERS" -s "$SERVERS" --root "$ROOT" --port "$PORT" \
     -- "$PYTHON" training/train_cluster.py "$@"

@@ -28,7 +28,7 @@ def build(seed):
         nn.Conv2d(20, 50, 5), nn.ReLU(), nn.AvgPool2d(2),
         nn.Flatten(), nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10),
     )  # fmt: skip
-    rng = np.random.default_rng(seed)  # NumPy's numbers: the start of the other chapters
+    rng = np.random.default_rng(seed)  # NumPy's, so that all chapters start from the same weights
     for p in net.parameters():
         W = p.data.t() if p.dim() == 2 else p.data
         W.copy_(torch.from_numpy(rng.normal(0, 0.01, W.shape)) if p.dim() > 1 else torch.zeros(1))

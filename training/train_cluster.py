@@ -2,7 +2,7 @@
 
     python -m mgpu_helpers launch -n 2 -s 1 -- python training/train_cluster.py --epochs 3
 
-Chapter 4's training as a script: copy it, and put your own network and data in its place.
+Chapter 4's training as a script, to copy and fill with your own network and data.
 """
 
 import argparse
@@ -19,8 +19,8 @@ def parse():
     parser.add_argument('--epochs', type=int, default=5, help='passes over the data')
     parser.add_argument('--batch-size', type=int, default=256, help='of all workers together')
     parser.add_argument('--lr', type=float, default=0.3, help='learning rate')
-    parser.add_argument('--num-examples', type=int, help='only the first so many')
-    parser.add_argument('--seed', type=int, default=0, help='of the start and of the order')
+    parser.add_argument('--num-examples', type=int, help='train on the first N only')
+    parser.add_argument('--seed', type=int, default=0, help='of the first weights and the order')
     kinds = ('dist_sync', 'dist_device_sync', 'dist_async')
     parser.add_argument('--kind', choices=kinds, default='dist_sync', help='of the store')
     parser.add_argument('--devices', type=int, default=1, help='of each worker')
@@ -53,11 +53,12 @@ def main():
     }
     try:
         done = cluster.resume(net, train_iter, store, options.checkpoints, **settings)
-    except ValueError as error:  # in every worker: they have not all the same checkpoint
+    except ValueError as error:  # in every worker: their checkpoints differ
         sys.exit(f'error: {error}')
     for epoch in range(done + 1, options.epochs + 1):
         computing, waiting = cluster.train_epoch(train_iter, net, devices, trainer, store)
-        test_acc = evaluate_accuracy_gpus(net, test_iter)  # in every worker, so that nobody waits
+        # In every worker, else the others would wait for rank 0.
+        test_acc = evaluate_accuracy_gpus(net, test_iter)
         if store.rank == 0:
             if options.checkpoints:
                 params = cluster.parameters(net)

@@ -1,6 +1,6 @@
 """Train LeNet on Fashion-MNIST on several devices: torchrun --nproc-per-node 2 train_ddp.py
 
-Without torchrun, on one. They are GPUs if each process can have one, else CPUs.
+Without torchrun, on one device. Devices are GPUs if each process can have one, else CPUs.
 """
 
 import argparse
@@ -48,8 +48,8 @@ def parse():
     add('--digest', action='store_true', help='end with the SHA-256 of the parameters')
     args = parser.parse_args()
     for name, value in vars(args).items():
-        given = isinstance(value, int | float) and value != parser.get_default(name)
-        if given and not 0 < value < np.inf:
+        number = isinstance(value, int | float) and value != parser.get_default(name)
+        if number and not 0 < value < np.inf:
             parser.error(f'argument --{name.replace("_", "-")}: {value} is not above 0')
     if not args.data.is_dir():
         parser.error(f'argument --data: there is no folder {args.data}')
@@ -78,7 +78,7 @@ def build(seed):
         nn.Conv2d(20, 50, 5), nn.ReLU(), nn.AvgPool2d(2),
         nn.Flatten(), nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10),
     )  # fmt: skip
-    rng = np.random.default_rng(seed)  # NumPy's numbers: the start of the other chapters
+    rng = np.random.default_rng(seed)  # NumPy's, so that all chapters start from the same weights
     for p in net.parameters():
         W = p.data.t() if p.dim() == 2 else p.data
         W.copy_(torch.from_numpy(rng.normal(0, 0.01, W.shape)) if p.dim() > 1 else torch.zeros(1))
@@ -86,10 +86,10 @@ def build(seed):
 
 
 def meet(kind, limit):
-    """Make the group of all ranks; give a store that this start of all of them has to itself.
+    """Join the process group; return a store that only this start of all ranks uses.
 
-    torchrun keeps one store: after a restart, gloo and NCCL would read there where a dead rank has
-    listened (PyTorch's issue 135712).
+    torchrun keeps one store: after a restart, gloo and NCCL would read in it the addresses at which
+    dead ranks listened (PyTorch's issue 135712).
     """
     store, rank, size = dist.HashStore(), 0, 1
     if 'RANK' in os.environ:
@@ -99,7 +99,7 @@ def meet(kind, limit):
         starts = [store.get(f'start {other}').decode() for other in range(size)]
         ours = dist.PrefixStore(' '.join(starts), store)
         ours.set(f'{rank}', 'here')
-        with suppress(dist.DistStoreError):  # somebody's last start was among them: look again
+        with suppress(dist.DistStoreError):  # `starts` had a rank's previous start: read again
             ours.wait([f'{other}' for other in range(size)], timedelta(seconds=1))
             dist.init_process_group(kind, store=ours, rank=rank, world_size=size, timeout=limit)
             return ours.clone()
@@ -194,8 +194,8 @@ def evaluate(net, tests, device, real):
 def train(args, device):
     rank, size, gpu = dist.get_rank(), dist.get_world_size(), device.type == 'cuda'
     real = torch.float64 if args.dtype == 'float64' else torch.float32
-    if rank == 0 and not gpu and (found := torch.cuda.device_count()):
-        sys.stderr.write(f'warning: more ranks here than GPUs ({found}): all compute on CPUs\n')
+    if rank == 0 and not gpu and (gpus := torch.cuda.device_count()):
+        sys.stderr.write(f'warning: more ranks here than GPUs ({gpus}): all compute on CPUs\n')
     options = {'version': 1} | {k: v for k, v in vars(args).items() if k not in FREE}
     examples, tests = read(args.data, 'train', args.limit), read(args.data, 't10k')
     file = args.checkpoint and args.checkpoint / 'checkpoint.pt'

@@ -1,8 +1,8 @@
-"""Checks of what the user passes: one call each, so that they do not drown the lesson.
+"""Checks of arguments: one call each, so that they do not drown the lesson.
 
 Each raises before anything is changed, and names the value, what was expected and the way out:
-TypeError for a thing of another kind, ValueError for a wrong value. No framework is imported:
-arrays, devices and networks are known by the library of their class, and by what they have.
+TypeError for a wrong kind of object, ValueError for a wrong value. No framework is imported:
+arrays, devices and networks are recognized by their class's library and by their attributes.
 """
 
 from .arrays import *  # noqa: F403

@@ -1,4 +1,4 @@
-"""Checks of devices, of arrays that lie on them, and of lists of both."""
+"""Checks of devices, of arrays on them, and of lists of both."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array: TypeAlias = Any  # of NumPy, MXNet or PyTorch: whatever has a shape and a
 
 @functools.cache
 def library(kind: Any) -> str:
-    """Name the library that a class of arrays or devices comes from, or that it stands in for."""
+    """Name the library of a class of arrays or devices; of a stand-in, the one that it mimics."""
     known = {'mxnet': 'MXNet', 'torch': 'PyTorch', 'numpy': 'NumPy'}
     homes = (base.__module__.split('.')[0] for base in kind.__mro__)
     return getattr(kind, 'library', None) or next((known[h] for h in homes if h in known), '')
@@ -21,7 +21,7 @@ def library(kind: Any) -> str:
 
 def device(name: str, value: object) -> None:
     """Raise unless ``value`` is a device of MXNet or PyTorch, or a stand-in."""
-    # Those of PyTorch have an index; that of a list or a text is a method.
+    # PyTorch's devices have an index; a list's or a string's is a method.
     fits = hasattr(value, 'device_id') or not callable(getattr(value, 'index', len))
     such = "mx.gpu(0) or mx.cpu(0), with PyTorch torch.device('cuda', 0) or StandIn(0)"
     expect(fits, name, f'a device, one of devices(2), {such}', value)
@@ -41,7 +41,7 @@ def device_list(devices: Any, num_gpus: int | None = None) -> None:
 
 
 def is_array(value: object) -> bool:
-    """Tell an array by its class, if that is enough: MXNet computes a shape whenever asked."""
+    """Say if it is an array, by its class if possible: MXNet computes a shape at every access."""
     return hasattr(type(value), 'shape') or hasattr(value, 'shape')
 
 
@@ -51,7 +51,7 @@ def array(name: str, value: object) -> None:
 
 
 def list_of_arrays(name: str, values: Any, such_as: str) -> None:
-    """Raise unless ``values`` is a list of arrays; ``such_as`` says where one gets such a list."""
+    """Raise unless ``values`` is a list of arrays; ``such_as`` says where to get such a list."""
     expect(isinstance(values, (list, tuple)), name, f'a list of arrays, {such_as}', values)
     for i, value in enumerate(values):
         if not is_array(value):
@@ -76,7 +76,7 @@ def on_a_device(name: str, value: Any) -> None:
 
 
 def can_split(data: Array, devices: Sequence[object], even_split: bool) -> None:
-    """Raise unless ``data`` can be cut into a shard per device, none empty, all alike if even."""
+    """Raise unless ``data`` can be cut into a non-empty shard per device, of equal size if even."""
     device_list(devices)
     for_device('the batch', data, devices[0])
     shape, k = data.shape, len(devices)
@@ -96,7 +96,7 @@ def same_length(X: Array, y: Array) -> None:
 
 
 def batch(X: Array, y: Array, devices: Sequence[object], fewer: bool = True) -> None:
-    """Raise unless a batch can be cut into shards for ``devices``, with ``fewer`` for some."""
+    """Raise unless a batch can be cut into shards for ``devices``, or with ``fewer`` for some."""
     device_list(devices)
     same_length(X, y)
     for_device('y', y, devices[0])
@@ -105,7 +105,7 @@ def batch(X: Array, y: Array, devices: Sequence[object], fewer: bool = True) -> 
 
 
 def shards(data: Sequence[Array], label: Sequence[Array]) -> None:
-    """Raise unless these are two lists of arrays, an array of labels for each one of examples."""
+    """Raise unless these are two lists of arrays, as many labels as examples in each pair."""
     for name, values in (('data', data), ('label', label)):
         list_of_arrays(name, values, 'one per device, such as split_and_load makes')
     count = len(label)

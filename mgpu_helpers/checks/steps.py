@@ -1,4 +1,4 @@
-"""Checks of what one training step takes: replicas, gradients, Gluon's networks and trainers."""
+"""Checks of a training step's arguments: replicas, gradients, Gluon's networks and trainers."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any
 from .arrays import Array, array, batch, for_device, library, list_of_arrays, on_a_device, shards
 from .values import expect, function, one_of, positive_int, positive_number, same
 
-# MXNet takes any other name for 'local', without a word.
+# MXNet silently takes any other name for 'local'.
 STORES = ('local', 'device', 'nccl', 'dist_sync', 'dist_device_sync', 'dist_async')
 
 Replicas = Sequence[Sequence[Array]]  # or gradients, in the same order: [device][parameter]
 
 
 def type_of(x: Array) -> str:
-    """Name the type of an array's numbers; MXNet's is a class, that of others an object."""
-    dtype = x.dtype  # MXNet: a call of its library
+    """Name an array's dtype: in MXNet a class, elsewhere an object."""
+    dtype = x.dtype  # in MXNet, a call into its library
     return getattr(dtype, '__name__', None) or str(dtype)
 
 
@@ -27,7 +27,7 @@ def lenet(params: Sequence[Array]) -> None:
 
 
 def inputs(X: Array, params: Sequence[Array]) -> None:
-    """Raise unless LeNet can be computed for images with these parameters, where they are."""
+    """Raise unless LeNet can be computed for images X with these parameters, on their device."""
     array('X', X)
     lenet(params)
     shape, first = tuple(X.shape), params[0]
@@ -41,7 +41,7 @@ def inputs(X: Array, params: Sequence[Array]) -> None:
 
 
 def training(num_epochs: object, lr: object, sync: object = print) -> None:
-    """Raise unless one can train with these."""
+    """Raise unless these are epochs, a learning rate and a function that sums gradients."""
     positive_int('num_epochs', num_epochs)
     positive_number('lr', lr)
     function('sync', sync, 'of all gradients, such as sync_gradients or what sync_with(...) gives')
@@ -89,7 +89,7 @@ def replicas(device_params: Replicas, devices: Sequence[Any]) -> None:
 
 
 def trainable(params: Sequence[Array]) -> None:
-    """Raise unless each parameter has a gradient to move by."""
+    """Raise unless each parameter has a gradient."""
     list_of_arrays('params', params, 'one replica, as get_params gives')
     for i, p in enumerate(params):
         if p.grad is None:
@@ -103,13 +103,13 @@ def one_per_device(data: Sequence[Array]) -> None:
     expect(len(data) > 0, 'data', f'a list of arrays, {such}', data, ValueError)
     for i, x in enumerate(data):
         on_a_device(f'data[{i}]', x)
-        # Sparse arrays and mx.np's behave otherwise: some sums would be wrong, silently.
+        # With sparse arrays and mx.np's, some sums would be silently wrong.
         kind = x.__class__
         dense = library(kind) != 'MXNet' or kind.__module__ == 'mxnet.ndarray.ndarray'
         expect(dense, f'data[{i}]', 'a dense nd array, as nd.array(x, ctx=device) makes', kind)
     same('the shapes of arrays to sum', [tuple(x.shape) for x in data], 'sum each by itself')
     same('the types of arrays to sum', [type_of(x) for x in data], 'convert them', TypeError)
-    # PyTorch's stand-ins share a device; of MXNet's arrays, asking for their memory waits for them.
+    # By memory only in PyTorch, whose stand-ins share a device: in MXNet, asking for it would wait.
     places = [x.context if hasattr(x, 'context') else x.data_ptr() or id(x) for x in data]
     twice = [i for i, here in enumerate(places) if places.count(here) > 1]
     if twice:
@@ -119,7 +119,7 @@ def one_per_device(data: Sequence[Array]) -> None:
 def lists_of_gradients(grads: Replicas, shapes: bool = False) -> None:
     """Raise unless ``grads[c][i]`` lists as many arrays for each device c, at least one.
 
-    Without ``shapes`` it asks the arrays nothing: each ``shape`` of MXNet's is a library call.
+    Shapes are compared only if asked for: in MXNet each is a call into its library.
     """
     lists = (list, tuple)
     fits = isinstance(grads, lists) and all(isinstance(of_one, lists) for of_one in grads)
@@ -136,7 +136,7 @@ def lists_of_gradients(grads: Replicas, shapes: bool = False) -> None:
 
 
 def bucket(arrays: Sequence[Array]) -> None:
-    """Raise unless ``arrays`` can be laid end to end: of one type, on one device, at least one."""
+    """Raise unless ``arrays`` fit into one bucket: at least one, of one type, on one device."""
     list_of_arrays('arrays', arrays, 'those that share the bucket')
     expect(len(arrays) > 0, 'arrays', 'at least one array for the bucket', arrays, ValueError)
     each = 'make a bucket for each'
@@ -150,7 +150,10 @@ def store(name: str, kind: object) -> None:
 
 
 def network(net: Any, devices: Sequence[object] = ()) -> None:
-    """Raise unless a network can be trained there: with ``SyncBatchNorm``, two stand-ins hung."""
+    """Raise unless a network can be trained on these devices.
+
+    With ``SyncBatchNorm``, two stand-ins hung.
+    """
     fits = hasattr(net, 'collect_params') and not isinstance(net, type)
     expect(fits, 'net', 'a Gluon network, such as lenet()', net)
     layers: list[str] = []
@@ -169,12 +172,13 @@ def some_gradient(net_devices: Sequence[object], params: Sequence[Any]) -> None:
 def network_step(
     X: Array, y: Array, devices: Any, trainer: Any, net_devices: Any, params: Any
 ) -> None:
-    """Raise unless a batch can be trained on, by a network with these parameters and devices."""
+    """Raise unless a network with these parameters and devices can be trained on a batch."""
     batch(X, y, devices, fewer=False)
     wanted = f'{net_devices}, where the network is (net.collect_params().reset_ctx(...) moves it)'
     expect(set(net_devices) == set(devices), 'devices', wanted, devices, ValueError)
     expect(hasattr(trainer, '_contexts'), 'trainer', 'make_trainer(net, lr)', trainer)
-    # Private names, but MXNet is retired. A trainer for too few devices would crash the process.
+    # Private names, which will not change: MXNet is retired. A trainer for too few devices would
+    # crash the process.
     if kind := trainer._kvstore_params['kvstore']:
         store("the trainer's key-value store", kind)
     fits = trainer._contexts == net_devices and set(trainer._params) <= set(params)

@@ -1,4 +1,4 @@
-"""Checks of numbers, names, functions and iterators, and of what the cost model gets."""
+"""Checks of numbers, names, functions and iterators, and of the cost model's arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DTYPES = ('float32', 'float64')
 
 
 def shown(value: object) -> str:
-    """Give a value as an error message shows it: in a few words, whatever it is."""
+    """Describe a value for an error message, in a few words whatever it is."""
     if isinstance(value, int) and value.bit_length() > 200:  # repr() of a very long one raises
         return f'an integer of {value.bit_length():,} bits'
     text = repr(value)
@@ -24,13 +24,13 @@ def shown(value: object) -> str:
 def expect(
     fits: bool, name: str, wanted: str, value: object, error: type[Exception] = TypeError
 ) -> None:
-    """Raise "``name`` must be ``wanted``, not ``value``" unless it fits."""
+    """Raise ``error``, "name must be wanted, not value", unless it fits."""
     if not fits:
         raise error(f'{name} must be {wanted}, not {shown(value)}')
 
 
 def whole_number(name: str, value: Any, least: int = 0, most: int | None = None) -> None:
-    """Raise unless ``value`` is an integer from ``least`` to ``most``; ``True`` is none."""
+    """Raise unless ``value`` is an integer from ``least`` to ``most``, and no bool."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     expect(whole, name, f'an integer of at least {least}', value)
     expect(value >= least, name, f'at least {least}', value, ValueError)
@@ -43,7 +43,7 @@ def positive_int(name: str, value: object, most: int | None = None) -> None:
 
 
 def divisible(name: str, value: Any, k: Any, parts: str) -> None:
-    """Raise unless ``value`` is an integer of at least 1 that ``k``, a number of parts, divides."""
+    """Raise unless ``value`` is a positive integer divisible by ``k``, the number of ``parts``."""
     positive_int(name, value)
     positive_int(parts, k)
     expect(value % k == 0, name, f'a multiple of {parts}, {k}', value, ValueError)
@@ -76,7 +76,7 @@ def one_of(name: str, value: object, choices: Collection[str]) -> None:
 
 
 def function(name: str, value: object, what: str) -> None:
-    """Raise unless ``value`` can be called; ``what`` says what the function does."""
+    """Raise unless ``value`` can be called; ``what`` describes the function."""
     expect(callable(value), name, f'a function {what}', value)
 
 
@@ -96,7 +96,7 @@ def counts(name: str, values: Any) -> None:
 
 
 def drawing(seed: object, dtype: object = 'float32', scale: object = 1) -> None:
-    """Raise unless numbers can be drawn: by a seed or None, of a type that we use, on a scale."""
+    """Raise unless random numbers can be drawn with this seed (or None), dtype and scale."""
     positive_number('scale', scale)
     whole_number('seed', 0 if seed is None else seed)
     one_of('dtype', dtype, DTYPES)
@@ -109,7 +109,7 @@ def any_examples(seen: int) -> None:
 
 
 def pairs(batches: Any, name: str = 'data_iter') -> None:
-    """Raise unless ``batches`` can be iterated over, and may give pairs ``(X, y)``."""
+    """Raise unless ``batches`` can be iterated over and may yield pairs ``(X, y)``."""
     kind = type(batches)
     one_batch = kind is tuple and not all(isinstance(b, (list, tuple)) for b in batches)
     fits = hasattr(kind, '__iter__') and not hasattr(kind, 'shape') and not one_batch
@@ -125,7 +125,7 @@ def epoch(batches: object, step: object, ahead: object = 1) -> None:
 
 
 def epochs(num_epochs: object, batches: object) -> None:
-    """Raise unless there are epochs of an iterator that knows how long it is."""
+    """Raise unless this is a number of epochs, and an iterator with a known length."""
     positive_int('num_epochs', num_epochs)
     sized = hasattr(batches, 'num_examples') and hasattr(batches, '__len__')
     wanted = 'an iterator with num_examples and a length, as load_data_fashion_mnist gives two'
@@ -133,7 +133,7 @@ def epochs(num_epochs: object, batches: object) -> None:
 
 
 def losses(of_steps: Sequence[object]) -> None:
-    """Raise if a training step gave nothing back."""
+    """Raise if a training step returned None."""
     if any(of_one is None for of_one in of_steps):
         raise TypeError('a training step gave None: does the function end with return losses?')
 
@@ -148,14 +148,14 @@ def last_batch(batches: Any, batch_size: int, devices: Sequence[object]) -> None
 
 
 def message(devices: object, nbytes: object, link: object) -> None:
-    """Raise unless the cost of an allreduce can be worked out with these."""
+    """Raise unless these are devices, bytes and a link, for the cost of an allreduce."""
     positive_int('devices', devices)
     positive_number('nbytes', nbytes)
     expect(hasattr(link, 'seconds'), 'link', "a Link, such as LINKS['PCIe 3 x16']", link)
 
 
 def power_of_two(devices: int) -> None:
-    """Raise unless butterfly and halving-doubling can cost the same for so many devices."""
+    """Raise unless there is a size at which butterfly and halving-doubling cost the same."""
     fits = devices >= 4 and not devices & (devices - 1)
     expect(fits, 'devices', '4, 8, 16 or another power of two', devices, ValueError)
 
