@@ -12,40 +12,25 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from . import checks
-from .display import (
-    BLUE,
-    DEEP,
-    EDGE,
-    GREEN,
-    INK,
-    LOOK,
-    ORANGE,
-    PINK,
-    SKY,
-    WHITE,
-    Table,
-    panels,
-    percent,
-    quantity,
-)
+from . import checks, display
+from .display import Table, percent, quantity
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    Intervals = Sequence[Sequence[float]]  # pairs of start and end, in order
+    Intervals = Sequence[tuple[float, float]]  # of start and end, in order, none overlap
 
 # Work is blue: `forward` and `backward` where the two are known apart, else `compute`.
 KINDS = {
-    'compute': BLUE,
-    'forward': SKY,
-    'backward': DEEP,
-    'copy': GREEN,
-    'allreduce': ORANGE,
-    'update': PINK,
+    'compute': display.BLUE,
+    'forward': display.SKY,
+    'backward': display.DEEP,
+    'copy': display.GREEN,
+    'allreduce': display.ORANGE,
+    'update': display.PINK,
 }
 MOVING = ('copy', 'allreduce')  # what a device can do beside its computing
 DARK = ('compute', 'backward', 'copy')  # white letters on these
@@ -84,7 +69,7 @@ class Lanes:
     def add(self, spans: Iterable[Span]) -> None:
         """Add spans."""
         self.spans = sorted([*self.spans, *spans], key=lambda s: (s.start, s.end))
-        self.lanes = sorted({s.lane for s in self.spans}, key=_natural)
+        self.lanes = sorted({s.lane for s in self.spans}, key=_words_and_numbers)
 
     def __repr__(self) -> str:
         if not self.spans:
@@ -119,29 +104,12 @@ class Lanes:
     @property
     def overlap(self) -> float:
         """Share of ``seconds`` in which at least two lanes work, 0 to 1."""
-        seconds = self.seconds
-        return _length(_shared(self._work(lane) for lane in self.lanes)) / seconds
+        working = (_busy(spans) for spans in self.by_lane().values())
+        return _length(_at_once(2, *working)) / self.seconds
 
     def by_lane(self) -> dict[str, list[Span]]:
         """Give the spans of each lane, in order."""
         return {lane: [s for s in self.spans if s.lane == lane] for lane in self.lanes}
-
-    def _work(self, lane: str, kind: str | None = None) -> Intervals:
-        """When a lane works (at one kind of work), joined where spans overlap or touch."""
-        joined: list[list[float]] = []
-        for s in self.spans:  # by their start
-            if s.lane != lane or kind not in (None, s.kind):
-                continue
-            if joined and s.start <= joined[-1][1]:
-                joined[-1][1] = max(joined[-1][1], s.end)
-            else:
-                joined.append([s.start, s.end])
-        return joined
-
-    def _idle(self, lane: str) -> Intervals:
-        start, end = self.ends
-        edges = [start, *itertools.chain.from_iterable(self._work(lane)), end]
-        return [(a, b) for a, b in zip(edges[::2], edges[1::2]) if a < b]
 
     def table(self) -> Table:
         """Say how each lane spends its time, and how much of it is spent by two at once.
@@ -149,17 +117,18 @@ class Lanes:
         A row per lane: shares of ``seconds`` in which it is busy, idle, and at each kind of work.
         The last row, if there are several lanes: shares in which at least two are.
         """
-        seconds, occurring = self.seconds, {s.kind for s in self.spans}
-        kinds = [kind for kind in KINDS if kind in occurring]
-        times = {
-            lane: [self._work(lane), self._idle(lane), *(self._work(lane, kind) for kind in kinds)]
-            for lane in self.lanes
-        }
+        first, last = self.ends
+        kinds = [kind for kind in KINDS if any(s.kind == kind for s in self.spans)]
+        times = {}
+        for lane, spans in self.by_lane().items():
+            working = _busy(spans)
+            edges = [first, *itertools.chain.from_iterable(working), last]
+            idle = list(zip(edges[::2], edges[1::2]))
+            times[lane] = [working, idle, *(_busy(spans, kind) for kind in kinds)]
         if len(times) > 1:
-            times['at least two at once'] = [_shared(of_all) for of_all in zip(*times.values())]
-        rows = [
-            [name, *(percent(_length(t) / seconds) for t in row)] for name, row in times.items()
-        ]
+            times['at least two at once'] = [_at_once(2, *lanes) for lanes in zip(*times.values())]
+        shares = {lane: [_length(t) / (last - first) for t in row] for lane, row in times.items()}
+        rows = [[lane, *map(percent, row)] for lane, row in shares.items()]
         return Table(rows, ['lane', 'busy', 'idle', *kinds])
 
     def plot(self, *others: Lanes) -> Figure:
@@ -174,18 +143,22 @@ class Lanes:
         return _draw([self, *others])
 
 
-def _natural(name: str) -> list[tuple[int, int, str]]:
-    """Sort key by which ``cpu(2)`` comes before ``cpu(10)``."""
-    return [(0, int(p), '') if p.isdigit() else (1, 0, p) for p in re.split(r'(\d+)', name)]
+def _words_and_numbers(name: str) -> list[str | int]:
+    return [int(part) if part.isdecimal() else part for part in re.split(r'(\d+)', name)]
 
 
-def _shared(lanes: Iterable[Intervals]) -> Intervals:
-    """Find when at least two lanes are in the state whose times each of ``lanes`` lists."""
-    edges = sorted(
-        edge for times in lanes for start, end in times for edge in ((start, 1), (end, -1))
-    )
+def _at_once(count: int, *lanes: Intervals) -> Intervals:
+    """Find when at least so many lanes are in the state whose times each of ``lanes`` lists."""
+    times = itertools.chain.from_iterable(lanes)
+    edges = sorted(edge for start, end in times for edge in ((start, 1), (end, -1)))
     depths = itertools.accumulate(step for _, step in edges)
-    return [(a[0], b[0]) for (a, b), d in zip(itertools.pairwise(edges), depths) if d >= 2]
+    pairs = zip(itertools.pairwise(edges), depths)
+    return [(start, end) for ((start, _), (end, _)), depth in pairs if depth >= count]
+
+
+def _busy(spans: Iterable[Span], kind: str | None = None) -> Intervals:
+    """Find when a lane works (at one kind of work); two spans at once count once."""
+    return _at_once(1, [(s.start, s.end) for s in spans if kind in (None, s.kind)])
 
 
 def _length(intervals: Intervals) -> float:
@@ -204,7 +177,7 @@ def _without_overlap(spans: Iterable[Span]) -> list[list[Span]]:
     return rows
 
 
-def _rows(spans: Sequence[Span]) -> list[list[Span]]:
+def _rows_of(spans: Sequence[Span]) -> list[list[Span]]:
     """One row if nothing overlaps; else computing above and moving below, to show what hides it."""
     together = _without_overlap(spans)
     if len(together) < 2:
@@ -218,28 +191,21 @@ def _draw(shown: Sequence[Lanes]) -> Figure:
     from matplotlib.patches import Patch
 
     heights = [0.75 * len(panel.lanes) + 0.3 for panel in shown]
-    figure, grid = panels(
-        len(shown),
-        height=sum(heights) + 0.85,
-        sharex=True,
-        squeeze=False,
-        gridspec_kw={'height_ratios': heights},
-    )
+    options: dict[str, Any] = {
+        'sharex': True,
+        'squeeze': False,
+        'gridspec_kw': {'height_ratios': heights},
+    }
+    figure, grid = display.panels(len(shown), height=sum(heights) + 0.85, width=WIDTH, **options)
     figure.get_layout_engine().set(hspace=0.1)  # a panel's title away from the axis above it
     for axes, panel in zip(grid[:, 0], shown, strict=True):
         _draw_panel(axes, panel, longest)
     grid[-1, 0].set_xlabel('time, ms')
     kinds = {s.kind for panel in shown for s in panel.spans}
     marks = [Patch(color=color, label=kind) for kind, color in KINDS.items() if kind in kinds]
-    marks.append(Patch(facecolor=WHITE, edgecolor=EDGE, label='idle'))
-    figure.legend(
-        handles=marks,
-        loc='outside upper center',
-        ncols=len(marks),
-        frameon=False,
-        handlelength=1.4,
-        columnspacing=1.6,
-    )
+    marks.append(Patch(facecolor=display.WHITE, edgecolor=display.EDGE, label='idle'))
+    look = {'frameon': False, 'handlelength': 1.4, 'columnspacing': 1.6}
+    figure.legend(handles=marks, loc='outside upper center', ncols=len(marks), **look)
     return figure
 
 
@@ -247,20 +213,20 @@ def _draw_panel(axes: Axes, panel: Lanes, longest: float) -> None:
     """Draw a panel; the time axis is ``longest`` seconds long."""
     first, last = panel.ends
     inch = longest / (WIDTH - 0.4 - 0.085 * max(map(len, panel.lanes)))  # in seconds, along x
+    idle = {'facecolor': display.WHITE, 'edgecolor': display.EDGE, 'linewidth': 0.8}
     for y, spans in enumerate(panel.by_lane().values()):
-        axes.broken_barh([(0, 1e3 * (last - first))], (y - 0.4, 0.8), fc=WHITE, ec=EDGE, lw=0.8)
-        rows = _rows(spans)
+        axes.broken_barh([(0, 1e3 * (last - first))], (y - 0.4, 0.8), **idle)
+        rows = _rows_of(spans)
         height = 0.8 / len(rows)
         for i, row in enumerate(rows):
             _draw_row(axes, row, first, inch, y - 0.4 + i * height, height)
     axes.grid(False)
-    axes.set_xlim(-2 * longest, 1005 * longest)
+    axes.set(xlim=(-2 * longest, 1005 * longest), facecolor=display.LOOK['facecolor'])
     axes.set_ylim(len(panel.lanes) - 0.45, -0.55)  # the first lane on top
     axes.set_yticks(range(len(panel.lanes)), panel.lanes)
     axes.tick_params(axis='y', length=0)
     axes.tick_params(axis='x', labelbottom=True)
     axes.spines[['top', 'left', 'right']].set_visible(False)
-    axes.set_facecolor(LOOK['facecolor'])  # white is for idle
     axes.set_title(panel.title, loc='left', fontsize='medium')
     took = quantity(last - first, 's')
     if len(panel.lanes) > 1:
@@ -271,19 +237,19 @@ def _draw_panel(axes: Axes, panel: Lanes, longest: float) -> None:
 def _draw_row(
     axes: Axes, row: Sequence[Span], first: float, inch: float, y: float, height: float
 ) -> None:
-    """Draw bars that do not overlap, and the names of those that have room for them."""
-    for kind in {s.kind for s in row}:
-        # Bars have no edges, which would cover short operators, and are at least 0.01 inch wide.
-        # What moves lies on top: it is short, and the next bar would hide it.
-        bars = [s for s in row if s.kind == kind]
-        shape = [(1e3 * (s.start - first), 1e3 * max(s.seconds, inch / 100)) for s in bars]
-        z = 1.2 if kind in MOVING else 1.1
-        axes.broken_barh(shape, (y, height), color=KINDS[kind], linewidth=0, zorder=z)
-    for s in row:
-        left, middle = 1e3 * (s.start - first), 1e3 * ((s.start + s.end) / 2 - first)
+    """Draw bars that do not overlap, and the names of those that have room for them.
+
+    Bars have no edges, which would cover short operators, and are at least 0.01 inch wide. What
+    moves lies on top: it is short, and the next bar would hide it.
+    """
+    row = sorted(row, key=lambda s: s.kind in MOVING)
+    bars = [(1e3 * (s.start - first), 1e3 * max(s.seconds, inch / 100)) for s in row]
+    colors = [KINDS[s.kind] for s in row]
+    axes.broken_barh(bars, (y, height), facecolors=colors, linewidth=0, zorder=1.1)
+    for s, (left, width) in zip(row, bars):
         if s.seconds > 0.06 * inch:  # wide enough to be told apart from the bar before it
-            axes.vlines(left, y, y + height, color=WHITE, alpha=0.4, lw=0.5, zorder=1.3)
+            axes.vlines(left, y, y + height, color=display.WHITE, alpha=0.4, lw=0.5, zorder=1.3)
         if height > 0.15 and s.seconds > (LETTER * len(s.name) + 0.08) * inch:
-            ink = WHITE if s.kind in DARK else INK
-            where = {'fontsize': 7, 'ha': 'center', 'va': 'center'}
-            axes.text(middle, y + height / 2, s.name, color=ink, **where)
+            ink = display.WHITE if s.kind in DARK else display.INK
+            middle = left + width / 2, y + height / 2
+            axes.text(*middle, s.name, color=ink, fontsize=7, ha='center', va='center')

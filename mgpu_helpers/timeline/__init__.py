@@ -1,11 +1,10 @@
 """Chapter 3: what ran when, on which device - recorded with MXNet's own profiler.
 
-``record`` turns a block of code into ``Lanes`` (see ``lanes``), with their picture and their table.
-A span's kind is the phase of training that its operator belongs to:
+``record`` turns a block of code into ``Lanes``, with their picture and their table. A span's kind
+is the phase of training that its operator belongs to:
 
-- ``forward``: what runs under ``autograd.record()``;
-- ``backward``: the backward pass, its operators called like those that they differentiate;
-- ``copy``: copies outside of these before the backward pass, such as shards of a batch;
+- ``forward``: what runs under ``autograd.record()``; ``backward``: the backward pass;
+- ``copy``: copies before the backward pass, such as shards of a batch;
 - ``allreduce``: all that comes between the backward pass and the update;
 - ``update``: chapter 1's ``sgd``, Gluon's ``Trainer``, and MXNet's optimizers;
 - ``compute``: the rest, such as a forward pass that no gradient is asked for.
@@ -17,5 +16,4 @@ out one by one, so recorded steps take a little longer than others; where the en
 
 import lazy_loader
 
-# `scaling` draws the same lanes, and imports no framework.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

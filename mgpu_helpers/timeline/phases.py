@@ -12,55 +12,41 @@ import contextlib
 import ctypes
 import functools
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-from mxnet import Context, autograd, gluon, kvstore, nd
+import mxnet as mx
+from mxnet import autograd, nd
 from mxnet.base import _LIB, check_call, py_str
 from mxnet.ndarray import register
 from mxnet.ndarray._internal import NDArrayBase
 
-from .. import scratch
+from .. import gluon, scratch
 from ..lanes import Span
-from .profiler import Event, check_known, known_lanes, wall_clock
+from .profiler import check_known, known_lanes, wall_clock
 
 Function = Callable[..., Any]
 Wrapper = Callable[[Function], Function]
 
 BACKWARD = '_backward_'
-BULK = 'ImperativeBulk'
 COPY = '_copyto'
-SEVERAL = 'several operators'
 
 
-class Push(NamedTuple):
-    """An operator that Python asked for: where it will run, under which names, for what."""
-
-    lane: str
-    name: str  # as the profiler will call it
-    label: str  # as we call it
-    kind: str
-
-
-@dataclass
 class Step:
     """A training step: what Python pushed, and what was called that pushes operators itself."""
 
-    start: float
-    pushes: list[Push] = field(default_factory=list)
-    compiled: bool = False  # a hybridized network
-    backward: bool = False
-    kvstore: bool = False
-    updated: bool = False
+    def __init__(self) -> None:
+        self.start = wall_clock()
+        # Of each lane and operator, in the order of pushes: what we call it, and its phase.
+        self.pushed = collections.defaultdict[tuple[str, str], list[tuple[str, str]]](list)
+        self.backward = self.kvstore = self.updated = False
 
 
 class Listener:
     """Notes what is pushed, step by step, and for which phase."""
 
     def __init__(self) -> None:
-        self.steps = [Step(wall_clock())]
+        self.steps = [Step()]
         self.noted: list[Span] = []  # what others saw (see ``recording.note``)
         self._lanes: set[str] = set()  # of the devices that are used
         self._phases: list[str] = []
@@ -76,19 +62,17 @@ class Listener:
             yield
 
     def _wrappers(self, stack: contextlib.ExitStack) -> Iterator[tuple[object, str, Wrapper]]:
-        yield _LIB, 'MXAutogradBackwardEx', before(self._note_backward)
         yield register, '_imperative_invoke', before(self._note_operator)
-        yield gluon.HybridBlock, '_call_cached_op', before(self._note_network)
+        yield mx.gluon.HybridBlock, '_call_cached_op', before(self._note_network)
+        yield _LIB, 'MXAutogradBackwardEx', before(self._note_backward)
         for name in ('broadcast', 'push', 'pull', 'pushpull'):
-            yield kvstore.KVStore, name, before(self._note_kvstore)
-        yield gluon.Trainer, '_allreduce_grads', self.phase('allreduce')
-        yield gluon.Trainer, '_update', self.phase('update')
+            yield mx.kv.KVStore, name, before(self._note_kvstore)
+        yield mx.gluon.Trainer, '_allreduce_grads', self.phase('allreduce')
+        yield mx.gluon.Trainer, '_update', self.phase('update')
         yield scratch, 'sgd', self.phase('update')
-        yield scratch, 'split_and_load', self.phase('copy')
-        chapter_2 = sys.modules.get('mgpu_helpers.gluon')  # if it is in use; no need to load it
-        if chapter_2:
-            yield chapter_2, 'split_and_load', self.phase('copy')
-        yield NDArrayBase, '__del__', functools.partial(held_back, stack)
+        for chapter in (scratch, gluon):
+            yield chapter, 'split_and_load', self.phase('copy')
+        yield NDArrayBase, '__del__', functools.partial(freed_later, stack)
 
     @contextlib.contextmanager
     def phase(self, kind: str) -> Iterator[None]:
@@ -112,72 +96,85 @@ class Listener:
             return 'allreduce'
         return 'copy' if name == COPY else 'compute'
 
-    def _add(self, name: str, lane: str, target: str | None = None) -> None:
+    def _add(self, name: str, lanes: Sequence[str]) -> None:
         """Note a push; first wait, if with it a new step begins."""
-        kind, label = self._kind(name), name.removeprefix(BACKWARD)
+        kind, label, lane = self._kind(name), name, lanes[0]
         if self.steps[-1].updated and (kind == 'forward' or 'copy' in self._phases):
             # Two steps at once, and operators of one name could no longer be told apart.
             nd.waitall()
-            self.steps.append(Step(wall_clock()))
-        step = self.steps[-1]
-        step.updated = step.updated or kind == 'update'
-        self._use(lane)
-        if target:
-            self._use(target)
-            name, label = f'Copy{lane[:3].upper()}2{target[:3].upper()}', f'copy to {target}'
-            lane = target if name == 'CopyCPU2GPU' else lane  # the GPU does it, else the source
-        step.pushes.append(Push(lane, name, label, kind))
+            self.steps.append(Step())
+        self._use(lanes)
+        if name == COPY:
+            source, target = lanes
+            name = f'Copy{source[:3].upper()}2{target[:3].upper()}'
+            label = f'copy to {target}'
+            lane = target if name == 'CopyCPU2GPU' else source  # who copies
+        self.steps[-1].updated |= kind == 'update'
+        self.steps[-1].pushed[lane, name].append((label, kind))
 
-    def _use(self, lane: str) -> None:
-        check_known(lane)
-        self._lanes.add(lane)
+    def _use(self, lanes: Iterable[str]) -> None:
+        for lane in lanes:
+            check_known(lane)
+            self._lanes.add(lane)
 
     def _note_operator(
-        self, handle: int, inputs: Sequence[Any], keys: Any, values: Any, out: Any, *_: Any
+        self, handle: int, inputs: Any, keys: Any, values: Any, out: Any, *_: Any
     ) -> None:
-        name, lanes = operator_name(handle), [lane_of(x.context) for x in arrays_in([inputs, out])]
-        if not lanes:  # it creates an array
-            lanes = [lane_of(dict(zip(keys, values)).get('ctx', 'cpu(0)'))]
-        self._add(name, lanes[0], lanes[1] if name == COPY else None)
+        # The first array says where; an operator that creates one has the device as an option.
+        options = dict(zip(keys, values))
+        devices = [x.context for x in arrays_in([inputs, out])] or [options.get('ctx', 'cpu(0)')]
+        self._add(operator_name(handle), [lane_of(device) for device in devices])
 
-    def _note_network(self, block: gluon.HybridBlock, *inputs: Any) -> None:
-        if block._cached_op is not None:  # else this first call compiles it
-            lane = lane_of(next(arrays_in(inputs)).context)
+    def _note_network(self, block: mx.gluon.HybridBlock, *inputs: Any) -> None:
+        if block._cached_graph:  # else this first call compiles it
             graph = json.loads(block._cached_graph[1].tojson())
+            lane = lane_of(next(arrays_in(inputs)).context)
             for node in graph['nodes']:
                 if node['op'] != 'null':  # a parameter
-                    self._add(node['op'], lane)
-            self.steps[-1].compiled = True
+                    self._add(node['op'], [lane])
 
     def _note_backward(self, *_: Any) -> None:
         self.steps[-1].backward = True
 
     def _note_kvstore(self, *arguments: Any, **more: Any) -> None:
-        for array in arrays_in([arguments, list(more.values())]):
-            self._use(lane_of(array.context))
+        self._use(lane_of(x.context) for x in arrays_in([arguments, *more.values()]))
         self.steps[-1].kvstore = True
 
-    def spans(self, events: Iterable[Event]) -> Iterator[Span]:
-        """Give each operator that ran the phase for which it was pushed; events are by their start.
+    def spans(self, ran: Iterable[Span]) -> Iterator[Span]:
+        """Give each operator that ran the phase for which it was pushed; they are by their start.
 
         Operators of one name run on one device in the order in which they were pushed. What Python
         did not push came from the backward pass or the key-value store: after the forward pass, and
         before all else.
         """
         starts = [step.start for step in self.steps[1:]]
-        ran = collections.defaultdict(list)
-        for event in events:
+        alike = collections.defaultdict(list)
+        for span in ran:
             # The store's pinned memory has the number of the first CPU after the cores.
-            lane = event.lane if event.lane in self._lanes else 'cpu(0)'
-            ran[bisect.bisect_right(starts, event.start), lane, event.name].append(event)
-        for (i, lane, name), alike in ran.items():
-            pushed = [p for p in self.steps[i].pushes if (p.lane, p.name) == (lane, name)]
-            early = [p for p in pushed if p.kind in ('copy', 'forward')]
-            late = [p for p in pushed if p.kind not in ('copy', 'forward')]
-            own = [pushed_by_mxnet(self.steps[i], lane, name)] * (len(alike) - len(pushed))
-            for event, push in zip(alike, early + own + late):
-                yield Span(lane, push.kind, push.label, event.start, event.end)
+            lane = span.lane if span.lane in self._lanes else 'cpu(0)'
+            alike[bisect.bisect_right(starts, span.start), lane, span.name].append(span)
+        for (i, lane, name), spans in alike.items():
+            step = self.steps[i]
+            known = step.pushed[lane, name]
+            early = [push for push in known if push[1] in ('copy', 'forward')]
+            late = [push for push in known if push[1] not in ('copy', 'forward')]
+            own = [pushed_by_mxnet(step, name)] * (len(spans) - len(known))
+            for span, (label, kind) in zip(spans, early + own + late):
+                yield Span(lane, kind, label, span.start, span.end)
         yield from self.noted
+
+
+def pushed_by_mxnet(step: Step, name: str) -> tuple[str, str]:
+    """Name an operator that Python did not push, and its phase."""
+    if step.kvstore and name.startswith(('KVStore', 'ElementwiseSum', 'Copy')):
+        return name, 'allreduce'
+    # Some together are called so, or, in a compiled network, by all their names.
+    label = 'several operators' if name == 'ImperativeBulk' or ',' in name else name
+    if ',' in name and BACKWARD not in name:
+        return label, 'forward'
+    if step.backward:
+        return label.removeprefix(BACKWARD), 'backward'
+    return label, 'copy' if name.startswith('Copy') else 'compute'
 
 
 def before(note: Function) -> Wrapper:
@@ -185,7 +182,7 @@ def before(note: Function) -> Wrapper:
     return lambda original: lambda *args, **more: note(*args, **more) or original(*args, **more)
 
 
-def held_back(stack: contextlib.ExitStack, delete: Function) -> Function:
+def freed_later(stack: contextlib.ExitStack, free: Function) -> Function:
     """Make a wrapper that frees arrays of devices unknown to the profiler when ``stack`` ends.
 
     Freeing is work for the device, too, and would end the process (see ``check_known``).
@@ -193,21 +190,21 @@ def held_back(stack: contextlib.ExitStack, delete: Function) -> Function:
 
     def wrapped(array: nd.NDArray) -> None:
         if lane_of(array.context) in known_lanes():
-            delete(array)
+            free(array)
         else:
-            stack.callback(delete, array)
+            stack.callback(free, array)
 
     return wrapped
 
 
-def lane_of(device: Context | str) -> str:
+def lane_of(device: mx.Context | str) -> str:
     """Name the lane on which a device's work is done; pinned memory is filled by the first CPU."""
     name = str(device)
     return name if name.startswith(('cpu(', 'gpu(')) else 'cpu(0)'
 
 
 def arrays_in(value: Any) -> Iterator[nd.NDArray]:
-    """Yield the arrays of a list of lists."""
+    """Yield the arrays of lists in lists."""
     if isinstance(value, nd.NDArray):
         yield value
     elif isinstance(value, (list, tuple)):
@@ -221,17 +218,3 @@ def operator_name(handle: int) -> str:
     name = ctypes.c_char_p()
     check_call(_LIB.MXSymbolGetAtomicSymbolName(ctypes.c_void_p(handle), ctypes.byref(name)))
     return py_str(name.value)
-
-
-def pushed_by_mxnet(step: Step, lane: str, name: str) -> Push:
-    """Describe an operator of this name that Python did not push itself."""
-    label, kind = name.removeprefix(BACKWARD), 'copy' if name.startswith('Copy') else 'compute'
-    if name == BULK or ',' in name:  # some, or a part of a compiled network by all their names
-        label = SEVERAL
-    if step.kvstore and name.startswith(('KVStore', 'ElementwiseSum', 'Copy')):
-        kind = 'allreduce'
-    elif ',' in name and BACKWARD not in name:
-        kind = 'forward'
-    elif step.backward and not (name == BULK and step.compiled):  # else of either pass
-        kind = 'backward'
-    return Push(lane, name, label, kind)

@@ -14,11 +14,13 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import mxnet as mx
 from mxnet import nd, profiler
 from mxnet.base import MXNetError
+
+from ..lanes import Span
 
 Record = dict[str, Any]  # an event as the profiler writes it
 
@@ -27,25 +29,16 @@ LINK = 'WaitForLink'  # a slow link's waiting, which it notes itself
 NOISE = ('DeleteVariable', 'WaitForVar', 'ResourceParallelRandomSetSeed', LINK)
 
 
-class Event(NamedTuple):
-    """An operator that ran: on which device, called what, from when to when (seconds)."""
-
-    lane: str
-    name: str
-    start: float
-    end: float
-
-
 def wall_clock() -> float:
     """Give the time by the clock of MXNet's records; its profiler knows no steadier one."""
     return time.time()
 
 
 @contextlib.contextmanager
-def profiling(events: list[Event]) -> Iterator[None]:
-    """Profile a block of code, and what it asked the devices for; add the operators that ran.
+def profiling(spans: list[Span]) -> Iterator[None]:
+    """Profile a block of code, and what it asks the devices for: add the operators, by their start.
 
-    A RuntimeError if somebody else has switched the profiler on.
+    Their kind is not known here. A RuntimeError if somebody else has switched the profiler on.
     """
     with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
         # It writes once more when the process ends, and first removes what has that name: so the
@@ -64,7 +57,7 @@ def profiling(events: list[Event]) -> Iterator[None]:
                 with contextlib.suppress(MXNetError):  # the first error is the one to tell of
                     nd.waitall()
                 profiler.set_state('stop')
-                events += sorted(_operators(_dump(file)), key=lambda event: event.start)
+                spans += sorted(_operators(_dump(file)), key=lambda span: span.start)
         finally:  # an interrupt may come at any moment, and must not leave it on
             profiler.set_state('stop')
             _configure(nowhere)
@@ -128,7 +121,7 @@ def _dump(path: Path) -> list[Record]:
     return json.loads(f'[{inner.strip(",")}]')
 
 
-def _operators(records: Iterable[Record]) -> Iterator[Event]:
+def _operators(records: Iterable[Record]) -> Iterator[Span]:
     """Join the beginning and the end of each operator, which are records of their own."""
     begun = {}
     for record in records:
@@ -138,5 +131,5 @@ def _operators(records: Iterable[Record]) -> Iterator[Event]:
         if record['ph'] == 'B':
             begun[key] = record['ts'] / 1e6
         elif record['ph'] == 'E' and key in begun:
-            lane = known_lanes()[record['pid']]
-            yield Event(lane, record['name'], begun.pop(key), record['ts'] / 1e6)
+            lane, end = known_lanes()[record['pid']], record['ts'] / 1e6
+            yield Span(lane, 'compute', record['name'], begun.pop(key), end)

@@ -10,7 +10,7 @@ import mxnet as mx
 from .. import checks
 from ..lanes import KINDS, Lanes, Span
 from .phases import Listener
-from .profiler import Event, profiling
+from .profiler import profiling
 
 _listener: Listener | None = None  # of the recording that is on
 
@@ -30,14 +30,14 @@ def record(title: str = '') -> Iterator[Lanes]:
             'recording is already on: let the other `with record()` block end before this one '
             'begins'
         )
-    lanes, listener, events = Lanes(title=title), Listener(), list[Event]()
+    lanes, listener, ran = Lanes(title=title), Listener(), list[Span]()
     try:
-        with listener.listening(), profiling(events), mx.engine.bulk(0):
+        with listener.listening(), profiling(ran), mx.engine.bulk(0):
             _listener = listener
             yield lanes
     finally:
         _listener = None
-        lanes.add(listener.spans(events))
+        lanes.add(listener.spans(ran))
 
 
 @contextlib.contextmanager
