@@ -21,48 +21,42 @@ def usable_cores() -> int:
     return cpu_count()
 
 
+def _idle_seconds() -> float:
+    """Read for how long the cores that we may use have been idle since the start, added up."""
+    ours = {f'cpu{number}' for number in os.sched_getaffinity(0)}
+    rows = [line.split() for line in Path('/proc/stat').read_text().splitlines()]
+    ticks = sum(int(row[4]) + int(row[5]) for row in rows if row[0] in ours)  # idle, waiting
+    return ticks / os.sysconf('SC_CLK_TCK')
+
+
 def free_cores() -> float:
     """Measure how many of these cores nobody uses, while we wait for half a second.
 
     On a machine that is busy with something else, two stand-ins may be no faster than one (below
     1.2 times with two busy loops on two cores). Where there is no ``/proc/stat``, all are free.
     """
-    before = _idle_and_all()
-    if not before:
+    try:
+        start, idle = time.perf_counter(), _idle_seconds()
+    except (OSError, AttributeError):  # not on Linux
         return usable_cores()
     time.sleep(0.5)
-    pairs = [(before[core], now) for core, now in _idle_and_all().items()]
-    free = [(idle - idle0) / max(1, total - total0) for (idle0, total0), (idle, total) in pairs]
-    return min(sum(free), usable_cores())
+    return min((_idle_seconds() - idle) / (time.perf_counter() - start), usable_cores())
 
 
 def beats(fast: Callable[[], ArrayLike], slow: Callable[[], ArrayLike], by: float = 1.2) -> bool:
     """Tell whether ``fast`` reaches ``by`` times the rate of ``slow``, where cores are free for it.
 
     Each gives a rate, or several. Both run in turn, at most five times, and the best of each
-    counts: other work on a machine comes and goes, and only makes slower. Where in most rounds
-    there were no two free cores before and after, nobody can tell, and the answer is yes.
+    counts: other work comes and goes, and only makes slower. Where in three rounds there were no
+    two free cores before and after, nobody can tell, and the answer is yes.
     """
     import numpy as np
 
     best, busy_rounds = [np.zeros(1)] * 2, 0
     for _ in range(5):
-        before = free_cores()
+        free = free_cores()
         best = [np.maximum(rate, run()) for rate, run in zip(best, (fast, slow))]
-        if np.all(best[0] > by * best[1]):
-            return True
-        busy_rounds += min(before, free_cores()) <= 1.5
-        if busy_rounds > 2:
+        busy_rounds += min(free, free_cores()) <= 1.5
+        if np.all(best[0] > by * best[1]) or busy_rounds > 2:
             return True
     return False
-
-
-def _idle_and_all() -> dict[str, tuple[int, int]]:
-    """Read for each core that we may use how long it was idle, and in all, in ticks."""
-    try:
-        lines = [line.split() for line in Path('/proc/stat').read_text().splitlines()]
-        ours = {f'cpu{number}' for number in os.sched_getaffinity(0)}
-    except (OSError, AttributeError):  # not on Linux
-        return {}
-    times = {name: list(map(int, ticks[:8])) for name, *ticks in lines if name in ours}
-    return {name: (ticks[3] + ticks[4], sum(ticks)) for name, ticks in times.items()}
