@@ -61,14 +61,8 @@ Device: TypeAlias = torch.device | StandIn
 
 def place(device: Device) -> torch.device:
     """Tell where the tensors of a device are: itself for a GPU, main memory for a stand-in."""
-    if isinstance(device, StandIn):
-        return torch.device('cpu')
-    if isinstance(device, torch.device):
-        return device
-    raise TypeError(
-        f'{checks.shown(device)} is no device; write one of devices(2), try_gpu(), '
-        "torch.device('cuda', 0) or StandIn(0)"
-    )
+    checks.device('device', device)
+    return torch.device('cpu') if isinstance(device, StandIn) else device
 
 
 def on_each(
