@@ -7,21 +7,19 @@ one a rank, and are whole only while the layer computes.
 from __future__ import annotations
 
 import contextlib
-import math
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
-from torch.autograd.graph import register_multi_grad_hook
+from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from ... import checks
 from ..data_parallel.ddp import check_network
 from ..ranks import check_group
-from .shares import all_gather, flatten, lots, reduce_scatter, spans, views
+from .shares import all_gather, flatten, reduce_scatter, spans, views
 
 LISTS = nn.Sequential | nn.ModuleList | nn.ModuleDict
 
@@ -29,122 +27,117 @@ LISTS = nn.Sequential | nn.ModuleList | nn.ModuleDict
 def cast(tree: Any, dtype: torch.dtype | None) -> Any:
     """Convert the floating-point tensors in arguments or results, unless ``dtype`` is ``None``."""
 
-    def one(t: torch.Tensor) -> torch.Tensor:
+    def one(t: Tensor) -> Tensor:
         return t.to(dtype) if t.is_floating_point() else t
 
-    return tree_map_only(torch.Tensor, one, tree) if dtype else tree
+    return tree_map_only(Tensor, one, tree) if dtype else tree
 
 
-class ShardedLayer:
-    """Parameters of one layer that travel as one vector: ``whole`` while the layer computes.
+class Gather(torch.autograd.Function):
+    """All-gather in the forward pass, reduce-scatter in the backward pass: shards to parameters."""
 
-    At other times this rank has its ``share`` of them alone, of which ``shards`` are views.
+    @staticmethod
+    def forward(ctx: Any, lot: Lot, whole: Tensor, *shards: Tensor) -> Any:
+        """Give the parameters, which are views of the gathered ``whole``."""
+        ctx.lot = lot
+        ctx.set_materialize_grads(False)  # what took no part in the loss has None
+        # Not the views themselves: gathering anew would count as a change of what autograd kept.
+        return tuple(view.data for view in views(whole, lot.like))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> Any:
+        """Give each shard its values of the mean over the ranks."""
+        lot: Lot = ctx.lot
+        if all(grad is None for grad in grads):
+            return None, None, *grads
+        full = [
+            torch.zeros_like(t, device=lot.share.device) if grad is None else grad
+            for grad, t in zip(grads, lot.like)
+        ]
+        mean = reduce_scatter(flatten(full, dist.get_world_size()).to(lot.share.dtype))
+        shares = (mean[at] if grad is not None else None for grad, at in zip(grads, lot.spans))
+        return None, None, *shares
+
+
+class Lot:
+    """Parameters of one layer that travel as one vector, whole only while the layer computes.
+
+    This rank has its ``share`` of them, of which ``shards`` are views.
     """
 
     def __init__(self, layer: nn.Module, places: Any, dtype: torch.dtype | None, root: Any) -> None:
-        self.shards, self.places, self.root = list(places), list(places.values()), root
+        self.shards, self.places = list(places), list(places.values())
+        self.layer, self.root = layer, root
+        self.like = [torch.empty_like(p, device='meta') for p in self.shards]  # shapes
         self.dtype = dtype
+        self.call: Any = None  # the memory and the parameters of one that is under way
         k, rank = dist.get_world_size(), dist.get_rank()
-        self.spans = [at for at, _ in spans(self.shards, rank, k)]
+        self.spans = list(spans(self.shards, rank, k))
         start = flatten(self.shards, k)
         dist.broadcast(start, 0)
-        self.share, self.whole = start.chunk(k)[rank].clone(), start.to(dtype or start.dtype)
-        self.full = [nn.Parameter(torch.empty_like(v)) for v in views(self.whole, self.shards)]
-        for p, view in zip(self.full, views(self.whole, self.shards)):
-            p.data = view  # not Parameter(view): gathering would count as a change of what was kept
-            p.register_post_accumulate_grad_hook(self.on_gradient)
+        self.share = start.chunk(k)[rank].clone()
         for p, at in zip(self.shards, self.spans):
             p.data, p.grad = self.share[at], None  # the same objects: an optimizer may know them
-        self.forget_backward()
-        self.drop()
         layer.register_forward_pre_hook(self.before_forward, with_kwargs=True)
-        layer.register_forward_hook(self.after_forward, with_kwargs=True, always_call=True)
+        layer.register_forward_hook(self.after_forward, always_call=True)
 
-    def forget_backward(self) -> None:
-        """Forget a backward pass: done, or ended by an error."""
-        self.open_calls: set[object] = set()  # whose backward pass has begun and not ended
-        self.in_backward, self.complete = False, 0  # so many gradients are complete
-        for p in self.full:
-            p.grad = None
-
-    def put(self, params: list[nn.Parameter]) -> None:
+    def put(self, params: Sequence[Tensor]) -> None:
         """Let the layer have these parameters; a tied one stands in several places."""
         for p, places in zip(params, self.places):
             for module, name in places:
-                setattr(module, name, p)
+                module._parameters[name] = p  # setattr() refuses what autograd computed
+                if isinstance(module, nn.RNNBase):  # has a list of its own
+                    module._flat_weights = [getattr(module, n) for n in module._flat_weights_names]
 
-    def gather(self) -> None:
-        """Let the layer have its whole parameters."""
-        self.whole.untyped_storage().resize_(self.whole.nbytes)
-        dist.all_gather_single(self.whole, self.share.to(self.whole.dtype))
-        for p, shard in zip(self.full, self.shards):
-            p.requires_grad_(shard.requires_grad)
-        self.put(self.full)
-
-    def drop(self) -> None:
-        """Give their memory back; where autograd kept them, ``gather`` will fill it again."""
-        self.put(self.shards)
-        self.whole.untyped_storage().resize_(0)
+    def gather(self, whole: Tensor) -> None:
+        """Fill the memory of the whole parameters, which may have been given back."""
+        whole.untyped_storage().resize_(whole.nbytes)
+        dist.all_gather_single(whole, self.share.to(whole.dtype))
 
     def before_forward(self, layer: nn.Module, args: Any, kwargs: Any) -> Any:
-        """Gather, unless a checkpoint computes the layer again: then backward has gathered."""
-        if not self.in_backward and not self.root.open:
-            self.gather()
-        return None if self.root.open else cast((args, kwargs), self.dtype)
+        """Let the layer have its whole parameters, and inputs of their type."""
+        if self.root.open:
+            return None
+        if self not in self.root.in_backward:  # else a checkpoint computes the layer again
+            size = len(self.share) * dist.get_world_size()
+            whole = self.share.new_empty(size, dtype=self.dtype or self.share.dtype)
+            self.gather(whole)
+            self.call = whole, Gather.apply(self, whole, *self.shards)
+            self.put(self.call[1])
+        return cast((args, kwargs), self.dtype)
 
-    def after_forward(self, layer: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        """Drop, and hook the output and the inputs, where the layer's backward begins and ends."""
-        if self.in_backward or self.root.open:
+    def after_forward(self, layer: nn.Module, args: Any, output: Any) -> None:
+        """Give the memory back until the layer's backward pass begins."""
+        if self.root.open or self in self.root.in_backward:
             return
-        self.drop()
-        inputs, outputs = (
-            [t for t in tree_leaves(x) if isinstance(t, torch.Tensor) and t.requires_grad]
-            for x in ((args, kwargs), output)
-        )
-        for value in tree_leaves(output) if torch.is_grad_enabled() and not outputs else ():
-            if not isinstance(value, torch.Tensor | int | float | str | None):
+        self.put(self.shards)
+        # The hooks below keep it: a layer may be called several times before the backward pass.
+        begin, self.call = [self.call], None
+        if torch._C._current_graph_task_id() == -1:  # not a checkpoint's that is about to be used
+            begin[0][0].untyped_storage().resize_(0)
+        leaves = tree_leaves(output)
+        outputs = [t for t in leaves if isinstance(t, Tensor) and t.requires_grad]
+        for value in leaves if torch.is_grad_enabled() and not outputs else ():
+            if not isinstance(value, Tensor | int | float | str | None):
                 raise TypeError(
                     f'{type(layer).__name__} gave back {checks.shown(value)}; return tensors, or '
                     'tuples, lists or dictionaries of them'
                 )
-        call = object()  # the layer may be called several times before one backward pass
+
+        def before_backward(grad: Tensor) -> None:
+            if begin:
+                self.begin_backward(*begin.pop())
+
         for t in outputs:
-            # The gradient of an output: backward is about to need the layer's parameters.
-            t.register_hook(lambda _: self.begin({call} if inputs else set()))
-        if inputs and outputs:
-            # The gradients of all inputs: backward has left this call of the layer.
-            register_multi_grad_hook(inputs, lambda _: self.end(call))
+            t.register_hook(before_backward)
 
-    def begin(self, calls: set[object]) -> None:
-        """Gather before the backward pass of a call."""
-        self.open_calls |= calls
-        if not self.in_backward:
-            self.in_backward = True
-            self.gather()
-            self.root.finish_after_backward()
-
-    def on_gradient(self, p: torch.Tensor) -> None:
-        """Count a parameter whose gradient is complete."""
-        self.complete += 1
-        self.end(None)
-
-    def end(self, call: object) -> None:
-        """Finish when all gradients are complete and no call still needs the parameters."""
-        self.open_calls.discard(call)
-        trained = sum(p.requires_grad for p in self.full)
-        if self.complete == trained and not self.open_calls:
-            self.finish()
-
-    def finish(self) -> None:
-        """Reduce-scatter the gradients, so that each rank has its share of their mean; drop."""
-        if any(p.grad is not None for p in self.full):
-            grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.full]
-            mean = reduce_scatter(flatten(grads, dist.get_world_size()).to(self.share.dtype))
-            for p, shard, at in zip(self.full, self.shards, self.spans):
-                if p.grad is not None:
-                    shard.grad = mean[at] if shard.grad is None else shard.grad + mean[at]
-        self.forget_backward()
-        self.drop()
+    def begin_backward(self, whole: Tensor, params: Sequence[Tensor]) -> None:
+        """Gather, and let the layer have its parameters, which a checkpoint inside may need."""
+        self.root.end_backward(self.layer, self.root.module)
+        self.root.in_backward.append(self)
+        torch.autograd.Variable._execution_engine.queue_callback(self.root.end_backward)
+        self.gather(whole)
+        self.put(params)
 
 
 def layers(module: nn.Module) -> Iterator[nn.Module]:
@@ -173,7 +166,8 @@ class OwnFSDP(nn.Module):
         super().__init__()
         self.module, self.compute_dtype = module, compute_dtype
         self.dtype = next(module.parameters()).dtype
-        self.open = self.will_finish = False
+        self.open = False  # the whole parameters are there, see full_parameters
+        self.in_backward: list[Lot] = []
         layers_of: Any = defaultdict(set)  # of each part of the module
         places: Any = defaultdict(list)  # of each parameter; a tied one has several
         owners: Any = defaultdict(set)  # the layers with those places
@@ -192,21 +186,19 @@ class OwnFSDP(nn.Module):
         # Batch normalizations' running statistics need full precision.
         norms = [m for m in module.modules() if getattr(m, 'running_mean', None) is not None]
         precise = {p for norm in norms for p in norm.parameters()}
-        self.layers = []
-        for lot in lots(list(owner), math.inf, lambda p: (owner[p], p in precise)):
-            dtype = None if lot[0] in precise else compute_dtype
-            own = {p: places[p] for p in lot}
-            self.layers.append(ShardedLayer(owner[lot[0]], own, dtype, self))
+        self.lots = []
+        lots: Any = defaultdict(dict)
+        for p, layer in owner.items():
+            lots[layer, p in precise, p.dtype, p.device, p.requires_grad][p] = places[p]
+        for (layer, exact, *_), own in lots.items():
+            self.lots.append(Lot(layer, own, None if exact else compute_dtype, self))
         module.wrapped = True  # type: ignore[assignment]  # our own mark
         module.register_state_dict_pre_hook(self._check_open)
         module.register_load_state_dict_pre_hook(self._check_open)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the module, in ``compute_dtype``."""
-        if torch._C._current_graph_task_id() == -1:  # not computed again inside of a backward pass
-            self.will_finish = False
-            for layer in self.layers:
-                layer.forget_backward()
+        self.end_backward()  # one that an error has ended
         dtype = None if self.open else self.compute_dtype
         args, kwargs = cast((args, kwargs), dtype)
         try:
@@ -215,6 +207,16 @@ class OwnFSDP(nn.Module):
             error.add_note('OwnFSDP: only a layer that is called, layer(x), has whole parameters')
             raise
         return cast(result, dtype and self.dtype)
+
+    def end_backward(self, *but: nn.Module) -> None:
+        """Take the whole parameters from all layers but these, so that autograd can free them.
+
+        Autograd finishes a layer before the next begins; what several layers have stays to the end.
+        """
+        for lot in self.in_backward.copy():
+            if lot.layer not in but:
+                lot.put(lot.shards)
+                self.in_backward.remove(lot)
 
     @contextlib.contextmanager
     def full_parameters(self) -> Iterator[dict[str, nn.Parameter]]:
@@ -225,32 +227,17 @@ class OwnFSDP(nn.Module):
         if self.open:
             yield dict(self.module.named_parameters())
             return
-        wholes = [all_gather(layer.share) for layer in self.layers]
-        for layer, whole in zip(self.layers, wholes):
-            layer.put([nn.Parameter(v, requires_grad=False) for v in views(whole, layer.full)])
+        wholes = [all_gather(lot.share) for lot in self.lots]
+        for lot, whole in zip(self.lots, wholes):
+            lot.put([nn.Parameter(v, requires_grad=False) for v in views(whole, lot.like)])
         self.open = True
         try:
             yield dict(self.module.named_parameters())
         finally:
             self.open = False
-            for layer, whole in zip(self.layers, wholes):
-                layer.share.copy_(whole.chunk(dist.get_world_size())[dist.get_rank()])
-                layer.put(layer.shards)
-
-    def finish_after_backward(self) -> None:
-        """Finish at the end of the backward pass the layers that still wait for a gradient.
-
-        A parameter that took no part in the loss never gets one.
-        """
-        if not self.will_finish:
-            self.will_finish = True
-            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
-
-    def _finish(self) -> None:
-        self.will_finish = False
-        for layer in self.layers:
-            if layer.in_backward:
-                layer.finish()
+            for lot, whole in zip(self.lots, wholes):
+                lot.share.copy_(whole.chunk(dist.get_world_size())[dist.get_rank()])
+                lot.put(lot.shards)
 
     def _check_open(self, *_: object) -> None:
         if not self.open:

@@ -12,7 +12,7 @@ from torch import nn
 
 from ... import checks
 from ..ranks import check_group
-from .shares import flatten, join, lots, reduce_scatter, spans, views
+from .shares import gather_parts, part, reduce_scatter_parts
 
 # They look at whole tensors, or at several steps at once: on shares they would compute another
 # thing than on one device, without a word.
@@ -30,9 +30,10 @@ def check_by_value(optimizer_class: Any) -> None:
     checks.expect(fits, 'optimizer_class', such, optimizer_class)
 
 
-def _by_value(state: object, like: torch.Tensor) -> bool:
+def _by_value(name: str, state: object, like: torch.Tensor) -> bool:
     """Tell whether a piece of an optimizer's state has a number for each value of a tensor."""
-    return isinstance(state, torch.Tensor) and state.shape == like.shape
+    of_each = isinstance(state, torch.Tensor) and state.shape == like.shape
+    return of_each and name not in COUNTS
 
 
 class ShardedOptimizer(torch.optim.Optimizer):
@@ -53,9 +54,8 @@ class ShardedOptimizer(torch.optim.Optimizer):
         check_by_value(optimizer_class)
         plain = optimizer_class(params, **options)  # checks all, and fills in the options
         self.make: Any = partial(optimizer_class, **options)
-        # What travels together: of each parameter itself, its shard here, where the shard's values
-        # are in the share of the lot, and where in the parameter.
-        self.lots: list[list[tuple[torch.Tensor, nn.Parameter, slice, slice]]] = []
+        self.shards: dict[torch.Tensor, nn.Parameter] = {}  # of each parameter, in order
+        self.lots: list[list[torch.Tensor]] = []  # parameters that travel together
         super().__init__(plain.param_groups, plain.defaults)
         self.state = self.inner.state
 
@@ -64,17 +64,14 @@ class ShardedOptimizer(torch.optim.Optimizer):
         super().add_param_group(param_group)
         group = self.param_groups[-1]
         group['params'] = list(dict.fromkeys(group['params']))  # what is tied, once
-        shard_of = {}
-        for params in lots(group['params']):
-            start = flatten(params, 1)
-            dist.broadcast(start, 0)
-            for p, value in zip(params, views(start, params)):
-                p.data.copy_(value)
-            places = list(spans(params, dist.get_rank(), dist.get_world_size()))
-            for p, (_, mine) in zip(params, places):
-                shard_of[p] = nn.Parameter(p.detach().reshape(-1)[mine])
-            self.lots.append([(p, shard_of[p], *place) for p, place in zip(params, places)])
-        cut = {**group, 'params': [shard_of[p] for p in group['params']]}
+        for p in group['params']:
+            dist.broadcast(p.detach(), 0)
+            self.shards[p] = nn.Parameter(part(p))
+        # DDP's buckets, of one type and device each: with the ViT's parameters one by one, a step
+        # took 1.4 to 2.1 times as long.
+        lots, _ = dist._compute_bucket_assignment_by_size(group['params'], [2**25])
+        self.lots += [[group['params'][i] for i in lot] for lot in lots]
+        cut = {**group, 'params': [self.shards[p] for p in group['params']]}
         if self.inner:
             self.inner.add_param_group(cut)
         else:
@@ -87,60 +84,49 @@ class ShardedOptimizer(torch.optim.Optimizer):
         for group, cut in zip(self.param_groups, self.inner.param_groups):
             cut.update({**group, 'params': cut['params']})  # a schedule changes ours
         used = self._used()
-        moved = [lot for lot in self.lots if any(p in used for p, *_ in lot)]
+        moved = [[p for p in lot if p in used] for lot in self.lots if not used.isdisjoint(lot)]
         for lot in moved:
-            grads = [torch.zeros_like(p) if p.grad is None else p.grad for p, *_ in lot]
-            mean = reduce_scatter(flatten(grads, dist.get_world_size()))
-            for p, shard, at, mine in lot:
-                shard.data = p.detach().reshape(-1)[mine]  # no copy: there is nothing twice
-                shard.grad = mean[at] if p in used else None
+            grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in lot]
+            for p, mean in zip(lot, reduce_scatter_parts(grads)):
+                self.shards[p].data = part(p)  # no copy: there is nothing twice
+                self.shards[p].grad = mean
         self.inner.step()
         for lot in moved:
-            params, shards, *_ = zip(*lot)
-            for p, shard, value in zip(params, shards, join(shards, params)):
+            for p, value in zip(lot, gather_parts([self.shards[p] for p in lot], lot)):
                 p.copy_(value)
-                shard.grad = None
+                self.shards[p].grad = None
         return loss
 
     def _used(self) -> set[torch.Tensor]:
         """Give the parameters for which any rank has a gradient; the others are left alone."""
-        params = [p for lot in self.lots for p, *_ in lot]
+        params = list(self.shards)
         used = torch.tensor([p.grad is not None for p in params], dtype=torch.uint8)
         used = used.to(params[0].device)
         dist.all_reduce(used, dist.ReduceOp.MAX)
         return {p for p, here in zip(params, used.tolist()) if here}
-
-    def _numbers(self) -> dict[nn.Parameter, int]:
-        """Number the shards as a state dict does."""
-        shards = (shard for group in self.inner.param_groups for shard in group['params'])
-        return {shard: i for i, shard in enumerate(shards)}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError("a share cannot be copied: copy or save the optimizer's state_dict()")
 
     def state_dict(self) -> dict[str, Any]:
         """Give the whole state, gathered on every rank, as ``optimizer_class`` itself would."""
-        saved, number = self.inner.state_dict(), self._numbers()
+        saved = self.inner.state_dict()
         saved['state'] = {i: dict(entry) for i, entry in saved['state'].items()}
-        for lot in self.lots:
-            params, shards, *_ = zip(*lot)
-            entries = [saved['state'].get(number[shard], {}) for shard in shards]
-            names = {n for e, shard in zip(entries, shards) for n in e if _by_value(e[n], shard)}
-            for name in sorted(names):  # in one order on all ranks
-                values = [e.get(name, torch.zeros_like(s)) for e, s in zip(entries, shards)]
-                for entry, value in zip(entries, join(values, params)):
-                    if entry:
-                        entry[name] = value.clone()
+        for i, (p, shard) in enumerate(self.shards.items()):
+            entry = saved['state'].get(i, {})
+            for name, value in entry.items():
+                if _by_value(name, value, shard):
+                    [entry[name]] = gather_parts([value], [p])
         return saved
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take this rank's part of a whole state, saved by any number of ranks, or by one."""
-        state, number = dict(state_dict['state']), self._numbers()
-        for p, shard, _, mine in (entry for lot in self.lots for entry in lot):
-            entry = state[number[shard]] = dict(state.get(number[shard], {}))
+        state = {i: dict(entry) for i, entry in state_dict['state'].items()}
+        for i, p in enumerate(self.shards):
+            entry = state.get(i, {})
             for name, value in entry.items():
-                if name not in COUNTS and _by_value(value, p):
-                    entry[name] = value.reshape(-1)[mine].clone()
+                if _by_value(name, value, p):
+                    entry[name] = part(value).clone()
         self.inner.load_state_dict({**state_dict, 'state': state})
         for group, cut in zip(self.param_groups, self.inner.param_groups):
             group.update({**cut, 'params': group['params']})

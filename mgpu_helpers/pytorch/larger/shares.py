@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 import torch.distributed as dist
@@ -37,42 +37,38 @@ def reduce_scatter(whole: torch.Tensor) -> torch.Tensor:
     return share / k
 
 
-def spans(tensors: Sequence[torch.Tensor], rank: int, k: int) -> Iterator[tuple[slice, slice]]:
-    """Yield which values of each tensor a rank has: where in its share, and where in the tensor.
-
-    Both slices are empty for a tensor of which it has none.
-    """
+def spans(tensors: Sequence[torch.Tensor], rank: int, k: int) -> Iterator[slice]:
+    """Yield where in a rank's share of ``flatten(tensors, k)`` each tensor is; some are empty."""
     size = -(-sum(t.numel() for t in tensors) // k)  # of a share, rounded up
     at = -rank * size  # where the tensor begins, seen from the share
     for t in tensors:
         start, stop = (min(max(i, 0), size) for i in (at, at + t.numel()))
-        yield slice(start, stop), slice(max(start - at, 0), max(stop - at, 0))
+        yield slice(start, stop)
         at += t.numel()
 
 
-def join(parts: Sequence[torch.Tensor], like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Gather tensors of whose values each rank has those of ``spans``; give them whole."""
-    size = -(-sum(t.numel() for t in like) // dist.get_world_size())
-    share = torch.cat(list(parts))
-    return views(all_gather(F.pad(share, (0, size - len(share)))), like)
+def part(tensor: torch.Tensor) -> torch.Tensor:
+    """Give this rank's values of a tensor, flat and perhaps none; memory is shared."""
+    size = -(-tensor.numel() // dist.get_world_size())  # rounded up
+    return tensor.detach().reshape(-1)[dist.get_rank() * size :][:size]
 
 
-def lots(
-    params: Sequence[torch.Tensor],
-    most: float = 2**25,
-    kind: Callable[[torch.Tensor], object] = lambda p: None,
-) -> list[list[torch.Tensor]]:
-    """Sort parameters into lots that can travel as one vector, each of ``most`` bytes or one alone.
+def reduce_scatter_parts(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Take the mean over the ranks of tensors; each rank gets its ``part`` of each alone."""
+    k = dist.get_world_size()
+    # A row for each rank, and in it its parts, side by side.
+    rows = torch.cat([flatten([t], k).view(k, -1) for t in tensors], dim=1)
+    means = reduce_scatter(rows.flatten()).split([-(-t.numel() // k) for t in tensors])
+    return [mean[: part(t).numel()] for mean, t in zip(means, tensors)]
 
-    Those of a lot have one type, one device and one ``kind(p)``; all are trained, or none.
-    """
-    lots_of: dict[object, list[list[torch.Tensor]]] = {}
-    for p in params:
-        lots = lots_of.setdefault((p.dtype, p.device, p.requires_grad, kind(p)), [[]])
-        if sum(q.nbytes for q in lots[-1]) + p.nbytes > most and lots[-1]:
-            lots.append([])
-        lots[-1].append(p)
-    return [lot for lots in lots_of.values() for lot in lots]
+
+def gather_parts(parts: Sequence[torch.Tensor], like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Gather tensors of which each rank has its ``part``; give them whole."""
+    k = dist.get_world_size()
+    sizes = [-(-t.numel() // k) for t in like]
+    row = torch.cat([F.pad(p.detach(), (0, size - len(p))) for p, size in zip(parts, sizes)])
+    wholes = all_gather(row).view(k, -1).split(sizes, dim=1)
+    return [views(whole.flatten(), [t])[0] for whole, t in zip(wholes, like)]
 
 
 def check_dense(tensors: Sequence[torch.Tensor]) -> None:
