@@ -55,12 +55,12 @@ class Terms(SphinxPostTransform):
         texts = [node for node in self.document.findall(nodes.Text) if self.may_link(node)]
         for pattern, address, said in glossary(self.env):
             for i, text in enumerate(texts):
-                if found := pattern.search(text):
+                if match := pattern.search(text):
                     where = self.app.builder.get_relative_uri(page, 'glossary')
-                    link = nodes.reference('', found[0], internal=True, reftitle=said)
+                    link = nodes.reference('', match[0], internal=True, reftitle=said)
                     link['refuri'] = f'{where}#{address.partition("#")[2]}'
                     link['classes'] = ['term']
-                    before, after = text[: found.start()], text[found.end() :]
+                    before, after = text[: match.start()], text[match.end() :]
                     texts[i : i + 1] = parts = [nodes.Text(before), nodes.Text(after)]
                     text.parent.replace(text, [parts[0], link, parts[1]])
                     break
@@ -122,9 +122,9 @@ def buttons(app, pagename, templatename, context, doctree):
     context['header_buttons'] = list(filter(kept, context.get('header_buttons', [])))
 
 
-def plain(found):
+def plain(match):
     """Write a signature's parameters, one a line, without a list."""
-    return found[1].replace('<dd>', '<span class="param">').replace('</dd>', '</span>')
+    return match[1].replace('<dd>', '<span class="param">').replace('</dd>', '</span>')
 
 
 def lighter(app, error):

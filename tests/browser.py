@@ -156,9 +156,9 @@ def lab(folder, chapter):
             if process.poll() is not None or time.monotonic() > deadline:
                 pytest.fail('JupyterLab did not start:\n' + log.read_text()[-3000:])
             time.sleep(0.1)
-            if found := re.search(r'http://127\S+', log.read_text()):
+            if match := re.search(r'http://127\S+', log.read_text()):
                 with contextlib.suppress(OSError):  # it says so a moment before it listens
-                    address = urllib.request.urlopen(found[0], timeout=60).url and found[0]
+                    address = urllib.request.urlopen(match[0], timeout=60).url and match[0]
         yield address
     finally:
         below = psutil.Process(process.pid).children(recursive=True)

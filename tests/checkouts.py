@@ -84,8 +84,8 @@ def folder_of_tools(folder, *more):
     """A PATH with the usual small programs only, and those of `more` that are here."""
     folder.mkdir()
     for name in (*TOOLS, *more):
-        if found := shutil.which(name):
-            (folder / name).symlink_to(found)
+        if program := shutil.which(name):
+            (folder / name).symlink_to(program)
     return folder
 
 

@@ -33,14 +33,14 @@ def started(monkeypatch):
     ports = set()
 
     def running():
-        found = []
+        processes = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 environment = process.environ()  # as it was started: ours has no mark
                 if environment.get(name) == value and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+                    processes.append(process)
                     ports.update(int(environment[key]) for key in ['PORT'] if key in environment)
-        return found
+        return processes
 
     def left():
         tcp = psutil.net_connections('tcp')

@@ -52,10 +52,10 @@ def examine(*only, python=sys.executable, path=(), before=(), cwd=ROOT, **more):
     return {row['name']: Row(**row) for row in report['checks']}
 
 
-def rows(look, **found):
+def rows(look, **answers):
     """The rows of one check, by name; ``found`` is what some steps shall have found."""
     with Questions() as ask:
-        answer = look(lambda step: found[step] if step in found else ask(step))
+        answer = look(lambda step: answers[step] if step in answers else ask(step))
         return {row.name: row for row in answer}
 
 
@@ -71,10 +71,10 @@ def bare(folder, *names):
     subprocess.run([sys.executable, '-m', 'venv', '--without-pip', folder / 'bare'], check=True)
     site = next(folder.glob('bare/lib/*/site-packages'))
     for name in (*OURS, *names):
-        found = metadata.distribution(name)
-        for entry in {Path(file).parts[0] for file in found.files} - {'..', '__pycache__'}:
+        distribution = metadata.distribution(name)
+        for entry in {Path(file).parts[0] for file in distribution.files} - {'..', '__pycache__'}:
             if not (site / entry).exists():
-                (site / entry).symlink_to(found.locate_file(entry))
+                (site / entry).symlink_to(distribution.locate_file(entry))
     return folder / 'bare' / 'bin' / 'python'
 
 

@@ -77,13 +77,13 @@ class Started:
 
     def living(self):
         """List what carries our mark, other than the launcher itself."""
-        found = []
+        processes = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 marked = process.environ().get(MARK) == self.mark
                 if marked and process.pid != self.process.pid:
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
     def line_with(self, text):
         """Read until a line holds a text."""

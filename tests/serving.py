@@ -69,8 +69,8 @@ def put(home, name, content):
     """Write files into a cache; return its folder."""
     folder = home / 'datasets' / name
     folder.mkdir(parents=True, exist_ok=True)
-    for filename, found in content.items():
-        (folder / filename).write_bytes(found)
+    for filename, contents in content.items():
+        (folder / filename).write_bytes(contents)
     return folder
 
 

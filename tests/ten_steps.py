@@ -60,9 +60,9 @@ def same_bits(ours, theirs):
     )
 
 
-def check(found, one):
+def check(result, one):
     """Hold losses and values against those of one device."""
-    losses, state = found
+    losses, state = result
     np.testing.assert_allclose(losses, one[0], rtol=1e-10)
     assert apart(state, one[1]) < 1e-10
 

@@ -89,14 +89,14 @@ def test_type_range_and_that_a_batch_belongs_to_the_reader():
 @pytest.mark.filterwarnings('ignore::mgpu_helpers.data.OfflineDataWarning')
 def test_load_arrays(home):
     train, test = data.load_arrays('mnist', 256, num_examples=1000, seed=3, dtype='float64')
-    found = data.dataset('mnist')
+    mnist = data.dataset('mnist')
     assert (train.num_examples, test.num_examples, len(test)) == (1000, 10_000, 40)
-    whole = Batches(found.train_images[:1000], found.train_labels[:1000], 256, 3, 'float64')
+    whole = Batches(mnist.train_images[:1000], mnist.train_labels[:1000], 256, 3, 'float64')
     for (X, y), (X_expected, y_expected) in zip(train, whole, strict=True):
         assert (X == X_expected).all() and (y == y_expected).all()
     for _ in range(2):  # the test set: whole, and in its own order every time
-        assert order(test) == found.test_labels.tolist()
-    assert (next(iter(test))[0][:, 0] == found.test_images[:256] / 255).all()
+        assert order(test) == mnist.test_labels.tolist()
+    assert (next(iter(test))[0][:, 0] == mnist.test_images[:256] / 255).all()
     assert data.load_arrays('mnist', 100)[0].num_examples == 60_000
 
 

@@ -187,7 +187,7 @@ def test_peers_have_nothing_of_ours_and_d2l_reads_our_arrays_through_its_own_loa
     if not find_spec('d2l'):
         assert python(ours) == ['[]']
     else:
-        found = python(f"""{ours}
+        printed = python(f"""{ours}
 from benchmarks import peer_d2l as p
 kept = p.gluon.data.vision.FashionMNIST
 batches = p.batches(512, 256)
@@ -195,7 +195,7 @@ X, y = next(iter(batches))
 assert p.gluon.data.vision.FashionMNIST is kept
 print(len(batches), *X.shape, X.dtype, float(X.max()), int(y.max()))
 """)
-        assert found == ['[]', '2', '256', '1', '28', '28', 'float32', '1.0', '9']
+        assert printed == ['[]', '2', '256', '1', '28', '28', 'float32', '1.0', '9']
 
 
 @pytest.mark.slow

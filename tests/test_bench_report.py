@@ -56,15 +56,15 @@ def result():
 
 
 def figure(result, what, over):
-    (found,) = [f for f in figures(result.measured) if (f.what, f.over) == (what, over)]
-    return found
+    (only,) = [f for f in figures(result.measured) if (f.what, f.over) == (what, over)]
+    return only
 
 
 def test_ratios_are_taken_within_a_round_and_are_above_one_where_ours_is_better(result):
     ours = 'from scratch, 2 devices'
-    found = figure(result, ours, 'from scratch, 2 processes')
-    assert found.values == [1.0, 0.9, 0.75]  # processes at the same time: their rates add up
-    assert found.median == 0.9 and found.range == '0.75 to 1.00' and found.wanted == '≥ 0.93'
+    row = figure(result, ours, 'from scratch, 2 processes')
+    assert row.values == [1.0, 0.9, 0.75]  # processes at the same time: their rates add up
+    assert row.median == 0.9 and row.range == '0.75 to 1.00' and row.wanted == '≥ 0.93'
     # Less time and less memory are better; sums are compared repeat by repeat.
     assert figure(result, 'first step, from scratch', 'first step, d2l').values == [2.5, 2, 3]
     assert figure(result, 'memory, from scratch', 'memory, d2l').values == [3, 3, 3]
@@ -79,8 +79,8 @@ def test_ratios_are_taken_within_a_round_and_are_above_one_where_ours_is_better(
     # LeNet's multiplications by hand: conv1, conv2, dense 800*128, dense 128*10.
     first, rest = 26**2 * 20 * 9, 9**2 * 50 * 500 + 800 * 128 + 128 * 10
     assert training_flops('LeNet') == 2 * (2 * first + 3 * rest)
-    found = figure(result, ours, "MXNet's fastest matrix product")
-    assert found.values[0] == pytest.approx(100 * training_flops('LeNet') / 4e9)
+    row = figure(result, ours, "MXNet's fastest matrix product")
+    assert row.values[0] == pytest.approx(100 * training_flops('LeNet') / 4e9)
 
 
 def test_rows_are_of_cases_that_exist_and_left_out_where_one_was_not_measured(result):

@@ -80,8 +80,8 @@ def site():
 
 
 def pages():
-    found = (path.relative_to(SITE).as_posix() for path in SITE.rglob('*.html'))
-    return sorted(page for page in found if not page.startswith('_'))  # the theme's
+    paths = (path.relative_to(SITE).as_posix() for path in SITE.rglob('*.html'))
+    return sorted(page for page in paths if not page.startswith('_'))  # the theme's
 
 
 @pytest.mark.slow  # it makes the book, and its environment the first time
@@ -182,8 +182,8 @@ def test_its_contents_name_what_is_there_and_the_reference_has_each_room(tmp_pat
     entries = re.findall(r'^(?:[^`\n]*<)?([\w/-]+)>?$', named, re.MULTILINE)
     assert {'notebooks/*', 'exercises/student/*', 'reference/*'} <= set(named.split())
     places = [ROOT / 'book', ROOT, tmp_path]
-    found = [e for e in entries if any([*p.glob(f'{e}.*')] for p in places)]
-    assert found == entries
+    existing = [e for e in entries if any([*p.glob(f'{e}.*')] for p in places)]
+    assert existing == entries
     public = re.findall(
         r'^from \. import (\w+)', (ROOT / 'mgpu_helpers/__init__.pyi').read_text(), re.M
     )

@@ -43,8 +43,8 @@ def gradients(k, dtype='float32', shapes=SHAPES, seed=0):
     ]
 
 
-def assert_equal(found, wanted):
-    for a, b in zip(found, wanted, strict=True):
+def assert_equal(results, wanted):
+    for a, b in zip(results, wanted, strict=True):
         np.testing.assert_array_equal(a.asnumpy(), b.asnumpy())
 
 
@@ -98,10 +98,10 @@ def test_every_way_to_sync_gives_the_same_sums(name):
         # One serves networks of any types, shapes and devices, one after the other.
         few = [(5,), (700, 2)]
         for k, of, shapes in ((3, 'float32', SHAPES), (3, 'float16', SHAPES), (2, 'float64', few)):
-            found, wanted = (gradients(k, of, shapes) for _ in range(2))
+            results, wanted = (gradients(k, of, shapes) for _ in range(2))
             mgpu.sync_gradients(wanted)
-            sync(found)
-            for of_one in found:
+            sync(results)
+            for of_one in results:
                 assert_equal(of_one, wanted[0])
 
 

@@ -59,10 +59,10 @@ def test_what_is_saved_comes_back(tmp_path):
     arrays |= {name: np.array(i) for i, name in enumerate(NAMES)}
     path = save_checkpoint(tmp_path / 'new' / 'run', np.int64(3), arrays, **INFO)
     assert path == tmp_path / 'new' / 'run' / 'epoch-0003.ckpt'
-    found = load_checkpoint(str(path))
-    assert repr(found) == f'Checkpoint(epoch=3, info={INFO!r}, path={path!r})'
-    assert list(found.arrays) == list(arrays)
-    for ours, theirs in zip(found.arrays.values(), arrays.values()):
+    loaded = load_checkpoint(str(path))
+    assert repr(loaded) == f'Checkpoint(epoch=3, info={INFO!r}, path={path!r})'
+    assert list(loaded.arrays) == list(arrays)
+    for ours, theirs in zip(loaded.arrays.values(), arrays.values()):
         assert type(ours) is np.ndarray and ours.flags.writeable
         assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
         assert ours.tobytes() == theirs.tobytes()
@@ -147,8 +147,8 @@ LOOP = """
 
 def check_rounds(folder):
     """Every file is whole and of one round."""
-    found = [load_checkpoint(path) for path in folder.glob('epoch-*.ckpt')]
-    for one in found:
+    saved = [load_checkpoint(path) for path in folder.glob('epoch-*.ckpt')]
+    for one in saved:
         assert one.epoch == one.info['round'] % 3 and len(one.arrays) == 32
         assert all((array == one.info['round']).all() for array in one.arrays.values())
 

@@ -87,8 +87,8 @@ def test_the_slurm_script_trains(batch):
     with batch(*SHORT) as job:
         status, out, err = job.end()
     assert status == 0, err
-    found = digests(out)
-    assert len(found) == 2 and len(set(found.values())) == 1 and out.count('test acc: ') == 1
+    hashes = digests(out)
+    assert len(hashes) == 2 and len(set(hashes.values())) == 1 and out.count('test acc: ') == 1
 
 
 @pytest.mark.parametrize('tasks', [4, 17, 300])
@@ -147,6 +147,6 @@ def test_the_readme_names_every_file_and_shows_commands_that_parse():
     words = shlex.split(command)
     with Launcher(*words[3:], *SHORT) as launcher:
         status, out, err = launcher.end()
-    found = digests(out)
-    assert status == 0 and sorted(found) == ['rank 0 of 2', 'rank 1 of 2'], err
-    assert len(set(found.values())) == 1 and out.count('test acc: ') == 1
+    hashes = digests(out)
+    assert status == 0 and sorted(hashes) == ['rank 0 of 2', 'rank 1 of 2'], err
+    assert len(set(hashes.values())) == 1 and out.count('test acc: ') == 1

@@ -81,8 +81,8 @@ def test_as_one_process_and_every_example_once():
     values[4], values[6] = values[4].T, values[6].T  # Dense keeps (out, in)
     net, cluster = fresh_net(), LocalCluster(workers, servers)
     start = dict(zip(net.collect_params(), values, strict=True))
-    found = run(a_few_steps, kind, num_gpus, 250, num_examples, start, cluster=cluster)
-    replicas = [replica for of_worker, _ in found for replica in of_worker]
+    results = run(a_few_steps, kind, num_gpus, 250, num_examples, start, cluster=cluster)
+    replicas = [replica for of_worker, _ in results for replica in of_worker]
     assert len(replicas) == workers * num_gpus
     for replica in replicas[1:]:
         assert all(np.array_equal(replica[name], replicas[0][name]) for name in replica)
@@ -101,8 +101,8 @@ def test_as_one_process_and_every_example_once():
     every = list(scratch.load_data_fashion_mnist(60_000, num_examples, seed=9)[0])[0]
     every = collections.Counter(fingerprints(*every))
     for epoch in range(3):
-        assert collections.Counter(f for _, epochs in found for f in epochs[epoch]) == every
-    orders = [tuple(epoch) for epoch in found[0][1]]
+        assert collections.Counter(f for _, epochs in results for f in epochs[epoch]) == every
+    orders = [tuple(epoch) for epoch in results[0][1]]
     assert len(set(orders)) == 3
 
 
@@ -204,14 +204,14 @@ def test_other_settings_or_another_network_are_refused(alone):
 def go_on(kind, folders, info):
     """In a worker: resume from each pair of folders in turn; give the epochs, or what was wrong."""
     store, _, net, _ = connect(kind, 1, lr=0.1, seed=0)
-    found = []
+    results = []
     for pair in folders:
         train_iter, _ = single.load_data_fashion_mnist(64, 512, seed=0)
         try:
-            found.append(resume(net, train_iter, store, pair[store.rank], **info))
+            results.append(resume(net, train_iter, store, pair[store.rank], **info))
         except (ValueError, OSError) as error:
-            found.append(str(error))
-    return found
+            results.append(str(error))
+    return results
 
 
 @pytest.mark.parametrize('kind', ['dist_sync', 'dist_async'])

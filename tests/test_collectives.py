@@ -136,9 +136,9 @@ def test_a_message_leaves_when_its_ports_are_free_and_its_source_has_what_it_sen
     times = [(m.source, m.target, m.start, m.end) for m in book.travel(lambda nbytes: nbytes / 4)]
     assert times == [(0, 1, 0, 1), (1, 2, 1, 2), (1, 3, 2, 4), (2, 3, 4, 7), (3, 0, 7, 10)]
     for algorithm in OURS.values():
-        found = count(algorithm, 6, 100).travel(lambda nbytes: 1 + nbytes)
+        journey = count(algorithm, 6, 100).travel(lambda nbytes: 1 + nbytes)
         for port, device in itertools.product(('source', 'target'), range(6)):
-            times = sorted((m.start, m.end) for m in found if getattr(m, port) == device)
+            times = sorted((m.start, m.end) for m in journey if getattr(m, port) == device)
             assert all(a[1] <= b[0] for a, b in itertools.pairwise(times))
 
 

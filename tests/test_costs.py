@@ -119,6 +119,6 @@ assert all(getattr(scaling, name) is not None for name in scaling.__all__)
 scaling.simulate(scaling.MODELS['LeNet'], 1, 4, scaling.MACHINES['p3.16xlarge'])
 print(len(scaling.picture().axes), [m for m in ('mxnet', 'torch') if m in sys.modules])
 scaling.explore()"""
-    found = run(ROOT, sys.executable, '-c', code)
-    assert found.stdout == '3 []\n'
-    assert "explore() needs ipywidgets: pip install 'mgpu-helpers[notebooks]'" in found.stderr
+    done = run(ROOT, sys.executable, '-c', code)
+    assert done.stdout == '3 []\n'
+    assert "explore() needs ipywidgets: pip install 'mgpu-helpers[notebooks]'" in done.stderr

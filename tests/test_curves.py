@@ -29,8 +29,8 @@ def test_a_step_by_hand():
     assert step(TOY, 1, 2, BOARD, overlap=False).seconds == 3 + 5
     assert step(TOY, 4, 2, BOARD).seconds == 12  # all are
     assert step(TOY, 4, 2, replace(BOARD, overhead=0.25)).seconds == 12.25
-    found = step(TOY, 2, 2, BOARD)
-    assert (found.forward, found.backward, found.communication, found.exposed) == (2, 4, 5, 1)
+    cost = step(TOY, 2, 2, BOARD)
+    assert (cost.forward, cost.backward, cost.communication, cost.exposed) == (2, 4, 5, 1)
     # More buckets cost latencies.
     assert communication_seconds(2, 400, BOARD, buckets=4) == 5 + 3 * 2 * 0.5
 
@@ -79,20 +79,20 @@ def test_inside_a_server_and_through_the_network():
 
 
 def test_one_batch_on_more_and_more_devices():
-    found = strong_scaling(RESNET, 8192, POWERS, SERVERS, algorithm='hierarchical')
-    assert found.speedup[0] == 1
-    for k, seconds, speedup in zip(POWERS, found.seconds, found.speedup, strict=True):
+    curve = strong_scaling(RESNET, 8192, POWERS, SERVERS, algorithm='hierarchical')
+    assert curve.speedup[0] == 1
+    for k, seconds, speedup in zip(POWERS, curve.seconds, curve.speedup, strict=True):
         assert seconds == step(RESNET, 8192 // k, k, SERVERS, 'hierarchical').seconds
-        assert speedup == found.seconds[0] / seconds
+        assert speedup == curve.seconds[0] / seconds
     # An uneven batch waits for the largest part.
     assert [s.batch for s in strong_scaling(TOY, 10, [1, 3], BOARD).steps] == [10, 4]
 
 
 def test_why_eight_can_be_slower_than_one():
-    found = strong_scaling(MODELS['LeNet'], 256, [1, 2, 4, 8], OFFICE)
-    assert found.seconds == sorted(found.seconds)  # worse with every device
-    assert found.speedup[-1] < 0.6
-    alone, *_, eight = found.steps
+    curve = strong_scaling(MODELS['LeNet'], 256, [1, 2, 4, 8], OFFICE)
+    assert curve.seconds == sorted(curve.seconds)  # worse with every device
+    assert curve.speedup[-1] < 0.6
+    alone, *_, eight = curve.steps
     # Half a millisecond to start kernels, whatever the batch: no million images a second.
     assert alone.overhead == 5e-4 < alone.seconds < 1e-3
     assert eight.communication > alone.seconds  # there is the reason
@@ -106,19 +106,19 @@ def test_why_eight_can_be_slower_than_one():
 
 
 def test_memory_by_hand_as_table_and_picture():
-    found = memory_per_device(TOY, batch=3, optimizer_state=2)
-    assert (found.parameters, found.gradients, found.optimizer_state) == (400, 400, 800)
-    assert found.activations == 4 * 3 * 50 and found.total == 400 + 400 + 800 + 600
+    memory = memory_per_device(TOY, batch=3, optimizer_state=2)
+    assert (memory.parameters, memory.gradients, memory.optimizer_state) == (400, 400, 800)
+    assert memory.activations == 4 * 3 * 50 and memory.total == 400 + 400 + 800 + 600
     # 96 is what NVIDIA trained with on a V100 of 16 GB
     small, large = (memory_per_device(RESNET, batch, 1).total for batch in (96, 256))
     assert small < SERVERS.memory < large
-    found = [memory_per_device(RESNET, 512 // k, 1, f'{k} devices') for k in (1, 8, 64)]
-    figure = found[0].plot(*found[1:], limit=16e9)
+    memory = [memory_per_device(RESNET, 512 // k, 1, f'{k} devices') for k in (1, 8, 64)]
+    figure = memory[0].plot(*memory[1:], limit=16e9)
     figure.savefig(io.BytesIO())
     (axes,) = figure.axes
     assert [line.get_xdata()[0] for line in axes.lines] == [16e9]
     ends = [bar.get_x() + bar.get_width() for bar in axes.patches]
-    assert max(ends) == pytest.approx(found[0].total)
+    assert max(ends) == pytest.approx(memory[0].total)
 
 
 def test_what_machines_steps_and_scaling_refuse():

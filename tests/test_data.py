@@ -32,28 +32,28 @@ PUBLISHED_MD5 = (
 DIGITS_SHA256 = '161f1b782f63486e354db1609c3bde674eda791b3b086920af6677446e063972'
 
 
-def halves(found):
-    return (found.train_images, found.train_labels), (found.test_images, found.test_labels)
+def halves(mnist):
+    return (mnist.train_images, mnist.train_labels), (mnist.test_images, mnist.test_labels)
 
 
-def check_form(found):
-    for (images, labels), count in zip(halves(found), (60_000, 10_000), strict=True):
+def check_form(dataset):
+    for (images, labels), count in zip(halves(dataset), (60_000, 10_000), strict=True):
         assert images.shape == (count, 28, 28) and labels.shape == (count,)
         assert images.dtype == labels.dtype == np.uint8
         assert images.max() == 255 and set(labels.tolist()) == set(range(10))
         assert not images.flags.writeable and not labels.flags.writeable
-    assert len(found.label_names) == 10
+    assert len(dataset.label_names) == 10
 
 
 @pytest.mark.parametrize('name', FACTS)
 def test_real_set(name, recwarn):
     real_files(name)
-    found, (first, mean) = data.dataset(name), FACTS[name]
-    check_form(found)
-    assert found.source == 'files' and found.name == name and data.dataset(name) is found
-    assert found.train_labels[:10].tolist() == first
-    assert found.train_images.mean() / 255 == pytest.approx(mean, abs=5e-5)
-    assert found.label_names[first[0]] == ('ankle boot' if name == 'fashion-mnist' else '5')
+    dataset, (first, mean) = data.dataset(name), FACTS[name]
+    check_form(dataset)
+    assert dataset.source == 'files' and dataset.name == name and data.dataset(name) is dataset
+    assert dataset.train_labels[:10].tolist() == first
+    assert dataset.train_images.mean() / 255 == pytest.approx(mean, abs=5e-5)
+    assert dataset.label_names[first[0]] == ('ankle boot' if name == 'fashion-mnist' else '5')
     assert not recwarn.list
 
 
@@ -75,7 +75,7 @@ def test_table_names_the_published_files_and_mxnets():
 def test_threads_share_one_set(home):
     with ThreadPoolExecutor(4) as threads:
         first, *others = threads.map(data.dataset, ['mnist'] * 4)
-    assert first.source == 'digits' and all(found is first for found in others)
+    assert first.source == 'digits' and all(other is first for other in others)
 
 
 def test_digits_for_testing_come_from_other_originals():
@@ -94,8 +94,8 @@ def test_digits_for_testing_come_from_other_originals():
     assert len(train) + len(test) == 5 * 1797  # 1,797 digits in five sizes each
 
 
-def sha256(found):
-    arrays = (array.tobytes() for half in halves(found) for array in half)
+def sha256(dataset):
+    arrays = (array.tobytes() for half in halves(dataset) for array in half)
     return hashlib.sha256(b''.join(arrays)).hexdigest()
 
 
@@ -145,8 +145,8 @@ def test_programs_that_know_files_alone_get_the_set_or_what_stands_in(home, mnis
         data.dataset('fashion-mnist')
     for name in ('mnist', 'fashion-mnist'):
         assert data.home_with_files(name, tmp_path / 'own') == tmp_path / 'own'
-        found = [array for half in halves(data.dataset(name)) for array in half]
-        for filename, array in zip(published.FILES[name], found, strict=True):
+        arrays = [array for half in halves(data.dataset(name)) for array in half]
+        for filename, array in zip(published.FILES[name], arrays, strict=True):
             content = gzip.open(tmp_path / 'own/datasets' / name / filename).read()
             assert content[-array.nbytes :] == array.tobytes()
             # Two zero bytes, the code of the type, the axes; then the length of each.

@@ -59,8 +59,8 @@ def test_what_is_damaged_missing_or_not_compressed_on_the_stick_is_named(home, s
     assert rows(table)['mnist'][::2] == ['3 of 4', f'incomplete, without {LABELS}']
     assert f'{stick / LABELS} is not the published file: expected 4,542 bytes' in messages
     assert 'or put the published files of mnist' in messages
-    found = {path.name for path in (home / 'datasets' / 'mnist').iterdir()}
-    assert found == set(published.FILES['mnist']) - {LABELS}
+    names = {path.name for path in (home / 'datasets' / 'mnist').iterdir()}
+    assert names == set(published.FILES['mnist']) - {LABELS}
     (stick / LABELS).unlink()
     assert f'{LABELS} of mnist is not in {stick}' in bring('mnist', '--from', stick, status=1)[1]
     plain.write_bytes(gzip.decompress(good))

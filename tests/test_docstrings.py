@@ -42,26 +42,26 @@ def faults(node, public):
         return ['has none'] * public
     first, *rest = text.splitlines()
     prose = [line for line in text.partition('>>>')[0].splitlines()[1:] if line.strip()]
-    found = []
+    wrong = []
     if not first.endswith(('.', ':', '?')):
-        found.append('the first line is no sentence')
+        wrong.append('the first line is no sentence')
     if rest and rest[0]:
-        found.append('no blank line below the first')
+        wrong.append('no blank line below the first')
     if not isinstance(node, ast.Module) and len(prose) > MORE:
-        found.append(f'{len(prose)} lines below the first')
-    return found + [f'a form: {line.strip()}' for line in text.splitlines() if FORM.match(line)]
+        wrong.append(f'{len(prose)} lines below the first')
+    return wrong + [f'a form: {line.strip()}' for line in text.splitlines() if FORM.match(line)]
 
 
 def test_docstrings_are_short_prose():
-    found = []
+    wrong = []
     for path in FILES:
         for name, node in documented(path):
             last = name.rpartition(':')[2].rpartition('.')[2]
             protocol = isinstance(node, ast.FunctionDef) and last.startswith('__')
             public = not any(part.startswith('_') for part in name.rpartition(':')[2].split('.'))
             # Of a face or an empty __init__.py the file's name says enough.
-            found += [f'{name}: {what}' for what in faults(node, public and not protocol)]
-    assert not found
+            wrong += [f'{name}: {what}' for what in faults(node, public and not protocol)]
+    assert not wrong
 
 
 def test_examples_run(capsys, popened):
@@ -74,9 +74,9 @@ def test_examples_run(capsys, popened):
             continue
         module = importlib.import_module(name)
         capsys.readouterr()
-        found = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
-        assert not found.failed, capsys.readouterr().out
-        tried += found.attempted
+        results = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE)
+        assert not results.failed, capsys.readouterr().out
+        tried += results.attempted
     assert tried and not popened
 
 

@@ -28,15 +28,15 @@ ANEW = 'rm -rf .venv && make setup'
 
 
 def test_all_of_it():
-    found = examine(JUPYTER_PREFER_ENV_PATH='1')
-    assert {'Python', 'NumPy', 'MXNet', 'PyTorch', 'packages', 'NVIDIA driver'} <= set(found)
-    assert {'CPU cores', *(f'data {name}' for name in published.FILES)} <= set(found)
-    check(found['Jupyter'], 'ok', 'jupyterlab', 'nbval')
-    for kernel in {name for name in found if 'kernel' in name}:
-        check(found[kernel], 'ok', 'starts')
-    check(found['settings'], 'ok', *(f'{name}={value}' for name, value in runtime.SETTINGS.items()))
-    assert found['two devices'].verdict in ('ok', 'warning')  # as fast as the machine lets it
-    assert re.search(r'trains \d\.\d\d times as fast on \S+ and \S+', found['two devices'].found)
+    rows = examine(JUPYTER_PREFER_ENV_PATH='1')
+    assert {'Python', 'NumPy', 'MXNet', 'PyTorch', 'packages', 'NVIDIA driver'} <= set(rows)
+    assert {'CPU cores', *(f'data {name}' for name in published.FILES)} <= set(rows)
+    check(rows['Jupyter'], 'ok', 'jupyterlab', 'nbval')
+    for kernel in {name for name in rows if 'kernel' in name}:
+        check(rows[kernel], 'ok', 'starts')
+    check(rows['settings'], 'ok', *(f'{name}={value}' for name, value in runtime.SETTINGS.items()))
+    assert rows['two devices'].verdict in ('ok', 'warning')  # as fast as the machine lets it
+    assert re.search(r'trains \d\.\d\d times as fast on \S+ and \S+', rows['two devices'].found)
 
 
 def test_a_table_is_no_wider_than_100_columns_and_the_commands_below_it_can_be_pasted(monkeypatch):
@@ -51,18 +51,18 @@ def test_a_table_is_no_wider_than_100_columns_and_the_commands_below_it_can_be_p
 
 
 def test_an_environment_with_nothing_in_it(tmp_path):
-    found = examine(python=bare(tmp_path), MXNET_HOME=str(CALLERS['mnist'].parent.parent))
-    check(found['Python'], 'ok', 'bare')
-    check(found['NumPy'], 'failed', "No module named 'numpy'", fix=ANEW)
-    check(found['MXNet'], 'failed', 'chapters 1 to 4 need it', fix='make setup')
-    check(found['PyTorch'], 'not needed', 'chapters 5 to 7 need it', fix='make setup TORCH=1')
-    check(found['packages'], 'failed', 'matplotlib.pyplot does not load: ModuleNotFoundError')
-    check(found['Jupyter'], 'failed', 'jupyterlab does not load: ModuleNotFoundError')
-    check(found['Jupyter kernel'], 'failed', 'none is registered')
-    check(found['CPU cores'], 'failed', "No module named 'joblib'")
-    check(found['CUDA libraries'], 'not needed')
-    check(found['two devices'], 'not needed', 'neither MXNet nor PyTorch')
-    assert 'd2l' not in found
+    rows = examine(python=bare(tmp_path), MXNET_HOME=str(CALLERS['mnist'].parent.parent))
+    check(rows['Python'], 'ok', 'bare')
+    check(rows['NumPy'], 'failed', "No module named 'numpy'", fix=ANEW)
+    check(rows['MXNet'], 'failed', 'chapters 1 to 4 need it', fix='make setup')
+    check(rows['PyTorch'], 'not needed', 'chapters 5 to 7 need it', fix='make setup TORCH=1')
+    check(rows['packages'], 'failed', 'matplotlib.pyplot does not load: ModuleNotFoundError')
+    check(rows['Jupyter'], 'failed', 'jupyterlab does not load: ModuleNotFoundError')
+    check(rows['Jupyter kernel'], 'failed', 'none is registered')
+    check(rows['CPU cores'], 'failed', "No module named 'joblib'")
+    check(rows['CUDA libraries'], 'not needed')
+    check(rows['two devices'], 'not needed', 'neither MXNet nor PyTorch')
+    assert 'd2l' not in rows
 
 
 def test_another_python(monkeypatch):
@@ -85,11 +85,11 @@ def test_make_doctor_without_an_environment_names_make_setup(tmp_path):
 
 def test_both_builds_and_a_numpy_that_is_too_new(tmp_path):
     path = distribution(distribution(tmp_path, 'numpy', '2.3.1'), 'mxnet')
-    found = examine('mxnet', path=[path])['MXNet']
-    check(found, 'failed', 'NumPy 2.3.1 is too new', 'needs NumPy below 1.24', fix=ANEW)
-    found = examine('mxnet', path=[distribution(path, 'mxnet-cu112')])['MXNet']
+    row = examine('mxnet', path=[path])['MXNet']
+    check(row, 'failed', 'NumPy 2.3.1 is too new', 'needs NumPy below 1.24', fix=ANEW)
+    row = examine('mxnet', path=[distribution(path, 'mxnet-cu112')])['MXNet']
     words = 'mxnet and mxnet-cu112 are both installed', 'pip uninstall -y mxnet mxnet-cu112'
-    check(found, 'failed', *words, fix=ANEW)
+    check(row, 'failed', *words, fix=ANEW)
 
 
 def test_packages_that_crash_or_are_broken_are_named(tmp_path):
@@ -97,12 +97,12 @@ def test_packages_that_crash_or_are_broken_are_named(tmp_path):
     killed = f'import os; os.kill(os.getpid(), {signal.SIGSEGV.value})'
     (tmp_path / 'numpy.py').write_text(killed)
     (tmp_path / 'matplotlib.py').write_text('def broken(:')
-    found = examine('numpy', 'packages', 'driver', path=[tmp_path])
+    rows = examine('numpy', 'packages', 'driver', path=[tmp_path])
     words = 'its process was killed by signal 11 (SIGSEGV)'
-    check(found['NumPy'], 'failed', words, fix=ANEW)
-    check(found['packages'], 'failed', 'matplotlib.pyplot does not load: SyntaxError', words)
-    assert 'cloudpickle' not in found['packages'].found  # which came after numpy
-    assert 'its process' not in found['NVIDIA driver'].found
+    check(rows['NumPy'], 'failed', words, fix=ANEW)
+    check(rows['packages'], 'failed', 'matplotlib.pyplot does not load: SyntaxError', words)
+    assert 'cloudpickle' not in rows['packages'].found  # which came after numpy
+    assert 'its process' not in rows['NVIDIA driver'].found
 
 
 def test_what_hangs_or_leaves_is_named(tmp_path, monkeypatch, started, compile_c):
@@ -142,9 +142,9 @@ def test_metadata_that_nobody_can_read_end_one_check_only(tmp_path, monkeypatch)
     info = distribution(tmp_path, 'zzz') / 'zzz-1.9.1.dist-info' / 'METADATA'
     info.write_bytes(b'Metadata-Version: 2.1\nName: \xff\xfe\n')
     monkeypatch.syspath_prepend(tmp_path)
-    found = {row.name: row for row in command.examine(['cuda', 'settings']).rows}
-    check(found['cuda'], 'failed', 'this check itself failed: UnicodeDecodeError')
-    assert 'settings' in found
+    rows = {row.name: row for row in command.examine(['cuda', 'settings']).rows}
+    check(rows['cuda'], 'failed', 'this check itself failed: UnicodeDecodeError')
+    assert 'settings' in rows
 
 
 @pytest.mark.slow
@@ -152,11 +152,11 @@ def test_pytorch_alone(tmp_path):
     if not metadata.packages_distributions().get('torch'):
         pytest.skip('PyTorch is not installed here: make setup TORCH=1')
     others = {d.name for d in metadata.distributions()} - {'mxnet', 'd2l', 'mgpu-helpers'}
-    found = examine('mxnet', 'torch', 'training', python=bare(tmp_path, *others))
-    check(found['MXNet'], 'warning', '5 to 7 do not', fix='make setup TORCH=1')
-    check(found['PyTorch'], 'ok', metadata.version('torch'))
+    rows = examine('mxnet', 'torch', 'training', python=bare(tmp_path, *others))
+    check(rows['MXNet'], 'warning', '5 to 7 do not', fix='make setup TORCH=1')
+    check(rows['PyTorch'], 'ok', metadata.version('torch'))
     words = r'PyTorch trains \d\.\d\d times as fast on cpu:0 and cpu:1'
-    assert re.search(words, found['two devices'].found)
+    assert re.search(words, rows['two devices'].found)
 
 
 def test_a_kernel_that_starts_another_python(tmp_path, monkeypatch):
@@ -267,8 +267,8 @@ def test_in_conda_the_commands_never_leave_two_builds(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(sys, 'path', [str(tmp_path / str(i))])
             fix = advice.setup(choice)
-        found = re.search(r'uninstall -y (.*?) && ', fix)
-        assert (found and found[1]) == removed
+        uninstall = re.search(r'uninstall -y (.*?) && ', fix)
+        assert (uninstall and uninstall[1]) == removed
         assert (f"'[{extra},notebooks]'" if extra else 'conda create -n mgpu-torch ') in fix
 
 
@@ -282,8 +282,8 @@ def test_what_was_removed_from_a_finished_environment_needs_a_new_one(tmp_path):
     (course / '.uv').mkdir()
     for torch, fix in (('0', 'make setup TORCH=1'), ('1', f'{ANEW} TORCH=1')):
         (course / '.uv/torch').write_text(f'{torch}\n')
-        found = examine('mxnet', 'torch', python='.venv/bin/python', cwd=course, PYTHONPATH='')
-        assert (found['MXNet'].fix, found['PyTorch'].fix) == (ANEW, fix)
+        rows = examine('mxnet', 'torch', python='.venv/bin/python', cwd=course, PYTHONPATH='')
+        assert (rows['MXNet'].fix, rows['PyTorch'].fix) == (ANEW, fix)
 
 
 def test_setup_and_doctor_name_the_same_commands(tmp_path, monkeypatch):

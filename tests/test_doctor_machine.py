@@ -23,24 +23,24 @@ def test_gpus_and_who_can_use_them(stub_driver, monkeypatch):
         return rows(machine.gpus, driver=driver, mxnet=mxnet, torch=torch)
 
     for_cpus = {'version': '1.9.1', 'cuda': False}
-    found = look(for_cpus, {'error': 'ModuleNotFoundError', 'missing': 'torch'})
+    row = look(for_cpus, {'error': 'ModuleNotFoundError', 'missing': 'torch'})
     about = 'NVIDIA A100, 40 GiB, compute capability 8.0'
-    check(found['GPU 0'], 'warning', about, 'its build for GPUs is not', fix='make setup GPU=1')
-    check(found['GPU 1'], 'warning', 'NVIDIA H200, 141 GiB, compute capability 9.0',
+    check(row['GPU 0'], 'warning', about, 'its build for GPUs is not', fix='make setup GPU=1')
+    check(row['GPU 1'], 'warning', 'NVIDIA H200, 141 GiB, compute capability 9.0',
           'has machine code for 5.0 to 8.9 only', 'chapters 5 to 7 (PyTorch) can use it',
           fix='make setup GPU=1 TORCH=1')  # fmt: skip
-    check(found['GPU 2'], 'warning', 'it is too old', fix='')
-    found = look(for_cpus, {'cuda': '13.0', 'gpus': 2, 'capabilities': [[7, 5], [9, 0]]})
-    check(found['GPU 0'], 'ok', 'PyTorch uses it; MXNet here is the build for CPUs')
+    check(row['GPU 2'], 'warning', 'it is too old', fix='')
+    row = look(for_cpus, {'cuda': '13.0', 'gpus': 2, 'capabilities': [[7, 5], [9, 0]]})
+    check(row['GPU 0'], 'ok', 'PyTorch uses it; MXNet here is the build for CPUs')
     check(
-        found['GPU 1'],
+        row['GPU 1'],
         'ok',
         'PyTorch (chapters 5 to 7) uses it',
         'chapters 1 to 4 run on stand-ins',
     )
-    found = look({'cuda': True}, {'cuda': None, 'gpus': 0})
-    check(found['GPU 0'], 'ok', 'MXNet has code for it')
-    check(found['GPU 1'], 'warning', 'but the PyTorch that is installed does not')
+    row = look({'cuda': True}, {'cuda': None, 'gpus': 0})
+    check(row['GPU 0'], 'ok', 'MXNet has code for it')
+    check(row['GPU 1'], 'warning', 'but the PyTorch that is installed does not')
 
 
 def test_a_driver_that_gives_no_gpu(tmp_path, stub_driver, compile_c, monkeypatch):
@@ -97,22 +97,22 @@ def test_the_gpu_build(tmp_path, compile_c, stub_driver):
     )
     gpu_build = {'python': bare(tmp_path, 'numpy'), 'path': [site]}
 
-    found = examine('mxnet', 'driver', 'cuda', **gpu_build)
-    check(found['MXNet'], 'failed', 'mxnet-cu112 is installed, but does not load', 'libcuda.so.1',
+    rows = examine('mxnet', 'driver', 'cuda', **gpu_build)
+    check(rows['MXNet'], 'failed', 'mxnet-cu112 is installed, but does not load', 'libcuda.so.1',
           fix='make setup GPU=0')  # fmt: skip
-    check(found['NVIDIA driver'], 'failed', 'MXNet is the build for them', fix='make setup GPU=0')
-    check(found['CUDA libraries'], 'ok', *CUDA_LIBRARIES)
+    check(rows['NVIDIA driver'], 'failed', 'MXNet is the build for them', fix='make setup GPU=0')
+    check(rows['CUDA libraries'], 'ok', *CUDA_LIBRARIES)
 
     old = str(stub_driver([A100], cuda=10020))
     loads = examine('mxnet', **gpu_build, LD_LIBRARY_PATH=old)['MXNet']
     check(loads, 'failed', "module 'mxnet' has no attribute 'runtime'")  # after its library
     (folder / 'libcudnn.so.8').unlink()
-    found = examine('mxnet', 'driver', 'cuda', 'gpus', **gpu_build, LD_LIBRARY_PATH=old)
-    check(found['CUDA libraries'], 'failed', 'missing: libcudnn.so.8; found: libcublas.so.11',
+    rows = examine('mxnet', 'driver', 'cuda', 'gpus', **gpu_build, LD_LIBRARY_PATH=old)
+    check(rows['CUDA libraries'], 'failed', 'missing: libcudnn.so.8; found: libcublas.so.11',
           fix='rm -rf .venv && make setup GPU=1')  # fmt: skip
-    check(found['MXNet'], 'failed', 'libcudnn.so.8 is missing')
-    check(found['GPU 0'], 'warning', 'MXNet has code for it, but does not load')
-    check(found['NVIDIA driver'], 'failed', 'knows CUDA 10.2; MXNet needs one that knows 11.0')
+    check(rows['MXNet'], 'failed', 'libcudnn.so.8 is missing')
+    check(rows['GPU 0'], 'warning', 'MXNet has code for it, but does not load')
+    check(rows['NVIDIA driver'], 'failed', 'knows CUDA 10.2; MXNet needs one that knows 11.0')
 
 
 def test_settings_and_an_allocator_that_the_user_overrides(monkeypatch):
@@ -154,10 +154,10 @@ def test_a_training_that_is_no_faster_names_the_cause(monkeypatch):
 
 def test_data_good_damaged_in_part_and_not_there(home, mnist_files):
     mnist, ours = put(home, 'mnist', mnist_files), 'data mnist'
-    found = rows(machine.data)
-    check(found[ours], 'ok', f'4 files in {mnist}, verified', fix='')
-    check(found['data fashion-mnist'], 'warning', 'not in', 'digits would stand in')
-    assert found['data fashion-mnist'].fix.endswith(' -m mgpu_helpers data fashion-mnist')
+    sets = rows(machine.data)
+    check(sets[ours], 'ok', f'4 files in {mnist}, verified', fix='')
+    check(sets['data fashion-mnist'], 'warning', 'not in', 'digits would stand in')
+    assert sets['data fashion-mnist'].fix.endswith(' -m mgpu_helpers data fashion-mnist')
     (mnist / LABELS).write_bytes(b'damaged')
     row = rows(machine.data)[ours]
     check(row, 'failed', f'{mnist / LABELS} is not the published file')
@@ -175,5 +175,5 @@ def test_a_place_that_cannot_take_the_data(tmp_path, monkeypatch):
     assert row.fix.startswith('export MXNET_HOME=')
     place.unlink()
     place.mkdir()
-    found = examine('data', before=mounted(f'-t tmpfs -o size=1m small {place}'))
-    check(found['data mnist'], 'failed', 'The disk has room for 1 MB')
+    after = examine('data', before=mounted(f'-t tmpfs -o size=1m small {place}'))
+    check(after['data mnist'], 'failed', 'The disk has room for 1 MB')

@@ -26,8 +26,8 @@ LOAD = '-c', 'from mgpu_helpers import data; print(data.dataset("mnist").source)
 @pytest.fixture
 def served(home, mnist_files):
     """The address of a mirror with MNIST, and the list of what it was asked for."""
-    with mirror(mnist_files) as found:
-        yield found
+    with mirror(mnist_files) as server:
+        yield server
 
 
 def load(*mirrors):
@@ -73,8 +73,8 @@ def test_repacked_copies_are_good_and_stay(home, mnist_files, monkeypatch, recwa
     known = known._replace(repacked_sha1=hashlib.sha1(repacked).hexdigest())
     monkeypatch.setitem(published.FILES['mnist'], LABELS, known)
     folder = put(home, 'mnist', {**mnist_files, LABELS: repacked})
-    found = data.dataset('mnist')
-    assert found.source == 'files' and found.test_labels[:3].tolist() == [7, 2, 1]
+    dataset = data.dataset('mnist')
+    assert dataset.source == 'files' and dataset.test_labels[:3].tolist() == [7, 2, 1]
     assert (folder / LABELS).read_bytes() == repacked and not recwarn.list
 
 
@@ -83,13 +83,13 @@ def test_a_bad_file_is_left_without_a_network_and_replaced_with_one(home, served
     bad = mnist_files[LABELS][:-1] + b'?'
     folder = put(home, 'mnist', {**mnist_files, LABELS: bad})
     expected = f'{folder / LABELS} is not the published file: expected 4,542 bytes with SHA-256 f7'
-    found = f'found {len(bad):,} bytes with SHA-256 {hashlib.sha256(bad).hexdigest()[:8]}'
+    actual = f'found {len(bad):,} bytes with SHA-256 {hashlib.sha256(bad).hexdigest()[:8]}'
     message = digits_instead()
-    assert expected in message and found in message and 'cannot be reached' in message
+    assert expected in message and actual in message and 'cannot be reached' in message
     assert (folder / LABELS).read_bytes() == bad and len(list(folder.iterdir())) == 4
 
     message = warned(data.CacheWarning, 'files', good)
-    assert expected in message and found in message and 'replaced' in message
+    assert expected in message and actual in message and 'replaced' in message
     assert asked == [f'/mnist/{LABELS}']
     check_good(folder, 'mnist')
 
@@ -222,8 +222,8 @@ def test_fifty_hostile_downloads(home, mnist_files, monkeypatch):
                 assert ' '.join(sorted(mnist_files)) in out or any(why in out for why in reasons)
                 assert int(out.split()[-1]) < 200_000, 'kB of memory'
             longest = max(longest, time.monotonic() - began)
-            found = {path.name for path in folder.iterdir() if not path.name.endswith('.tmp')}
-            assert found <= {*published.stock('mnist', folder)[0], *bad}
+            names = {path.name for path in folder.iterdir() if not path.name.endswith('.tmp')}
+            assert names <= {*published.stock('mnist', folder)[0], *bad}
     print(dict(outcomes), f'longest {longest:.1f} s')
     assert len(outcomes) == 3
 

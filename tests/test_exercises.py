@@ -35,7 +35,7 @@ def needs(chapter):
 
 def run(cells, space):
     """Run cells as a notebook does; give the value of each one's last line and what it printed."""
-    found = []
+    outputs = []
     for cell in cells:
         *statements, last = ast.parse(cell).body
         with contextlib.redirect_stdout(io.StringIO()) as printed:
@@ -45,8 +45,8 @@ def run(cells, space):
             else:
                 exec(compile(ast.Module(statements, []), 'a cell', 'exec'), space)
                 value = eval(compile(ast.Expression(last.value), 'a cell', 'eval'), space)
-        found.append((value, printed.getvalue()))
-    return found
+        outputs.append((value, printed.getvalue()))
+    return outputs
 
 
 def module_of(chapter):

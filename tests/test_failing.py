@@ -29,8 +29,8 @@ def test_what_fails_ends_at_once():
         ('1 / 0', 1, 'Traceback'),
         ('try:\n    sys.exit(3)\nexcept SystemExit:\n    pass\nsys.exit(4)', 4, ''),
     ):
-        found, _, said = run(WAITS + code)
-        assert found == status and said.startswith(words), code
+        returncode, _, said = run(WAITS + code)
+        assert returncode == status and said.startswith(words), code
 
 
 def test_what_ends_well_frees_everything_as_ever():

@@ -15,8 +15,8 @@ TRUE = 2 * (20e-6 + N / 8e9)  # two messages of 20 µs at 8 GB/s
 def test_a_link_is_found_exactly_in_any_order_of_the_sizes_and_of_any_numbers_of_messages():
     sizes, times, messages = [*N, *N], [*TRUE, *(4 * TRUE)], [*TWICE, *[8] * len(N)]
     for order in (range(len(N)), np.random.default_rng(0).permutation(2 * len(N))):
-        found = fit_link(*([values[i] for i in order] for values in (sizes, times, messages)))
-        assert (found.latency, found.bandwidth) == pytest.approx((20e-6, 8e9))
+        link = fit_link(*([values[i] for i in order] for values in (sizes, times, messages)))
+        assert (link.latency, link.bandwidth) == pytest.approx((20e-6, 8e9))
 
 
 def test_every_size_counts_the_same_and_noise_is_survived():
@@ -26,10 +26,10 @@ def test_every_size_counts_the_same_and_noise_is_survived():
     assert fit_link(SIZES, times, TWICE).latency == pytest.approx(20e-6, rel=0.15)
     for seed in range(5):
         noise = np.random.default_rng(seed).normal(1, 0.1, len(N))
-        found = fit_link(SIZES, TRUE * noise, TWICE)
-        assert (found.latency, found.bandwidth) == pytest.approx((20e-6, 8e9), rel=0.3)
-    found = fit_link(SIZES, N**1.3 / 1e11, TWICE)  # steeper than any line from above 0
-    assert found.latency == 1e-9 and found.bandwidth > 0
+        link = fit_link(SIZES, TRUE * noise, TWICE)
+        assert (link.latency, link.bandwidth) == pytest.approx((20e-6, 8e9), rel=0.3)
+    link = fit_link(SIZES, N**1.3 / 1e11, TWICE)  # steeper than any line from above 0
+    assert link.latency == 1e-9 and link.bandwidth > 0
 
 
 def test_measurements_that_cannot_be_fitted():

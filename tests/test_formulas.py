@@ -76,16 +76,16 @@ def compare(chapter, rows, **letters):
     text = text_of(chapter)
     for sentence, *wanted in rows:
         pattern = re.escape(sentence).replace(r'\#', '(.{1,60}?)').replace('…', '[^|]{0,150}?')
-        found = [one.groups() for one in re.finditer(pattern, text)]
-        assert len(found) == 1, sentence
-        for written, value in zip(found[0], wanted, strict=True):
+        printed = [one.groups() for one in re.finditer(pattern, text)]
+        assert len(printed) == 1, sentence
+        for written, value in zip(printed[0], wanted, strict=True):
             assert same(written, value, **letters), (sentence, written, value)
 
 
 def test_what_is_added_up_in_the_text_of_any_chapter_comes_to_what_it_says():
-    found = [once for chapter in range(1, 9) for once in EQUATION.findall(text_of(chapter))]
-    assert len(found) > 30
-    for left, _, right, unit in found:
+    equations = [once for chapter in range(1, 9) for once in EQUATION.findall(text_of(chapter))]
+    assert len(equations) > 30
+    for left, _, right, unit in equations:
         unit = unit if re.search(UNIT, left) else ''
         assert same(right, worth(left) / worth(f'1{unit}')), left
 

@@ -95,10 +95,10 @@ def test_four_devices_compute_the_numbers_that_the_straight_dope_printed():
     digits = mgpu.data.dataset('mnist')
     X, y = nd.array(digits.train_images[:16, None] / 255), nd.array(digits.train_labels[:16])
     data, label = (split_and_load(a, DEVICES[:4]) for a in (X, y))
-    found = [net(data[i])[0, :3].asnumpy() for i in (0, 1)]
+    computed = [net(data[i])[0, :3].asnumpy() for i in (0, 1)]
     forward_backward(net, data, label)
     weight = net.collect_params()['cnn_conv0_weight']
-    found += [a[0, 0, 0].asnumpy() for a in [weight.data(DEVICES[3]), *weight.list_grad()]]
+    computed += [a[0, 0, 0].asnumpy() for a in [weight.data(DEVICES[3]), *weight.list_grad()]]
     printed = [
         [-0.00481915, 0.0019142, 0.02079279],
         [-0.00461744, 0.01375779, 0.03823002],
@@ -108,7 +108,7 @@ def test_four_devices_compute_the_numbers_that_the_straight_dope_printed():
         [-0.15555602, -0.12390864, 0.00930843],
         [-0.12295836, -0.08860554, -0.08663689],
     ]
-    np.testing.assert_allclose(found, printed, rtol=1e-4)
+    np.testing.assert_allclose(computed, printed, rtol=1e-4)
 
 
 @pytest.mark.parametrize('make_net', [lenet, partial(resnet18_28, 7, FIXED)], ids=['lenet', 'res'])
@@ -174,8 +174,8 @@ def test_k_devices_train_as_one_and_give_the_losses_of_every_shard(batch):
     for several in others:
         assert relative(several[0], one) < 1e-10
         assert all(np.array_equal(several[0], other) for other in several)
-    found = [(l.shape, l.context) for l in losses]
-    assert found == list(zip([(17,), (17,), (16,)], DEVICES))
+    shards = [(l.shape, l.context) for l in losses]
+    assert shards == list(zip([(17,), (17,), (16,)], DEVICES))
 
 
 def test_another_loss(batch):

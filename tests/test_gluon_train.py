@@ -13,8 +13,8 @@ from mgpu_helpers.gluon import lenet, resnet18_28, train
 def test_lenet_learns_mnist_as_in_the_straight_dope_on_one_device_and_on_four():
     """It printed 0.9862 and 0.9844 as its best; our digits come in another order."""
     for k, batch_size, wanted in ((1, 64, 0.983), (4, 256, 0.980)):
-        found = train(lenet(), k, batch_size, 0.3, load_data=mgpu.load_data_mnist, seed=0)
-        assert len(found.test_acc) == 5 and max(found.test_acc) >= wanted, found
+        history = train(lenet(), k, batch_size, 0.3, load_data=mgpu.load_data_mnist, seed=0)
+        assert len(history.test_acc) == 5 and max(history.test_acc) >= wanted, history
 
 
 def few(batch_size, num_examples, seed):

@@ -205,7 +205,7 @@ def test_what_is_no_plain_file_is_told_and_a_link_is_followed(tmp_path, a_minute
         else:
             path.symlink_to(FIRST if name == 'link' else tmp_path / 'not there')
         if name == 'link':
-            assert [n for _, found in grade.cells_of(path) for n in found] == NUMBERS
+            assert [n for _, numbers in grade.cells_of(path) for n in numbers] == NUMBERS
         else:
             verdicts, remarks = grade.grade([], {}, path, 1, {})
             assert not verdicts and 'no notebook that can be read' in remarks[0]

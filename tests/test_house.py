@@ -40,12 +40,12 @@ def imported(path):
 
 
 def reachable(graph, start):
-    found, waiting = set(), [start]
+    reached, waiting = set(), [start]
     while waiting:
-        for there in graph[waiting.pop()] - found:
-            found.add(there)
+        for there in graph[waiting.pop()] - reached:
+            reached.add(there)
             waiting.append(there)
-    return found
+    return reached
 
 
 def test_no_file_imports_itself_through_others():

@@ -62,16 +62,16 @@ def members(starter, count):
     """Wait for the children that were told their place; give each with its port, in this order."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        found = []
+        started = []
         for child in psutil.Process(starter.pid).children():
             with contextlib.suppress(psutil.Error):
                 env = child.environ()
                 if 'PORT' in env or 'RANK' in env:
-                    found.append((int(env.get('PORT', 0)), env.get('RANK'), child))
-        if len(found) == count:
-            return sorted(found, key=lambda each: each[:2])
+                    started.append((int(env.get('PORT', 0)), env.get('RANK'), child))
+        if len(started) == count:
+            return sorted(started, key=lambda each: each[:2])
         time.sleep(0.01)
-    raise AssertionError(f'{len(found)} of {count} were started')
+    raise AssertionError(f'{len(started)} of {count} were started')
 
 
 @pytest.mark.slow
@@ -87,13 +87,13 @@ def test_kills_at_random_moments(busy):
         moment = draw.uniform(0, 8)
         print(f'seed {seed}, {i + 1} of {count}: {kind}, {names[place]}, {number.name}', end=' ')
         with Started(sys.executable, *words) as starter:
-            found = members(starter.process, len(names))
+            started = members(starter.process, len(names))
             time.sleep(moment)
-            found[place][-1].send_signal(number)
+            started[place][-1].send_signal(number)
             killed = time.monotonic()
             _, _, err = starter.end(SECONDS)
             longest = max(longest, took := time.monotonic() - killed)
         print(f'after {moment:.1f} s: over {took:.1f} s later')
         assert f'{names[place]} was killed by signal {number} ({number.name})' in err, err
-        nobody_listens({port for port, *_ in found})
+        nobody_listens({port for port, *_ in started})
     print(f'the longest of {count}: {longest:.1f} s')

@@ -30,14 +30,14 @@ def figure(timeline):
 
 def bars(axes):
     """Colour, start, end, top and bottom of every bar of a panel, without the boxes of idle."""
-    found = []
+    rectangles = []
     for collection in axes.collections:
         colours = itertools.cycle(collection.get_facecolor())
         for path, colour in zip(collection.get_paths(), colours, strict=False):
             low, high = path.vertices.min(axis=0), path.vertices.max(axis=0)
             if to_hex(colour).upper() in KINDS.values() and low[0] < high[0]:
-                found.append((to_hex(colour).upper(), low[0], high[0], low[1], high[1]))
-    return found
+                rectangles.append((to_hex(colour).upper(), low[0], high[0], low[1], high[1]))
+    return rectangles
 
 
 def test_shares_of_time_when_work_overlaps_takes_turns_or_is_little():
@@ -110,9 +110,9 @@ def test_work_beside_other_work_is_drawn_below_it():
         ('backward', 1, 2),
     ]
     (axes,) = Lanes(Span('gpu(0)', kind, 'x', *when) for kind, *when in times).plot().axes
-    found = {(colour, round(a)): (low, high) for colour, a, _, low, high in bars(axes) if low < 0.5}
-    ring = found[KINDS['allreduce'].upper(), 500]
-    layers = [found[KINDS['backward'].upper(), start] for start in (0, 1000)]
+    spans = {(colour, round(a)): (low, high) for colour, a, _, low, high in bars(axes) if low < 0.5}
+    ring = spans[KINDS['allreduce'].upper(), 500]
+    layers = [spans[KINDS['backward'].upper(), start] for start in (0, 1000)]
     assert layers[0] == layers[1]
     assert ring[0] >= layers[0][1]  # the axis points down
 

@@ -37,16 +37,16 @@ def lock(name, machine='linux'):
     text = (ROOT / f'tools/locks/{name}.txt').read_text().replace('\\\n', ' ')
     python = {'os_name': 'posix', 'python_version': '3.11', 'python_full_version': '3.11.9'}
     here = default_environment() | python | MACHINES[machine]
-    found = {}
+    pins = {}
     for line in re.findall(r'^[^#\s].*', text, re.MULTILINE):
         pin, *hashes = line.split('--hash=')
         needed = Requirement(pin)
         (only,) = needed.specifier
         assert only.operator in ('==', '==='), line
         if needed.marker is None or needed.marker.evaluate(here):
-            assert needed.name not in found, line
-            found[needed.name] = (Version(only.version), [one.strip() for one in hashes])
-    return found
+            assert needed.name not in pins, line
+            pins[needed.name] = (Version(only.version), [one.strip() for one in hashes])
+    return pins
 
 
 def test_a_lock_pins_every_package_with_its_checksums():
@@ -66,26 +66,26 @@ def test_locks_that_are_installed_together_satisfy_pyproject_and_share_no_packag
     for names, extras in TOGETHER.items():
         for machine in MACHINES if names == ('base', 'torch') else ['linux']:
             parts = [lock(name, machine) for name in names]
-            found = {package: pin for part in parts for package, pin in part.items()}
-            assert len(found) == sum(map(len, parts))
+            pins = {package: pin for part in parts for package, pin in part.items()}
+            assert len(pins) == sum(map(len, parts))
             wanted = BUILD + PROJECT['dependencies']
             wanted += sum((EXTRAS[extra] for extra in [*extras, 'notebooks', 'dev']), [])
             for needed in map(Requirement, wanted):
-                version, _ = found[canonicalize_name(needed.name)]
+                version, _ = pins[canonicalize_name(needed.name)]
                 assert version in needed.specifier, f'{needed}: {names} have {version}'
 
 
 def test_the_book_has_a_lock_of_its_own():
-    found = lock('book')
+    pins = lock('book')
     for needed in map(Requirement, BOOK):
-        assert found[canonicalize_name(needed.name)][0] in needed.specifier, needed
-    assert not {one for one in found if one.startswith(('mxnet', 'nvidia-', 'torch', 'numpy'))}
+        assert pins[canonicalize_name(needed.name)][0] in needed.specifier, needed
+    assert not {one for one in pins if one.startswith(('mxnet', 'nvidia-', 'torch', 'numpy'))}
 
 
 def test_a_framework_is_in_its_own_lock_only_and_of_one_build():
     def frameworks(name, machine='linux'):
-        found = lock(name, machine)
-        return {one for one in found if one.startswith(('mxnet', 'nvidia-', 'torch'))}
+        pins = lock(name, machine)
+        return {one for one in pins if one.startswith(('mxnet', 'nvidia-', 'torch'))}
 
     assert frameworks('base') == set() and frameworks('cpu') == {'mxnet'}
     assert {one for one in frameworks('cu112') if not one.startswith('nvidia-')} == {'mxnet-cu112'}

@@ -70,13 +70,13 @@ def contrast(one, other):
     return (max(one, other) + 0.05) / (min(one, other) + 0.05)
 
 
-def leads(link, found):
+def leads(link, page):
     """Whether a link of a page in ``build/`` has something at its end; the web is not asked."""
     address = urlparse(link)
     if address.scheme:
         return address.scheme in ('https', 'mailto')
     if not address.path:
-        return unquote(address.fragment) in found['anchors']
+        return unquote(address.fragment) in page['anchors']
     file = (ROOT / 'build' / unquote(address.path)).resolve()  # `build` need not be there yet
     if file.suffix == '.html':  # made of a chapter
         file = ROOT / 'notebooks' / f'{file.stem}.ipynb'
@@ -91,20 +91,20 @@ def test_a_chapter_looks_as_it_should(path, browser, tmp_path):
     browser.open(file.as_uri(), WIDTH)
     for theme in ('dark', 'light'):
         browser.prefer(theme)
-        found, picture = browser.ask(FINDINGS), LOOK / f'{path.stem[:2]}-{theme}.png'
-        wrong = found['wrong'] + [link for link in found['links'] if not leads(link, found)]
+        page, picture = browser.ask(FINDINGS), LOOK / f'{path.stem[:2]}-{theme}.png'
+        wrong = page['wrong'] + [link for link in page['links'] if not leads(link, page)]
         if wrong or theme == 'light':  # one of a whole page is a quarter of what it takes
-            browser.picture(picture, found['height'], SCALE)
+            browser.picture(picture, page['height'], SCALE)
         assert wrong == []
-        light, ink = luminance(found['background']), luminance(found['ink'])
-        assert (light > 0.5) == (theme == 'light'), found['background']
-        assert contrast(light, ink) > 7, found['ink']  # WCAG's strictest grade
-    assert found['title'] == pages.title_of(nb)
+        light, ink = luminance(page['background']), luminance(page['ink'])
+        assert (light > 0.5) == (theme == 'light'), page['background']
+        assert contrast(light, ink) > 7, page['ink']  # WCAG's strictest grade
+    assert page['title'] == pages.title_of(nb)
     drawn = sum(c.source.count('](../img/') for c in nb.cells if c.cell_type == 'markdown')
-    assert found['drawn'] == drawn
-    assert found['answers'] == sum(c.source.count('<details>') for c in nb.cells) > 0
+    assert page['drawn'] == drawn
+    assert page['answers'] == sum(c.source.count('<details>') for c in nb.cells) > 0
     with Image.open(picture) as image:
-        assert image.size == pytest.approx((WIDTH * SCALE, found['height'] * SCALE), abs=1)
+        assert image.size == pytest.approx((WIDTH * SCALE, page['height'] * SCALE), abs=1)
         # In each part of the page there is something to see.
         for top in range(0, image.height - 600, 600):
             part = image.crop((0, top, image.width, top + 600)).convert('RGB')

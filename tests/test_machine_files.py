@@ -34,13 +34,13 @@ def test_setup_runs_with_what_the_image_copies_before_it(tmp_path, offline):
         *sources, folder = [word for word in rest.split() if not word.startswith('--')]
         (tmp_path / folder).mkdir(exist_ok=True, parents=True)
         for source in sources if sources != ['.'] else ():
-            found = glob.glob(source, root_dir=ROOT)
-            assert found and not any(map(ignored, found)), source
+            copied = glob.glob(source, root_dir=ROOT)
+            assert copied and not any(map(ignored, copied)), source
             into = f'{source}/.' if (ROOT / source).is_dir() else source
             call(ROOT, 'sh', '-c', f'cp -R {into} "{tmp_path / folder}"')
     (tmp_path / 'README.md').touch()
-    found, _ = choose(tmp_path, **offline, GPU=1, TORCH=1, MGPU_DRIVER='later')
-    assert found == 'tools/locks/base.txt tools/locks/cu112.txt'
+    locks, _ = choose(tmp_path, **offline, GPU=1, TORCH=1, MGPU_DRIVER='later')
+    assert locks == 'tools/locks/base.txt tools/locks/cu112.txt'
     assert (tmp_path / '.uv/build').read_text() == 'pypi\n'  # .venv-torch would be next
     # And what setup loads at its end.
     code = 'import mgpu_helpers; print(mgpu_helpers.__file__)'

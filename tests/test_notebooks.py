@@ -172,9 +172,9 @@ def test_sections_are_alike_in_all_chapters(path):
     headings = []
     for source in markdown_cells(path)[1:]:
         plain = re.sub('```.*?```', '', source, flags=re.DOTALL)
-        found = re.findall(r'^(#+) (.+)$', plain, re.MULTILINE)
-        assert len(found) == source.startswith('#'), source
-        headings += found
+        in_cell = re.findall(r'^(#+) (.+)$', plain, re.MULTILINE)
+        assert len(in_cell) == source.startswith('#'), source
+        headings += in_cell
     assert {level for level, _ in headings} == {'##'}
     words = [heading for _, heading in headings]
     assert words[-3:] == LAST and len(set(words)) == len(words)
@@ -202,6 +202,6 @@ def test_letters_of_formulas_are_in_italics(path):
         for formula in pages.FORMULA.findall(source):
             pages.formula(formula)  # can be set on the exported page
         plain = re.sub(r'```.*?```|\$\$.*?\$\$|<code>.*?</code>', ' `` ', source, flags=re.DOTALL)
-        plain = re.sub(r'`[^`]*`|\]\([^)]*\)|<[^>]+>', lambda found: '*' * len(found[0]), plain)
+        plain = re.sub(r'`[^`]*`|\]\([^)]*\)|<[^>]+>', lambda match: '*' * len(match[0]), plain)
         assert '$' not in plain, plain
         assert not re.search(r"(?<![\w'’*])[ijkmn](?![\w'’*])", plain), plain

@@ -97,8 +97,8 @@ def what_is_refused():
 
 def in_each_rank():
     what_is_refused()
-    found = {'with tensor': with_tensor(), 'frozen': frozen()}
-    return found | {name: by_hand(step) for name, step in SCHEDULES.items()}
+    results = {'with tensor': with_tensor(), 'frozen': frozen()}
+    return results | {name: by_hand(step) for name, step in SCHEDULES.items()}
 
 
 @pytest.fixture(scope='module')
@@ -107,7 +107,7 @@ def one():
 
 
 @pytest.fixture(scope='module')
-def found():
+def results():
     return pt.launch(in_each_rank, 4)
 
 
@@ -118,39 +118,39 @@ def joined(runs):
     return losses[0], {name: value for state in states for name, value in state.items()}
 
 
-def test_stages_equal_one_device_by_both_schedules_with_the_same_bits(found, one):
-    by_gpipe, by_1f1b = (joined([rank[name][0] for rank in found]) for name in SCHEDULES)
+def test_stages_equal_one_device_by_both_schedules_with_the_same_bits(results, one):
+    by_gpipe, by_1f1b = (joined([rank[name][0] for rank in results]) for name in SCHEDULES)
     check(by_gpipe, one)
     assert by_1f1b[0] == by_gpipe[0] and same_bits(by_1f1b[1], by_gpipe[1])
 
 
-def test_stages_of_cut_layers_equal_one_device(found, one):
-    found = [rank['with tensor'] for rank in found]
-    check(joined([found[0], found[2]]), one)
-    assert all(same_bits(found[i][1], found[i + 1][1]) for i in (0, 2))
+def test_stages_of_cut_layers_equal_one_device(results, one):
+    results = [rank['with tensor'] for rank in results]
+    check(joined([results[0], results[2]]), one)
+    assert all(same_bits(results[i][1], results[i + 1][1]) for i in (0, 2))
 
 
-def test_a_frozen_first_stage_only_computes(found):
+def test_a_frozen_first_stage_only_computes(results):
     net = pt.vit(**START)
     backward(net, *batches()[0])
     exact = {name: p.grad.numpy() for name, p in net.named_parameters()}
-    ours = {name: grad for rank in found for name, grad in rank['frozen'].items()}
-    assert not found[0]['frozen']
+    ours = {name: grad for rank in results for name, grad in rank['frozen'].items()}
+    assert not results[0]['frozen']
     assert apart(ours, {name: exact[name] for name in ours}) < 1e-10
 
 
-def test_activations_go_to_the_next_stage_and_their_gradients_come_back(found):
+def test_activations_go_to_the_next_stage_and_their_gradients_come_back(results):
     """Beside them, a first message says how large they are: two small sends."""
     size = 47 * 16 * START['width'] * 8
-    for stage, rank in enumerate(found):
+    for stage, rank in enumerate(results):
         on, back = stage < 3, stage > 0
         for calls, total in (rank[name][3] for name in SCHEDULES):
             assert calls == {'send': MICRO * (on + back) + 2 * on}
             assert 0 <= total - size * (on + back) < 1000 * on + 1
 
 
-def test_what_a_stage_holds_and_in_which_order_it_works(found):
-    for stage, rank in enumerate(found):
+def test_what_a_stage_holds_and_in_which_order_it_works(results):
+    for stage, rank in enumerate(results):
         assert rank['gpipe'][1] == MICRO and rank['one_f_one_b'][1] == 4 - stage
         for name in SCHEDULES:
             order, spans = getattr(pt, f'{name}_order')(MICRO, stage, 4), rank[name][2]
@@ -162,10 +162,10 @@ def test_what_a_stage_holds_and_in_which_order_it_works(found):
     assert [f'{kind[0]}{i}' for kind, i in last] == ['f0', 'b0', 'f1', 'b1', 'f2', 'b2']
 
 
-def test_no_pass_begins_before_what_it_needs_is_there(found):
+def test_no_pass_begins_before_what_it_needs_is_there(results):
     """One clock for all processes of this machine."""
     for name in SCHEDULES:
-        of_stage = [{span[:2]: span[2:] for span in rank[name][2]} for rank in found]
+        of_stage = [{span[:2]: span[2:] for span in rank[name][2]} for rank in results]
         for here, further in zip(of_stage, of_stage[1:]):
             for i in range(MICRO):
                 assert here['forward', i][1] <= further['forward', i][0]

@@ -46,12 +46,12 @@ def test_the_published_costs_of_what_one_tries_first():
         score = PLAY['6'](allreduce).score
         assert (score['steps'], score['MB through the busiest port']) == (steps, busiest)
     # Of all orders and sizes of buckets: the best, and the best of those that leave when ready.
-    found = [(b, PLAY['4'](b).score['ms']) for b in ordered_partitions(range(6))]
+    costs = [(b, PLAY['4'](b).score['ms']) for b in ordered_partitions(range(6))]
     ready = [
-        ms for b, ms in found if [i for bucket in b for i in bucket[::-1]] == [5, 4, 3, 2, 1, 0]
+        ms for b, ms in costs if [i for bucket in b for i in bucket[::-1]] == [5, 4, 3, 2, 1, 0]
     ]
-    assert (len(found), len(ready)) == (4683, 32)
-    assert (min(ms for _, ms in found), min(ready)) == pytest.approx((38.5, 42.5))
+    assert (len(costs), len(ready)) == (4683, 32)
+    assert (min(ms for _, ms in costs), min(ready)) == pytest.approx((38.5, 42.5))
 
 
 def test_times_are_those_of_the_courses_formulas():

@@ -148,8 +148,8 @@ def test_ranks_evaluate_one_network_with_the_mean_of_their_running_statistics(ra
             b.copy_(torch.from_numpy(of_each.mean(axis=0)))
     for after in afters:
         assert after[2] == 10
-        for b, found in zip(list(one.buffers())[:2], after):
-            np.testing.assert_allclose(found, b.numpy(), rtol=1e-5, atol=1e-7)
+        for b, mean in zip(list(one.buffers())[:2], after):
+            np.testing.assert_allclose(mean, b.numpy(), rtol=1e-5, atol=1e-7)
     _, test_iter = pt.load_data_fashion_mnist(9, 90, seed=3)
     right = pt.evaluate_accuracy(one.eval(), test_iter, DEVICES[0])
     assert accuracies == pytest.approx([right] * 3, abs=3e-4)  # of 10,000, rounding may flip some

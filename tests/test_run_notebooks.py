@@ -78,8 +78,8 @@ def test_chapters_are_picked_by_their_numbers_and_unknown_ones_refused(course):
     assert not done.stdout
     assert 'there are no chapters in' in done.stderr and str(course.notebooks) in done.stderr
     both = [course.write('01-one', '1'), course.write('02-two', '2')]
-    for wanted, found in ((None, both), (' ', both), ('2', both[1:]), ('02,1', both)):
-        assert run_notebooks.find_chapters(course.notebooks, wanted) == found
+    for wanted, picked in ((None, both), (' ', both), ('2', both[1:]), ('02,1', both)):
+        assert run_notebooks.find_chapters(course.notebooks, wanted) == picked
     for wanted in ('7', '1,one'):
         said = course.run('--chapter', wanted, code=2).stderr
         assert f"no chapter '{wanted.split(',')[-1]}'" in said and '1  01-one.ipynb' in said

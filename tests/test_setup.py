@@ -60,8 +60,8 @@ def test_without_pip_uv_is_what_its_makers_published_or_nothing_is_run(tmp_path,
         archive.add(brought, 'uv-somewhere/uv')
     brought = (tmp_path / 'uv.tar.gz').rename(brought)
     text = (folder / 'tools/get-uv.sh').read_text()
-    found = hashlib.sha256(brought.read_bytes()).hexdigest()
-    (folder / 'tools/get-uv.sh').write_text(re.sub('sum=[0-9a-f]{64}', f'sum={found}', text))
+    sha256 = hashlib.sha256(brought.read_bytes()).hexdigest()
+    (folder / 'tools/get-uv.sh').write_text(re.sub('sum=[0-9a-f]{64}', f'sum={sha256}', text))
     assert 'could not fetch uv' not in setup(folder, **here).stderr and ran.exists()
 
 

@@ -66,16 +66,16 @@ def test_first_setup_chooses_by_itself_and_stays_with_it(
     checkout, offline, stub_driver, gpus, cuda, given, chosen, kept, words
 ):
     driver = gpus and stub_driver(gpus, cuda)
-    found, said = choose(checkout, **offline, LD_LIBRARY_PATH=driver, **given)
-    assert (found, remembered(checkout)) == (chosen, kept.split())
+    locks, said = choose(checkout, **offline, LD_LIBRARY_PATH=driver, **given)
+    assert (locks, remembered(checkout)) == (chosen, kept.split())
     assert all(word in said for word in words)
     if gpus == [H100]:  # and with a driver that says something else, on another day, or is away
         for others in ([A100], []):
-            found, _ = choose(checkout, **offline, LD_LIBRARY_PATH=stub_driver(others))
-            assert (found, remembered(checkout)) == (chosen, kept.split())
+            locks, _ = choose(checkout, **offline, LD_LIBRARY_PATH=stub_driver(others))
+            assert (locks, remembered(checkout)) == (chosen, kept.split())
     if gpus == [A100] and given == {'GPU': 0}:  # until it is asked for
-        found, _ = choose(checkout, **offline, LD_LIBRARY_PATH=driver, GPU=1)
-        assert (found, remembered(checkout)) == (CU112, ['cu112', '1', 'pypi'])
+        locks, _ = choose(checkout, **offline, LD_LIBRARY_PATH=driver, GPU=1)
+        assert (locks, remembered(checkout)) == (CU112, ['cu112', '1', 'pypi'])
 
 
 def test_the_driver_is_asked_also_where_the_only_python_is_the_one_that_setup_fetches(
@@ -89,8 +89,8 @@ def test_the_driver_is_asked_also_where_the_only_python_is_the_one_that_setup_fe
     fetched.parent.mkdir(parents=True)
     fetched.symlink_to(Path(sys.base_prefix) / 'bin/python3.11')
     here = offline | {'PATH': tools, 'UV_PYTHON_INSTALL_DIR': tmp_path / 'pythons'}
-    found, said = choose(checkout, **here, LD_LIBRARY_PATH=stub_driver([A100]))
-    assert (found, remembered(checkout)) == (CU112, ['cu112', '1', 'pypi'])
+    locks, said = choose(checkout, **here, LD_LIBRARY_PATH=stub_driver([A100]))
+    assert (locks, remembered(checkout)) == (CU112, ['cu112', '1', 'pypi'])
     assert 'make setup GPU=0' in said
 
 
@@ -102,8 +102,8 @@ def test_gpu_1_is_refused_or_means_pytorch_if_all_are_too_new(checkout, offline,
     refused(setup(checkout, GPU=1, TORCH=0, LD_LIBRARY_PATH=driver), 'H100', 'TORCH=1', 'GPU=0')
     assert not (checkout / '.uv').exists()
     choose(checkout, **offline, GPU=0, TORCH=0)  # remembered, and it does not stand against it
-    found, said = choose(checkout, **offline, LD_LIBRARY_PATH=driver, GPU=1)
-    assert (found, remembered(checkout)) == (BOTH, ['cpu', '1', 'pypi'])
+    locks, said = choose(checkout, **offline, LD_LIBRARY_PATH=driver, GPU=1)
+    assert (locks, remembered(checkout)) == (BOTH, ['cpu', '1', 'pypi'])
     assert '2 x H100 (compute capability 9.0)' in said
 
 
@@ -151,9 +151,9 @@ def test_mxnet_and_pytorch_for_gpus_have_an_environment_and_a_kernel_each(two):
 
     words = 'doctor --json --only kernel --only torch'.split()
     done = call(folder, '.venv/bin/python', '-m', 'mgpu_helpers', *words, JUPYTER_PREFER_ENV_PATH=1)
-    found = {row['name']: row for row in json.loads(done.stdout)['checks']}
-    assert [row['verdict'] for row in found.values()] == ['ok'] * 3, found
-    assert f'{folder}/.venv-torch/bin/python' in found['PyTorch kernel']['found']
+    rows = {row['name']: row for row in json.loads(done.stdout)['checks']}
+    assert [row['verdict'] for row in rows.values()] == ['ok'] * 3, rows
+    assert f'{folder}/.venv-torch/bin/python' in rows['PyTorch kernel']['found']
     code = 'from mgpu_helpers.processes import python_with as p; '
     code += 'print(p("torch"), p("mxnet"), sep="\\n")'
     both = [str(folder / where / 'bin/python') for where in ('.venv-torch', '.venv')]
@@ -215,11 +215,11 @@ def test_both_frameworks_for_gpus_are_installed_and_compute(checkout, with_uv, s
         command = (checkout / '.venv/bin/python', '-m', 'mgpu_helpers', 'doctor', '--json')
         more = {'PYTHONPATH': None, 'JUPYTER_PREFER_ENV_PATH': 1}
         done = call(checkout, *command, LD_LIBRARY_PATH=driver, **more)
-        found = {one['name']: one for one in json.loads(done.stdout)['checks']}
+        rows = {one['name']: one for one in json.loads(done.stdout)['checks']}
         good = 'MXNet,d2l,PyTorch,CUDA libraries,Jupyter kernel,PyTorch kernel,settings'.split(',')
-        assert {found[name]['verdict'] for name in good} == {'ok'}, found
-        assert 'with CUDA 13' in found['PyTorch']['found']
-        assert found['NVIDIA driver']['verdict'] == 'failed'  # as the stub says: no GPU
+        assert {rows[name]['verdict'] for name in good} == {'ok'}, rows
+        assert 'with CUDA 13' in rows['PyTorch']['found']
+        assert rows['NVIDIA driver']['verdict'] == 'failed'  # as the stub says: no GPU
     finally:
         for name in ('.venv', '.venv-torch'):  # 12 GB where files cannot be linked
             shutil.rmtree(checkout / name, ignore_errors=True)

@@ -109,7 +109,7 @@ def values(params):
 
 
 def optimizers_in_each_rank():
-    found, plain_state, kept_state = {}, {}, {}
+    results, plain_state, kept_state = {}, {}, {}
     for make, options in (
         (torch.optim.AdamW, {'lr': 0.01}),
         (torch.optim.SGD, {'lr': 0.05, 'momentum': 0.9, 'nesterov': True}),
@@ -121,7 +121,7 @@ def optimizers_in_each_rank():
         optimizer = pt.ShardedOptimizer(groups(ours), make, **options)
         train(one, plain, whole=True)
         train(ours, optimizer)
-        found[make.__name__] = values(one.parameters()), values(ours.parameters())
+        results[make.__name__] = values(one.parameters()), values(ours.parameters())
         for numbers, how in ((plain_state, plain), (kept_state, optimizer)):
             state = [(name, t) for s in how.state.values() for name, t in s.items()]
             numbers[make.__name__] = sum(t.numel() for name, t in state if name != 'step')
@@ -137,13 +137,13 @@ def optimizers_in_each_rank():
     for net, how, whole in ((one, plain, True), (ours, optimizer, False), (again, other, True)):
         gradients(net, batches()[0], whole)
         how.step()
-    found['resumed'] = values(one.parameters()), values(ours.parameters())
-    found['on one device'] = values(one.parameters()), values(again.parameters())
-    return found, (plain_state, kept_state)
+    results['resumed'] = values(one.parameters()), values(ours.parameters())
+    results['on one device'] = values(one.parameters()), values(again.parameters())
+    return results, (plain_state, kept_state)
 
 
 def fsdp_in_each_rank():
-    found, rank = {}, dist.get_rank()
+    results, rank = {}, dist.get_rank()
     one, net = odd(), pt.OwnFSDP(odd(seed=rank))
     held = sum(p.numel() for p in net.parameters())
     plain, optimizer = (torch.optim.AdamW(groups(n), lr=0.01) for n in (one, net))
@@ -153,16 +153,16 @@ def fsdp_in_each_rank():
     train(net, optimizer)
     with net.full_parameters() as whole, net.full_parameters():
         assert list(whole) == [name for name, _ in one.named_parameters()]
-        found['AdamW'] = values(one.parameters()), values(whole.values())
+        results['AdamW'] = values(one.parameters()), values(whole.values())
         saved = {name: value.clone() for name, value in net.module.state_dict().items()}
     with torch.no_grad():
-        found['scores'] = tuple(n(batches()[1])['scores'].flatten().numpy() for n in (one, net))
+        results['scores'] = tuple(n(batches()[1])['scores'].flatten().numpy() for n in (one, net))
     with net.full_parameters() as whole:
         net.module.load_state_dict({name: value + 1 for name, value in saved.items()})
     with net.full_parameters() as whole:
-        found['written'] = values(one.parameters()) + 1, values(whole.values())
+        results['written'] = values(one.parameters()) + 1, values(whole.values())
     total = sum(p.numel() for p in one.parameters())
-    return found, held, total, sorted({p.dim() for p in net.parameters()})
+    return results, held, total, sorted({p.dim() for p in net.parameters()})
 
 
 class Normalized(nn.Module):
@@ -243,20 +243,20 @@ def ranks(request):
 
 def check(ranks):
     """Compare with one device, and the ranks with each other, bit for bit."""
-    for found in ranks:
-        for what, (exact, ours) in found.items():
+    for result in ranks:
+        for what, (exact, ours) in result.items():
             assert np.linalg.norm(ours - exact) <= 1e-12 * np.linalg.norm(exact), what
             assert (ours == ranks[0][what][1]).all(), what
 
 
 def test_a_sharded_optimizer_is_the_optimizer(ranks):
-    check([found for found, _ in ranks[0]])
+    check([result for result, _ in ranks[0]])
     for make in ('AdamW', 'SGD'):  # the state: each number once
         assert sum(kept[make] for _, (_, kept) in ranks[0]) == ranks[0][0][1][0][make]
 
 
 def test_own_fsdp_trains_as_one_device_does(ranks):
-    check([found for found, *_ in ranks[1]])
+    check([result for result, *_ in ranks[1]])
     _, _, total, _ = ranks[1][0]
     # Nothing twice, and no rank more than its part and a value of padding for each unit.
     assert sum(held for _, held, *_ in ranks[1]) == total

@@ -27,19 +27,19 @@ def test_buckets_travel_during_the_backward_pass():
     """Forward until 2. The second layer's gradient is there at 4 and travels until 8, the first's
     is there at 6, waits for the network, and travels from 8 to 10.
     """
-    found = simulate(TOY, 10, 2, TWO, bucket_bytes=1)
-    assert (found.seconds, found.alone, found.efficiency) == pytest.approx((10, 6, 6 / 10))
+    run = simulate(TOY, 10, 2, TWO, bucket_bytes=1)
+    assert (run.seconds, run.alone, run.efficiency) == pytest.approx((10, 6, 6 / 10))
     # Both in one bucket, 400 bytes, complete at 6: 2 * (0.5 + 200 / 100) = 5 seconds.
     for bucket_bytes, seconds in ((399, 10), (400, 11), (10**9, 11)):
-        found = simulate(TOY, 10, 2, TWO, bucket_bytes=bucket_bytes)
-        assert found.seconds == pytest.approx(seconds)
+        run = simulate(TOY, 10, 2, TWO, bucket_bytes=bucket_bytes)
+        assert run.seconds == pytest.approx(seconds)
     slow = Machine('example', flops=10.0, link=LINK, overhead=0.25)
-    found = simulate(TOY, 10, 2, slow, bucket_bytes=1)
-    assert (found.seconds, found.alone) == pytest.approx((0.25 + 10, 0.25 + 6))
+    run = simulate(TOY, 10, 2, slow, bucket_bytes=1)
+    assert (run.seconds, run.alone) == pytest.approx((0.25 + 10, 0.25 + 6))
     # Pooling in front sends nothing, and prolongs the backward pass to 8.5: 2 seconds more fit.
     pool = Model('pool', [Layer('pool', 0, 0.5), *TOY.layers])
-    found = simulate(pool, 10, 2, TWO, bucket_bytes=1)
-    assert (found.alone, found.seconds) == pytest.approx((7.5, 10.5))
+    run = simulate(pool, 10, 2, TWO, bucket_bytes=1)
+    assert (run.alone, run.seconds) == pytest.approx((7.5, 10.5))
     alone = simulate(TOY, 10, 1, TWO)
     assert alone.seconds == alone.alone == 6
 
@@ -52,23 +52,23 @@ def test_all_in_one_bucket_it_is_the_closed_form_and_in_several_between_the_idea
         ('ResNet-50', 'hierarchical', 64),
         ('ResNet-50', 'ring', 1),
     ):
-        found = simulate(MODELS[name], 32, devices, machine, algorithm, bucket_bytes=1e12)
+        run = simulate(MODELS[name], 32, devices, machine, algorithm, bucket_bytes=1e12)
         formula = step(MODELS[name], 32, devices, machine, algorithm, overlap=False)
-        assert found.seconds == pytest.approx(formula.seconds, rel=1e-9)
+        assert run.seconds == pytest.approx(formula.seconds, rel=1e-9)
     # The closed form lets every byte travel as soon as there is any time left: the best case.
     for model in (MODELS[name] for name in ('VGG-16', 'ResNet-101')):
-        found, last = (
+        bucketed, last = (
             simulate(model, 32, 64, machine, bucket_bytes=size).seconds
             for size in (model.nbytes / 4, 1e12)
         )
-        assert step(model, 32, 64, machine).seconds <= found < last
+        assert step(model, 32, 64, machine).seconds <= bucketed < last
 
 
 def test_stragglers_keep_the_mean_and_everybody_waits_for_the_slowest():
     communication = COSTS['ring'](4, 400, LINK)
-    found = simulate(TOY, 10, 4, TWO, spread=0.3, steps=5000, bucket_bytes=1e9)
+    run = simulate(TOY, 10, 4, TWO, spread=0.3, steps=5000, bucket_bytes=1e9)
     # The largest of four lies about one spread above the mean (1.03, if normal).
-    assert found.seconds - communication == pytest.approx(6 * (1 + 1.03 * 0.3), rel=0.05)
+    assert run.seconds - communication == pytest.approx(6 * (1 + 1.03 * 0.3), rel=0.05)
     a, b, c = (simulate(TOY, 10, 4, TWO, spread=0.3, seed=seed).seconds for seed in (1, 1, 2))
     assert a == b != c
     # Whoever is slow stays so: all steps are as long as the first.

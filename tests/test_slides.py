@@ -51,19 +51,19 @@ def test_every_section_has_slides_and_each_slide_fits(path, browser, tmp_path):
     file.write_text(html, encoding='utf-8')
     browser.open(file.as_uri(), 1280, 720)
     browser.resize(720)
-    found = browser.ask(SLIDES)
-    for slide in found:
+    on_screen = browser.ask(SLIDES)
+    for slide in on_screen:
         assert not slide['empty'] and not slide['out'] and not slide['small'], slide
         assert slide['size'] == [1280, 720] and all(map(all, slide['figures'])), slide
     wanted = [
         re.sub('[`*]', '', h) for t in texts for h in re.findall('^##? (.+)', t, re.MULTILINE)
     ]
-    headings = [slide['heading'].strip() for slide in found]
-    assert list(dict.fromkeys(headings)) == wanted and len(found) == number
+    headings = [slide['heading'].strip() for slide in on_screen]
+    assert list(dict.fromkeys(headings)) == wanted and len(on_screen) == number
     text = '\n'.join(texts)
     drawn = len(re.findall(r'^!\[', text, re.MULTILINE))
     drawn += sum('image/png' in o.get('data', {}) for c in nb.cells for o in c.get('outputs', []))
-    assert sum(len(slide['figures']) for slide in found) == drawn
+    assert sum(len(slide['figures']) for slide in on_screen) == drawn
     assert browser.ask('said.join()') == ''
     # Nothing but what is in the file: its policy refuses the rest.
     assert not re.search(r'<link|@import|url\(|(?:src|srcset)="(?!data:)', html)

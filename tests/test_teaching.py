@@ -19,13 +19,13 @@ PLAN, GUIDE = teaching_plan.PLAN, teaching_plan.GUIDE.read_text(encoding='utf8')
 
 def cells_by_section(path):
     """Give the texts of a notebook's cells by heading, in order; 'opening' is before the first."""
-    found = {'opening': []}
+    sections = {'opening': []}
     for cell in json.loads(path.read_text(encoding='utf8'))['cells']:
         source = ''.join(cell['source'])
         if cell['cell_type'] == 'markdown' and (heading := re.match('## (.*)', source)):
-            found[heading[1]] = []
-        found[list(found)[-1]].append(source)
-    return found
+            sections[heading[1]] = []
+        sections[list(sections)[-1]].append(source)
+    return sections
 
 
 NOTEBOOKS = {int(p.name[:2]): cells_by_section(p) for p in sorted(ROOT.glob('notebooks/0*.ipynb'))}
@@ -71,8 +71,8 @@ def test_every_section_is_planned_by_what_is_in_the_chapter(n):
         assert set(s) == KEYS, name
         assert all(s[key] for key in KEYS - {'needs'}), name
         assert s['objective'] in PLAN['objectives'], name
-        found = [cell for cell in cells[name] if s['cell'] in cell]
-        assert len(found) == 1, f'{name}: {len(found)} cells with {s["cell"]!r}'
+        matching = [cell for cell in cells[name] if s['cell'] in cell]
+        assert len(matching) == 1, f'{name}: {len(matching)} cells with {s["cell"]!r}'
         for other in NEEDS[n, name]:
             assert other in ORDER[: ORDER.index((n, name))], f'{name} needs {other}'
 

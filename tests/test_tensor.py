@@ -128,8 +128,8 @@ def test_two_layers_on_their_own(ranks):
 
 def test_data_by_tensor_equals_one_device(ranks, one):
     both, own = zip(*(rank['mesh'] for rank in ranks))
-    for found in both:
-        check(found, one)
+    for result in both:
+        check(result, one)
     for a, b in ((0, 2), (1, 3)):  # the same part of the layers
         assert same_bits(own[a], own[b])
     assert apart(own[0], own[1]) > 1e-3

@@ -131,15 +131,15 @@ def test_gluon():
             for _ in range(2):
                 step()
             timeline = record_of(step)
-            found = counts(timeline)
+            counted = counts(timeline)
             assert timeline.lanes == ['cpu(0)', 'cpu(1)']
             layers = ('forward', 'backward'), 'Convolution Pooling FullyConnected'.split()
-            assert all(found[layer] == 2 for layer in itertools.product(timeline.lanes, *layers))
-            assert found['cpu(0)', 'copy', 'copy to cpu(1)'] == 2
-            found = kinds(timeline)
-            assert found['allreduce', 'ElementwiseSum'] == 8
-            assert not [name for kind, name in found if kind == 'compute']
-            assert {name for kind, name in found if kind == 'update'} == {'multi_sgd_update'}
+            assert all(counted[layer] == 2 for layer in itertools.product(timeline.lanes, *layers))
+            assert counted['cpu(0)', 'copy', 'copy to cpu(1)'] == 2
+            counted = kinds(timeline)
+            assert counted['allreduce', 'ElementwiseSum'] == 8
+            assert not [name for kind, name in counted if kind == 'compute']
+            assert {name for kind, name in counted if kind == 'update'} == {'multi_sgd_update'}
 
 
 def test_phases_of_ones_own_code():
@@ -158,10 +158,10 @@ def test_phases_of_ones_own_code():
         with phase('copy'):
             X + 1
         mgpu.evaluate_accuracy(lambda X: mgpu.lenet(X, params), [(X, Y)], DEVICES[0])
-    found = kinds(timeline)
-    assert (found['update', 'broadcast_sub'], found['update', '_mul_scalar']) == (8, 8)
-    assert (found['copy', '_plus_scalar'], found['compute', 'Convolution']) == (1, 2)
-    assert {kind for kind, _ in found} == {'compute', 'copy', 'update'}
+    phases = kinds(timeline)
+    assert (phases['update', 'broadcast_sub'], phases['update', '_mul_scalar']) == (8, 8)
+    assert (phases['copy', '_plus_scalar'], phases['compute', 'Convolution']) == (1, 2)
+    assert {kind for kind, _ in phases} == {'compute', 'copy', 'update'}
     # The gradient of a product is a product too, and so may an update be: each has its phase.
     w, x = nd.ones((5, 5)), nd.ones((5, 5))
     w.attach_grad()
@@ -171,10 +171,10 @@ def test_phases_of_ones_own_code():
         loss.backward()
         with phase('update'):
             w[:] = w - 0.1 * (w.grad * x)
-    found = kinds(timeline)
+    phases = kinds(timeline)
     for kind in ('forward', 'update'):
-        assert found[kind, 'broadcast_mul'] + found[kind, 'elemwise_mul'] == 1
-    assert any(kind == 'backward' for kind, _ in found)
+        assert phases[kind, 'broadcast_mul'] + phases[kind, 'elemwise_mul'] == 1
+    assert any(kind == 'backward' for kind, _ in phases)
 
 
 def test_more_devices_than_cores_and_than_images():
@@ -185,10 +185,10 @@ def test_more_devices_than_cores_and_than_images():
     with record() as timeline:
         mgpu.train_batch(X[: k - 1], Y[: k - 1], replicas, devices, lr=0.1)
     assert timeline.lanes == [str(device) for device in devices]
-    found = counts(timeline)
+    counted = counts(timeline)
     for i, lane in enumerate(timeline.lanes):
-        assert found[lane, 'forward', 'Convolution'] == (2 if i < k - 1 else 0)
-        assert found[lane, 'update', 'broadcast_sub'] == 8  # all stay equal
+        assert counted[lane, 'forward', 'Convolution'] == (2 if i < k - 1 else 0)
+        assert counted[lane, 'update', 'broadcast_sub'] == 8  # all stay equal
 
 
 # --- when something goes wrong ------------------------------------------------------------------

@@ -81,12 +81,12 @@ def losses(lines):
 
 def workers(torchrun):
     """List what torchrun has started by now, in the order of their ranks."""
-    found = {}
+    started = {}
     with contextlib.suppress(psutil.Error):
         for child in psutil.Process(torchrun.pid).children():
             with contextlib.suppress(psutil.Error):
-                found[int(child.environ().get('RANK', -1))] = child
-    return [found[rank] for rank in sorted(found) if rank >= 0]
+                started[int(child.environ().get('RANK', -1))] = child
+    return [started[rank] for rank in sorted(started) if rank >= 0]
 
 
 def test_the_scripts_import_pytorch_and_numpy_alone():

@@ -124,8 +124,8 @@ def first_two_replicas(replicas):
 
 def right(X, y, replicas):
     shards = zip(*mgpu.split_batch(X, y, [r[0].context for r in replicas]), replicas)
-    found = [(mgpu.lenet(X_d, p).argmax(axis=1) == y_d).sum() for X_d, y_d, p in shards]
-    return int(sum(r.asscalar() for r in found))
+    counts = [(mgpu.lenet(X_d, p).argmax(axis=1) == y_d).sum() for X_d, y_d, p in shards]
+    return int(sum(r.asscalar() for r in counts))
 
 
 def without_the_rest(X, y, replicas):

@@ -134,17 +134,17 @@ def stale(own=0, this=0, pulls=0, reset='pull', versions=False):
     """A staleness that counts too much, or begins at the wrong event."""
 
     def staleness(log):
-        since, found = {}, []
+        since, ages = {}, []
         for what, worker in log:
             if what == 'push':
-                found.append(since.get(worker, 0) + this)
+                ages.append(since.get(worker, 0) + this)
             if what == 'push' or pulls:
                 for other in since:
                     since[other] += 1 if other != worker else own
             if what == reset:
                 since[worker] = 0
             since.setdefault(worker, 0)
-        return found
+        return ages
 
     return staleness
 

@@ -71,14 +71,14 @@ def zero1(gather=True, mean=True, scatter=True, rebind=False, keep=True, cut=chu
 
 def events(again=True, drop=True, scatter=True, twice=True):
     def answer(L):
-        found = []
+        steps = []
         for i in range(L):
             last = i == L - 1 and not twice
-            found += [('gather', i), ('forward', i)] + [('drop', i)] * (drop and not last)
+            steps += [('gather', i), ('forward', i)] + [('drop', i)] * (drop and not last)
         for i in reversed(range(L)):
-            found += [('gather', i)] * again + [('backward', i)]
-            found += [('scatter', i)] * scatter + [('drop', i)]
-        return found
+            steps += [('gather', i)] * again + [('backward', i)]
+            steps += [('scatter', i)] * scatter + [('drop', i)]
+        return steps
 
     return answer
 

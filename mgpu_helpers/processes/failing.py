@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Leaving(SystemExit):
     """``sys.exit`` with a status other than 0; knows whether it ended the program.
 
-    ``final`` is what the last one that nobody caught said; None if there was none.
+    ``final`` is the status of the last one that nobody caught, or None.
     """
 
     final: object = None

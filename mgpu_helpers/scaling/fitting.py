@@ -49,7 +49,7 @@ def measure(
                     start = time.perf_counter()
                     run(nbytes)
                     best[name][nbytes] = min(best[name][nbytes], time.perf_counter() - start)
-    return {name: list(found.values()) for name, found in best.items()}
+    return {name: list(times.values()) for name, times in best.items()}
 
 
 def fit_link(nbytes: Sequence[int], seconds: Sequence[float], messages: Sequence[int]) -> Link:
