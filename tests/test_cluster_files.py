@@ -10,7 +10,7 @@ import pytest
 import yaml
 from launching import ROOT, Launcher, Started, refused
 
-from mgpu_helpers.cluster.hosts import THIS, read_hosts
+from mgpu_helpers.cluster.placement import THIS, read_hosts
 
 FOLDER = ROOT / 'training'
 SHORT = ('--epochs', '1', '--num-examples', '512')

@@ -12,8 +12,7 @@ import psutil
 import pytest
 from launching import ADDING, ENDLESS, SECONDS, Launcher, launched, refused
 
-from mgpu_helpers.cluster.hosts import Host, read_hosts
-from mgpu_helpers.cluster.placement import plan
+from mgpu_helpers.cluster.placement import Host, plan, read_hosts
 
 # In the place of OpenSSH: the command runs in a session of its own, with an environment of which
 # nothing comes from us but the tests' mark, and its standard input is ours. It notes its arguments.
@@ -131,8 +130,8 @@ def test_workers_go_round_the_hosts_that_have_a_slot():
     hosts = ['10.0.0.1', '10.0.0.2', '10.0.0.3']
 
     def placed(workers, slots):
-        roles = plan(workers, 1, dict(zip(hosts, slots)))
-        of_workers = [r.host for r in roles if r.kind == 'worker']
+        roles = plan(workers, 1, [Host(ip, ip, n) for ip, n in zip(hosts, slots)])
+        of_workers = [r.host.ip for r in roles if r.kind == 'worker']
         assert of_workers == sorted(of_workers, reverse=True)  # as MXNet gives ranks
         return [of_workers.count(host) for host in hosts]
 

@@ -31,8 +31,8 @@ REFUSED = {
     '-n 2 --port 65533 -- true': 'port 65533 and the 3 after it go beyond 65535',
     '-n 2 --port {taken} -- true': 'port {taken} at 127.0.0.1 cannot be used',
     '-n 2 --port {below} -- true': 'port {taken} at 127.0.0.1 cannot be used',
-    '-n 2 --timeout 0 -- true': 'timeout must be a number above 0, not 0',
-    '-n 2 --connect-timeout -3 -- true': 'connect_timeout must be a number above 0, not -3',
+    '-n 2 --timeout 0 -- true': "'--timeout': 0.0 is not in the range x>0",
+    '-n 2 --connect-timeout -3 -- true': "'--connect-timeout': -3.0 is not in the range x>0",
     '-n 2 --hostfile no/such/file -- true': 'no/such/file: No such file or directory',
 }
 

@@ -6,14 +6,15 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import click
 
 from ..processes import ProcessFailed
 from . import launching
+from .placement import THIS, check_numbers, plan, read_hosts
 from .preflight import sentence
+from .ssh import Way
 
 BAD_USAGE, TOO_LATE = 2, 124  # the second is what the program `timeout` says
 # Everything after the first word that is no option belongs to the command; `--` may stand before.
@@ -23,28 +24,9 @@ SETTINGS = dict(
 COLOURS = {'scheduler': 'yellow', 'server': 'magenta', 'worker': 'cyan'}
 
 
-class Ended(BaseException):
-    """A signal asked us to end; no ``except Exception`` on the way may keep it."""
-
-
-@contextlib.contextmanager
-def signals_end() -> Iterator[None]:
-    """Within this block, SIGINT, SIGTERM and SIGHUP raise ``Ended``, so that all is cleaned up.
-
-    A signal that is ignored remains so: ``nohup`` means it.
-    """
-
-    def end(number: int, frame: object) -> NoReturn:
-        raise Ended(signal.Signals(number))
-
-    numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
-    noticed = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, end) for number in noticed}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def interrupt(number: int, frame: object) -> NoReturn:
+    """Let SIGTERM and SIGHUP end us as Ctrl-C does, so that all is cleaned up."""
+    raise KeyboardInterrupt(signal.Signals(number))
 
 
 def show(name: str, text: str) -> None:
@@ -63,28 +45,34 @@ def _leave(text: str, status: int) -> NoReturn:
     sys.exit(status)
 
 
-def _options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what both commands have."""
-    for option in (
-        click.argument('command', nargs=-1, required=True, type=click.UNPROCESSED),
-        click.option(
-            '--connect-timeout', type=float, default=60, help='Seconds until all have registered.'
-        ),
-        click.option('-s', '--servers', type=int, default=1, help='How many servers.'),
-        click.option('-n', '--workers', type=int, required=True, help='How many workers.'),
-    ):
-        function = option(function)
-    return function
+SECONDS = click.FloatRange(0, min_open=True)
+COMMON = [  # what both commands have
+    click.Option(['-n', '--workers'], type=int, required=True, help='How many workers.'),
+    click.Option(['-s', '--servers'], type=int, default=1, help='How many servers.'),
+    click.Option(
+        ['--connect-timeout'], type=SECONDS, default=60, help='Seconds until all have registered.'
+    ),
+    click.Argument(['command'], nargs=-1, required=True, type=click.UNPROCESSED),
+]
 
 
-@click.command(context_settings=SETTINGS)
-@_options
+@click.command(context_settings=SETTINGS, params=[*COMMON])
 @click.option('--hostfile', metavar='FILE', help="Machines, one 'name [slots=N]' per line.")
 @click.option('--port', type=int, help='Of the scheduler; the others have those that follow.')
-@click.option('--timeout', type=float, metavar='SECONDS', help='Stop all after this time.')
+@click.option('--timeout', type=SECONDS, metavar='SECONDS', help='Stop all after this time.')
 @click.option('--ssh', default='ssh', help='The program, with its options.')
 @click.option('--python', help='The Python on other machines, if its path is another.')
-def launch(**options: Any) -> None:
+def launch(
+    command: list[str],
+    workers: int,
+    servers: int,
+    connect_timeout: float,
+    hostfile: str | None,
+    port: int | None,
+    timeout: float | None,
+    ssh: str,
+    python: str | None,
+) -> None:
     """Run COMMAND in several workers, with the scheduler and the servers of MXNet's store.
 
     What they print comes out line by line, after the name of who printed it. When one fails, the
@@ -96,24 +84,31 @@ def launch(**options: Any) -> None:
     """
     if hasattr(sys.stdout, 'reconfigure'):
         sys.stdout.reconfigure(errors='replace')  # a letter that the terminal does not know
+    way = Way(ssh, python or sys.executable, connect_timeout)
     try:
-        with signals_end():
-            try:
-                cluster = launching.prepare(**options)
-            except (TypeError, ValueError, OSError, ImportError) as error:
-                _leave(f'Error: {sentence(error)}', BAD_USAGE)
-            was_up = launching.run(cluster, show)
+        for number in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` means it
+                signal.signal(number, interrupt)
+        try:
+            check_numbers(workers, servers, port)
+            roles = plan(workers, servers, read_hosts(hostfile) if hostfile else [THIS])
+            roles = launching.place(roles, command, port, way)
+        except (TypeError, ValueError, OSError, ImportError) as error:
+            _leave(f'Error: {sentence(error)}', BAD_USAGE)
+        was_up = launching.run(roles, command, way, timeout, show)
     except ProcessFailed as error:
         what, _, details = str(error).partition('\n')
         meant = ''
         if error.status > 128:  # from a shell, as behind ssh
             with contextlib.suppress(ValueError):
                 meant = f' (128 + {error.status - 128}: {signal.Signals(error.status - 128).name})'
-        text = f'Error: {what}{cluster.place(error.name)}{meant}; all were stopped.\n{details}'
+        where = {role.name: f' on {role.host.name}' for role in roles}
+        on = where[error.name] if len(set(where.values())) > 1 else ''
+        text = f'Error: {what}{on}{meant}; all were stopped.\n{details}'
         _leave(text, error.status if error.status > 0 else 128 - error.status)
     except (TimeoutError, RuntimeError) as error:  # the second: somebody registered who should not
         _leave(f'Error: {error}', TOO_LATE if isinstance(error, TimeoutError) else 1)
-    except Ended as error:
+    except KeyboardInterrupt as error:
         (number,) = error.args
         _leave(f'Stopped by {number.name}: nothing is left running.', 128 + number)
     if not was_up:
@@ -122,8 +117,7 @@ def launch(**options: Any) -> None:
         click.echo(f'Warning: {words}', err=True)
 
 
-@click.command(context_settings=SETTINGS)
-@_options
+@click.command(context_settings=SETTINGS, params=[*COMMON])
 @click.option(
     '--index',
     type=int,

@@ -13,9 +13,8 @@ from .. import checks
 from ..data import environment_for_children
 from ..display import Table
 from ..processes import SETTLE, Group, start_workers
-from . import preflight
-from .launching import start_node
-from .placement import LOOPBACK, environment, plan, with_ports
+from .launching import place, start_node
+from .placement import THIS, environment, plan
 from .registration import Registration
 
 
@@ -26,7 +25,7 @@ class LocalCluster:
     """
 
     def __init__(self, workers: int = 2, servers: int = 1) -> None:
-        self._roles = plan(workers, servers, {LOOPBACK: None})
+        self._roles = plan(workers, servers, [THIS])
         self._group: Group | None = None
         self._lines: dict[str, list[str]] = {}
 
@@ -62,14 +61,12 @@ class LocalCluster:
                 checks.positive_number(name, seconds)
         if self._group:
             raise RuntimeError('this cluster is in a run; wait for it, or make another cluster')
-        workers = [role for role in self._roles if role.kind == 'worker']
-        answer = preflight.look(LOOPBACK, len(self._roles), len(workers), sys.executable)
-        roles = with_ports(self._roles, {LOOPBACK: answer['ports']})
-        envs = {role.name: environment(role, roles) for role in roles}
+        roles = place(self._roles, [sys.executable])
         # That CPU cores stand in is for the notebook to say, and not for every worker once more.
         shared = environment_for_children() | {'MGPU_SAID': 'stand-ins crowded'}
-        names = [role.name for role in workers]
-        worker_envs = [shared | envs[name] | gpus for name, gpus in zip(names, answer['gpus'])]
+        envs = {role.name: environment(role, roles) for role in roles}
+        names = [role.name for role in roles if role.kind == 'worker']
+        worker_envs = [shared | envs[name] for name in names]
         call: Any = (function, args, kwargs), {}
         self._lines = {role.name: [] for role in roles}
 

@@ -35,7 +35,9 @@ class Registration:
     def __init__(
         self, roles: Sequence[Role], limit: float = 60, lasting: float | None = None
     ) -> None:
-        self._planned = {(r.kind, r.host, r.port): r.name for r in roles if r.kind != 'scheduler'}
+        self._planned = {
+            (r.kind, r.host.ip, r.port): r.name for r in roles if r.kind != 'scheduler'
+        }
         self._workers = [role.name for role in roles if role.kind == 'worker']
         self._there: set[tuple[str, str, int]] = set()
         self._at_barrier: set[str] = set()
@@ -102,7 +104,11 @@ class Registration:
         now, waiting = time.monotonic(), sorted(self._at_barrier)
         if (waiting, at_work) != self._state:
             self._state, self._since = (waiting, at_work), now
-        ended = [name for name in self._workers if name not in at_work]
+        ended = [
+            name
+            for (kind, *_), name in self._planned.items()
+            if kind == 'worker' and name not in at_work
+        ]
         if not (waiting or ended) or now < self._since + PATIENCE:
             return None
         self._since = float('inf')  # said

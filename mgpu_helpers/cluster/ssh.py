@@ -12,7 +12,8 @@ from typing import Any
 
 from ..processes import Group, ProcessFailed
 from ..processes.guard import LEASH
-from .preflight import MARK
+from . import preflight
+from .placement import Host
 
 # What another machine is told of our environment, by how a name begins: which programs and
 # libraries are meant, where the data is, how MXNet and its store work.
@@ -77,40 +78,42 @@ class Way:
         line = [*shlex.split(self.ssh), '-T', *chosen, '--', host, shlex.join(['sh', '-c', script])]
         group.start(name, line, service=service, given=given)
 
-    def ask(self, questions: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """Ask other machines, all at once, whether they can take part; give the answers, by IP.
+    def ask(self, questions: Mapping[Host, dict[str, Any]]) -> dict[Host, dict[str, Any]]:
+        """Ask other machines, all at once, whether they can take part; give the answers.
 
-        ``questions`` has for each host's name the arguments of ``preflight.look`` there. An
-        ``OSError`` says which cannot be reached, does not answer in time, or cannot take part.
+        ``questions`` has for each the arguments of ``preflight.look`` there. An ``OSError`` says
+        which cannot be reached, does not answer in time, or cannot take part.
         """
-        lines: dict[str, list[str]] = {host: [] for host in questions}
+        lines: dict[str, list[str]] = {host.name: [] for host in questions}
         with Group() as group:
             for host, question in questions.items():
-                module = 'mgpu_helpers.cluster.preflight'
-                self.start(group, host, host, [self.python, '-m', module, json.dumps(question)])
+                command = [self.python, '-m', preflight.__name__, json.dumps(question)]
+                self.start(group, host.name, host.name, command)
             limit = self.connect_timeout
             try:
                 group.wait(lambda host, text: lines[host].append(text), timeout=limit, settle=0)
             except ProcessFailed as error:
                 raise OSError(_reason(error.name, error.status, lines[error.name])) from error
             except TimeoutError as error:
-                silent = ', '.join(host for host in questions if not _answer(lines[host]))
+                silent = ', '.join(name for name in lines if not _answer(lines[name]))
                 raise OSError(
                     f'{silent} did not answer within {limit:g} seconds: nothing was started'
                 ) from error
         answers = {}
-        for host, question in questions.items():
-            answer = _answer(lines[host])
+        for host in questions:
+            answer = _answer(lines[host.name])
             if not answer:
-                raise OSError(_reason(host, 0, lines[host]))
+                raise OSError(_reason(host.name, 0, lines[host.name]))
             if 'error' in answer:
-                raise OSError(f'{host} cannot take part: {answer["error"]}')
-            answers[question['ip']] = answer
+                raise OSError(f'{host.name} cannot take part: {answer["error"]}')
+            answers[host] = answer
         return answers
 
 
 def _answer(lines: Sequence[str]) -> dict[str, Any] | None:
-    marked = (line.removeprefix(MARK) for line in lines if line.startswith(MARK))
+    marked = (
+        line.removeprefix(preflight.MARK) for line in lines if line.startswith(preflight.MARK)
+    )
     return next(map(json.loads, marked), None)
 
 
