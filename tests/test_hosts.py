@@ -245,7 +245,7 @@ def test_joining_what_cannot_be():
             {'index': 4},
             'index 4 stands for nobody: scheduler, servers and workers have the',
         ),
-        ({'index': -1}, 'index must be at least 0, not -1'),
+        ({'index': -1}, '-1 is not in the range x>=0'),
         ({'port': 65533}, 'port 65533 and the 3 after it go beyond 65535'),
         ({'root': 'no-such-host.invalid'}, 'leads to no IPv4 address after 0.1 seconds'),
         ({'root': '203.0.113.1', 'index': 0}, 'but 203.0.113.1 is no address of this machine'),

@@ -27,7 +27,7 @@ REFUSED = {
     '-n 2': "Missing argument 'COMMAND...'",
     '-n 2 -- no-such-program': "there is no program 'no-such-program' here",
     '-n 2 -- README.md': 'the file is there but cannot be executed; perhaps: python README',
-    '-n 2 --port 0 -- true': 'port must be at least 1, not 0',
+    '-n 2 --port 0 -- true': "'--port': 0 is not in the range x>=1",
     '-n 2 --port 65533 -- true': 'port 65533 and the 3 after it go beyond 65535',
     '-n 2 --port {taken} -- true': 'port {taken} at 127.0.0.1 cannot be used',
     '-n 2 --port {below} -- true': 'port {taken} at 127.0.0.1 cannot be used',

@@ -121,18 +121,14 @@ def _check(epoch: int, arrays: dict[str, np.ndarray], info: dict[str, Any]) -> N
     """Raise unless these can be saved and come back the same."""
     checks.whole_number('epoch', epoch)
     if not isinstance(arrays, dict):
-        raise TypeError(
-            f'arrays must be a dict, name: NumPy array, not {checks.shown(arrays)}; for a list, '
-            '{str(i): a for i, a in enumerate(arrays)}'
-        )
+        raise TypeError(f'arrays must be a dict, name: NumPy array, not {checks.shown(arrays)}')
     for name, array in arrays.items():
         # Exactly NumPy's: a masked array, for one, would lose its mask.
         if not isinstance(name, str) or type(array) is not np.ndarray or array.dtype.hasobject:
             raise TypeError(
                 f'arrays[{name!r}] is {checks.shown(array)}: names must be texts, and values NumPy '
-                'arrays of numbers or texts, since others would need pickle, which can run any '
-                'code when it is loaded. Convert with asnumpy(), numpy.asarray or astype, or pass '
-                'a plain number or text as name=value'
+                'arrays of numbers or texts, as others need pickle. Convert with asnumpy(), '
+                'numpy.asarray or astype, or pass a plain number or text as name=value'
             )
     try:
         same = json.loads(json.dumps(info)) == info  # NaN is no NaN
@@ -141,6 +137,5 @@ def _check(epoch: int, arrays: dict[str, np.ndarray], info: dict[str, Any]) -> N
     if not same:
         raise TypeError(
             f'{checks.shown(info)} cannot be kept as JSON and come back the same: use finite '
-            'numbers such as int(x) and float(x), text, True, False, None, lists, and dicts with '
-            'text as keys; arrays belong into arrays'
+            'numbers such as float(x), text, lists, and dicts with text as keys'
         )

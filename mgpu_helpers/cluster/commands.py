@@ -12,7 +12,7 @@ import click
 
 from ..processes import ProcessFailed
 from . import launching
-from .placement import THIS, check_numbers, plan, read_hosts
+from .placement import THIS, plan, read_hosts
 from .preflight import sentence
 from .ssh import Way
 
@@ -45,7 +45,7 @@ def _leave(text: str, status: int) -> NoReturn:
     sys.exit(status)
 
 
-SECONDS = click.FloatRange(0, min_open=True)
+SECONDS, PORT = click.FloatRange(0, min_open=True), click.IntRange(1)
 COMMON = [  # what both commands have
     click.Option(['-n', '--workers'], type=int, required=True, help='How many workers.'),
     click.Option(['-s', '--servers'], type=int, default=1, help='How many servers.'),
@@ -58,7 +58,7 @@ COMMON = [  # what both commands have
 
 @click.command(context_settings=SETTINGS, params=[*COMMON])
 @click.option('--hostfile', metavar='FILE', help="Machines, one 'name [slots=N]' per line.")
-@click.option('--port', type=int, help='Of the scheduler; the others have those that follow.')
+@click.option('--port', type=PORT, help='Of the scheduler; the others have those that follow.')
 @click.option('--timeout', type=SECONDS, metavar='SECONDS', help='Stop all after this time.')
 @click.option('--ssh', default='ssh', help='The program, with its options.')
 @click.option('--python', help='The Python on other machines, if its path is another.')
@@ -90,21 +90,19 @@ def launch(
             if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup` means it
                 signal.signal(number, interrupt)
         try:
-            check_numbers(workers, servers, port)
-            roles = plan(workers, servers, read_hosts(hostfile) if hostfile else [THIS])
-            roles = launching.place(roles, command, port, way)
+            roles = plan(workers, servers, read_hosts(hostfile) if hostfile else [THIS], port)
+            roles = launching.place(roles, command, way)
         except (TypeError, ValueError, OSError, ImportError) as error:
             _leave(f'Error: {sentence(error)}', BAD_USAGE)
         was_up = launching.run(roles, command, way, timeout, show)
     except ProcessFailed as error:
         what, _, details = str(error).partition('\n')
-        meant = ''
-        if error.status > 128:  # from a shell, as behind ssh
-            with contextlib.suppress(ValueError):
-                meant = f' (128 + {error.status - 128}: {signal.Signals(error.status - 128).name})'
         where = {role.name: f' on {role.host.name}' for role in roles}
-        on = where[error.name] if len(set(where.values())) > 1 else ''
-        text = f'Error: {what}{on}{meant}; all were stopped.\n{details}'
+        what += where[error.name] if len(set(where.values())) > 1 else ''
+        number = error.status - 128
+        if number in set(signal.Signals):  # from a shell, as behind ssh
+            what += f' (128 + {number}: {signal.Signals(number).name})'
+        text = f'Error: {what}; all were stopped.\n{details}'
         _leave(text, error.status if error.status > 0 else 128 - error.status)
     except (TimeoutError, RuntimeError) as error:  # the second: somebody registered who should not
         _leave(f'Error: {error}', TOO_LATE if isinstance(error, TimeoutError) else 1)
@@ -120,14 +118,14 @@ def launch(
 @click.command(context_settings=SETTINGS, params=[*COMMON])
 @click.option(
     '--index',
-    type=int,
+    type=click.IntRange(0),
     required=True,
     envvar=['JOB_COMPLETION_INDEX', 'SLURM_PROCID'],
     show_envvar=True,
     help='Which process this is: 0 is the scheduler, then servers, then workers.',
 )
 @click.option('--root', required=True, metavar='HOST', help='Name or address of where index 0 is.')
-@click.option('--port', type=int, required=True, help='Of index 0; index I has PORT + I.')
+@click.option('--port', type=PORT, required=True, help='Of index 0; index I has PORT + I.')
 def join(**options: Any) -> None:
     """Be one process of a cluster that another system starts, such as Slurm or Kubernetes.
 

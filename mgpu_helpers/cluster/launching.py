@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .. import checks
 from ..processes import Group
 from . import preflight
 from .placement import NODE, Host, Role, check_numbers, environment, resolve
@@ -31,30 +30,26 @@ def program_of(command: Sequence[str], python: str) -> list[str]:
     return [python if command[0] in ('python', 'python3') else command[0], *command[1:]]
 
 
-def place(
-    roles: Sequence[Role], command: Sequence[str], port: int | None = None, way: Way | None = None
-) -> list[Role]:
+def place(roles: Sequence[Role], command: Sequence[str], way: Way | None = None) -> list[Role]:
     """Ask each machine whether it can take part; give the roles with their ports and GPUs.
 
-    ``command`` is what workers run. The scheduler has ``port`` and the others those that follow;
-    free ones are found unless given. Other machines are reached by the ``way``.
+    ``command`` is what workers run. Other machines are reached by the ``way``.
     """
     questions: dict[Host, dict[str, Any]] = {}
     for host in {role.host: None for role in roles}:
-        mine = [i for i, role in enumerate(roles) if role.host == host]
+        mine = [role for role in roles if role.host == host]
         questions[host] = dict(
             ip=host.ip,
-            ports=len(mine) if port is None else [port + i for i in mine],
-            workers=sum(roles[i].kind == 'worker' for i in mine),
+            ports=[role.port for role in mine],
+            workers=sum(role.kind == 'worker' for role in mine),
             program=program_of(command, way.python if way and not host.here else sys.executable)[0],
         )
     # What is wrong here is found before anybody is asked.
     answers = {host: preflight.look(**q) for host, q in questions.items() if host.here}
-    others = {host: question for host, question in questions.items() if not host.here}
+    others = {host: q for host, q in questions.items() if not host.here}
     if way and others:
-        program = next(iter(shlex.split(way.ssh)), '')
         advice = 'other machines are reached through it; --ssh names another'
-        preflight.find_program(program, advice)
+        preflight.find_program(next(iter(shlex.split(way.ssh)), ''), advice)
         answers |= way.ask(others)
     ports = {host: iter(answer['ports']) for host, answer in answers.items()}
     gpus = {host: iter(answer['gpus']) for host, answer in answers.items()}
@@ -113,7 +108,7 @@ def joined(
     index: int,
     root: str,
     port: int,
-    connect_timeout: float = 60,
+    connect_timeout: float,
 ) -> tuple[list[str], dict[str, str]]:
     """Find out which command this process has to run, and the variables to add to its environment.
 
@@ -122,7 +117,6 @@ def joined(
     unknown name is asked for again for ``connect_timeout`` seconds.
     """
     check_numbers(workers, servers, port)
-    checks.whole_number('index', index)
     kinds = ['scheduler', *['server'] * servers, *['worker'] * workers]
     if index >= len(kinds):
         raise ValueError(
@@ -154,7 +148,6 @@ def joined(
 
 
 def _own_address(root: str) -> str:
-    """Find the IPv4 address of this machine from which it reaches another, or itself."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         try:
             s.connect((root, 9))  # sends nothing, but the kernel chooses the way

@@ -56,9 +56,9 @@ class LocalCluster:
         checks.function('function', function, 'for every worker')
         if on_line is not None:
             checks.function('on_line', on_line, 'of a name and a line')
-        for name, seconds in (('timeout', timeout), ('settle', settle)):
-            if seconds is not None:
-                checks.positive_number(name, seconds)
+        if timeout is not None:
+            checks.positive_number('timeout', timeout)
+        checks.positive_number('settle', settle)
         if self._group:
             raise RuntimeError('this cluster is in a run; wait for it, or make another cluster')
         roles = place(self._roles, [sys.executable])

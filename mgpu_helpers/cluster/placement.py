@@ -8,7 +8,7 @@ import re
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .. import checks
@@ -43,7 +43,7 @@ class Role:
     kind: str  # 'scheduler', 'server' or 'worker'
     index: int  # its number among those of its kind; a worker's is its rank
     host: Host
-    port: int = 0  # TCP port at which the others reach it
+    port: int = 0  # TCP port at which the others reach it; 0: one that is free
     gpus: Mapping[str, str] = field(default_factory=dict)  # the variables that say which it has
 
     @property
@@ -62,23 +62,22 @@ def check_numbers(workers: int, servers: int, port: int | None = None) -> None:
             "than workers gain nothing, because then the workers' own links are what limits; take "
             f'at most {workers}'
         )
-    if port is not None:
-        checks.positive_int('port', port)
-        if port + workers + servers > LAST_PORT:
-            raise ValueError(
-                f'port {port} and the {workers + servers} after it go beyond {LAST_PORT}, the last '
-                f'that there is: take at most {LAST_PORT - workers - servers}'
-            )
+    if port and port + workers + servers > LAST_PORT:
+        raise ValueError(
+            f'port {port} and the {workers + servers} after it go beyond {LAST_PORT}, the last '
+            f'that there is: take at most {LAST_PORT - workers - servers}'
+        )
 
 
-def plan(workers: int, servers: int, hosts: Sequence[Host]) -> list[Role]:
-    """Place the roles of a cluster, without ports yet: scheduler first, then servers, then workers.
+def plan(workers: int, servers: int, hosts: Sequence[Host], port: int | None = None) -> list[Role]:
+    """Distribute the roles of a cluster: scheduler first, then servers, then workers.
 
-    Roles go round the hosts. MXNet's scheduler gives ranks by address: IP addresses as text,
-    descending, then ports, ascending; no variable changes that (``DMLC_RANK`` is ignored). Workers
-    are numbered as the scheduler will number them: worker i has rank i.
+    The scheduler has ``port`` and the others those that follow; without, none has one yet. Workers
+    go round the hosts, and worker i has rank i: MXNet's scheduler gives ranks by address, IP
+    addresses as text, descending, then ports, ascending; no variable changes that (``DMLC_RANK`` is
+    ignored).
     """
-    check_numbers(workers, servers)
+    check_numbers(workers, servers, port)
     if workers + servers > MOST_ROLES * len(hosts):
         raise ValueError(
             f'{workers + servers} workers and servers are too many for {len(hosts)} '
@@ -96,7 +95,8 @@ def plan(workers: int, servers: int, hosts: Sequence[Host]) -> list[Role]:
     roles = [Role('scheduler', 0, hosts[0])]
     roles += [Role('server', i, hosts[i % len(hosts)]) for i in range(servers)]
     by_rank = sorted(of_workers[:workers], key=lambda host: host.ip, reverse=True)
-    return roles + [Role('worker', i, host) for i, host in enumerate(by_rank)]
+    roles += [Role('worker', i, host) for i, host in enumerate(by_rank)]
+    return [replace(role, port=port + i) for i, role in enumerate(roles)] if port else roles
 
 
 def environment(role: Role, roles: Sequence[Role]) -> dict[str, str]:

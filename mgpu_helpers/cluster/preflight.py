@@ -23,12 +23,12 @@ MARK = 'mgpu-preflight: '  # a login shell may print something, too
 OWN_PORTS = range(12000, 32768)
 
 
-def look(ip: str, ports: int | list[int], workers: int, program: str) -> dict[str, Any]:
+def look(ip: str, ports: list[int], workers: int, program: str) -> dict[str, Any]:
     """Raise unless this machine can take part; say at which ports, and with which GPUs.
 
-    At ``ip`` the others shall reach it. ``ports`` is how many free ones to find, or a list of those
-    that must be free; ``program`` is what its ``workers`` run. Gives ``'ports'``, ascending, and
-    ``'gpus'``, for each worker what ``share_gpus`` gives.
+    At ``ip`` the others shall reach it, at ``ports``, or, where these are 0, at as many that are
+    free; ``program`` is what its ``workers`` run. Gives ``'ports'``, ascending, and ``'gpus'``, for
+    each worker what ``share_gpus`` gives.
     """
     if workers:
         find_program(program)
@@ -39,8 +39,8 @@ def look(ip: str, ports: int | list[int], workers: int, program: str) -> dict[st
         )
     if not is_here(ip):
         raise OSError(f'{ip} is no address that this machine can listen at')
-    if isinstance(ports, int):
-        ports = free_ports(ip, ports)
+    if not all(ports):
+        ports = free_ports(ip, len(ports))
     for port in ports:
         check_port(ip, port)
     return {'ports': ports, 'gpus': share_gpus(workers)}

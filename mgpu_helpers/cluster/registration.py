@@ -35,10 +35,8 @@ class Registration:
     def __init__(
         self, roles: Sequence[Role], limit: float = 60, lasting: float | None = None
     ) -> None:
-        self._planned = {
-            (r.kind, r.host.ip, r.port): r.name for r in roles if r.kind != 'scheduler'
-        }
-        self._workers = [role.name for role in roles if role.kind == 'worker']
+        _, *others = roles  # the scheduler does not register
+        self._planned = {(role.kind, role.host.ip, role.port): role.name for role in others}
         self._there: set[tuple[str, str, int]] = set()
         self._at_barrier: set[str] = set()
         self._state: tuple[list[str], list[str]] = [], []  # who waits there, and who still runs
@@ -104,21 +102,17 @@ class Registration:
         now, waiting = time.monotonic(), sorted(self._at_barrier)
         if (waiting, at_work) != self._state:
             self._state, self._since = (waiting, at_work), now
-        ended = [
-            name
-            for (kind, *_), name in self._planned.items()
-            if kind == 'worker' and name not in at_work
-        ]
+        workers = [name for name in self._planned.values() if name.startswith('worker')]
+        ended = ', '.join(name for name in workers if name not in at_work)
         if not (waiting or ended) or now < self._since + PATIENCE:
             return None
         self._since = float('inf')  # said
-        working = [name for name in at_work if name not in waiting]
+        working = ', '.join(name for name in at_work if name not in waiting)
         return (
-            f'no worker has come or gone for {PATIENCE} seconds; ended: '
-            f'{", ".join(ended) or "none"}; waiting for all, at the end or in init: '
-            f'{", ".join(waiting) or "none"}; still at work: {", ".join(working) or "none"}. '
-            'Whoever waits for one that comes no more does so for ever, until Ctrl-C or a timeout '
-            'ends all'
+            f'no worker has come or gone for {PATIENCE} seconds; ended: {ended or "none"}; '
+            f'waiting for all, at the end or in init: {", ".join(waiting) or "none"}; still at '
+            f'work: {working or "none"}. Whoever waits for one that comes no more does so for '
+            'ever, until Ctrl-C or a timeout ends all'
         )
 
 

@@ -45,26 +45,19 @@ def socket_bytes() -> Traffic:
         with contextlib.suppress(OSError):  # closed since it was listed, or not TCP's
             name = os.readlink(descriptor)
             if name.startswith('socket:'):
-                counts[name] = _counts(_tcp_info(int(descriptor.name)))
+                counts[name] = _counts(int(descriptor.name))
     return Traffic(*map(sum, zip((0, 0), *counts.values())))
 
 
-def _tcp_info(descriptor: int) -> bytes:
+def _counts(descriptor: int) -> Traffic:
     # SOCK_NONBLOCK is no setting here. Without it, where there is socket.setdefaulttimeout, Python
     # would turn the process's own socket, not only this view of it, non-blocking.
     kind = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
     # A copy, so that nobody can close it, and open another, while we ask.
     with socket.socket(type=kind, fileno=os.dup(descriptor)) as view:
-        return view.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-
-
-def _counts(answer: bytes) -> Traffic:
-    """Read a ``struct tcp_info``."""
+        answer = view.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     if len(answer) < NEEDED:
-        raise RuntimeError(
-            f'socket_bytes needs Linux 4.19 or newer: here, {platform.release()} describes a '
-            f'connection in {len(answer)} bytes, and what was sent stands in the {NEEDED}th'
-        )
+        raise RuntimeError(f'socket_bytes needs Linux 4.19 or newer, not {platform.release()}')
     received, sent, again = (
         struct.unpack_from('=Q', answer, at)[0] for at in (RECEIVED, SENT, SENT_AGAIN)
     )

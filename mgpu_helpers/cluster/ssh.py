@@ -99,22 +99,18 @@ class Way:
                 raise OSError(
                     f'{silent} did not answer within {limit:g} seconds: nothing was started'
                 ) from error
-        answers = {}
-        for host in questions:
-            answer = _answer(lines[host.name])
+        answers = {host: _answer(lines[host.name]) for host in questions}
+        for host, answer in answers.items():
             if not answer:
                 raise OSError(_reason(host.name, 0, lines[host.name]))
             if 'error' in answer:
                 raise OSError(f'{host.name} cannot take part: {answer["error"]}')
-            answers[host] = answer
         return answers
 
 
-def _answer(lines: Sequence[str]) -> dict[str, Any] | None:
-    marked = (
-        line.removeprefix(preflight.MARK) for line in lines if line.startswith(preflight.MARK)
-    )
-    return next(map(json.loads, marked), None)
+def _answer(lines: Sequence[str]) -> dict[str, Any]:
+    parts = (line.partition(preflight.MARK) for line in lines)
+    return next((json.loads(text) for before, mark, text in parts if mark and not before), {})
 
 
 def _reason(host: str, status: int, lines: Sequence[str]) -> str:

@@ -153,12 +153,6 @@ def load_parameters(net: Block, arrays: dict[str, np.ndarray]) -> None:
 
     If names or shapes are another network's, ``ValueError``, and nothing is changed.
     """
-    _check_same_network(net, arrays)
-    for name, param in net.collect_params().items():
-        param.set_data(nd.array(arrays[name], dtype=arrays[name].dtype))
-
-
-def _check_same_network(net: Block, arrays: dict[str, np.ndarray]) -> None:
     here = {name: tuple(p.shape) for name, p in net.collect_params().items()}
     there = {name: array.shape for name, array in arrays.items()}
     if here != there:
@@ -167,6 +161,8 @@ def _check_same_network(net: Block, arrays: dict[str, np.ndarray]) -> None:
             f'these are the parameters of another network: {name} has the shape {there.get(name)} '
             f'there and {here.get(name)} here'
         )
+    for name, param in net.collect_params().items():
+        param.set_data(nd.array(arrays[name], dtype=arrays[name].dtype))
 
 
 def resume(
@@ -189,7 +185,7 @@ def resume(
                     f'{checkpoint.path} is of a run with {checkpoint.info}, and this one has '
                     f'{info}: take the same settings, or another folder'
                 )
-            _check_same_network(net, checkpoint.arrays)
+            load_parameters(net, checkpoint.arrays)
     except Exception as error:  # raised below: the others would wait for what we have to say
         state, failed = f'an error ({" ".join(str(error).split())[:200]})', error
     where = f'{platform.node()}:{os.path.abspath(folder)}' if folder else 'no folder'
@@ -204,7 +200,6 @@ def resume(
         )
     if checkpoint is None:
         return 0
-    load_parameters(net, checkpoint.arrays)
     train_iter.skip(checkpoint.epoch)
     return checkpoint.epoch
 
