@@ -7,12 +7,12 @@ or computed; nothing here asks which.
 from __future__ import annotations
 
 import html
-import itertools
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from . import checks, display
 from .display import Table, percent, quantity
@@ -20,8 +20,6 @@ from .display import Table, percent, quantity
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    Intervals = Sequence[tuple[float, float]]  # of start and end, in order, none overlap
 
 # Work is blue: `forward` and `backward` where the two are known apart, else `compute`.
 KINDS = {
@@ -104,8 +102,7 @@ class Lanes:
     @property
     def overlap(self) -> float:
         """Share of ``seconds`` in which at least two lanes work, 0 to 1."""
-        working = (_busy(spans) for spans in self.by_lane().values())
-        return _length(_at_once(2, *working)) / self.seconds
+        return float(self._shares([])[-1][0])
 
     def by_lane(self) -> dict[str, list[Span]]:
         """Give the spans of each lane, in order."""
@@ -117,19 +114,26 @@ class Lanes:
         A row per lane: shares of ``seconds`` in which it is busy, idle, and at each kind of work.
         The last row, if there are several lanes: shares in which at least two are.
         """
-        first, last = self.ends
         kinds = [kind for kind in KINDS if any(s.kind == kind for s in self.spans)]
-        times = {}
-        for lane, spans in self.by_lane().items():
-            working = _busy(spans)
-            edges = [first, *itertools.chain.from_iterable(working), last]
-            idle = list(zip(edges[::2], edges[1::2]))
-            times[lane] = [working, idle, *(_busy(spans, kind) for kind in kinds)]
-        if len(times) > 1:
-            times['at least two at once'] = [_at_once(2, *lanes) for lanes in zip(*times.values())]
-        shares = {lane: [_length(t) / (last - first) for t in row] for lane, row in times.items()}
-        rows = [[lane, *map(percent, row)] for lane, row in shares.items()]
-        return Table(rows, ['lane', 'busy', 'idle', *kinds])
+        names = [*self.lanes, 'at least two at once']
+        rows = [[name, *map(percent, row)] for name, row in zip(names, self._shares(kinds))]
+        return Table(rows if len(self.lanes) > 1 else rows[:1], ['lane', 'busy', 'idle', *kinds])
+
+    def _shares(self, kinds: Sequence[str]) -> np.ndarray:
+        """Give shares of time (lanes + 1, 2 + kinds): busy, idle, each kind; last: of two lanes."""
+        first, last = self.ends
+        moments = np.unique([moment for s in self.spans for moment in (s.start, s.end)])
+        # What each lane does between one moment and the next; two spans at once count once.
+        doing = np.zeros((len(self.lanes), 2 + len(kinds), len(moments) - 1), dtype=bool)
+        for i, spans in enumerate(self.by_lane().values()):
+            for s in spans:
+                when = slice(*np.searchsorted(moments, (s.start, s.end)))
+                doing[i, 0, when] = True
+                if s.kind in kinds:
+                    doing[i, 2 + kinds.index(s.kind), when] = True
+        doing[:, 1] = ~doing[:, 0]
+        two = doing.sum(axis=0) >= 2
+        return np.concatenate([doing, two[None]]) @ (np.diff(moments) / (last - first))
 
     def plot(self, *others: Lanes) -> Figure:
         """Draw who did what when: a row per lane, a bar per span, empty where a lane is idle.
@@ -145,24 +149,6 @@ class Lanes:
 
 def _words_and_numbers(name: str) -> list[str | int]:
     return [int(part) if part.isdecimal() else part for part in re.split(r'(\d+)', name)]
-
-
-def _at_once(count: int, *lanes: Intervals) -> Intervals:
-    """Find when at least so many lanes are in the state whose times each of ``lanes`` lists."""
-    times = itertools.chain.from_iterable(lanes)
-    edges = sorted(edge for start, end in times for edge in ((start, 1), (end, -1)))
-    depths = itertools.accumulate(step for _, step in edges)
-    pairs = zip(itertools.pairwise(edges), depths)
-    return [(start, end) for ((start, _), (end, _)), depth in pairs if depth >= count]
-
-
-def _busy(spans: Iterable[Span], kind: str | None = None) -> Intervals:
-    """Find when a lane works (at one kind of work); two spans at once count once."""
-    return _at_once(1, [(s.start, s.end) for s in spans if kind in (None, s.kind)])
-
-
-def _length(intervals: Intervals) -> float:
-    return math.fsum(end - start for start, end in intervals)
 
 
 def _without_overlap(spans: Iterable[Span]) -> list[list[Span]]:
