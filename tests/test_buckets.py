@@ -16,8 +16,8 @@ from mgpu_helpers.collectives import (
     allreduce_halving_doubling,
     allreduce_kvstore,
     allreduce_ring,
+    fill_buckets,
 )
-from mgpu_helpers.collectives.bucket_layout import fill_buckets
 from mgpu_helpers.collectives.buckets import Bucket, copy_all, sync_with
 
 EVERY = {**OURS, 'kvstore': allreduce_kvstore}

@@ -137,9 +137,10 @@ def test_an_allreduce_is_added_by_what_is_listed(copy):
         f'{room}/algorithms.py', '', '\n\n' + naive.replace('_naive', '_toy').strip() + '\n'
     )
     cost = 'def toy(devices: int, nbytes: float, link: Link) -> float:\n    """Cost the same."""\n'
-    copy.change(f'{room}/costs.py', '', f'\n\n{cost}    return naive(devices, nbytes, link)\n')
-    entry = "    'toy': Algorithm(algorithms.allreduce_toy, costs.toy, 'allreduce-toy.svg'),\n"
-    copy.change(f'{room}/registry.py', "    'tree':", f"{entry}    'tree':")
+    formula = f'{cost}    return naive(devices, nbytes, link)\n\n\n'
+    copy.change(f'{room}/costs.py', 'class Algorithm', f'{formula}class Algorithm')
+    entry = "    'toy': Algorithm(algorithms.allreduce_toy, toy, 'allreduce-toy.svg'),\n"
+    copy.change(f'{room}/costs.py', "    'tree':", f"{entry}    'tree':")
     script = (ROOT / 'img/src/allreduce-tree.py').read_text(encoding='utf8')
     copy.change('img/src/allreduce-toy.py', '', script)
     shown = '](../img/allreduce-tree.svg)'

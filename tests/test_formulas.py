@@ -14,9 +14,8 @@ import pytest
 from checkouts import ROOT
 
 from mgpu_helpers import scaling as s
-from mgpu_helpers.collectives import OURS, allreduce_ring, count
+from mgpu_helpers.collectives import OURS, allreduce_ring, count, fill_buckets
 from mgpu_helpers.collectives.algorithms import send
-from mgpu_helpers.collectives.bucket_layout import fill_buckets
 from mgpu_helpers.scaling import COSTS, LINKS, MACHINES, MODELS, Layer, Link, Machine, Model
 from mgpu_helpers.scaling.published import SMALLEST, STARTS, nccl_runs
 

@@ -1,11 +1,10 @@
 """Ways to sum arrays over devices, in place: chapter 3's answer to "make allreduce cheaper".
 
-Each takes one array per device, of any shape and length, all alike, and leaves the same sum, bit
-for bit, on all of them. They need no framework: ``messages`` has arrays for them, too.
+Each takes one array per device, of any shape, all alike, and leaves the same sum, bit for bit, on
+all of them. They need no framework: ``messages`` has arrays for them, too.
 
-They say first who sends what to whom, and only then who adds: MXNet's engine makes an operator wait
-for all that were pushed before it and touch the same *array*, also where they touch other parts of
-it. Sent and added message by message, a ring's step would be a chain around the ring.
+They first send, and only then add: MXNet's engine makes an operator wait for all earlier ones that
+touch the same *array*, also other parts of it, so a ring's step would be a chain around the ring.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ def allreduce_naive(data: Sequence[NDArray]) -> None:
 def allreduce_tree(data: Sequence[NDArray]) -> None:
     """Sum up a binary tree and send the sum back down it: 2 ⌈log₂ k⌉ steps, in place.
 
-    In each, whole arrays travel between pairs of devices at the same time. The reduction and
-    broadcast trees of every MPI library.
+    In each, whole arrays travel between pairs of devices at the same time.
     """
     checks.one_per_device(data)
     k = len(data)
@@ -54,8 +52,7 @@ def allreduce_butterfly(data: Sequence[NDArray]) -> None:
 
     log₂ k steps for a power of two: half of the tree's, and every device sends in each. Otherwise
     the devices above the largest power of two hand theirs to a partner first and get the sum last.
-    Partners add the same two numbers, one as a + b, the other as b + a, which floating-point
-    arithmetic rounds alike: all devices hold the same bits.
+    Partners add a + b and b + a, which floating-point arithmetic rounds alike.
     """
     checks.one_per_device(data)
     steps = len(data).bit_length() - 1
@@ -72,21 +69,16 @@ def allreduce_butterfly(data: Sequence[NDArray]) -> None:
 
 
 def slices(x: NDArray, k: int) -> list[NDArray | None]:
-    """Cut an array into k one-dimensional views of nearly equal length; an empty one is ``None``.
-
-    There are empty ones where k is larger than the array. What is written into a view is written
-    into ``x``.
-    """
+    """Cut an array into k one-dimensional views of nearly equal length; empty ones are ``None``."""
     flat, n = x.reshape(-1), x.size
     cuts = [i * n // k for i in range(k + 1)]
     return [flat[a:b] if a < b else None for a, b in zip(cuts, cuts[1:])]
 
 
 def send(messages: Iterable[tuple[NDArray | None, NDArray | None]], add: bool) -> None:
-    """Let all of these messages travel at the same time; then add each, or put it in place.
+    """Let all messages ``(source, target)`` travel at the same time; then add each, or keep it.
 
-    A message is ``(source, target)``, views of arrays on two devices, or ``None`` for an empty
-    slice. With ``add``, what arrives is added to the target, else it takes its place.
+    Both are views of arrays on two devices, or ``None`` for an empty slice.
     """
     messages = [(source, target) for source, target in messages if source is not None]
     # An empty slice is empty on both devices.
@@ -101,8 +93,8 @@ def send(messages: Iterable[tuple[NDArray | None, NDArray | None]], add: bool) -
 def allreduce_sharded(data: Sequence[NDArray]) -> None:
     """Let each device sum a slice of its own and send it to all the others, in place.
 
-    2 (k - 1) messages a device, but each only a k-th of the array: all ports carry the same. Each
-    pair of devices needs a link, or a switch. *Dive into Deep Learning*'s answer to its exercise.
+    2 (k - 1) messages a device, each a k-th of the array; each pair of devices needs a link, or a
+    switch. *Dive into Deep Learning*'s answer to its exercise.
     """
     checks.one_per_device(data)
     k = len(data)
@@ -116,8 +108,8 @@ def reduce_scatter(data: Sequence[NDArray]) -> list[NDArray | None]:
     """Sum around a ring, in place, and give slice i of the sum on device i, a view of its array.
 
     k - 1 steps; in each, every device sends a k-th of its array to the next one, which adds it.
-    Outside of its slice a device is left with partial sums. Optimizers that keep a part of their
-    state on each device (ZeRO, FSDP) stop here, update their slice, and gather the parameters.
+    Outside of its slice a device is left with partial sums. ZeRO and FSDP stop here, update their
+    slice of the parameters, and gather those.
     """
     checks.one_per_device(data)
     k = len(data)
@@ -144,10 +136,9 @@ def all_gather(data: Sequence[NDArray]) -> None:
 def allreduce_ring(data: Sequence[NDArray]) -> None:
     """Sum around a ring, in place: ``reduce_scatter``, then ``all_gather``.
 
-    2 (k - 1) steps with a k-th of the array each: a device sends less than two arrays, however many
-    devices there are, and only ever to its neighbour. No algorithm whose devices add can send fewer
-    bytes through the busiest port (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
-    clusters of workstations", 2009).
+    2 (k - 1) steps with a k-th of the array each, sent to a neighbour. No algorithm whose devices
+    add can send fewer bytes through the busiest port (Patarasuk and Yuan, "Bandwidth optimal
+    all-reduce algorithms for clusters of workstations", 2009).
     """
     reduce_scatter(data)
     all_gather(data)

@@ -9,8 +9,7 @@ import numpy as np
 from mxnet import nd
 
 from .. import checks
-from .bucket_layout import fill_buckets
-from .messages import AN_ALLREDUCE
+from .messages import AN_ALLREDUCE, fill_buckets
 
 if TYPE_CHECKING:
     from mxnet.ndarray import NDArray
@@ -28,7 +27,6 @@ def sync_with(algorithm: Allreduce, bucket_bytes: int | None = None) -> Sync:
     """
     checks.function('algorithm', algorithm, AN_ALLREDUCE)
     checks.positive_int('bucket_bytes', 1 if bucket_bytes is None else bucket_bytes)
-    # The buckets, made when these gradients are seen for the first time.
     kept = {}  # type: ignore[var-annotated]
 
     def one_by_one(grads: Sequence[Sequence[NDArray]]) -> None:
@@ -52,9 +50,9 @@ def sync_with(algorithm: Allreduce, bucket_bytes: int | None = None) -> Sync:
 class Bucket:
     """One long array with room for many small ones: fill it, sum it over the devices, empty it.
 
-    Made for arrays of any shapes, of one type, on one device, which are not copied yet: ``flat`` is
-    one-dimensional, and ``parts`` are views of it in the arrays' shapes. Horovod calls it tensor
-    fusion. It pays where a message's latency is more than the time that its bytes take to copy.
+    ``flat`` is one-dimensional, and ``parts`` views of it in the shapes of ``arrays``, which are
+    not copied yet. Horovod calls it tensor fusion. It pays where a message's latency is more than
+    the time that its bytes take to copy.
     """
 
     def __init__(self, arrays: Sequence[NDArray]) -> None:

@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 def allreduce_kvstore(data: Sequence[NDArray]) -> None:
     """Sum with MXNet's own key-value store, in place: NCCL's on GPUs where it is built in.
 
-    The store is written in C++: one call from Python, whatever the number of devices. It keeps an
-    array of each shape that it has seen.
+    One call from Python, whatever the number of devices. The store keeps an array of each shape.
     """
     checks.one_per_device(data)
-    store = store_for(tuple(x.context for x in data))
+    store = _store_for(tuple(x.context for x in data))
     key = f'{data[0].dtype.__name__}{data[0].shape}'
     if key not in store.keys:
         store.init(key, data[0])
@@ -31,13 +30,9 @@ def allreduce_kvstore(data: Sequence[NDArray]) -> None:
 
 
 @functools.lru_cache(maxsize=16)
-def store_for(devices: tuple[mx.Context, ...]) -> KVStore:
-    """Make a key-value store for these devices, or give the one that was made before.
-
-    Its ``keys`` are those that it has been initialized with.
-    """
+def _store_for(devices: tuple[mx.Context, ...]) -> KVStore:
     nccl = mx.runtime.Features().is_enabled('NCCL') and len(devices) > 1
     on_gpus = all(d.device_type == 'gpu' for d in devices)
     store = mx.kv.create('nccl' if nccl and on_gpus else 'device')
-    store.keys = set()
+    store.keys = set()  # those that it has been initialized with
     return store

@@ -1,13 +1,9 @@
-"""What an allreduce sends and adds, and when: found by running it on arrays that log it.
-
-An algorithm is written once, as the chapter shows it; its messages, its steps and its time over any
-link follow from running it.
-"""
+"""What an allreduce sends and adds, and when: found by running it on arrays that log it."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, NoReturn
 
@@ -19,7 +15,7 @@ AN_ALLREDUCE = 'that sums a list of arrays in place, such as allreduce_ring'
 
 
 class Message(NamedTuple):
-    """One message between two devices, and when it travelled."""
+    """One message between two devices."""
 
     source: int
     target: int
@@ -35,10 +31,9 @@ class Count:
     devices: int
     additions: Counter[int] = field(default_factory=Counter)  # device -> numbers that it added
     views: int = 0  # of arrays, cut or reshaped
-    # Each message: source, target, bytes, and the messages that its source has received since it
-    # last sent one, by their index.
-    _sent: list[tuple[int, int, int, list[int]]] = field(default_factory=list, repr=False)
-    _kept: dict[int, list[int]] = field(default_factory=dict, repr=False)
+    # Source, target, bytes, and which messages the source received since it last sent one.
+    _sent: list[tuple[int, int, int, list[int]]] = field(default_factory=list)
+    _kept: dict[int, list[int]] = field(default_factory=dict)
 
     def sent(self, source: int, target: int, nbytes: int) -> int:
         """Log a message; give its index."""
@@ -60,8 +55,7 @@ class Count:
 
         Each leaves as soon as it can: a device sends one and receives one at a time, and has to
         have what it sends. Adding takes no time. With ``network``, each ``per_server`` devices are
-        a server: a message to another one takes ``network(n)``, and uses the two servers' ports,
-        which all their devices share, in the place of the devices' own.
+        a server, and share its ports: a message to another server takes ``network(n)``.
         """
         free: dict[tuple[str, int, bool], float] = {}
         complete = [0.0] * self.devices
@@ -79,10 +73,7 @@ class Count:
         return timed
 
     def seconds(self, link: Any) -> float:
-        """Give the time until the last message has arrived, over links that are all alike.
-
-        ``link`` is one of ``scaling``'s, or anything with ``seconds(nbytes)``.
-        """
+        """Give the time until the last message has arrived, if all links are such a ``link``."""
         return max((m.end for m in self.travel(link.seconds)), default=0.0)
 
     @property
@@ -115,10 +106,7 @@ class Count:
 
 
 class Counted:
-    """An array with what an allreduce asks of an NDArray, which logs copies and additions.
-
-    ``values`` are its numbers, one-dimensional.
-    """
+    """An array with what an allreduce asks of an NDArray, which logs copies and additions."""
 
     def __init__(
         self, device: int, values: np.ndarray, book: Count, message: int | None = None
@@ -128,7 +116,7 @@ class Counted:
         self.shape, self.size, self.dtype = values.shape, values.size, values.dtype
 
     def reshape(self, shape: int) -> Counted:
-        """Give a view, which shares the numbers."""
+        """Give a view."""
         self.book.views += 1
         return Counted(self.context, self.values.reshape(shape), self.book, self.message)
 
@@ -167,16 +155,16 @@ class Counted:
 
 
 def count(algorithm: Callable[[list[Any]], None], devices: int, size: int) -> Count:
-    """Count what an allreduce of float32 arrays sends and adds, by running it.
+    """Count what an allreduce of float32 arrays of ``size`` numbers sends and adds, by running it.
 
-    ``algorithm`` is one of ours, or your own: it may use ``copyto``, ``+=``, ``reshape`` and
-    slices. ``size`` is how many numbers each device has. What does not leave the sum of each on all
-    devices is a ValueError, and so is ``allreduce_kvstore``, which sends in C++.
+    ``algorithm`` may be your own: it may use ``copyto``, ``+=``, ``reshape`` and slices. What does
+    not leave the sum on all devices is a ValueError.
     """
     checks.positive_int('devices', devices)
     checks.positive_int('size', size)
     checks.function('algorithm', algorithm, AN_ALLREDUCE)
-    if getattr(algorithm, '__name__', '') == 'allreduce_kvstore':
+    name = getattr(algorithm, '__name__', algorithm)
+    if name == 'allreduce_kvstore':
         raise ValueError(
             'allreduce_kvstore cannot be counted, since MXNet sends its messages: record a timeline'
         )
@@ -188,8 +176,22 @@ def count(algorithm: Callable[[list[Any]], None], devices: int, size: int) -> Co
     total = values * (devices * (devices + 1) // 2)
     wrong = [x.context for x in data if (x.values != total).any()]
     if wrong:
-        raise ValueError(
-            f'{getattr(algorithm, "__name__", algorithm)} is no allreduce: afterwards devices '
-            f'{wrong} do not hold the sum'
-        )
+        raise ValueError(f'{name} is no allreduce: afterwards devices {wrong} do not hold the sum')
     return book
+
+
+def fill_buckets(sizes: Sequence[float], bucket_bytes: float) -> list[list[int]]:
+    """Say which gradients go together, by their indices: the last ones first, until one is full.
+
+    ``sizes`` are bytes, first layer first; one above ``bucket_bytes`` has a bucket to itself.
+    The backward pass begins with the last layer: its bucket can leave first.
+    """
+    checks.positive_number('bucket_bytes', bucket_bytes)
+    buckets, room = [], 0  # type: ignore[var-annotated]  # lists of indices
+    for i in reversed(range(len(sizes))):
+        if not buckets or sizes[i] > room:
+            buckets.append([])
+            room = bucket_bytes
+        buckets[-1].append(i)
+        room -= sizes[i]
+    return buckets

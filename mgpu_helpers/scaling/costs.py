@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .. import checks
-from ..collectives.costs import butterfly, halving_doubling, naive, ring, sharded, tree
-from ..collectives.registry import REGISTRY
+from ..collectives.costs import REGISTRY, butterfly, halving_doubling, naive, ring, sharded, tree
 from ..display import CYCLE, GREY, panels, quantity
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .. import checks
-from ..collectives.bucket_layout import fill_buckets
+from ..collectives.messages import fill_buckets
 from ..display import NONE, Table, percent, quantity
 from .curves import step
 from .links import LINKS, PUBLISHED

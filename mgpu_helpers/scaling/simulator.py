@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .. import checks
-from ..collectives.bucket_layout import fill_buckets
+from ..collectives.messages import fill_buckets
 from .machines import communication_seconds
 
 if TYPE_CHECKING:
