@@ -132,21 +132,6 @@ def code_words(text):
         return words(text)
 
 
-def test_durations_are_of_clocks_that_nobody_sets():
-    """The wall clock may be set back meanwhile: it dates a table, and MXNet's records carry it."""
-    wall = r'\btime\.time(_ns)?\b|\bfrom\s+time\b|\bTimer\(\)|\.(utc)?now\(|\bdate\s\+|[$]SECONDS'
-    patterns = '*.py mgpu_helpers/**/*.py tests/*.py benchmarks/**/*.py tools/* .ci/*'
-    patterns += ' training/* exercises/**/*.py img/src/*.py book/*.py notebooks/*.ipynb'
-    paths = {p for g in f'{patterns} exercises/*.ipynb'.split() for p in ROOT.glob(g)}
-    texts = {p: p.read_text(encoding='utf8') for p in paths - {Path(__file__)} if p.is_file()}
-    assert {(p.name, m[0]) for p in texts for m in re.finditer(wall, texts[p])} == {
-        ('profiler.py', 'time.time'),
-        ('result.py', '.now('),
-        ('train_ddp.py', 'time.time_ns'),  # tells one start from another
-        ('chapter6_shares.py', 'time.time'),  # sees that nobody looks at it
-    }
-
-
 # Called by their name from elsewhere: by Python, MXNet, click, tqdm, unittest-like protocols.
 PROTOCOLS = {
     *'list_commands get_command main'.split(),  # click's

@@ -1,23 +1,19 @@
 """Arrays on several devices for the exercises with MXNet, and what sums of them must be."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import mock
 
 import mxnet as mx
 import numpy as np
 from mxnet import nd
+from mxnet.ndarray import NDArray
 
 from .checking import Hint, expect
 
-if TYPE_CHECKING:
-    from mxnet.ndarray import NDArray
-
-    Arrays = list[NDArray]
+Arrays = list[NDArray]
 
 
 def on_devices(rng: random.Random, k: int, shape: Sequence[int] = (3, 4)) -> Arrays:

@@ -1,10 +1,8 @@
 """The exercises of chapter 1: shards, sums, updates, and replicas that must stay equal."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -15,9 +13,6 @@ from mgpu_helpers.collectives import count
 
 from .arrays import expect_sums, on_devices, one_device_each
 from .checking import Hint, Numbers, expect, expect_value, number, on_paper
-
-if TYPE_CHECKING:
-    pass
 
 ARRAY_BYTES = 516_272  # LeNet's 129,068 gradients of 4 bytes
 

@@ -1,10 +1,8 @@
 """The exercises of chapter 2: what the trainer does, clipping, running statistics, evaluation."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mxnet as mx
 import numpy as np
@@ -14,14 +12,10 @@ from mxnet.gluon import nn
 from .arrays import on_devices, one_device_each
 from .checking import Numbers, expect, expect_value, on_paper
 
-if TYPE_CHECKING:
-    from mxnet.gluon import Block
-
-
 DEVICES = [mx.cpu(0), mx.cpu(1)]
 
 
-def small_net(rng: random.Random, devices: Sequence[mx.Context] = DEVICES) -> Block:
+def small_net(rng: random.Random, devices: Sequence[mx.Context] = DEVICES) -> gluon.Block:
     """Make a network of two layers, initialized on devices, its replicas equal."""
     net = nn.HybridSequential()
     net.add(nn.Dense(5, in_units=4, activation='relu'), nn.BatchNorm(in_channels=5))
@@ -54,10 +48,9 @@ def exercise_1(rng: random.Random, my_forward_backward: Callable[..., Any]) -> N
         hint = f'device {d} has the gradient of a mean; the trainer divides: no mean()'
         expect(not np.allclose(g, w / size, rtol=1e-4), hint)
         expect(np.allclose(g, w, rtol=1e-4), f'device {d} has not the gradient of its own shard')
-    expect(
-        isinstance(losses, list) and [getattr(l, 'shape', 0) for l in losses] == [(3,), (2,)],
-        'the gradients are right; give back a list with the losses of each shard, too',
-    )
+    shapes = isinstance(losses, list) and [getattr(l, 'shape', 0) for l in losses]
+    hint = 'the gradients are right; give back a list with the losses of each shard, too'
+    expect(shapes == [(3,), (2,)], hint)
 
 
 def exercise_2(rng: random.Random, gradient_bytes: Callable[..., int]) -> None:
@@ -143,13 +136,10 @@ def exercise_6(rng: random.Random, whole_variance: Callable[..., float]) -> None
         shards = [np.array([rng.randrange(50) for _ in range(n)], dtype=float) for n in sizes]
         means, variances = ([float(f(s)) for s in shards] for f in (np.mean, np.var))
         right, even = float(np.var(np.concatenate(shards))), np.mean(variances)
+        within, alike = np.average(variances, weights=sizes), even + np.var(means)
         mistakes = {
-            'this is the mean of the variances; the means differ, too': (
-                np.average(variances, weights=sizes)
-            ),
-            'right for shards of one length only; a longer one counts for more': (
-                even + np.var(means)
-            ),
+            'this is the mean of the variances; the means differ, too': within,
+            'right for shards of one length only; a longer one counts for more': alike,
             'what is missing is how far the means are from each other': even,
             'a sum; and what is missing is how far the means are from each other': sum(variances),
         }
@@ -167,16 +157,12 @@ def exercise_7(rng: random.Random, accuracy: Callable[..., float]) -> None:
         guesses[rng.sample(range(5), 2)] += 1  # two of those that count are wrong
         right += 8 - pad - 2
         batches.append((nd.array(np.eye(5)[guesses]), nd.array(labels), pad))
+    of_batches = np.mean([6 / 8, 6 / 8, 3 / 5])
     mistakes = {
         'the examples that fill up the last batch were counted twice': (right + 3) / 24,
-        'a mean of batches, where an example of the short one counts for more': (
-            np.mean([6 / 8, 6 / 8, 3 / 5])
-        ),
+        'a mean of batches, where an example of the short one counts for more': of_batches,
         'leave the padding out of both, of what is counted, too': right / 24,
         'leave the padding out of both, of what is right, too': (right + 3) / 21,
     }
-    case, hint = (
-        'two whole batches of 8, a last one with 3 of 8 padded: {}',
-        f'not {right / 21:.4f}',
-    )
-    expect_value(accuracy(batches), right / 21, case, mistakes, hint, 1e-5)
+    case = 'two whole batches of 8, a last one with 3 of 8 padded: {}'
+    expect_value(accuracy(batches), right / 21, case, mistakes, f'not {right / 21:.4f}', 1e-5)

@@ -1,11 +1,8 @@
 """The exercises of chapter 3: cheaper sums, buckets, and sending while computing."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import mxnet as mx
 import numpy as np
@@ -19,14 +16,9 @@ from mgpu_helpers.collectives import (
 )
 from mgpu_helpers.scaling import Link
 
-from .arrays import expect_sums, on_devices
+from .arrays import Arrays, expect_sums, on_devices
 from .checking import Numbers, expect, expect_value, on_paper
 from .schedules import counted
-
-if TYPE_CHECKING:
-    from mxnet.ndarray import NDArray
-
-    from .arrays import Arrays
 
 
 def exercise_1(rng: random.Random, my_butterfly: Callable[..., None]) -> None:
@@ -97,13 +89,10 @@ def exercise_5(rng: random.Random, last_arrival: Callable[..., float]) -> None:
         right = 0
         for r, c in zip(ready, cost):
             right = max(right, r) + c
+        no_overlap, no_queue = max(ready) + sum(cost), max(map(sum, zip(ready, cost)))
         mistakes = {
-            'the first ones leave before the last one is ready; that is the whole point': (
-                max(ready) + sum(cost)
-            ),
-            'the port sends one at a time; who is ready waits until it is free': (
-                max(r + c for r, c in zip(ready, cost))
-            ),
+            'the first ones leave before the last is ready; that is the whole point': no_overlap,
+            'the port sends one at a time; who is ready waits until it is free': no_queue,
         }
         case = f'ready at {ready}, sent in {cost}: {{}}, not {right}'
         hint = 'a bucket leaves when it is ready and the one before has been sent'
@@ -133,18 +122,15 @@ def exercise_6(rng: random.Random, accumulate_batch: Callable[..., None]) -> Non
         hint += 'gradients add up on each device, and sum over the devices once'
         expect(len(sums) == turn + 1, hint)
         again = ' the second time: does the gradient begin at 0 again?' if turn else ''
-        expect(
-            difference < 1e-12,
+        hint = (
             f'the parameters differ by {difference:.1g} from one step with all 8 examples{again}; '
-            'each backward pass adds to p.grad, and the update divides by all examples',
         )
+        hint += 'each backward pass adds to p.grad, and the update divides by all examples'
+        expect(difference < 1e-12, hint)
 
 
 def _distance(these: Arrays, those: Arrays) -> float:
-    def largest(x: NDArray, y: NDArray) -> float:
-        return float(np.abs(x.asnumpy() - y.asnumpy()).max())
-
-    return max(largest(x, y) for x, y in zip(these, those))
+    return max(float(np.abs(x.asnumpy() - y.asnumpy()).max()) for x, y in zip(these, those))
 
 
 def exercise_7(seconds: Callable[..., float]) -> None:
@@ -153,12 +139,11 @@ def exercise_7(seconds: Callable[..., float]) -> None:
         link = Link('of the exercise', alpha, bandwidth)
         right = count(allreduce_halving_doubling, k, int(n) // 4).seconds(link)
         steps, whole, ring = 2 * math.log2(k), n / bandwidth, 2 * (k - 1)
+        travel = ring / k * whole
         mistakes = {
             'only a half, a quarter, ... of the array travels in a step': steps * (alpha + whole),
-            'it halves, and then doubles: 2 log2(k) steps': steps / 2 * alpha + ring / k * whole,
-            'so many steps has a ring; here each step doubles the distance': (
-                ring * alpha + ring / k * whole
-            ),
+            'it halves, and then doubles: 2 log2(k) steps': steps / 2 * alpha + travel,
+            'so many steps has a ring; here each step doubles the distance': ring * alpha + travel,
         }
         case = f'{k} devices, {n:,.0f} bytes: {{}} s, not {right:.4g}'
         hint = 'alpha for each step, and 2(k - 1)/k of the array at the bandwidth'

@@ -3,8 +3,6 @@
 Workers and servers are played in one process: what they do wrong shows there as well.
 """
 
-from __future__ import annotations
-
 import random
 import warnings
 from collections import Counter
@@ -109,12 +107,11 @@ def exercise_4(rng: random.Random, push: Callable[..., None]) -> None:
                     case = f'{worker + 1} of {k} workers have pushed for {key!r}, and a value has'
                     expect(after == before, f'{case} changed: wait for all, for this very key')
                     continue
+                no_copy = numbers[-1] + 1000 * (k - 1)
                 mistakes = {
                     'when the last one has come, the server updates': 0,
                     'the last one only; others were replaced, not added to': numbers[-1],
-                    'a worker has written its next gradient, 1000, into its array: keep a copy': (
-                        numbers[-1] + 1000 * (k - 1)
-                    ),
+                    '1000 is the next gradient, written into the same array: keep a copy': no_copy,
                     'those of the step before are still among them': total + earlier[key],
                     'the mean; but workers have divided before they push': total / k,
                     'uphill; the loss falls against the gradient': -total,
@@ -162,14 +159,12 @@ def draw_logs(rng: random.Random) -> list[Log]:
 def exercise_6(rng: random.Random, staleness: Callable[..., Any]) -> None:
     """How old the parameters of each gradient were."""
     for log in draw_logs(rng):
-        right, own = _ages(log), _ages(log, own=True)
+        right, own, others = _ages(log), _ages(log, own=True), max(worker for _, worker in log)
         found = [int(x) for x in staleness(list(log))]
         mistakes = {
             'one too many: this very push is no update of others': right + 1,
             'what a worker has pushed itself since its pull is not of others': own,
-            'k - 1 is the mean, if all are equally fast; here look at the log': (
-                np.full(len(right), max(worker for _, worker in log))
-            ),
+            'k - 1 is the mean, if all are equally fast; here look at the log': 0 * right + others,
             'a pull updates nothing': _ages(log, events=True),
             'count from its last *pull*, not from its last push': _ages(log, since='push'),
         }
@@ -207,9 +202,7 @@ def exercise_7(rng: random.Random, train_async: Callable[..., Any]) -> None:
         mistakes = {
             'each gradient is of the newest parameters: does what a worker has pulled change with '
             'those of the server?': play('new'),
-            'a step begins where the parameters are *now*, or what others did is lost': play(
-                'lost'
-            ),
+            'a step begins where parameters are *now*, or what others did is lost': play('lost'),
             'a gradient is of what this worker pulled, not of what another did': play('last'),
             'all gradients are of the start: a pull brings newer parameters': play('start'),
             'uphill; the loss falls against the gradient': play(sign=-1),

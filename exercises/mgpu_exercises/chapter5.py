@@ -1,7 +1,5 @@
 """The exercises of chapter 5: replicas that begin and stay alike, and what travels for it."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any
@@ -64,13 +62,11 @@ def exercise_2(begin_alike: Callable[..., None]) -> None:
         other = [name for name in wanted if not torch.equal(state[name], wanted[name])]
         expect(rank or not other, 'rank 0 itself has changed: it gives, the others take: broadcast')
         calls = len(ranks[rank].calls)
-        expect(
-            len(other) < 5,
-            f'rank {rank} begins with others than rank 0 had: {", ".join(other[:3])}, ...; '
-            'broadcast(x) replaces x by what rank 0 has'
-            + f', and was called {calls} times: was x the tensor itself, or a copy?'
-            * (calls > 0),
-        )
+        hint = f'rank {rank} begins with others than rank 0 had: {", ".join(other[:3])}, ...; '
+        hint += 'broadcast(x) replaces x by what rank 0 has'
+        if calls:
+            hint += f', and was called {calls} times: was x the tensor itself, or a copy?'
+        expect(len(other) < 5, hint)
         hint = f'on rank {rank}, {", ".join(other)} differs: frozen parameters and '
         hint += 'buffers, such as running statistics, belong to the network, too'
         expect(not other, hint)
@@ -97,14 +93,14 @@ def exercise_3(rng: random.Random, mean_gradients: Callable[..., None]) -> None:
         expect(sum(counts) == n and max(counts) < n, hint, case)
         for grad in found[1:]:
             along = float(grad @ found[0] / found[0].norm() ** 2)
-            expect(
-                torch.equal(grad, found[0]) or not torch.allclose(grad, along * found[0]),
+            equal = torch.equal(grad, found[0])
+            hint = (
                 f'a gradient is {along:.3g} times that of rank 0; the sum is the same, so by what '
-                'has each rank divided it?',
-                case,
             )
+            hint += 'has each rank divided it?'
+            expect(equal or not torch.allclose(grad, along * found[0]), hint, case)
             hint = 'the ranks end with different gradients; each is summed over them, in place'
-            expect(torch.equal(grad, found[0]), hint, case)
+            expect(equal, hint, case)
         if again:
             case = f'{case}, in a second step: is the gradient of the first one cleared? Here'
         expect_mean(case, found[0], seed, n, size)
@@ -133,10 +129,9 @@ def exercise_4(rng: random.Random, mean_at_once: Callable[..., None]) -> None:
     found, ranks = on_ranks(3, call)
     hint = 'it is not the mean of those of all ranks: is each cut out where it was put in?'
     for i, (mine, right) in enumerate(zip(found[1], mean)):
+        before = grads[1][i].numpy()
         mistakes = {
-            'it is what it was: what came back belongs into the tensors of the list, in place': (
-                grads[1][i].numpy()
-            ),
+            'it is what it was: write what came back into the tensors, in place': before,
             'it is the sum; divide by the number of ranks': 3 * right.numpy(),
         }
         expect_value(mine.numpy(), right.numpy(), f'gradient {i} of rank 1', mistakes, hint)
@@ -162,19 +157,15 @@ def exercise_5(rng: random.Random, mean_in_half: Callable[..., None]) -> None:
         expect(sent > 0, 'nothing is sent', case)
         expect(sent <= 100, f'{sent} bytes for 50 numbers; in float16 they take 100', case)
         grad = found[0].double()
-        expect(
-            grad.isfinite().all(),
-            f'{case}: the result is {grad.max()}: float16 ends at 65,504, and the sum does not '
-            'fit; make each rank\'s part smaller before it is sent',
-        )  # fmt: skip
+        hint = f'the result is {grad.max()}: float16 ends at 65,504, and the sum does not fit; '
+        hint += "make each rank's part smaller before it is sent"
+        expect(grad.isfinite().all(), hint, case)
         off = float((grad / right - 1).abs().max())
         hint = 'the gradient is what it was; write the result into it, in place'
         expect(not torch.equal(found[0], grads[0]), hint, case)
         hint = 'this is the sum; divide by the number of ranks'
         expect(abs(float((grad / right).mean()) - 3) > 0.1, hint, case)
-        hint = (
-            f'off by up to {off:.1%}; float16 is good to a tenth of a percent (bfloat16 has 8 bits)'
-        )
+        hint = f'off by up to {off:.1%}; float16 is good to 0.1% (bfloat16 has 8 bits)'
         expect(off < 2.5e-3, hint, case)
 
 
@@ -192,12 +183,9 @@ def exercise_6(rng: random.Random, my_order: Callable[..., Any]) -> None:
             there.add(arrived)
             early = sorted(set(begun) - there)
             expect(not early, f'{early} are to be summed before they are there', case)
-        expect(
-            order == list(range(n))[::-1],
-            'another rank has another order of arrival, and gradients of different parameters '
-            'would be added up; on all ranks the last parameter goes first, then the one before it',
-            case,
-        )
+        hint = 'another rank has another order of arrival, and gradients of different parameters '
+        hint += 'would be added up; on all ranks the last parameter goes first, then the one before'
+        expect(order == list(range(n))[::-1], hint, case)
         place = [ready.index(i) for i in range(n)]
         right = [[i for i in range(n)[::-1] if max(place[i:]) == t] for t in range(n)]
         expect(found == right, f'{case}, not {right}: nobody waits longer than it must')
@@ -225,15 +213,11 @@ def exercise_7(rng: random.Random, load_any: Callable[..., None]) -> None:
             raise
         except (KeyError, RuntimeError) as error:
             what = ' '.join(str(error).split())[:150]
-            raise Hint(
-                f'{case}: {what} ...; DDP puts one `module.` in front of each name'
-            ) from None
-        expect(
-            all(torch.equal(v, saved.state_dict()[name]) for name, v in net.state_dict().items()),
-            'the network has not got all values; `strict=False` passes over names that it does '
-            'not know, without a word',
-            case,
-        )
+            hint = f'{case}: {what} ...; DDP puts one `module.` in front of each name'
+            raise Hint(hint) from None
+        hint = 'the network has not got all values; `strict=False` passes over names that it does '
+        hint += 'not know, without a word'
+        expect(all(map(torch.equal, net.parameters(), saved.parameters())), hint, case)
     state.pop('module.mode.bias')
     try:
         load_any(Inner(), state)

@@ -1,7 +1,5 @@
 """Exercises 5.8 and 5.9: an epoch, sampled without replacement, and a share of it for each rank."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter
@@ -20,13 +18,11 @@ def exercise_8(rng: random.Random, my_shares: Callable[..., Any]) -> None:
                 [int(i) for i in my_shares(n, size, rank, seed, epoch)] for rank in range(size)
             ]
             case, lengths = f'{n} examples, {size} ranks', [len(hand) for hand in hands]
-            expect(
-                len(set(lengths)) == 1,
-                f'{case}: they get {lengths}; with as many steps as examples, one would wait for '
-                'the others for ever'
-                + '; may filling up go around the order more than once?'
-                * (sum(lengths) > n),
-            )
+            hint = f'they get {lengths}; with as many steps as examples, one would wait for the '
+            hint += 'others for ever'
+            if sum(lengths) > n:
+                hint += '; may filling up go around the order more than once?'
+            expect(len(set(lengths)) == 1, hint, case)
             counts = Counter(sum(hands, []))
             expect(set(counts) <= set(range(n)), f'there is no example {max(counts)}', case)
             hint = f'{lengths[0]} for each, and {-(-n // size)} are enough'
@@ -60,8 +56,8 @@ def exercise_9(numbers: Numbers, steps: int, twice: int, last: int, left_out: in
     right = math.ceil(each / batch)
     mistakes = {
         'the last one, which is not full, counts, too': each // batch,
-        'each rank takes `batch` examples in a step, so a step has those of all ranks': (
-            math.ceil(n / batch)
+        'each rank takes `batch` examples in a step, so a step has those of all ranks': -(
+            -n // batch
         ),
     }
     hint = f'each rank gets {each} examples, {batch} in a step'

@@ -1,9 +1,8 @@
 """Exercises 6.8 and 6.9: kills at the worst moment, and runs that go on."""
 
-from __future__ import annotations
-
 import inspect
 import io
+import random
 import sys
 import tempfile
 from collections.abc import Callable
@@ -23,8 +22,8 @@ class Killed(BaseException):
     """What nothing in an answer passes over, as the signal that nothing survives."""
 
 
-def expect_whole(my_save: Callable[..., Any]) -> None:
-    """Raise a hint unless ``my_save(file, write, flush)`` leaves the old file or the new one."""
+def exercise_8(my_save: Callable[..., None]) -> None:
+    """The old file or the new one, whole, at any moment."""
     with tempfile.TemporaryDirectory() as folder:
         for killed in ('while writing', 'while flushing', 'nowhere'):
             _expect_whole(my_save, Path(folder, 'checkpoint.pt'), killed)
@@ -56,11 +55,22 @@ def _expect_whole(my_save: Callable[..., Any], file: Path, killed: str) -> None:
         if killed == 'while flushing':
             raise Killed
 
+    code = getattr(inspect.unwrap(my_save), '__code__', None)
+
+    def trace(frame: Any, event: str, _: object) -> Any:  # looks after each line of the answer
+        if frame.f_code is code:
+            whole('after one of the lines')
+            return trace
+
     file.write_text(OLD)
+    before = sys.gettrace()
+    sys.settrace(trace)
     try:
-        watched(my_save, file, write, flush, look=lambda: whole('after one of the lines'))
+        my_save(file, write, flush)
     except Killed:
         return whole(f'killed {killed}')
+    finally:
+        sys.settrace(before)
     expect(wrote, 'nothing was written: call write(path)')
     hint = f'{wrote[-1].parent} may be another disk; from disk to disk nothing is renamed'
     expect(wrote[-1].parent == file.parent, hint)
@@ -68,25 +78,6 @@ def _expect_whole(my_save: Callable[..., Any], file: Path, killed: str) -> None:
     expect(file.read_text() == NEW, f'afterwards {file.name} is still the old one: os.replace')
     hint = f'afterwards {wrote[-1].name} is still there: was it copied? That takes time; rename it'
     expect(not wrote[-1].exists(), hint)
-
-
-def watched(function: Callable[..., Any], *args: Any, look: Callable[[], None]) -> None:
-    """Call a function, and look after each of its lines."""
-
-    code = getattr(inspect.unwrap(function), '__code__', None)
-
-    def trace(frame: Any, event: str, _: object) -> Any:
-        if frame.f_code is not code:
-            return None
-        look()
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        function(*args)
-    finally:
-        sys.settrace(before)
 
 
 class Run:
@@ -117,9 +108,12 @@ class Wrapped(nn.Module):
         self.module = module
 
 
-def expect_same_run(my_state: Callable[..., Any], my_resume: Callable[..., Any], seed: int) -> None:
-    """Raise a hint unless a run that is killed after 3 steps of 8 goes on as if it had not been."""
-    run, file = Run(seed), io.BytesIO()
+def exercise_9(
+    rng: random.Random, my_state: Callable[..., Any], my_resume: Callable[..., Any]
+) -> None:
+    """Killed after 3 steps of 8 and continued equals not killed."""
+    seed, file = rng.randrange(99), io.BytesIO()
+    run = Run(seed)
     run.steps(0, 3)
     state = my_state(Wrapped(run.net), run.optimizer, run.schedule, 3)
     try:
@@ -131,7 +125,7 @@ def expect_same_run(my_state: Callable[..., Any], my_resume: Callable[..., Any],
             f'torch.save, or torch.load with weights_only=True, refuses it ({error!s:.80}): '
             'let it hold state_dict()s, tensors and numbers, no objects'
         ) from None
-    random, at_3 = torch.get_rng_state(), [p.clone() for p in run.net.parameters()]
+    state_at_3, at_3 = torch.get_rng_state(), [p.clone() for p in run.net.parameters()]
     whole = run.steps(3, 8)
     new = Run(seed + 1)
     try:
@@ -148,6 +142,6 @@ def expect_same_run(my_state: Callable[..., Any], my_resume: Callable[..., Any],
     expect(new.schedule.last_epoch == 3 and new.optimizer.param_groups[0]['lr'] < 0.1, hint)
     expect(done == 3, f'my_resume gives {done}, and 3 steps were done')
     hint = 'dropout draws other random numbers: save torch.get_rng_state(), and set it last'
-    expect(torch.equal(torch.get_rng_state(), random), hint)
+    expect(torch.equal(torch.get_rng_state(), state_at_3), hint)
     hint = 'all parts look right, and yet after 8 steps the parameters differ'
     expect(all(map(torch.equal, new.steps(done, 8), whole)), hint)

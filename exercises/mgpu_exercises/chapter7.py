@@ -1,7 +1,5 @@
 """The exercises of chapter 7: shards (7.1 to 7.4, beside this), cut layers, pipelines."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any
@@ -62,11 +60,9 @@ def exercise_6(rng: random.Random, cut_heads: Callable[..., Any]) -> None:
         expect(not near(first, qkv.chunk(k)[0]), hint)
         found_at = [int((qkv == row).all(1).nonzero()[0]) for row in first if row in qkv]
         runs = [found_at[a : a + w // heads] for a in range(0, len(found_at), w // heads)]
-        expect(
-            all(run == list(range(run[0], run[0] + len(run))) for run in runs)
-            and all(run[0] % (w // heads) == 0 for run in runs),
-            f'rank 0 of {k} has rows {found_at}: a head is {w // heads} neighbours, not to be torn',
-        )
+        each = w // heads
+        hint = f'rank 0 of {k} has rows {found_at}: a head is {each} neighbours, not to be torn'
+        expect(all(r[0] % each == 0 and r == list(range(r[0], r[0] + len(r))) for r in runs), hint)
         terms = [attention(x, rows, columns, heads // k) for rows, columns in parts]
         hint = f'{k} ranks: the terms do not add up to attention: each rank has the columns of '
         hint += '`out` that belong to its own heads, and the same heads of queries, keys and values'
@@ -164,6 +160,5 @@ def exercise_9(numbers: Numbers, step_ms: float, idle: float, enough: float, kep
     expect(waits < 0.1, f'with {enough:g} micro-batches {waits:.1%} of a step is idle')
     expect(enough == 9 * (p - 1) + 1, f'{enough:g} are enough, and so are fewer')
     expect(kept != m, f'{kept:g} micro-batches held: GPipe keeps all; 1F1B goes back earlier')
-    expect(
-        kept == p, f'{kept:g} held: when its first one comes back to stage 0, how many has it sent?'
-    )
+    hint = 'when its first one comes back to stage 0, how many has it sent?'
+    expect(kept == p, f'{kept:g} held: {hint}')

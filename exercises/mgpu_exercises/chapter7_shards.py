@@ -1,7 +1,5 @@
 """Exercises 7.1 to 7.4: what is sharded, and the collectives of all ranks in one process."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -89,11 +87,9 @@ def exercise_2(rng: random.Random, my_spans: Callable[..., Any]) -> None:
             here = [at + i for at, (a, b) in zip(starts, spans) for i in range(a, b)]
             owned.append(here)
             whole = all(b - a in (0, size) for (a, b), size in zip(spans, sizes))
-            expect(
-                len(here) <= share,
-                f'{case}: together {len(here)} values, and a share has at most {share}'
-                + '; it may begin or end in the middle of a tensor' * whole,
-            )
+            hint = f'{case}: together {len(here)} values, and a share has at most {share}'
+            hint += '; it may begin or end in the middle of a tensor' if whole else ''
+            expect(len(here) <= share, hint)
             hint = 'a share is one run of the whole vector, not a part of each tensor'
             expect(not here or here == list(range(here[0], here[-1] + 1)), hint, case)
         missing = sorted(set(range(n)).difference(*owned))
@@ -126,18 +122,13 @@ def exercise_3(rng: random.Random, zero1_step: Callable[..., None]) -> None:
         hint = f'{case} all have moved {k} times too far: a sum is not yet a mean'
         expect(not near(params[0] - before, k * (one - before)), hint)
         apart = float((params[0] - one).abs().max())
-        expect(
-            near(params[0], one),
-            f"{case} the parameters differ by {apart:.1g} from one device's: "
-            + ('is the momentum kept?' if turn > 1 else 'a share is a run, rank by rank'),
-        )
+        why = 'is the momentum kept?' if turn > 1 else 'a share is a run, rank by rank'
+        hint = f"{case} the parameters differ by {apart:.1g} from one device's: {why}"
+        expect(near(params[0], one), hint)
     found, right = ranks.sent // 2, 2 * (k - 1) * n // k * 8
-    expect(
-        found == right,
-        f'right parameters, but each rank sends {found} bytes a step, not {right}, with '
-        f'{dict(ranks.calls)} in two steps: a rank needs the mean of its own share alone, and '
-        'sends no more than its share afterwards',
-    )
+    hint = f'right parameters, but each rank sends {found} bytes a step, not {right}, with '
+    hint += f'{dict(ranks.calls)} in two steps: a rank needs the mean of its own share alone, and '
+    expect(found == right, f'{hint}sends no more than its share afterwards')
 
 
 def exercise_4(events: Callable[..., Any]) -> None:

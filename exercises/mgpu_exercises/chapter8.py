@@ -1,7 +1,5 @@
 """The exercises of chapter 8: what hides sums, links, servers, memory, waiting, and the bill."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence
@@ -65,24 +63,19 @@ def exercise_2(fit: Callable[..., Sequence[float]]) -> None:
 def exercise_3(crossing: Callable[..., float]) -> None:
     """Where a ring begins to be faster than a tree."""
     for k, alpha, bandwidth in ((4, 1e-5, 1e9), (64, 14e-6, 12.5e9), (1024, 3.4e-6, 3e11)):
+        rounds, unit, in_seconds = math.log2(k), alpha * bandwidth, alpha / bandwidth
 
-        def meet(
-            up: float = 2 * math.log2(k), around: int = 2 * (k - 1), unit: float = alpha * bandwidth
-        ) -> float:
+        def meet(up: float = 2 * rounds, around: int = 2 * (k - 1), unit: float = unit) -> float:
             """Solve for so many steps of whole arrays, and so many of slices."""
             return unit * (around - up) / (up - around / k)  # noqa: B023
 
         mistakes = {
-            'up the tree only; the sum comes down again': meet(up=math.log2(k)),
+            'up the tree only; the sum comes down again': meet(up=rounds),
             'once around the ring only; the sums go around again': meet(around=k - 1),
-            'bytes, not seconds: latency times bandwidth has them as a unit': meet(
-                unit=alpha / bandwidth
-            ),
-            'so many bytes travel in the time of one latency; how many steps have the two?': (
-                alpha * bandwidth
-            ),
+            'bytes, not seconds: latency times bandwidth has them as a unit': meet(unit=in_seconds),
+            'so many bytes travel in the time of one latency; how many steps have the two?': unit,
             'a tree has log2(k) rounds up, not ln(k)': meet(up=2 * math.log(k)),
-            'in a step of the ring a k-th of the array travels': -alpha * bandwidth,
+            'in a step of the ring a k-th of the array travels': -unit,
         }
         hint = f'not {meet():.4g}: write both times as steps * (alpha + bytes / bandwidth)'
         case = f'{k} devices, {alpha:g} s, {bandwidth:g} bytes/s gave {{}}'
@@ -165,23 +158,20 @@ def exercise_6(in_levels: Callable[..., float]) -> None:
         (1e6, 6, 3, 2, 'PCIe 4 x16', '10 Gb Ethernet'),
     ):
         inside, network = (LINKS[name] for name in names)
+        one_ring = ring(gpus * servers, n, network)
         within, between = ring(gpus, n, inside), ring(servers, n / ports, network)
+        uncut = within + 2 * (servers - 1) * network.seconds(n / ports)
+        each_all, one_port, shared = (
+            within + ring(servers, size, network) for size in (n * gpus / ports, n / gpus, n)
+        )
         mistakes = {
-            'one ring over all devices; in levels a ring has as many as there are servers': ring(
-                gpus * servers, n, network
-            ),
-            'inside a server a device has a slice only, of which it sends no more': (
-                within + ring(servers, n * gpus / ports, network)
-            ),
-            'the slices of all devices of a server leave through its ports': (
-                within + ring(servers, n / gpus, network)
-            ),
-            'the ports share what leaves the server': within + ring(servers, n, network),
+            'one ring over all devices; in levels a ring has as many as servers': one_ring,
+            'inside a server a device has a slice only, of which it sends no more': each_all,
+            'the slices of all devices of a server leave through its ports': one_port,
+            'the ports share what leaves the server': shared,
             'the sums inside the servers take their time, too': between,
             'there and back: all-gather takes what reduce-scatter took': (within + between) / 2,
-            'a ring between servers cuts the share of a port into as many slices': (
-                within + 2 * (servers - 1) * network.seconds(n / ports)
-            ),
+            'a ring between servers cuts the share of a port into as many slices': uncut,
         }
         right = within + between
         hint = f'not {right:.4g}: two rings, one over devices, one over servers'

@@ -1,7 +1,5 @@
 """Find an exercise's check, run it on an answer, and say what came of it in one sentence."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import importlib.util

@@ -1,7 +1,5 @@
 """What the exercises on steps of several ranks have in common: their gradient, and who sent it."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections.abc import Callable, Iterator
@@ -42,13 +40,11 @@ def expect_mean(case: str, found: torch.Tensor, seed: int, n: int, size: int) ->
     net, X, y = classifier(seed, n)
     cross_entropy(net(X), y).backward()
     right = gradient(net).numpy()
+    twice, by_ranks = right / size, right * n / size
     mistakes = {
-        f'it is 1/{size} of it; was it divided by the ranks twice? DDP does that, too': right
-        / size,
+        f'it is 1/{size} of it; was it divided by the ranks twice? DDP does that, too': twice,
         f'it is {n} times as large; it is a sum, where a mean is wanted': right * n,
-        f'it is {n / size:g} times as large; divided by the ranks, not by the examples': (
-            right * n / size
-        ),
+        f'it is {n / size:g} times as large; divided by the ranks, not by the examples': by_ranks,
         f'it is {size} times as large; divide by the examples of all ranks': right * size,
     }
     case = f'{case}: the gradient is not that of the mean over all {n} examples'
@@ -82,9 +78,8 @@ def expect_clipped(found: list[Any], grads: list[list[torch.Tensor]], limit: flo
         hint = 'a gradient within the limit stays the mean over the ranks'
         expect(norm > limit or torch.allclose(grad, mean), hint, case)
         straight = torch.allclose(grad, scale * mean, rtol=1e-4)
-        each = all(
-            torch.allclose(g, p * (g.norm() / p.norm()), rtol=1e-4) for g, p in zip(mine, parts)
-        )
+        scaled = [p * (g.norm() / p.norm()) for g, p in zip(mine, parts)]
+        each = all(torch.allclose(g, p, rtol=1e-4) for g, p in zip(mine, scaled))
         hint = f'{case}, each parameter by its own factor: all are one long vector'
         expect(straight or not each, hint)
         hint = f'{case}, in another direction: first the mean over the ranks, then its norm'

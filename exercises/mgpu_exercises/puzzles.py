@@ -1,17 +1,12 @@
 """Six puzzles for those who want more: find a schedule that reaches a target, and look at it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mgpu_helpers.scaling import LINKS, Link
 
-from .checking import Hint, Verdict, check
+from .checking import Hint, check
 from .schedules import Order, Played, accumulated, in_buckets, pipelined, sends, sharded
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # What a schedule may cost, at most.
 TARGETS: dict[str, dict[str, float]] = {
@@ -22,50 +17,28 @@ TARGETS: dict[str, dict[str, float]] = {
     '5': {'micro-batches kept at a time': 4, 'ms': 21},
     '6': {'steps': 6, 'MB through the busiest port': 2},
 }
-STAGES, MICRO_BATCHES = 4, 6
 NETWORK = LINKS['25 Gb RoCE']
 
-
-def play_1(plan: Any) -> Played:
-    """Micro-batches on one of four devices that have room for the activations of 40 examples."""
-    return accumulated(plan, (2, 4, 8, 16), 96, 40, 4, NETWORK)
-
-
-def play_2(allreduce: Callable[[Any], None]) -> Played:
-    """Two servers of four devices, and an array of 4 MB on each."""
-    return sends(allreduce, 8, 1_000_000, LINKS['PCIe 3 x16'], NETWORK, 4)[0]
-
-
-def play_3(turns: Any) -> Played:
-    """Eight tensors on three ranks."""
-    return sharded(turns, (4, 6, 2, 8, 12, 10, 3, 15), 3, Link('of puzzle 3', 5e-4, 4e9))
-
-
-def play_4(buckets: Any) -> Played:
-    """Six layers over a network with a long latency."""
-    return in_buckets(
-        buckets, (3, 2, 2, 2, 2, 1), (1, 2, 6, 6, 12, 16), Link('of puzzle 4', 2e-3, 2e9)
-    )
-
-
-def play_5(order: Callable[[int, int, int], Order]) -> Played:
-    """Four stages and six micro-batches."""
-    return pipelined([order(MICRO_BATCHES, s, STAGES) for s in range(STAGES)], MICRO_BATCHES)
-
-
-def play_6(allreduce: Callable[[Any], None]) -> Played:
-    """Six devices, and an array of 1.2 MB on each."""
-    played, found = sends(allreduce, 6, 300_000, LINKS['10 Gb Ethernet'])
-    score = {'steps': found.steps, 'MB through the busiest port': found.busiest / 1e6}
-    return Played(played.lanes, played.score | score)
-
-
+# How an answer to each puzzle is played.
 PLAY: dict[str, Callable[[Any], Played]] = {
-    '1': play_1, '2': play_2, '3': play_3, '4': play_4, '5': play_5, '6': play_6,
-}  # fmt: skip
+    # On one of four devices with room for the activations of 40 examples.
+    '1': lambda plan: accumulated(plan, (2, 4, 8, 16), 96, 40, 4, NETWORK),
+    # Two servers of four devices, and an array of 4 MB on each.
+    '2': lambda allreduce: sends(allreduce, 8, 1_000_000, LINKS['PCIe 3 x16'], NETWORK, 4),
+    # Eight tensors on three ranks.
+    '3': lambda turns: sharded(turns, (4, 6, 2, 8, 12, 10, 3, 15), 3, Link('3', 5e-4, 4e9)),
+    # Six layers over a network with a long latency.
+    '4': lambda buckets: in_buckets(
+        buckets, (3, 2, 2, 2, 2, 1), (1, 2, 6, 6, 12, 16), Link('4', 2e-3, 2e9)
+    ),
+    # Four stages and six micro-batches.
+    '5': lambda order: pipelined([order(6, stage, 4) for stage in range(4)], 6),
+    # Six devices, and an array of 1.2 MB on each.
+    '6': lambda allreduce: sends(allreduce, 6, 300_000, LINKS['10 Gb Ethernet']),
+}
 
 
-def picture(number: str, answer: Any) -> Figure | Verdict:
+def picture(number: str, answer: Any) -> Any:
     """Draw the schedule that an answer to a puzzle makes, with its score and the target.
 
     What cannot be played is told, as ``check`` tells it.
@@ -81,14 +54,13 @@ def picture(number: str, answer: Any) -> Figure | Verdict:
     return lanes.plot()
 
 
-def reach(puzzle: str, answer: Any, **hints: Callable[[Played], str]) -> None:
-    """Raise a hint, by the unit that misses its target, with score and target."""
+def reach(puzzle: str, answer: Any, *hints: Any) -> None:
+    """Raise the hint of the first target that is missed; a function makes it of what was played."""
     played = PLAY[puzzle](answer)
-    for unit, most in TARGETS[puzzle].items():
-        found = played.score[unit]
-        if found > most * (1 + 1e-9):
-            words = hints[unit.split()[0].replace('-', '_')](played)
-            raise Hint(f'{found:.4g} {unit}, and the target is {most:g}: {words}')
+    for (unit, most), hint in zip(TARGETS[puzzle].items(), hints, strict=True):
+        if played.score[unit] > most * (1 + 1e-9):
+            case = f'{played.score[unit]:.4g} {unit}, and the target is {most:g}'
+            raise Hint(f'{case}: {hint(played) if callable(hint) else hint}')
 
 
 def idle(played: Played, lane: str) -> str:
@@ -110,8 +82,7 @@ def exercise_1(plan: Any) -> None:
             f'{sizes[-1]} examples'
         )
 
-    reach('1', plan, MB=lambda _: 'who is summed twice? Gradients add up on a device for nothing',
-          ms=slow)  # fmt: skip
+    reach('1', plan, 'who is summed twice? Gradients add up on a device for nothing', slow)
 
 
 def exercise_2(two_servers: Callable[..., None]) -> None:
@@ -126,8 +97,7 @@ def exercise_2(two_servers: Callable[..., None]) -> None:
             'be on its way while devices still sum, and while they already gather?'
         )
 
-    reach('2', two_servers, ms=slow,
-          MB=lambda _: 'a server needs no more than the sum of the other one, once')  # fmt: skip
+    reach('2', two_servers, 'a server needs no more than the sum of the other one, once', slow)
 
 
 def exercise_3(turns: Any) -> None:
@@ -144,7 +114,7 @@ def exercise_3(turns: Any) -> None:
             f'{idle(played, "network")}: who gets the first tensors, and which one comes last?'
         )
 
-    reach('3', turns, MB=lambda _: '60 MB on three ranks: which tensors make just 20?', ms=slow)
+    reach('3', turns, '60 MB on three ranks: which tensors make just 20?', slow)
 
 
 def exercise_4(buckets: Any) -> None:
@@ -160,27 +130,23 @@ def exercise_4(buckets: Any) -> None:
             return 'the next step needs layer 0 first, and here it comes last: who could wait?'
         return 'the network should never wait, nor layer 0; the picture shows who does'
 
-    reach('4', buckets, ms=slow)
+    reach('4', buckets, slow)
 
 
 def exercise_5(my_order: Callable[..., Order]) -> None:
     """The bubble of a pipeline."""
-    reach(
-        '5',
-        my_order,
-        micro_batches=lambda _: 'a micro-batch is kept from its forward pass to its weights pass',
-        ms=lambda played: (
+
+    def slow(played: Played) -> str:
+        return (
             f'a stage does nothing for {idle(played, "stage")}; who waits for a forward pass, who '
             'for an inputs pass, and who for a weights pass?'
-        ),
-    )
+        )
+
+    reach('5', my_order, 'a micro-batch is kept from its forward pass to its weights pass', slow)
 
 
 def exercise_6(six: Callable[..., None]) -> None:
     """Halving and doubling for six devices."""
-    reach(
-        '6',
-        six,
-        steps=lambda _: 'the more is exchanged at once, the fewer steps: 6 is 2 · 3, not 1 · 6',
-        MB=lambda _: 'whole arrays travel, or some devices only help: all six can halve, and then?',
-    )
+    steps = 'the more is exchanged at once, the fewer steps: 6 is 2 · 3, not 1 · 6'
+    mb = 'whole arrays travel, or some devices only help: all six can halve, and then?'
+    reach('6', six, steps, mb)

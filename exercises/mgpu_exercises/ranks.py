@@ -4,8 +4,6 @@ A function runs for rank 0 until it would wait for the others, then for rank 1, 
 have come to a collective, each is run again from its beginning, and finds there what came of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
