@@ -20,7 +20,6 @@ END = START + 3 * (PASS + ALLREDUCE) + UPDATE
 
 
 def backward(x, y, k, value):
-    """Draw a backward pass and the gradient that it gives, or that has added up."""
     figure.part(x, y, PASS, HEIGHT, k)
     figure.small(x + 42, y + HEIGHT / 2, 'backward')
     figure.circle(x + PASS - 20, y + HEIGHT / 2, 15, d.WHITE, d.SOLID[k], width=2)
@@ -28,7 +27,6 @@ def backward(x, y, k, value):
 
 
 def allreduce(x, y, value):
-    """Draw an allreduce over both lanes, and the sum that it gives."""
     figure.bar(x, y, ALLREDUCE, STEP + HEIGHT, edge=d.CARD)
     figure.small(x + ALLREDUCE / 2, y + 18, 'allreduce', fill=d.WHITE)
     style = {'size': d.LARGE, 'fill': d.WHITE, 'bold': True}

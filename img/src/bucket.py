@@ -22,7 +22,6 @@ APART = LEFTS[-1] + CELL
 
 
 def apart(left, y, values, k, look):
-    """Draw the four gradients, their first rows level with `y`; return their middles."""
     middles, done = [], 0
     for (_, rows, columns), x in zip(SHAPES, LEFTS):
         for i in range(rows * columns):
@@ -35,7 +34,6 @@ def apart(left, y, values, k, look):
 
 
 def together(left, y, values, k, look):
-    """Draw the one array; return the middles of its four parts."""
     for i, value in enumerate(values):
         cell(figure, left + (i + 0.5) * CELL, y, value, k, look, CELL, LOW)
     middles, x = [], left

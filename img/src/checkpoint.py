@@ -23,7 +23,6 @@ ROWS = (TOP + 54, TOP + 124)  # the middles of the two files
 
 
 def file(x, y, what, written=1.0, w=COLUMN - 2 * PAD):
-    """Draw a file from its left edge on, written up to a share of it."""
     top = y - FILE / 2
     if written < 1:
         figure.rect(x, top, w, FILE, 'none', d.DATA_EDGE, r=0, dash='3 3')

@@ -52,10 +52,10 @@ STOPS = (
 )
 LINE_Y, PLACES_Y, PLACES_H = 326, 440, 98
 figure.line((STOPS[0][0], LINE_Y), (STOPS[-1][0], LINE_Y), color=d.DATA_EDGE, width=4)
-for n, (x, *name) in enumerate(STOPS, 1):
+for n, (x, above, below) in enumerate(STOPS, 1):
     figure.badge(x, LINE_Y, n, r=17, size=d.LARGE)
-    for i, line in enumerate(name):
-        figure.label(x, LINE_Y + 34 + 19 * i, line)
+    figure.label(x, LINE_Y + 34, above)
+    figure.label(x, LINE_Y + 53, below)
 for left, right, name in (
     (24, 374, 'chapters 1 to 4 run here'),
     (388, 638, 'chapters 5 to 7 run here'),

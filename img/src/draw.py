@@ -105,7 +105,6 @@ class Figure:
             self.text(cx, top + i * size * leading, line, **style)
 
     def line(self, *points, color=LINE, width=1.5, dash=None, r=8.0):
-        """Draw a line through the points, its corners rounded."""
         path = 'M' + ' '.join(map(number, points[0]))
         for i, corner in enumerate(points[1:-1]):
             before, after = points[i], points[i + 2]
@@ -125,12 +124,11 @@ class Figure:
         self.line(*points, color=color, width=width, dash=dash, r=r)
         for tip, origin in heads:
             angle = math.atan2(origin[1] - tip[1], origin[0] - tip[0])
-            corners = [tip] + [
-                (tip[0] + 9.5 * math.cos(angle + side), tip[1] + 9.5 * math.sin(angle + side))
-                for side in (0.42, -0.42)
-            ]
-            path = 'M' + 'L'.join(' '.join(map(number, corner)) for corner in corners) + 'Z'
-            self.add('path', d=path, fill=color)
+            path = 'M' + ' '.join(map(number, tip))
+            for side in (angle + 0.42, angle - 0.42):
+                corner = tip[0] + 9.5 * math.cos(side), tip[1] + 9.5 * math.sin(side)
+                path += 'L' + ' '.join(map(number, corner))
+            self.add('path', d=path + 'Z', fill=color)
 
     def curve(self, start, end, color=LINE, dash=None):
         """Draw an arrow that leaves and arrives level, in an S where the heights differ."""
@@ -144,15 +142,12 @@ class Figure:
     # --- words ----------------------------------------------------------------------------
 
     def headline(self, content, y=42, x=MARGIN):
-        """Say what the figure shows, or one half of it."""
         self.text(x, y, content, size=LARGE, bold=True)
 
     def small(self, cx, cy, *lines, **style):
-        """Set small words, centred on (`cx`, `cy`)."""
         self.label(cx, cy, *lines, size=SMALL, **style)
 
     def hint(self, cx, cy, *lines, **style):
-        """Set small grey words, centred on (`cx`, `cy`)."""
         self.small(cx, cy, *lines, fill=MUTED, **style)
 
     def name(self, x, cy, content, k=None, **style):
@@ -161,7 +156,6 @@ class Figure:
         self.label(x, cy, content, fill=fill, bold=True, anchor='start', **style)
 
     def badge(self, cx, cy, mark, r=14, size=NORMAL):
-        """Draw a number or a letter in a dark circle, for a stage or a case."""
         self.circle(cx, cy, r, INK, None)
         self.label(cx, cy, str(mark), size=size, fill=WHITE, bold=True)
 
@@ -173,14 +167,12 @@ class Figure:
             self.text(MARGIN + 40, cy + 24 + i * 18, line, size=SMALL, fill=MUTED)
 
     def case(self, cy, letter, name):
-        """Head one of several cases with its letter and what it is."""
         self.badge(MARGIN + 14, cy, letter)
         self.headline(name, cy + 5, MARGIN + 38)
 
     # --- time lines -----------------------------------------------------------------------
 
     def part(self, x, y, w, h, k, *lines, **style):
-        """Draw what device `k` computes for a while."""
         self.rect(x, y, w, h, TINT[k], SOLID[k], r=0)
         if lines:
             self.label(x + w / 2, y + h / 2, *lines, **style)
@@ -196,7 +188,6 @@ class Figure:
         self.rect(x, y, w, h, SOLID[k], SOLID[k], r=0)
 
     def idle(self, x, y, w, h):
-        """Draw that a device waits for a while."""
         self.rect(x, y, w, h, CARD, DATA_EDGE, r=0, width=1, dash='4 4')
 
     def flag(self, x, y, name, anchor='middle'):
@@ -206,11 +197,9 @@ class Figure:
         self.text(x + shift, y - 15, name, size=SMALL, anchor=anchor)
 
     def exchange(self, x, y0, y1):
-        """Draw a white arrow with two heads in a bar: all give, and all get."""
         self.arrow((x, y0), (x, y1), both=True, color=WHITE)
 
     def moment(self, x, y0, y1):
-        """Mark a moment with a dashed line from `y0` to `y1`."""
         self.line((x, y0), (x, y1), color=DATA_EDGE, dash='5 4')
 
     def time_axis(self, x, y, gap=12):
@@ -218,54 +207,44 @@ class Figure:
         self.label(x - gap, y, 'time', fill=MUTED, anchor='end')
 
     def time_saved(self, fast, slow, y):
-        """Say how much earlier the lower of two time lines ends."""
         self.arrow((fast + 4, y), (slow - 4, y), both=True)
         self.label((fast + slow) / 2, y - 16, 'time saved', bold=True)
 
     def divider(self, x, y0, y1):
-        """Separate what stands left from what stands right."""
         self.line((x, y0), (x, y1), color='#D5D3CD')
 
     # --- things of the course -------------------------------------------------------------
 
     def panel(self, x, y, w, h):
-        """Draw a process or a machine: a white panel."""
         self.rect(x, y, w, h, WHITE, DATA_EDGE, r=9)
 
     def device(self, x, y, w, h, k, name=None, mono=False):
-        """Draw the panel of device `k`, its name in the top left corner."""
         self.rect(x, y, w, h, TINT[k], SOLID[k], r=9)
         if name != '':
             self.text(x + 12, y + 21, name or f'device {k}', fill=SHADE[k], bold=True, mono=mono)
 
     def box(self, x, y, w, h, *lines, k=None, size=NORMAL, bold=False, **style):
-        """Draw a computation: a white box, with device `k`'s edge, and its label."""
         self.rect(x, y, w, h, WHITE, LINE if k is None else SOLID[k])
         self.label(x + w / 2, y + h / 2, *lines, size=size, bold=bold, **style)
 
     def data(self, x, y, w, h, *lines, size=NORMAL, **style):
-        """Draw data: a grey box with square corners, and its label."""
         self.rect(x, y, w, h, DATA, DATA_EDGE, r=0)
         self.label(x + w / 2, y + h / 2, *lines, size=size, **style)
 
     def parameters(self, cx, cy, name='W', k=None, side=30):
-        """Draw parameters: a square."""
         edge = INK if k is None else SOLID[k]
         self.rect(cx - side / 2, cy - side / 2, side, side, WHITE, edge, r=0, width=2)
         self.label(cx, cy, name, size=15, bold=True)
 
     def gradient(self, cx, cy, name, k=None, r=18):
-        """Draw a gradient: a circle."""
         self.circle(cx, cy, r, WHITE, INK if k is None else SOLID[k], width=2)
         self.label(cx, cy, name, size=LARGE)
 
     def plus(self, cx, cy, sign='+'):
-        """Draw a sum: a dark circle."""
         self.circle(cx, cy, 14, LINE, None)
         self.label(cx, cy, sign, size=18, fill=WHITE, bold=True)
 
     def cross(self, cx, cy, r=9):
-        """Draw a cross: what does not work, or has died."""
         for color, width in ((CARD, 7), (STOP, 3.5)):  # set off from what it is drawn on
             for rise in (r, -r):
                 self.line((cx - r, cy + rise), (cx + r, cy - rise), color=color, width=width)

@@ -19,7 +19,6 @@ def lane(figure, y, h, k, name=None, x=d.MARGIN, w=d.INNER, color=None):
 
 
 def cell(figure, cx, cy, value, k, state=LIVE, w=CELL_W, h=CELL_H):
-    """Draw one number of device `k`, centred on (`cx`, `cy`)."""
     fill, edge, width, dash, ink = {
         LIVE: (d.WHITE, d.SOLID[k], 1.25, None, {}),
         NEXT: (d.WHITE, d.SHADE[k], 2.5, None, {'bold': True}),
@@ -46,7 +45,6 @@ def show(figure, x, rows, values, total):
 
 
 def wait(figure, x0, x1, y):
-    """Draw that a device waits from one state to another."""
     figure.line((x0 - 10, y), (x1 + 10, y), color=d.MUTED, dash='2 4')
 
 
@@ -70,7 +68,6 @@ def send_and_keep(figure, x0, x1, source, target):
 
 
 def head(figure, cx, y, name, what=''):
-    """Name a step or a state above its column, and say what happens in it."""
     figure.label(cx, y, name, size=d.LARGE, bold=True)
     if what:
         figure.hint(cx, y + 23, what)

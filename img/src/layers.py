@@ -21,7 +21,6 @@ def lanes(figure, top, gap=GAP):
 
 
 def layer(figure, i, y, k, *lines):
-    """Draw layer `i` (or a part of it) on device `k`, centred on the height `y`."""
     figure.box(X[i], y - H / 2, W, H, *(lines or (f'layer {i + 1}',)), k=k)
 
 

@@ -27,7 +27,6 @@ def tensor(x, y, k, value):
 
 
 def panel(x, top, second, values):
-    """Draw the list, the devices and what belongs to them; return the heights of the rows."""
     below = top + ONE + GAP
     for k, (y, h) in enumerate(((top, ONE), (below, second))):
         figure.device(x + DEVICE, y, PANEL - DEVICE, h, k)
@@ -41,7 +40,6 @@ def panel(x, top, second, values):
 
 
 def entries(x, middle, *ends):
-    """Draw the list, centred on `middle`; its entries point at tensors at the heights `ends`."""
     figure.hint(x + ENTRY_W / 2, middle - ENTRY_H - 14, 'the list')
     for k, y in enumerate(ends):
         top = middle + (k - 1) * ENTRY_H

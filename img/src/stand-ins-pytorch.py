@@ -35,7 +35,6 @@ def python(x, y, *parts):
 
 
 def device(k, x, y, name, locks=False):
-    """Draw a device's forward and backward pass; with `locks`, its moments between operators."""
     figure.part(x, y, COMPUTE, LANE, k)
     if locks:
         for i in (1, 2, 3, 6, 7, 8):
@@ -45,7 +44,6 @@ def device(k, x, y, name, locks=False):
 
 
 def panel(top, letter, name, names, what):
-    """Draw a panel's words; return the tops of its three lanes."""
     figure.case(top, letter, name)
     figure.text(WORDS, top + 5, what, fill=d.MUTED)
     lane = top + 48

@@ -19,7 +19,6 @@ BAR, PITCH, ALLREDUCE = 30, 37, 20
 
 
 def scaling(top, name, shard, batch, unit):
-    """Draw one kind of scaling: a column for each number of devices, a bar for each device."""
     figure.headline(name, top)
     for i, count in enumerate(COUNTS):
         x = LEFT + i * COLUMN

@@ -43,7 +43,6 @@ def simulate(sync):
 
 
 def compute(x, y, k, version):
-    """Draw how worker `k` computes a gradient, as far as it fits."""
     width = min(COMPUTE[k], END - x)
     if width > 4:
         figure.part(x, y, width, LANE, k)

@@ -33,9 +33,8 @@ for part in PARTS:
         full = part == 'forward'
         for y in ROWS:
             figure.line((x - SPACE, y), (x, y))
-        figure.rect(
-            x, ROWS[0] - 32, BAR, ROWS[1] - ROWS[0] + 64, d.LINE if full else d.CARD, d.LINE, r=6
-        )
+        fill = d.LINE if full else d.CARD
+        figure.rect(x, ROWS[0] - 32, BAR, ROWS[1] - ROWS[0] + 64, fill, d.LINE, r=6)
         figure.line((x + BAR / 2, ROWS[1] + 32), (x + BAR / 2, bottom + 14))
         figure.small(x + BAR / 2, bottom + 25, 'sum')
         figure.hint(x + BAR / 2, bottom + 43, part)

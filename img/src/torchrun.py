@@ -23,6 +23,5 @@ for machine in range(2):
         told = (f'RANK={rank}', f'LOCAL_RANK={local}', 'WORLD_SIZE=4')
         for i, line in enumerate(told):
             figure.text(left + 12, TOP + 50 + 22 * i, line, size=d.SMALL, mono=True)
-        figure.data(
-            left + 12, TOP + 112, PANEL - 24, 32, f'share {rank} of each batch', size=d.SMALL
-        )
+        words = f'share {rank} of each batch'
+        figure.data(left + 12, TOP + 112, PANEL - 24, 32, words, size=d.SMALL)

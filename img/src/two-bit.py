@@ -34,7 +34,6 @@ END = START + len(GRADIENTS[0]) * CELL
 
 
 def row(y, name, values, kept=False):
-    """Draw a row of numbers centred on `y`, with its name on the left; grey if they are kept."""
     figure.label(d.MARGIN, y, name, anchor='start')
     for i, value in enumerate(values):
         fill, edge = (d.DATA, d.DATA_EDGE) if kept else (d.WHITE, d.SOLID[0])
@@ -43,7 +42,6 @@ def row(y, name, values, kept=False):
 
 
 def sent_row(y, values):
-    """Draw what is sent, as a number and as its two bits."""
     figure.name(d.MARGIN, y - 10, 'sent')
     figure.hint(d.MARGIN, y + 11, 'two bits each', anchor='start')
     for i, value in enumerate(values):

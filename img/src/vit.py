@@ -16,9 +16,8 @@ figure = d.Figure(396, __doc__, 'A small vision transformer: 16 patches, four bl
 LINE_Y, H = 102, 46
 for i in range(4):
     for j in range(4):
-        figure.rect(
-            d.MARGIN + j * 16, LINE_Y - 32 + i * 16, 15, 15, d.DATA, d.DATA_EDGE, r=0, width=1
-        )
+        x, y = d.MARGIN + j * 16, LINE_Y - 32 + i * 16
+        figure.rect(x, y, 15, 15, d.DATA, d.DATA_EDGE, r=0, width=1)
 figure.text(d.MARGIN, LINE_Y + 54, '28 × 28, 16 patches', size=d.SMALL, fill=d.MUTED)
 blocks = [(270 + 92 * i, 76, 'Block') for i in range(4)]
 end = d.MARGIN + 66

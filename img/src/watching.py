@@ -34,13 +34,11 @@ def launcher(y, dash=None):
 
 
 def step(cx, cy, n, words):
-    """Number what happens; its words stand on the right."""
     figure.badge(cx, cy, n, r=9, size=d.SMALL)
     figure.small(cx + 15, cy, words, anchor='start')
 
 
 def fate(i, y, words):
-    """Say below a process what becomes of it; cross out the one that died."""
     figure.small(MIDDLES[i], y + H + 17, words, fill=d.STOP if i == DEAD else d.MUTED)
     if i == DEAD:
         figure.cross(MIDDLES[i] + W / 2 - 20, y + H / 2, 9)
