@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import math
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tqdm.std import tqdm
@@ -52,65 +53,64 @@ class Table:
     def _text(self, form: str) -> str:
         from tabulate import tabulate  # 0.15 s of each worker's start, which shows no table
 
-        align = self._align()
+        # Columns of numbers, also with a sign or a unit, to the right; words to the left.
+        columns = [{str(cell) for cell in column} - {NONE} for column in zip(*self.rows)]
+        align = ['right' if c and all(map(NUMBER.fullmatch, c)) else 'left' for c in columns]
         return tabulate(self.rows, self.headers, form, colalign=align, disable_numparse=True)
 
-    def _align(self) -> list[str]:
-        """Columns of numbers, also with a sign or a unit, to the right; words to the left."""
-        known = [[str(cell) for cell in cells if str(cell) != NONE] for cells in zip(*self.rows)]
-        return [
-            'right' if cells and all(map(NUMBER.fullmatch, cells)) else 'left' for cells in known
-        ]
+
+class Output:
+    """One output of a cell in a notebook, replaced whenever ``show`` is called."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def show(self, data: dict[str, str]) -> None:
+        """Show ``data``, text or base64 by MIME type, in the place of what was shown before."""
+        from IPython.display import display
+
+        if self._handle is None:
+            self._handle = display(data, raw=True, display_id=True)
+        else:
+            self._handle.update(data, raw=True)
 
 
 class Line:
     """One line that changes: in a notebook and on a terminal; elsewhere nothing.
 
-    In a notebook it begins as an empty text. Left empty at the end, the stored output is the same
-    in every run.
+    In a notebook it starts empty: if it ends so, the stored output is the same in every run.
     """
 
     def __init__(self) -> None:
-        self._handle: Any = None
-        self._shown = ''
+        self._output, self._begun = Output(), False
 
     def show(self, text: str) -> None:
         """Put ``text`` in the place of what was shown before."""
-        if not text and not self._shown:
+        if not text and not self._begun:
             return
-        self._shown = text
         if in_notebook():
-            from IPython.display import display
-
-            if self._handle is None:
-                self._handle = display({'text/plain': ''}, raw=True, display_id=True)
-            self._handle.update({'text/plain': text}, raw=True)
+            if not self._begun:
+                self._output.show({'text/plain': ''})
+            self._output.show({'text/plain': text})
         elif sys.stderr.isatty():
-            sys.stderr.write(f'\r\x1b[K{text}')  # to the line's beginning, clear it, write
+            sys.stderr.write(f'\r\x1b[K{text}')  # to the start of the line, clear it, write
             sys.stderr.flush()
+        self._begun = True
 
 
-class NotebookBar(tqdm):
-    """tqdm's bar in one updated display.
+class TextBar(tqdm):
+    """tqdm's bar as a text that is handed to ``show`` whenever it changes.
 
     tqdm's own notebook bar is a widget: stored in a notebook, it comes back as an error message.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.show = Line().show
-        super().__init__(*args, file=io.StringIO(), ascii=False, mininterval=0.2, **kwargs)
+    def __init__(self, show: Callable[[str], object], **options: Any) -> None:
+        self.show = show
+        super().__init__(file=io.StringIO(), ascii=False, mininterval=0.2, **options)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
         """Show the bar as it is now; tqdm calls this."""
         self.show(str(self) if msg is None else msg)
-
-
-class WorkerBar(NotebookBar):
-    """tqdm's bar in a process that ``processes.run_workers`` started: its starter shows it."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.show = functools.partial(worker.send, 'bar')
 
 
 def in_notebook() -> bool:
@@ -170,11 +170,8 @@ def quantity(value: float, unit: str) -> str:
     >>> quantity(138e6, 'B'), quantity(0.00123, 's'), quantity(4.5e-5, 's'), quantity(0, 's')
     ('138 MB', '1.23 ms', '45 µs', '0 s')
     """
-    scales = ((1e12, 'T'), (1e9, 'G'), (1e6, 'M'), (1e3, 'k'), (1, ''), (1e-3, 'm'), (1e-6, 'µ'))
-    scale, prefix = next(
-        (s for s in scales if abs(value) >= s[0]), scales[-1] if value else (1, '')
-    )
-    return f'{value / scale:.3g} {prefix}{unit}'
+    power = min(max(math.floor(math.log10(abs(value)) / 3), -2), 4) if value else 0
+    return f'{value / 1000**power:.3g} {("", "k", "M", "G", "T", "µ", "m")[power]}{unit}'
 
 
 def percent(share: float) -> str:
@@ -194,14 +191,10 @@ def progress(iterable: Iterable[T], label: str, unit: str = 'batch') -> Iterator
     sent to the process that started it, as a message ``'bar'`` with the text. It is gone when
     the ``with`` block ends, also by an error or Ctrl-C.
     """
-    bar = NotebookBar if in_notebook() else WorkerBar if worker.started_as_worker() else tqdm
-    options = {'disable': None} if bar is tqdm else {}  # None: off unless a terminal
-    total = len(iterable) if isinstance(iterable, Sized) else None
-    with bar(total=total, desc=label, unit=unit, leave=False, dynamic_ncols=True, **options) as bar:
-
-        def counted() -> Iterator[T]:
-            for item in iterable:
-                yield item
-                bar.update()
-
-        yield counted()
+    make: Callable[..., tqdm] = functools.partial(tqdm, disable=None)  # off unless a terminal
+    if in_notebook():
+        make = functools.partial(TextBar, Line().show)
+    elif worker.started_as_worker():
+        make = functools.partial(TextBar, functools.partial(worker.send, 'bar'))
+    with make(iterable=iterable, desc=label, unit=unit, leave=False, dynamic_ncols=True) as bar:
+        yield iter(bar)

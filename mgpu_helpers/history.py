@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .display import Table, in_notebook, panels, png
+from .display import Output, Table, in_notebook, panels, png
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,17 +23,17 @@ class History:
     num_examples: int  # training examples seen per epoch
     seconds: list[float] = field(default_factory=list)  # of training alone, without evaluation
     train_loss: list[float] = field(default_factory=list)  # per example, while parameters moved
-    test_acc: list[float] = field(default_factory=list)  # share that is right after the epoch
+    test_acc: list[float] = field(default_factory=list)  # fraction correct after the epoch
     params: Any = field(default=None, repr=False, compare=False)  # what was trained, if it is kept
-    _curve: LiveCurve | None = field(default=None, init=False, repr=False, compare=False)
+    _live: tuple[Output, int] | None = field(default=None, init=False, repr=False, compare=False)
 
     def add(self, seconds: float, train_loss: float, test_acc: float) -> None:
         """Append one epoch."""
         self.seconds.append(seconds)
         self.train_loss.append(train_loss)
         self.test_acc.append(test_acc)
-        if self._curve:
-            self._curve.draw()
+        if self._live:
+            self._draw(*self._live)
 
     @property
     def examples_per_second(self) -> list[float]:
@@ -64,20 +64,19 @@ class History:
         empty = [run.label for run in runs if not run.seconds]
         if empty:
             raise ValueError(f'{empty[0]!r} has no epoch to plot yet: train for one epoch or more')
-        figure, axes_of = panels(1, 2)
-        # Marks shrink from run to run: where two agree, both can be seen.
-        looks = [('o-', 9), ('s--', 6), ('^:', 4)]
-        titles = {'train_loss': 'training loss', 'test_acc': 'test accuracy'}
-        for axes, (name, title) in zip(axes_of, titles.items(), strict=True):
-            for run, (style, size) in zip(runs, itertools.cycle(looks)):
-                values = getattr(run, name)
-                axes.plot(range(1, len(values) + 1), values, style, ms=size, label=run.label)
+        figure, (losses, accuracies) = panels(1, 2)
+        # Markers shrink from run to run: where two agree, both can be seen.
+        for run, (style, size) in zip(runs, itertools.cycle([('o-', 9), ('s--', 6), ('^:', 4)])):
+            epochs = range(1, len(run.seconds) + 1)
+            losses.plot(epochs, run.train_loss, style, ms=size, label=run.label)
+            accuracies.plot(epochs, run.test_acc, style, ms=size, label=run.label)
+        for axes, title in ((losses, 'training loss'), (accuracies, 'test accuracy')):
             axes.set(xlabel='epoch', title=title)
             axes.locator_params(axis='x', integer=True)
         lowest = min(min(run.test_acc) for run in runs)
         # Where all runs are good, what differs would be a line along the upper edge.
-        axes.set_ylim(min(0.9, math.floor(10 * lowest) / 10) if lowest >= 0.8 else 0, 1)
-        axes.legend(fontsize='small')
+        accuracies.set_ylim(min(0.9, math.floor(10 * lowest) / 10) if lowest >= 0.8 else 0, 1)
+        accuracies.legend(fontsize='small')
         return figure
 
     def live(self, num_epochs: int) -> None:
@@ -86,38 +85,16 @@ class History:
         One epoch would be a single dot, so it has none.
         """
         if in_notebook() and num_epochs > 1:
-            self._curve = LiveCurve(self, num_epochs)
+            self._live = Output(), num_epochs
+            self._draw(*self._live)
 
-
-class LiveCurve:
-    """A run's test accuracy per epoch in a notebook, drawn again whenever ``draw`` is called.
-
-    Its text is the same from beginning to end, so that the stored output can be compared; the
-    picture is what changes.
-    """
-
-    def __init__(self, history: History, num_epochs: int) -> None:
-        self._history, self._num_epochs, self._handle = history, num_epochs, None
-        self.draw()
-
-    def draw(self) -> None:
-        """Show what the history holds now."""
-        from IPython.display import display
-
-        shown = {
-            'text/plain': f'test accuracy after each epoch, {self._history.label}',
-            'image/png': self._png(),
-        }
-        if self._handle is None:
-            self._handle = display(shown, raw=True, display_id=True)
-        else:
-            self._handle.update(shown, raw=True)
-
-    def _png(self) -> str:
+    def _draw(self, output: Output, num_epochs: int) -> None:
         figure, axes = panels(height=2.6, width=5)
-        values = self._history.test_acc
-        axes.plot(range(1, len(values) + 1), values, marker='o')
-        axes.set(xlim=(0.8, self._num_epochs + 0.2), ylim=(0, 1))
-        axes.set(xlabel='epoch', title=f'test accuracy, {self._history.label}')
+        axes.plot(range(1, len(self.test_acc) + 1), self.test_acc, marker='o')
+        axes.set(xlim=(0.8, num_epochs + 0.2), ylim=(0, 1))
+        axes.set(xlabel='epoch', title=f'test accuracy, {self.label}')
         axes.locator_params(axis='x', integer=True)
-        return base64.b64encode(png(figure)).decode()
+        # The text is the same from first to last, so that a stored output can be compared.
+        text = f'test accuracy after each epoch, {self.label}'
+        picture = base64.b64encode(png(figure)).decode()
+        output.show({'text/plain': text, 'image/png': picture})

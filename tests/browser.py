@@ -65,7 +65,7 @@ class Browser:
         self.call('Page.addScriptToEvaluateOnNewDocument', source=LISTEN)
 
     def call(self, method, **parameters):
-        """Send a command and return its result; events that come before it are passed over."""
+        """Send a command and return its result; skip events that arrive before it."""
         self.asked += 1
         message = {'id': self.asked, 'method': method, 'params': parameters, **self.tab}
         self.socket.send(json.dumps(message))
@@ -131,7 +131,7 @@ class Browser:
 
 @contextlib.contextmanager
 def lab(folder, chapter):
-    """`make lab` over a copy of a chapter and of the figures; gives where it says it is."""
+    """Run `make lab` on a copy of a chapter and the figures; yield the address that it prints."""
     root, settings, home = folder / 'a course', folder / 'settings', folder / 'home'
     shutil.copytree(ROOT / 'img', root / 'img')
     (root / 'notebooks').mkdir()

@@ -27,7 +27,7 @@ if hasattr(signal, 'SIGHUP'):
 
 @pytest.fixture
 def started(monkeypatch):
-    """List what this test has started and still runs; at its end neither it nor a port is left."""
+    """List the processes that this test has started; at its end, no process and no port is left."""
     name, value = 'MGPU_TEST_MARK', f'{os.getpid()}-{time.monotonic_ns()}'
     monkeypatch.setenv(name, value)  # whatever is started inherits it
     ports = set()
@@ -55,7 +55,7 @@ def started(monkeypatch):
 
 @pytest.fixture
 def a_minute():
-    """Whoever would wait for ever, as at a pipe that nobody writes to, fails after a minute."""
+    """A test that would wait forever, as at a pipe that nobody writes to, fails after a minute."""
     before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail('it still waits after a minute'))
     signal.alarm(60)
     yield
@@ -79,7 +79,7 @@ def popened():
 
 @pytest.fixture(scope='module')
 def without_compiler(tmp_path_factory):
-    """What these tests start is spared PyTorch's compiler: without_compiler.py says why."""
+    """Processes of these tests do not load PyTorch's compiler: see without_compiler.py."""
     folder = tmp_path_factory.mktemp('site')
     shutil.copy(ROOT / 'tests' / 'without_compiler.py', folder / 'sitecustomize.py')
     with pytest.MonkeyPatch.context() as patch:
@@ -89,7 +89,7 @@ def without_compiler(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def browser(tmp_path_factory):
-    """A Chromium that keeps in its pages' ``said`` what they complain about."""
+    """A Chromium that collects its pages' errors and warnings in ``said``."""
     from browser import Browser  # not every environment has what it needs
 
     browser = Browser(tmp_path_factory.mktemp('chromium'))
@@ -99,7 +99,7 @@ def browser(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def kernel():
-    """Run a cell in a real kernel: gives its reply, what it showed, and what it printed.
+    """Run a cell in a real kernel: returns its reply, what it displayed, and what it printed.
 
     ``watch`` gets each text that is shown; ``kernel.interrupt()`` is the stop button.
     """
@@ -146,7 +146,7 @@ def compile_c(tmp_path):
 
 @pytest.fixture
 def stub_driver(tmp_path, compile_c):
-    """Build a ``libcuda.so.1`` that reports the GPUs it is told; give back its folder.
+    """Build a ``libcuda.so.1`` that reports these GPUs; return its folder.
 
     Each GPU is ``(name, gibibytes, (major, minor))``; ``cuda`` is its version, times 1,000.
     MXNet's GPU build loads with it, and computes on CPUs.

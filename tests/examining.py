@@ -28,7 +28,7 @@ def environment(path=(), **more):
 
 
 def python(script, path=(), **more):
-    """Run a script in such an environment; give the process, which has ended."""
+    """Run a script in such an environment; return the completed process."""
     return subprocess.run(
         [sys.executable, '-c', textwrap.dedent(script)],
         capture_output=True, text=True, timeout=300, env=environment(path, **more),
@@ -36,7 +36,7 @@ def python(script, path=(), **more):
 
 
 def examine(*only, python=sys.executable, path=(), before=(), cwd=ROOT, **more):
-    """Run the command; give its rows by name, after a look at what holds for every run."""
+    """Run the command and check what holds for every run; return its rows by name."""
     words = [word for each in only for word in ('--only', each)]
     done = subprocess.run(
         [*before, str(python), '-m', 'mgpu_helpers', 'doctor', '--json', *words],
@@ -53,14 +53,14 @@ def examine(*only, python=sys.executable, path=(), before=(), cwd=ROOT, **more):
 
 
 def rows(look, **answers):
-    """The rows of one check, by name; ``found`` is what some steps shall have found."""
+    """The rows of one check, by name; ``answers`` stand in for those of some steps."""
     with Questions() as ask:
         answer = look(lambda step: answers[step] if step in answers else ask(step))
         return {row.name: row for row in answer}
 
 
 def check(row, verdict, *said, fix=None):
-    """The verdict of a row, words that it must say, and its command."""
+    """Check a row's verdict, words of its text, and its command."""
     assert row.verdict == verdict, row
     assert all(words in row.found for words in said), row
     assert fix in (None, row.fix), row

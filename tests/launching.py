@@ -48,7 +48,7 @@ print('rank', store.rank, 'of', store.num_workers, 'sum', out.asnumpy())
 
 
 def refused(*args, **env):
-    """Call the command line in this process with what must be refused; give its one sentence."""
+    """Call the command line in this process with bad arguments; return its one-sentence error."""
     result = CliRunner().invoke(main, [str(word) for word in args], env=env)
     (error,) = (line for line in result.stderr.splitlines() if line.startswith('Error: '))
     assert result.exit_code == 2 and not result.stdout, result.output
@@ -93,7 +93,7 @@ class Started:
         raise AssertionError(f'no line with {text!r}: {self.process.stderr.read()}')
 
     def end(self, seconds=180):
-        """Wait for its end; nothing must be left. Gives back status, output and errors."""
+        """Wait for its end; nothing must be left. Returns status, output and errors."""
         out, err = self.process.communicate(timeout=seconds)
         self.nothing_is_left()
         return self.process.returncode, out, err
@@ -114,7 +114,7 @@ class Launcher(Started):
 
 
 def launched(*args, **options):
-    """Run ``launch`` to its end; give its status, output and errors."""
+    """Run ``launch`` to its end; return its status, output and errors."""
     with Launcher('launch', *args, **options) as launcher:
         return launcher.end()
 

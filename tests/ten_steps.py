@@ -20,14 +20,14 @@ def batches():
 
 
 def backward(net, X, y, share=1):
-    """Leave the gradients of the mean loss, times ``share``; give that loss."""
+    """Leave the gradients of the mean loss times ``share``; return that loss."""
     mean = pt.loss(net(X), y).mean() * share
     mean.backward()
     return mean.item()
 
 
 def ten_steps(net, gradients=backward):
-    """Give the losses; ``gradients(net, X, y)`` leaves gradients and gives one of them."""
+    """Return the losses; ``gradients(net, X, y)`` leaves gradients and returns one loss."""
     optimizer, losses = torch.optim.Adam(net.parameters(), lr=1e-3), []
     for X, y in batches():
         optimizer.zero_grad()
@@ -61,14 +61,14 @@ def same_bits(ours, theirs):
 
 
 def check(result, one):
-    """Hold losses and values against those of one device."""
+    """Compare losses and parameters with those of one device."""
     losses, state = result
     np.testing.assert_allclose(losses, one[0], rtol=1e-10)
     assert apart(state, one[1]) < 1e-10
 
 
 def said(function, *args, **options):
-    """Give what a call is refused with."""
+    """Return the error that a call raises."""
     try:
         function(*args, **options)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -77,6 +77,6 @@ def said(function, *args, **options):
 
 
 def refused(*table):
-    """Raise unless each call of a table, after the words that it should say, is refused."""
+    """Check that each call of a table raises an error with the words beside it."""
     for words, *call in table:
         assert words in said(*call), (words, said(*call))

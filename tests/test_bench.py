@@ -162,7 +162,7 @@ DATA = SimpleNamespace(train_images=IMAGES, train_labels=(np.arange(600) % 10).a
 
 
 def python(code):
-    """Run a script as the benchmarks start their processes; give what it prints."""
+    """Run a script as the benchmarks start their processes; return what it prints."""
     with measuring.clean_environment(DATA):
         done = call(ROOT, sys.executable, '-c', code)
     assert done.returncode == 0, done.stderr

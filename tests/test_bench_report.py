@@ -20,7 +20,7 @@ def processes(*rates):
 
 
 def once(*waits, **measured):
-    """A run a round: of these waits, or thrice the same."""
+    """One run per round: with these waits, or three times the same."""
     rounds = [{'waited': wait} for wait in waits] or [measured] * 3
     return [[one] for one in rounds]
 
@@ -34,7 +34,7 @@ SUMS['memory copy'] = [1.0, 1.0, 1.0]
 
 @pytest.fixture
 def result():
-    """Three rounds whose ratios can be taken by head."""
+    """Three rounds whose ratios are easy to compute in one's head."""
     return Result(
         FULL, rounds=3, examples=512, seconds=60, date='2026-11-21T12:00',
         machine=MACHINE,

@@ -157,7 +157,7 @@ def test_training_with_buckets_is_training_with_the_naive_sum_also_where_gradien
 
 
 def test_what_the_exercise_warns_of_ends_the_process():
-    """``mark_variables`` looks at nothing: it goes through numbers where it was to get arrays."""
+    """``mark_variables`` checks nothing: it would iterate over numbers as if they were arrays."""
     warning = 'with `bucket.flat` it ends the kernel'
     assert warning in (ROOT / 'notebooks/03-faster-allreduce.ipynb').read_text(encoding='utf8')
     done = subprocess.run([sys.executable, '-c', MARKS], timeout=300, cwd=ROOT, capture_output=True)

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings('error:a checkpoint was passed over')
 
 
 def child(code, *args):
-    """Start a process that has what a checkpoint needs."""
+    """Start a process that can load checkpoints."""
     code = 'import os, signal, sys\nimport numpy as np\n' + textwrap.dedent(code)
     return subprocess.Popen(
         [sys.executable, '-c', code, *map(str, args)],
@@ -47,7 +47,7 @@ NAMES = '9 10 file arr_0 ä ../x a\\b'.split() + ['', 'new\nline', '\0', '\ud800
 
 
 def test_what_is_saved_comes_back(tmp_path):
-    """Every type, shape, layout and name; and to the last bit, infinities and NaNs, too."""
+    """Every dtype, shape, layout and name survives bit for bit, infinities and NaNs included."""
     arrays = {}
     for dtype in map(np.dtype, TYPES):
         bits = random.Random(0).randbytes(dtype.itemsize * 15)
@@ -146,7 +146,7 @@ LOOP = """
 
 
 def check_rounds(folder):
-    """Every file is whole and of one round."""
+    """Every file is complete and from a single round."""
     saved = [load_checkpoint(path) for path in folder.glob('epoch-*.ckpt')]
     for one in saved:
         assert one.epoch == one.info['round'] % 3 and len(one.arrays) == 32
@@ -208,7 +208,7 @@ def test_when_a_save_returns_the_file_and_then_its_name_are_on_the_disk(tmp_path
 
 
 def test_two_processes_that_save_the_same_epochs(tmp_path):
-    """No file is ever a mixture, and one killed at a random moment leaves whole ones."""
+    """No file mixes two saves, and a writer killed at a random moment leaves complete files."""
     processes = [child(LOOP, tmp_path, 0) for _ in range(2)]
     for process in processes:
         process.stdout.readline()

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures('started')
 
 
 def joined():
-    """Become a worker; give MXNet, and a store that has an array."""
+    """Become a worker; return MXNet and a store with one array in it."""
     import mxnet as mx
 
     store = mx.kv.create('dist_sync')
@@ -29,7 +29,7 @@ def joined():
 
 
 def step(mx, store):
-    """Push and pull, which waits for the other workers; give what came back."""
+    """Push and pull, which waits for the other workers; return the pulled array."""
     value = mx.nd.ones(3)
     store.push('x', value)
     store.pull('x', out=value)
@@ -81,7 +81,7 @@ def at_work():
 
 
 def one_step_more():
-    """Worker 1 goes on where worker 0 has ended."""
+    """Worker 1 continues after worker 0 has exited."""
     mx, store = joined()
     for _ in range(1 + store.rank):
         step(mx, store)
@@ -162,7 +162,7 @@ def test_what_cannot_be_starts_nothing(popened):
 
 
 def test_during_a_run():
-    """No second one, no unknown victim; an error of the caller's own callback ends it."""
+    """No second cluster, no unknown role to kill; an error in the caller's callback stops it."""
 
     def interfere(name, text):
         with pytest.raises(RuntimeError, match='is in a run; wait for it, or make another'):
@@ -184,7 +184,7 @@ def test_after_ctrl_c_the_cluster_can_be_run_again():
 
 
 def test_all_roles_end_with_their_starter_though_their_guards_were_killed_before():
-    """As test_processes has it for workers; the others serve nobody then."""
+    """test_processes covers workers; without them, servers and scheduler must exit as well."""
     code = 'from test_cluster import LocalCluster, at_work; LocalCluster(2, 1).run(at_work)'
     folder = os.path.dirname(__file__)
     with Started(sys.executable, '-uc', code, cwd=folder) as starter:

@@ -29,7 +29,7 @@ sys.exit(max([abs(task.wait()) for task in tasks]))
 
 
 def digests(text):
-    """Give what each rank said of its parameters, by rank."""
+    """Return the hash of the parameters that each rank printed."""
     return dict(re.findall(r'(rank \d+ of \d+): parameters ([0-9a-f]{64})', text))
 
 
@@ -64,7 +64,7 @@ def test_the_slurm_script_asks_for_all_that_it_needs():
 
 @pytest.fixture
 def batch(tmp_path, port):
-    """Start slurm.sh as Slurm does, in a job with the number and the tasks that it asks for."""
+    """Start slurm.sh as Slurm would, with the job id and the number of tasks that it asks for."""
     srun = tmp_path / 'srun'
     srun.write_text(SRUN)
     srun.chmod(0o755)

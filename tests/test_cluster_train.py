@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def fresh_net(num_devices=1, seed=None):
-    """Make LeNet with its shapes settled."""
+    """Make LeNet with its deferred shapes resolved."""
     net, devices = single.lenet(), [mx.cpu(i) for i in range(num_devices)]
     single.prepare(net, devices, seed)
     for device in devices:
@@ -44,17 +44,17 @@ def fresh_net(num_devices=1, seed=None):
 
 
 def run(function, *args, cluster=None, **kwargs):
-    """Give the results of two workers and a server, or of another cluster."""
+    """Return the results of two workers and a server, or of another cluster."""
     return (cluster or LocalCluster(2, 1)).run(function, *args, show=False, **kwargs)
 
 
 def fingerprints(X, y):
-    """What an example is known by: its label and all its pixels."""
+    """Identify an example by its label and all its pixels."""
     return [(int(label), image.tobytes()) for image, label in zip(X.asnumpy(), y.asnumpy())]
 
 
 def a_few_steps(kind, num_gpus, batch_size, num_examples, start):
-    """One epoch, in a worker; give the parameters of all its replicas, and three epochs' shards."""
+    """One epoch, in a worker; return all its replicas' parameters and three epochs' shards."""
     store, devices, net, trainer = connect(kind, num_gpus, lr=0.2, seed=0)
     load_parameters(net, start)
     train_iter, _ = single.load_data_fashion_mnist(batch_size, num_examples, seed=0)
@@ -120,7 +120,7 @@ RUN = {'num_examples': 512, 'num_epochs': 3, 'lr': 0.1, 'batch_size': 64}
 
 @pytest.fixture(scope='module')
 def plain(tmp_path_factory):
-    """A run of two workers that nothing has interrupted: its folder of checkpoints."""
+    """The folder of checkpoints of an uninterrupted run of two workers."""
     folder = tmp_path_factory.mktemp('whole')
     first, second = run(train, checkpoints=folder, **RUN)
     assert all(first[name].tobytes() == second[name].tobytes() for name in first)
@@ -166,7 +166,7 @@ def test_killed_and_resumed_it_ends_in_the_same_parameters(plain, tmp_path, vict
 
 @pytest.fixture(scope='module')
 def alone(tmp_path_factory):
-    """The checkpoints of a run without a cluster, which nobody changes."""
+    """The checkpoints of a run without a cluster, read only."""
     folder = tmp_path_factory.mktemp('alone')
     train('local', checkpoints=folder, **RUN)
     before = {path: path.read_bytes() for path in folder.iterdir()}
@@ -202,7 +202,7 @@ def test_other_settings_or_another_network_are_refused(alone):
 
 
 def go_on(kind, folders, info):
-    """In a worker: resume from each pair of folders in turn; give the epochs, or what was wrong."""
+    """In a worker: resume from each pair of folders in turn; return the epochs or the error."""
     store, _, net, _ = connect(kind, 1, lr=0.1, seed=0)
     results = []
     for pair in folders:
@@ -216,7 +216,7 @@ def go_on(kind, folders, info):
 
 @pytest.mark.parametrize('kind', ['dist_sync', 'dist_async'])
 def test_all_go_on_from_the_same_checkpoint_or_none_does(alone, tmp_path, kind):
-    """Else one would take more steps than the other, and wait for it for ever."""
+    """Otherwise one worker would take more steps than the other and wait for it forever."""
     last = latest_checkpoint(alone)
     copies = {n: tmp_path / n for n in ('same', 'older', 'other', 'broken', 'a file')}
     for name in ('same', 'older', 'other', 'broken'):

@@ -54,7 +54,7 @@ PLAN = """
 
 
 def listed(what):
-    """Give the files that CONTRIBUTING lists below ``**what**``, which are numbered."""
+    """Return the numbered files that CONTRIBUTING lists below ``**what**``."""
     part = PAGE.split(f'\n**{what}**')[1].split('\n\n**')[0]
     return re.findall(r'^\d+\. `([^`]+)`', part, re.MULTILINE)
 
@@ -72,7 +72,7 @@ class Copy:
             assert call(folder, *git, *words).returncode == 0
 
     def change(self, name, old, new):
-        """Put one text in the place of another in a file; '' is its end, or a new file."""
+        """Replace one text in a file by another; '' appends, or makes a new file."""
         path = self.folder / name
         text = path.read_text(encoding='utf8') if path.exists() else ''
         assert text.count(old) == 1 or not old, f'{name} has {text.count(old)} of {old!r}'

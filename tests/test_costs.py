@@ -111,7 +111,7 @@ def test_picture_of_the_costs():
 
 
 def test_neither_a_framework_nor_widgets_are_needed():
-    """In a process of its own, where ipywidgets is missing: all but the sliders works."""
+    """In a separate process without ipywidgets: everything but the sliders works."""
     code = """
 import sys; sys.modules['ipywidgets'] = None
 from mgpu_helpers import scaling

@@ -93,7 +93,7 @@ def test_both_builds_and_a_numpy_that_is_too_new(tmp_path):
 
 
 def test_packages_that_crash_or_are_broken_are_named(tmp_path):
-    """And nothing else of the examination is lost."""
+    """And every other check still reports."""
     killed = f'import os; os.kill(os.getpid(), {signal.SIGSEGV.value})'
     (tmp_path / 'numpy.py').write_text(killed)
     (tmp_path / 'matplotlib.py').write_text('def broken(:')

@@ -39,7 +39,7 @@ def load(*mirrors):
 
 
 def warned(category, source, *mirrors):
-    """The same where there is one warning, which is given."""
+    """The same where exactly one warning is expected; returns it."""
     with pytest.warns(category) as caught:
         assert load(*mirrors) == source
     (message,) = [str(w.message) for w in caught]
@@ -67,7 +67,7 @@ def test_download_and_keep(home, served, recwarn, capfd):
 
 
 def test_repacked_copies_are_good_and_stay(home, mnist_files, monkeypatch, recwarn):
-    """As MXNet's copies of Fashion-MNIST, which are no longer to be had: compressed once more."""
+    """Recompressed, like MXNet's copies of Fashion-MNIST, which can no longer be downloaded."""
     repacked = gzip.compress(gzip.decompress(mnist_files[LABELS]), 1, mtime=1)
     known = published.FILES['mnist'][LABELS]
     known = known._replace(repacked_sha1=hashlib.sha1(repacked).hexdigest())
@@ -95,7 +95,7 @@ def test_a_bad_file_is_left_without_a_network_and_replaced_with_one(home, served
 
 
 def pipe(path):
-    """One into which nobody writes; it ends, so that a reader does not wait for ever."""
+    """Nobody writes into it; the mirror closes it in the end, so that no reader waits forever."""
     os.mkfifo(path)
     ends = threading.Timer(30, os.close, [os.open(path, os.O_RDWR)])
     ends.daemon = True
@@ -193,7 +193,7 @@ print(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1])
 @pytest.mark.slow
 @pytest.mark.skipif(not Path('/proc/self/status').exists(), reason='no /proc on this system')
 def test_fifty_hostile_downloads(home, mnist_files, monkeypatch):
-    """Each of two processes at once, some of them killed, with a cache and a disk drawn by lot."""
+    """Two processes at a time, some of them killed, with a random cache and a random disk."""
     draw, outcomes, longest = random.Random(50), Counter(), 0.0
     kinds = ['good', 'moved', 'moved-bomb', *itertools.chain(*REFUSED.values())]
     monkeypatch.setenv('HTTP_PROXY', 'http://me:s3cr@t@127.0.0.1:1')

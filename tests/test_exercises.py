@@ -34,7 +34,7 @@ def needs(chapter):
 
 
 def run(cells, space):
-    """Run cells as a notebook does; give the value of each one's last line and what it printed."""
+    """Run cells as a notebook does; return each one's last value and what it printed."""
     outputs = []
     for cell in cells:
         *statements, last = ast.parse(cell).body

@@ -48,7 +48,7 @@ def text_of(chapter):
 
 
 def worth(formula, **letters):
-    """What a formula of the text gives, with these values of its letters."""
+    """Evaluate a formula of the text with these values of its variables."""
     for written, python in (
         (rf'(?<=\d){UNIT}', lambda unit: UNITS[unit[1]]),
         (r'\\frac\{(.*?)\}\{(.*?)\}', r'(\1)/(\2)'),
@@ -62,7 +62,7 @@ def worth(formula, **letters):
 
 
 def same(written, wanted, **letters):
-    """Whether a formula gives what it should, or a figure is this one rounded, or a word."""
+    """Whether a formula has the expected value, a figure is it rounded, or a word is that word."""
     if written in WORDS:
         return WORDS[written] == pytest.approx(wanted, rel=0.07)
     exact = not re.fullmatch(r'[\d.,]+', written)
@@ -164,7 +164,7 @@ def test_formulas_in_sentences_are_those_of_the_package():
 
 
 def test_figures_of_chapter_3():
-    """Those that no cell prints, and that no sum of the text comes to."""
+    """Figures that no cell prints and that follow from no calculation in the text."""
 
     def yours(data):  # an exercise's
         send([(data[i ^ 1], data[i]) for i in range(4)], add=True)
@@ -198,7 +198,7 @@ def test_figures_of_chapter_3():
 
 
 def test_figures_of_chapter_8():
-    """Those that no cell prints, and that no sum of the text comes to."""
+    """Figures that no cell prints and that follow from no calculation in the text."""
     measured, _ = nccl_runs()['8 A100'][-1]
     alone = 3 * s.step(MODELS['LeNet'], 256, 1, MACHINES['V100 on 10 Gb Ethernet']).forward
     deviation = math.sqrt(math.log1p(0.05**2))  # of the factor's logarithm

@@ -41,7 +41,7 @@ def small(batch):
 
 
 def started(net, devices, dtype='float64', seed=1):
-    """Initialize a network in another type, the same start for every list of devices."""
+    """Initialize a network in another dtype, with the same parameters for every list of devices."""
     mx.random.seed(seed)
     net.cast(dtype)
     net.initialize(init.Xavier(), ctx=devices)

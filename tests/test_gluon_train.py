@@ -11,7 +11,7 @@ from mgpu_helpers.gluon import lenet, resnet18_28, train
 
 @pytest.mark.slow
 def test_lenet_learns_mnist_as_in_the_straight_dope_on_one_device_and_on_four():
-    """It printed 0.9862 and 0.9844 as its best; our digits come in another order."""
+    """Its best were 0.9862 and 0.9844; ours shuffles the digits in another order."""
     for k, batch_size, wanted in ((1, 64, 0.983), (4, 256, 0.980)):
         history = train(lenet(), k, batch_size, 0.3, load_data=mgpu.load_data_mnist, seed=0)
         assert len(history.test_acc) == 5 and max(history.test_acc) >= wanted, history
@@ -37,7 +37,7 @@ def test_prints_an_epoch_per_line_and_goes_on_other_devices_afterwards(capsys):
 
 
 def test_a_resnet_learns_its_replicas_agree_and_the_same_seed_gives_the_same_run():
-    """40 and 20 examples: the last batch is another one, and evaluation a third."""
+    """40 and 20 examples: the last batch has another size, and the evaluation batch a third one."""
     used, fresh = resnet18_28(10), resnet18_28(10)
     runs = [train(n, 2, 40, 0.02, 2, few, num_examples=60, seed=0) for n in (used, used, fresh)]
     assert runs[0].train_loss == runs[1].train_loss == runs[2].train_loss

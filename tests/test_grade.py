@@ -107,7 +107,7 @@ def notebook(fill=None, first=None, without=()):
 
 
 def submissions():
-    """Give name -> (text, right ones, a part of the remarks)."""
+    """Return name -> (text, number of right answers, part of the remarks)."""
     solved = nbformat.reads(notebook(), as_version=4)
     checks = [cell for cell in solved.cells if cell.source.startswith('check(')]
     others = [cell for cell in solved.cells if not cell.source.startswith('check(')]

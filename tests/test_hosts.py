@@ -112,7 +112,7 @@ FORMS = ('{}@127.0.0.1', 'me@{}', 'me@127.0.0.1 slots={}', 'me@127.0.0.1 {}')
 
 
 def test_whatever_stands_in_a_hostfile_is_refused_or_is_one_word_to_ssh(hostfile, ssh):
-    """This ssh notes its words and reaches nobody."""
+    """This ssh logs its arguments and connects to no one."""
     programs = ssh(SSH.partition('while words')[0] + 'sys.exit(255)')
     assert len(HOSTILE) * len(FORMS) >= 200
     for line in [form.format(text) for form in FORMS for text in HOSTILE]:
@@ -143,7 +143,7 @@ def test_workers_go_round_the_hosts_that_have_a_slot():
 
 
 def test_a_run_through_ssh(hostfile, ssh, tmp_path, port):
-    """In the same folder, whatever its name, with what was set; and a login that greets."""
+    """In the same folder, whatever its name, with the same variables; the login shell may print."""
     folder = tmp_path / 'a \'folder\' with $signs & "quotes"'
     folder.mkdir()
     (folder / 'work.py').write_text(
@@ -168,7 +168,7 @@ SECRETS = {'MGPU_DATA_MIRRORS': 'https://me:a-password@localhost/'} | dict.fromk
 
 
 def check_secrets(launcher):
-    """Roles behind ssh have what training needs, and no arguments, which all can read, have it."""
+    """Remote roles have the variables training needs, but not as arguments: `ps` shows them."""
     words = [word for p in psutil.process_iter(['cmdline']) for word in p.info['cmdline'] or ()]
     assert not [word for word in words if 'a-password' in word]
     behind = [env for p in launcher.living() if 'DMLC_ROLE' in (env := p.environ())]
@@ -199,7 +199,7 @@ def test_who_is_killed_behind_ssh_is_named_with_the_signal(hostfile, ssh):
 
 @pytest.fixture
 def through(ssh, hostfile):
-    """Give a function that launches through such an ssh, must be refused, and gives the words."""
+    """Return a function that launches through such an ssh, expects an error, returns its text."""
 
     def refused_by(text, *options, program='true'):
         args = ('launch', '-n', 2, '-s', 1, '--hostfile', hostfile(), *options)

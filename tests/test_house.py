@@ -14,7 +14,7 @@ TREES = {path: ast.parse(path.read_text(encoding='utf8')) for path in FILES}
 
 
 def module_of(path):
-    """Name a file's module; a package's face counts as the package."""
+    """Name a file's module; ``__init__.py`` counts as the package."""
     parts = path.relative_to(ROOT).with_suffix('').parts
     parts = parts[parts[0] == 'exercises' :]  # whose package lies beside its notebooks
     return '.'.join(parts[:-1] if parts[-1] == '__init__' else parts)

@@ -59,7 +59,7 @@ def busy():
 
 
 def members(starter, count):
-    """Wait for the children that were told their place; give each with its port, in this order."""
+    """Wait for the roles' processes; return each with its port and rank, sorted."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         started = []

@@ -24,7 +24,7 @@ def timeline():
 
 @pytest.fixture(scope='module')
 def figure(timeline):
-    """Its picture, with a shorter one below."""
+    """Its figure, above that of a shorter one."""
     return timeline.plot(Lanes([Span('cpu(0)', 'forward', 'dot', 100.0, 101.0)], title='short'))
 
 

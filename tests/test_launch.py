@@ -58,7 +58,7 @@ def test_without_mxnet_it_says_so(monkeypatch):
 
 
 def test_strange_output_is_shown_and_a_store_that_nobody_opens_is_talked_about():
-    """Bytes that are no text, a bar drawn over and over, few letters, no newline at the end."""
+    """Invalid UTF-8, a redrawn progress bar, short lines, no newline at the end."""
     code = (
         'import os, sys; os.write(1, b"\\xff\\xfe\\n 10%\\r100%\\n\\xc3\\xa9 "); print(sys.argv[1])'
     )
@@ -77,7 +77,7 @@ def test_lines_have_no_colours_if_the_user_wants_none():
 
 
 def test_ctrl_c_on_a_terminal():
-    """Which sees a line, in colour, as soon as it is printed: a minute before the worker ends."""
+    """A terminal gets each line, in colour, as it is printed: a minute before the worker ends."""
     code = 'import time; print("ready"); time.sleep(60)'
     args = ('launch', *PAIR, '--', *python(code))
     pid, terminal = pty.fork()
@@ -116,7 +116,7 @@ def test_who_is_killed_is_named_with_the_signal():
 
 
 def test_nothing_outlives_the_launcher(port):
-    """Also of those that are just being started; test_hosts kills it while all are at work."""
+    """Also while processes are just being started; test_hosts kills it while all are running."""
     with Launcher('launch', *PAIR, '--port', port, '--', *python(ENDLESS)) as launcher:
         while not launcher.living():
             time.sleep(0.01)

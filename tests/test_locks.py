@@ -33,7 +33,7 @@ TOGETHER = {
 
 
 def lock(name, machine='linux'):
-    """What a lock installs on a machine: {name: (version, hashes)}."""
+    """Return what a lock installs on a machine: {name: (version, hashes)}."""
     text = (ROOT / f'tools/locks/{name}.txt').read_text().replace('\\\n', ' ')
     python = {'os_name': 'posix', 'python_version': '3.11', 'python_full_version': '3.11.9'}
     here = default_environment() | python | MACHINES[machine]

@@ -71,7 +71,7 @@ def contrast(one, other):
 
 
 def leads(link, page):
-    """Whether a link of a page in ``build/`` has something at its end; the web is not asked."""
+    """Whether the target of a page's link exists; links to the web are not followed."""
     address = urlparse(link)
     if address.scheme:
         return address.scheme in ('https', 'mailto')

@@ -15,7 +15,7 @@ WORKFLOWS = sorted((ROOT / '.github/workflows').glob('*.yml'))
 
 
 def instructions(wanted):
-    """What follows this word in the Dockerfile, each time; continued lines joined."""
+    """The arguments of each such instruction in the Dockerfile, continued lines joined."""
     text = (ROOT / '.devcontainer/Dockerfile').read_text()
     text = re.sub(r'^\s*#.*\n', '', text, flags=re.MULTILINE)
     return re.findall(rf'^{wanted}\s+(.*)', re.sub(r'\\\n\s*', '', text), re.MULTILINE)
@@ -72,7 +72,7 @@ def test_image_takes_setups_arguments_and_starts_jupyter_for_an_ordinary_user():
 
 
 def test_what_is_published_is_reached_from_its_own_machine_only():
-    """JupyterLab speaks plain HTTP: whoever reads its token on the way can run anything."""
+    """JupyterLab speaks plain HTTP: whoever intercepts its token can run anything."""
     named = set()
     pages = [name for name in tracked() if name.endswith(('.md', '.ipynb', '.yml', 'Dockerfile'))]
     for name in pages:

@@ -26,7 +26,7 @@ def ip(*words, check=True):
 
 @pytest.fixture(scope='module')
 def machines(tmp_path_factory):
-    """Two namespaces at a bridge, sshd in each; give back the ssh that has a key for them."""
+    """Two network namespaces on a bridge, with an sshd in each; yields an ssh that can log in."""
     if os.geteuid() or not (SSHD and all(map(shutil.which, ('ssh', 'ssh-keygen', 'ip')))):
         pytest.skip('needs root, OpenSSH (ssh, sshd, ssh-keygen) and iproute2 (ip)')
     if ip('netns', 'add', 'mgpu-try', check=False).returncode:

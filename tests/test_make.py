@@ -43,7 +43,7 @@ WORDS = ['-k', 'ring or tree', "it's", *'--a=$HOME $x $(ls) ;ls & | > * " #c'.sp
 
 
 def test_what_is_given_to_make_reaches_the_programs_whatever_it_is(tmp_path):
-    """The programs here are others: each says with which words it was called."""
+    """The programs are stubs here: each prints the arguments it was called with."""
     shutil.copytree(ROOT / 'tools', tmp_path / 'tools')
     (tmp_path / '.venv').symlink_to(sys.prefix)
     tools = [f'tools/{name}' for name in 'run_notebooks report slides grade teaching_plan'.split()]

@@ -18,7 +18,7 @@ UNEVEN, EVEN = (7, 5, 6, 2), (6, 6)  # examples in each batch: of 2, the third r
 
 
 class Odd(nn.Module):
-    """Tied, frozen and single parameters, one in another order of memory; statistics and a mask."""
+    """Tied, frozen and scalar parameters, one in another memory format; statistics and a mask."""
 
     def __init__(self, seed):
         super().__init__()
@@ -66,7 +66,7 @@ def trained(net, step, sizes, training):
 
 
 def what_is_refused():
-    """Too few gradients, a second backward pass; a step of what cannot take one."""
+    """Missing gradients, a second backward pass, an optimizer step before synchronization."""
     (X, y), net = next(iter(batches(EVEN))), Odd(0)
     net.spare.requires_grad_(True)
     own = pt.OwnDDP(net)
@@ -109,7 +109,7 @@ def same(ours, others, tolerance=1e-12):
 
 @pytest.fixture(scope='module')
 def ranks():
-    """Three; chapter 5 has two."""
+    """Three processes; chapter 5 has two."""
     return pt.launch(in_each_rank, 3)
 
 

@@ -19,7 +19,7 @@ WIRE = Link('wire', latency=1.0, bandwidth=10.0)
 
 
 def played(schedule, stages, micro_batches):
-    """Play a pipeline whose stages take a second forward and one backward each.
+    """Simulate a pipeline whose stages take one second forward and one second backward each.
 
     Gives the idle share, and of how many micro-batches the first stage keeps activations at most.
     """
@@ -122,7 +122,7 @@ def test_llamas_have_the_published_sizes():
 
 
 def test_chapter_7_takes_its_prices_from_here():
-    """7 billion parameters in 32 blocks, 16 texts of 4,096 pieces, 8 devices; last 4 by 2."""
+    """7 billion parameters in 32 blocks, 16 sequences of 4,096 tokens, 8 devices; last 4 by 2."""
     cells = json.loads(CHAPTER_7.read_text(encoding='utf8'))['cells']
     (text,) = (t for cell in cells if 'Which way when?' in (t := ''.join(cell['source'])))
     text = text.replace('\N{NO-BREAK SPACE}', ' ')

@@ -44,7 +44,7 @@ def stage_here(group=None):
 
 
 def by_hand(step):
-    """Losses, this stage's part of the state; of a step what it held, did and sent."""
+    """Losses, this stage's part of the state, and what it held, did and sent in one step."""
     done = []
 
     def gradients(stage, X, y):

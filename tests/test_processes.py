@@ -153,7 +153,7 @@ def test_only_a_running_process_can_be_killed_and_only_a_program_that_is_there_b
 
 
 def test_services(monkeypatch):
-    """What serves the others is at its end when they are, and is never late; it may fail.
+    """Servers stop once all workers have, never time out, and may fail.
 
     Who is late is named, and killed though it ignores the request to end.
     """
@@ -175,7 +175,7 @@ def test_services(monkeypatch):
 
 
 def test_what_a_member_started_ends_with_it_and_its_guard_is_no_child_and_keeps_no_pipe():
-    """A command may wait for all its children, and its reader for the end of its output."""
+    """A command may wait for its children, and whoever reads its output for end of file."""
     code = 'import os\ntry: os.wait()\nexcept ChildProcessError: print("none")'
     lines = []
     with Group() as some:
@@ -187,7 +187,7 @@ def test_what_a_member_started_ends_with_it_and_its_guard_is_no_child_and_keeps_
 
 @pytest.mark.parametrize('seconds, timeout', [(0, None), (60, 1)])
 def test_what_started_a_session_of_its_own_is_told_and_keeps_nobody_waiting(seconds, timeout):
-    """It holds the output of the one who started it, and cannot be reached by us."""
+    """It holds the output pipe of its parent and is out of our reach."""
     code = (
         'import subprocess, time; p = subprocess.Popen(["sleep", "60"], start_new_session=True)\n'
         f'print("x" * 60000, p.pid, flush=True); time.sleep({seconds})'

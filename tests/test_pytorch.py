@@ -33,7 +33,7 @@ ODD = {'num_epochs': 1, 'num_examples': 65, 'seed': 0, 'dtype': 'float64'}  # 64
 
 
 def run(k):
-    """Train on ``k`` devices; give every replica, and the loss of each step."""
+    """Train on ``k`` devices; return every replica and the loss of each step."""
     batches, _ = pt.load_data_fashion_mnist(**DATA)
     device_params = [pt.get_params(pt.init_params(**START), d) for d in DEVICES[:k]]
     losses = []
@@ -44,7 +44,7 @@ def run(k):
 
 
 def ddp():
-    """The same in each process of a group; give its replica, and the losses."""
+    """The same in each process of a group; return its replica and the losses."""
     batches, _ = pt.load_data_fashion_mnist(**DATA)
     net = DistributedDataParallel(pt.build_lenet(pt.init_params(**START)).to(pt.this_device()))
     optimizer, losses = torch.optim.SGD(net.parameters(), 0.1), []
@@ -89,7 +89,7 @@ def in_each_rank():
 
 @pytest.fixture(scope='module')
 def ranks():
-    """What three processes of one group found."""
+    """The results of three processes of one group."""
     return pt.launch(in_each_rank, 3)
 
 
@@ -196,7 +196,7 @@ def test_evaluation_counts_each_example_once():
 
 
 def test_stand_ins_are_threads_of_their_own_that_work_at_the_same_time():
-    """Each call waits for the other: with one thread for both, neither would ever come back."""
+    """Each call waits for the other: with one thread for both, neither would ever return."""
     meet = threading.Barrier(2, timeout=20)
 
     def work(_):

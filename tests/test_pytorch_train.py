@@ -37,7 +37,7 @@ def test_a_bad_option_is_named():
 
 
 def test_a_rank_killed_in_the_middle_of_training_ends_it():
-    """As the kernel's out-of-memory killer does it: from outside, and without a word."""
+    """As the kernel's out-of-memory killer does: SIGKILL, without any message."""
     killed = []
 
     class Killer(io.StringIO):
@@ -80,7 +80,7 @@ def test_the_command_alone_and_by_torchrun(monkeypatch):
 
 
 def test_a_live_curve_and_the_stop_button(kernel):
-    """Interrupted as Jupyter does it, when the bar of the first epoch is seen to move."""
+    """Interrupted as Jupyter does it, once the progress bar of the first epoch moves."""
     bars = []
 
     def press(text):

@@ -39,7 +39,7 @@ class Course:
         return [str(word) for word in (sys.executable, RUNNER, *folders, *arguments)]
 
     def run(self, *arguments, code=0):
-        """As a command would, without the two seconds that its imports take."""
+        """As the command does, without the two seconds of its imports."""
         words = self.command(*arguments)[2:]
         done = CliRunner().invoke(run_notebooks.main, words, catch_exceptions=False)
         assert done.exit_code == code, done.output

@@ -33,7 +33,7 @@ class Layer(nn.Module):
 
 
 class Odd(nn.Module):
-    """Tied, frozen, unused, computed twice or once more, tiny: all that a network may have."""
+    """Tied, frozen, unused and tiny parameters, modules called twice or recomputed."""
 
     def __init__(self):
         super().__init__()
@@ -91,7 +91,7 @@ def groups(net):
 
 
 def train(net, optimizer, whole=False):
-    """Ten steps, the learning rate on a schedule, a group more after the third."""
+    """Ten steps with a learning-rate schedule and another parameter group after the third."""
     schedule = torch.optim.lr_scheduler.StepLR(optimizer, 4, 0.5)
     for step, tokens in enumerate(batches()):
         if step == 3:
@@ -166,7 +166,7 @@ def fsdp_in_each_rank():
 
 
 class Normalized(nn.Module):
-    """What has buffers: statistics, and what is added to activations of lower precision."""
+    """Buffers: running statistics, and one that is added to activations of lower precision."""
 
     def __init__(self):
         super().__init__()
@@ -181,7 +181,7 @@ class Normalized(nn.Module):
 
 
 def lower_precision_in_each_rank():
-    """That tiny steps add up in it is in chapter 7."""
+    """Chapter 7 shows that tiny steps accumulate in it."""
     for dtype in (None, torch.bfloat16, torch.float16):
         net = pt.OwnFSDP(odd(torch.float32), compute_dtype=dtype)
         gradients(net, batches()[0])
@@ -237,7 +237,7 @@ def in_each_rank():
 
 @pytest.fixture(scope='module', params=[1, 3])
 def ranks(request):
-    """What all processes of a group found: a lonely one, and a number that divides nothing."""
+    """The results of all processes: a group of one, and a size that divides no parameter."""
     return list(zip(*pt.launch(in_each_rank, request.param)))
 
 

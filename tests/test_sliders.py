@@ -19,7 +19,7 @@ def pixels(image):
 
 
 def chosen_points(figure):
-    """Where the large dot lies in the two curves."""
+    """The position of the large dot on the two curves."""
     return [axes.lines[3].get_xydata()[0].tolist() for axes in figure.axes[:2]]
 
 

@@ -80,7 +80,7 @@ def test_every_section_has_slides_and_each_slide_fits(path, browser, tmp_path):
 
 @pytest.fixture(scope='module')
 def lecture(tmp_path_factory):
-    """A chapter's slides, made by the command, for the tests of how one goes through them."""
+    """A chapter's slides, made by the command, for the tests of navigation."""
     build = tmp_path_factory.mktemp('slides')
     done = CliRunner().invoke(slides.main, ['--chapter', '3', '--build', str(build)])
     assert done.exit_code == 0, done.output

@@ -28,7 +28,7 @@ def pair(address='127.0.0.1'):
 
 
 def since(before):
-    """Count again; give what has come in between."""
+    """Count again; return the difference."""
     return tuple(now - then for now, then in zip(socket_bytes(), before))
 
 

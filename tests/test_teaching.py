@@ -18,7 +18,7 @@ PLAN, GUIDE = teaching_plan.PLAN, teaching_plan.GUIDE.read_text(encoding='utf8')
 
 
 def cells_by_section(path):
-    """Give the texts of a notebook's cells by heading, in order; 'opening' is before the first."""
+    """Return a notebook's cell sources by heading, in order; 'opening' is before the first."""
     sections = {'opening': []}
     for cell in json.loads(path.read_text(encoding='utf8'))['cells']:
         source = ''.join(cell['source'])
@@ -44,7 +44,7 @@ EXERCISES = [
 
 
 def needed(section, chapter):
-    """Give the sections that a section needs: '1 The machine', or one of its own chapter."""
+    """Return a section's prerequisites: '1 The machine', or a section of its own chapter."""
     for name in section.get('needs', ()):
         other = re.match(r'(\d) (.*)', name)
         yield (int(other[1]), other[2]) if other else (chapter, name)

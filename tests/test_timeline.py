@@ -42,7 +42,7 @@ def step():
 
 @pytest.fixture(scope='module')
 def recorded(step):
-    """How often one step has what, by lane, kind and name."""
+    """Count the events of one step by lane, kind and name."""
     return counts(record_of(step))
 
 
@@ -61,7 +61,7 @@ def kinds(timeline):
 
 
 def run(code, folder, **env):
-    """Run a script in a process and a folder of its own, as a reader does; give its lines."""
+    """Run a script in a separate process and folder, as a reader does; return its lines."""
     done = call(folder, sys.executable, '-c', textwrap.dedent(code), PYTHONPATH=ROOT, **env)
     assert done.returncode == 0 and not done.stderr, done.stderr
     return done.stdout.splitlines()
@@ -178,7 +178,7 @@ def test_phases_of_ones_own_code():
 
 
 def test_more_devices_than_cores_and_than_images():
-    """MXNet's profiler counts devices only up to the cores, and takes the next for other things."""
+    """MXNet's profiler has lanes for as many devices as cores; the next get other names."""
     k = min(os.cpu_count(), 4) + 2
     devices = [mx.cpu(i) for i in range(k)]
     replicas = [mgpu.get_params(mgpu.init_params(seed=0), device) for device in devices]

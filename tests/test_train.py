@@ -50,7 +50,7 @@ def test_one_and_three_devices_learn_the_same_in_float64_and_a_run_repeats(capsy
 
 
 def test_a_stop_finds_few_batches_handed_out():
-    """What is handed out is computed, whatever Python hears: 40 of these take half a minute."""
+    """Pushed operators run even if Python is interrupted: 40 of these take half a minute."""
     square, y, net = nd.ones((2000, 2000)) / 2000, nd.zeros(4), gluon.nn.Dense(1, in_units=1)
     net.initialize()
     products = [square]  # each takes the one before, as training steps do

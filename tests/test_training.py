@@ -46,7 +46,7 @@ class Alone:
         )  # fmt: skip
 
     def run(self, options, ranks=None, torchrun='--standalone', status=0, script='train_ddp.py'):
-        """Run it to its end; give its lines, those of its errors where it is to fail."""
+        """Run it to its end; return its lines, those of stderr if it is expected to fail."""
         with self.start(options, ranks, torchrun, script) as process:
             out, err = ended(process, 500)
         assert process.returncode == status, err
@@ -65,7 +65,7 @@ def alone(tmp_path, monkeypatch):
 
 
 def ended(process, seconds):
-    """Give what it said; stop one that comes to no end, whose words would be lost."""
+    """Return its output; stop it if it does not end, so that its output is not lost."""
     late = threading.Timer(seconds, process.kill)  # its ranks then end themselves
     late.start()
     try:
@@ -109,7 +109,7 @@ def compare(alone, ranks, more='', cut=''):
 
 
 def test_two_ranks_do_what_one_does_and_what_chapter_5_does(alone):
-    """In float64, with a last step of which the ranks get uneven shares."""
+    """In float64, with a last batch that does not divide evenly among the ranks."""
     from mgpu_helpers import pytorch
 
     ours = compare(alone, 2)
@@ -132,7 +132,7 @@ def test_each_rank_draws_numbers_of_its_own_also_where_build_seeds_all_alike(alo
 
 
 def test_no_thread_is_left_that_could_abort_the_end(alone):
-    """One inside a store's call when Python ends: SIGABRT, after all the work (60 of 60)."""
+    """A thread in a store's call when Python exits: SIGABRT, after all work is done (60 of 60)."""
     script = alone.folder / 'train_ddp.py'
     text, ends = script.read_text(encoding='utf8'), '    dist.destroy_process_group()'
     assert text.count('done.wait(1)') == text.count(ends) == 1
@@ -224,7 +224,7 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path, a_minute):
 
 
 def test_ranks_that_do_not_see_the_same_checkpoint_all_stop(alone):
-    """A folder for each, as on machines that share none; of two in chapter 6 one is empty."""
+    """A folder for each rank, as without a shared file system; in chapter 6 one is empty."""
     options = '--limit 500 --batch-size 64 --checkpoint'
     alone.run(f'{options} rank0 --epochs 1')
     state = torch.load(alone.folder / 'rank0' / 'checkpoint.pt', weights_only=True)
@@ -241,7 +241,7 @@ runpy.run_path('train_ddp.py', run_name='__main__')
 
 
 def kill_and_compare(alone, options, ranks, kills, seed):
-    """Kill random ranks at random moments until it has been enough; each run ends in one digest."""
+    """Kill random ranks at random moments, some times; every run ends with the same hash."""
     draw, done, runs, begin = random.Random(seed), 0, 0, time.monotonic()
     whole = alone.run(f'{options} --checkpoint whole', ranks)[-1]
     pause = 0.6 * (time.monotonic() - begin)  # on a slow machine, too, beyond the imports

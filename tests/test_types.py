@@ -41,7 +41,7 @@ def test_mypy_finds_nothing_wrong_and_no_function_without_hints():
 
 
 def test_a_wrong_call_is_found(tmp_path):
-    """Through the public face, whose names are in a stub; so the hints do not just look good."""
+    """Through the public API, whose names are in a stub: so the annotations are used."""
     (tmp_path / 'program.py').write_text(WRONG)
     output = run('mypy', tmp_path / 'program.py').stdout
     lines = [int(line.split(':')[1]) for line in output.splitlines() if ': error: ' in line]
@@ -49,7 +49,7 @@ def test_a_wrong_call_is_found(tmp_path):
 
 
 def test_what_a_hint_names_is_there():
-    """To mypy every name of MXNet is right, and nothing but a block for hints imports these."""
+    """To mypy any name of MXNet is right, and only a TYPE_CHECKING block imports these."""
     blocks = (b for path in MODULES for b in ast.parse(path.read_text(encoding='utf8')).body)
     hints = (b for b in blocks if isinstance(b, ast.If) and ast.unparse(b.test) == 'TYPE_CHECKING')
     for part in (p for block in hints for p in block.body if isinstance(p, ast.ImportFrom)):

@@ -12,7 +12,7 @@ NAME = 'torch._dynamo'
 
 
 class Later(types.ModuleType):
-    """Stands in for a module, and gives way to it when it is asked for what it has not."""
+    """Stands in for a module, and imports the real one when an attribute is missing."""
 
     def __getattr__(self, name):
         if name.startswith('__') and name != '__path__':

@@ -184,7 +184,7 @@ def exercise_7(devices_needed: Callable[..., int]) -> None:
     """Devices for ZeRO's stages."""
 
     def fewest(stage: int, kept: float = 1, shared: float = 0) -> int:
-        """Find the number; so many times its activations each keeps, or all share."""
+        """Find the fewest devices; ``kept`` of activations stay on each, ``shared`` are divided."""
         parts = [12 * parameters, 2 * parameters, 2 * parameters]
         room = memory - kept * activations - sum(parts[stage:])
         needed = sum(parts[:stage]) + shared * activations
