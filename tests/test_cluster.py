@@ -12,7 +12,7 @@ import psutil
 import pytest
 from launching import Started
 
-from mgpu_helpers.cluster import LocalCluster, make_trainer
+from mgpu_helpers.cluster import LocalCluster
 from mgpu_helpers.processes import ProcessFailed
 from mgpu_helpers.processes.guard import LEASH
 
@@ -194,13 +194,3 @@ def test_all_roles_end_with_their_starter_though_their_guards_were_killed_before
         for process in (*guards, starter.process):
             process.kill()
         assert starter.end()[0] == -signal.SIGKILL
-
-
-def test_a_store_that_there_is_not_is_refused():
-    from mgpu_helpers.gluon import lenet, mx
-
-    net = lenet()
-    net.initialize()
-    for store in ('dist_asnyc', mx.kv.create('lokal')):  # MXNet takes both
-        with pytest.raises(ValueError, match='kind must be one of local, device, nccl, dist_sync'):
-            make_trainer(net, 0.1, store)

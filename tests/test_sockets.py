@@ -91,12 +91,9 @@ def test_what_is_not_a_connection_of_tcp_is_passed_over(tmp_path):
     with pair() as (a, b), contextlib.ExitStack() as others:
         send(a, b, 10)
         expected = socket_bytes()
-        for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
-            one, other = map(others.enter_context, socket.socketpair(socket.AF_UNIX, kind))
-            one.send(b'x' * 100)
-            other.recv(100)
+        one, other = map(others.enter_context, socket.socketpair())
+        one.send(b'x' * 100)
         others.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-        others.enter_context(socket.socket(socket.AF_NETLINK, socket.SOCK_RAW))
         others.enter_context(socket.create_server(('127.0.0.1', 0)))
         others.enter_context(socket.socket())  # not connected
         others.enter_context(open(tmp_path / 'file', 'w'))

@@ -52,15 +52,14 @@ class Way:
         name: str,
         host: str,
         command: Sequence[str],
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, str],
         service: bool = False,
     ) -> None:
         """Start a command on another machine, in the folder of the same name.
 
         When the connection closes, the command there and all that it started are killed.
         """
-        passed = {name: value for name, value in os.environ.items() if goes_along(name)}
-        passed |= dict(env or {})
+        passed = {name: value for name, value in os.environ.items() if goes_along(name)} | dict(env)
         # Through standard input: every user of a machine may read the arguments of its programs.
         exports = (f'export {name}={shlex.quote(value)}\n' for name, value in passed.items())
         given = os.fsencode(''.join(exports))
@@ -88,7 +87,7 @@ class Way:
         with Group() as group:
             for host, question in questions.items():
                 command = [self.python, '-m', preflight.__name__, json.dumps(question)]
-                self.start(group, host.name, host.name, command)
+                self.start(group, host.name, host.name, command, {})
             limit = self.connect_timeout
             try:
                 group.wait(lambda host, text: lines[host].append(text), timeout=limit, settle=0)
