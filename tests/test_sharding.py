@@ -108,13 +108,16 @@ def values(params):
     return torch.cat([p.detach().reshape(-1) for p in params]).numpy()
 
 
+OPTIMIZERS = (
+    (torch.optim.AdamW, {'lr': 0.01}),
+    (torch.optim.SGD, {'lr': 0.05, 'momentum': 0.9, 'nesterov': True}),
+    (torch.optim.NAdam, {'lr': 0.01}),  # a number of its own for each tensor, beside the step
+)
+
+
 def optimizers_in_each_rank():
     results, plain_state, kept_state = {}, {}, {}
-    for make, options in (
-        (torch.optim.AdamW, {'lr': 0.01}),
-        (torch.optim.SGD, {'lr': 0.05, 'momentum': 0.9, 'nesterov': True}),
-        (torch.optim.NAdam, {'lr': 0.01}),  # a number of its own for each tensor, beside the step
-    ):
+    for make, options in OPTIMIZERS:
         one, ours = odd(), odd(seed=dist.get_rank())  # rank 0's values count
         ours.twice.load_state_dict(one.twice.state_dict())  # not known from the beginning
         plain = make(groups(one), **options)

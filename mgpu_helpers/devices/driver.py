@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 # mxnet-cu112 1.9.1 carries machine code for compute capability 5.0, 6.0, 7.0, 8.0 and 8.6 and no
 # PTX: code runs on its own major version only, so Ada (8.9) is the last that works.
@@ -45,9 +46,9 @@ def ask_driver() -> tuple[tuple[int, int], int]:
     The second is the code with which it refuses to begin (0: it does not; 100: there is no GPU that
     this process may use).
     """
-    cuda, version = ctypes.CDLL('libcuda.so.1'), ctypes.c_int()
-    cuda.cuDriverGetVersion(ctypes.byref(version))
-    return (version.value // 1000, version.value % 1000 // 10), cuda.cuInit(0)
+    cuda = ctypes.CDLL('libcuda.so.1')
+    version = _number(cuda.cuDriverGetVersion)
+    return (version // 1000, version % 1000 // 10), cuda.cuInit(0)
 
 
 @functools.cache
@@ -57,23 +58,26 @@ def driver_gpus() -> tuple[GPU, ...]:
     ``CUDA_VISIBLE_DEVICES`` holds.
     """
     try:
-        cuda = ctypes.CDLL('libcuda.so.1')
+        refusal = ask_driver()[1]
     except OSError:
         return ()
-    count = ctypes.c_int()
-    if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)):
+    if refusal:
         return ()  # a driver without a device, or one that this container may not use
-    return tuple(_describe_gpu(cuda, i) for i in range(count.value))
+    cuda = ctypes.CDLL('libcuda.so.1')
+    return tuple(_describe_gpu(cuda, i) for i in range(_number(cuda.cuDeviceGetCount)))
 
 
 def _describe_gpu(cuda: ctypes.CDLL, index: int) -> GPU:
-    device, memory = ctypes.c_int(), ctypes.c_size_t()
-    name, number = ctypes.create_string_buffer(128), ctypes.c_int()
-    cuda.cuDeviceGet(ctypes.byref(device), index)
+    device = _number(cuda.cuDeviceGet, index)
+    name, memory = ctypes.create_string_buffer(128), ctypes.c_size_t()
     cuda.cuDeviceGetName(name, len(name), device)
     cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
-    capability = []
-    for attribute in (75, 76):  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
-        cuda.cuDeviceGetAttribute(ctypes.byref(number), attribute, device)
-        capability.append(number.value)
-    return GPU(index, name.value.decode(errors='replace'), memory.value, tuple(capability))
+    # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
+    capability = tuple(_number(cuda.cuDeviceGetAttribute, code, device) for code in (75, 76))
+    return GPU(index, name.value.decode(errors='replace'), memory.value, capability)
+
+
+def _number(function: Any, *args: int) -> int:
+    number = ctypes.c_int()
+    function(ctypes.byref(number), *args)
+    return number.value

@@ -168,28 +168,25 @@ class OwnFSDP(nn.Module):
         self.dtype = next(module.parameters()).dtype
         self.open = False  # the whole parameters are there, see full_parameters
         self.in_backward: list[Lot] = []
-        layers_of: Any = defaultdict(set)  # of each part of the module
-        places: Any = defaultdict(list)  # of each parameter; a tied one has several
-        owners: Any = defaultdict(set)  # the layers with those places
+        # What several layers have, or none, is gathered for the length of the whole module.
+        owner: dict[Any, nn.Module] = {}  # of parts of the module, and of parameters
         for layer in layers(module):
             for part in layer.modules():
-                layers_of[part].add(layer)
+                owner[part] = layer if owner.get(part, layer) is layer else module
+        places: Any = defaultdict(list)  # of each parameter; a tied one has several
         for part in module.modules():
+            layer = owner.get(part, module)
             for name, p in part._parameters.items():
                 if p is not None:
                     places[p].append((part, name))
-                    owners[p] |= layers_of[part] or {module}
-        # What several layers have, or none, is gathered for the length of the whole module.
-        owner: dict[Any, nn.Module] = {
-            p: one.pop() if len(one) == 1 else module for p, one in owners.items()
-        }
+                    owner[p] = layer if owner.get(p, layer) is layer else module
         # Batch normalizations' running statistics need full precision.
         norms = [m for m in module.modules() if getattr(m, 'running_mean', None) is not None]
         precise = {p for norm in norms for p in norm.parameters()}
         self.lots = []
         lots: Any = defaultdict(dict)
-        for p, layer in owner.items():
-            lots[layer, p in precise, p.dtype, p.device, p.requires_grad][p] = places[p]
+        for p in places:
+            lots[owner[p], p in precise, p.dtype, p.device, p.requires_grad][p] = places[p]
         for (layer, exact, *_), own in lots.items():
             self.lots.append(Lot(layer, own, None if exact else compute_dtype, self))
         module.wrapped = True  # type: ignore[assignment]  # our own mark
