@@ -42,6 +42,7 @@ class Odd(nn.Module):
         self.layers = nn.ModuleList([Layer(5) for _ in range(3)])
         self.twice, self.unused = nn.Linear(5, 5), nn.Linear(3, 2)
         self.list = nn.ParameterList([torch.ones(2)])
+        self.recurrent = nn.GRU(5, 5, batch_first=True)
         self.head = nn.Linear(5, 11, bias=False)
         self.head.weight = self.embed.weight
         self.layers[0].requires_grad_(False)
@@ -54,8 +55,8 @@ class Odd(nn.Module):
         x = again(self.layers[2], x, self.list[0][0])['out']
         if broken:
             raise KeyError('broken')
-        x = again(lambda x: self.twice(torch.tanh(self.twice(x))), x)
-        return {'scores': self.head(x)}
+        x = again(lambda x: self.twice(self.recurrent(x)[0]), x)
+        return {'scores': self.head(self.twice(torch.tanh(x)))}
 
 
 def odd(dtype=torch.float64, seed=0):
