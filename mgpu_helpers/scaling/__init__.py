@@ -4,10 +4,6 @@ Figures that others published are data, in published.toml and networks.csv: ``LI
 ``MODELS``. ``costs`` has formulas of communication, ``curves`` of a training step, ``memory`` of
 what a device keeps; ``simulator`` plays steps through, ``published`` compares with measurements,
 ``fitting`` finds the link of this machine, ``sliders`` lets one play with all of it.
-
->>> from mgpu_helpers.scaling import LINKS, ring
->>> f'{ring(8, 160e6, LINKS["100 Gb InfiniBand"]) * 1000:.1f} ms'
-'22.6 ms'
 """
 
 import lazy_loader

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from .. import checks
 from ..collectives.costs import REGISTRY, butterfly, halving_doubling, naive, ring, sharded, tree
 from ..display import CYCLE, GREY, panels, quantity
+from .links import Link
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from .links import Link
 
 __all__ = ['butterfly', 'halving_doubling', 'naive', 'ring', 'sharded', 'tree']  # for the stub
 

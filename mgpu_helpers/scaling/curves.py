@@ -10,15 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import checks
 from ..display import Table, percent, quantity
-from .machines import communication_seconds
-
-if TYPE_CHECKING:
-    from .machines import Machine
-    from .models import Model
+from .machines import Machine, communication_seconds
+from .models import Model
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,7 @@ def step(
 ) -> Step:
     """Work out a training step in its parts, with ``batch`` examples on each device.
 
-    ``overlap`` lets gradients travel during the backward pass; they are sent in ``buckets``
-    allreduces.
+    ``overlap`` lets gradients travel, in ``buckets`` allreduces, during the backward pass.
     """
     checks.model(model)
     checks.positive_int('batch', batch)
@@ -66,13 +62,10 @@ def step(
 def hiding_batch(model: Model, devices: int, machine: Machine, algorithm: str = 'ring') -> int:
     """Find the smallest batch per device whose backward pass hides the allreduce.
 
-    The backward pass of b examples takes 2 b F / R seconds (F operations forward for one, R
-    a second), the allreduce C seconds; so b is C R / 2 F, rounded up.
+    That is the allreduce's time over the time of one example's backward pass, rounded up.
     """
-    checks.model(model)
-    communication = communication_seconds(devices, model.nbytes, machine, algorithm)
-    backward_of_one = 2 * model.flops / machine.flops
-    return max(1, math.ceil(communication / backward_of_one))
+    one = step(model, 1, devices, machine, algorithm)
+    return max(1, math.ceil(one.communication / one.backward))
 
 
 @dataclass(frozen=True)

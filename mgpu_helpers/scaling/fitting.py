@@ -1,7 +1,4 @@
-"""The link of the machine at hand: its latency and bandwidth, out of measured times.
-
-Knows no framework: what is measured is any function that moves so many bytes and waits.
-"""
+"""The link of the machine at hand: its latency and bandwidth, out of measured times."""
 
 from __future__ import annotations
 
@@ -32,8 +29,6 @@ def measure(
     longer: in four measurements medians of nine differed by up to 1.96 times, shortest ones by
     1.75. Each timed call follows one that does not count, which fills the caches.
     """
-    for run in runs.values():
-        checks.function('each of runs', run, 'of a number of bytes')
     checks.counts('sizes', sizes)
     checks.positive_int('repeats', repeats)
     checks.positive_number('seconds', seconds)

@@ -29,8 +29,6 @@ class Machine:
     def __post_init__(self) -> None:
         checks.positive_number('flops per second', self.flops)
         checks.message(1, 1, self.link)
-        if self.memory is not None:
-            checks.positive_number('memory in bytes', self.memory)
         checks.not_negative('overhead in seconds', self.overhead)
         if (self.devices_per_server is None) != (self.network is None):
             raise ValueError(
@@ -80,17 +78,15 @@ def communication_seconds(
     seconds = COSTS[algorithm](devices, nbytes / buckets, link)
     if algorithm == 'ring':
         inside = devices - math.ceil(devices / per_server)
-        seconds -= 2 * inside * (link.seconds(0) - machine.link.seconds(0))
+        seconds -= 2 * inside * (link.latency - machine.link.latency)
     return buckets * seconds
 
 
-def _published(name: str, figures: dict[str, Any]) -> Machine:
-    links: dict[str, Any] = {}
-    for kind in {'link', 'network'} & figures.keys():
-        links[kind] = LINKS[figures[kind]]
-    return Machine(name, **figures | links)
+def _machine(name: str, link: str, network: str | None = None, **figures: Any) -> Machine:
+    joined = LINKS[network] if network else None
+    return Machine(name, link=LINKS[link], network=joined, **figures)
 
 
 MACHINES = Library(
-    'machine', (_published(name, figures) for name, figures in PUBLISHED['machines'].items())
+    'machine', (_machine(name, **figures) for name, figures in PUBLISHED['machines'].items())
 )

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from .. import checks
 from ..display import BLUE, GREEN, GREY, ORANGE, PINK, panels
-from .models import FLOAT32
+from .models import FLOAT32, Model
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from .models import Model
 
 PARTS = {'parameters': BLUE, 'gradients': ORANGE, 'optimizer_state': PINK, 'activations': GREEN}
 

@@ -26,11 +26,6 @@ class Layer:
     # normalization's, counted once each.
     activations: int = 0
 
-    def __post_init__(self) -> None:
-        checks.whole_number('parameters', self.parameters)
-        checks.not_negative('flops', self.flops)
-        checks.whole_number('activations', self.activations)
-
 
 @dataclass(frozen=True)
 class Model:
@@ -42,14 +37,8 @@ class Model:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, 'layers', tuple(self.layers))  # frozen, and so hashable
-        other = [layer for layer in self.layers if not isinstance(layer, Layer)]
-        if other:
-            raise TypeError(f'layers must be a list of Layer, not of {checks.shown(other[0])}')
-        for what in ('parameters', 'flops'):
-            if not getattr(self, what):
-                raise ValueError(
-                    f'{self.name!r} has no {what} in its layers: a model to train needs some'
-                )
+        checks.positive_int(f'parameters of {self.name!r}', self.parameters)
+        checks.positive_number(f'flops of {self.name!r}', self.flops)
 
     @property
     def parameters(self) -> int:

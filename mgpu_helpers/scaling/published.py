@@ -1,8 +1,6 @@
-"""What others measured, beside what our formulas predict: the error is part of it.
+"""What others measured (published.toml), beside what our formulas predict, and the error.
 
-The figures are in published.toml. None was fitted to a result: speeds of links are those of
-``LINKS``, speeds of GPUs were measured on one GPU, the formulas are those of ``costs`` and
-``curves``.
+None was fitted to a result: speeds of GPUs were measured on one GPU, links are those of ``LINKS``.
 """
 
 from __future__ import annotations
@@ -19,14 +17,11 @@ from .links import LINKS, PUBLISHED
 from .machines import MACHINES, Machine, communication_seconds
 from .models import FLOAT32, MODELS
 
-IMAGES_PER_SECOND = PUBLISHED['horovod']['images_per_second']
-FUSION = PUBLISHED['horovod']['fusion']  # bytes
+HOROVOD, NCCL = PUBLISHED['horovod'], PUBLISHED['nccl']
+IMAGES_PER_SECOND, FUSION = HOROVOD['images_per_second'], HOROVOD['fusion']  # FUSION in bytes
+STARTS, SMALLEST = NCCL['starts'], NCCL['smallest']
 # (GPUs, network): share of linear scaling, source
-HOROVOD_MEASURED = {
-    (devices, name): (share, source)
-    for devices, name, share, source in PUBLISHED['horovod']['efficiency']
-}
-STARTS, SMALLEST = PUBLISHED['nccl']['starts'], PUBLISHED['nccl']['smallest']
+HOROVOD_MEASURED = {(gpus, name): tuple(row) for gpus, name, *row in HOROVOD['efficiency']}
 
 
 @dataclass(frozen=True)
@@ -72,10 +67,9 @@ def published_scaling() -> list[Comparison]:
 def horovod_machine(name: str) -> Machine:
     """Give the cluster of Horovod's benchmarks, its GPUs as fast as measured with one network.
 
-    ``name`` is ``'Inception V3'``, ``'ResNet-101'`` or ``'VGG-16'``. Its source is arXiv 1802.05799
-    and the README before #44; the 512 GPUs are taken to be as fast as the 16 whose speed is
-    published. The network's latency is NCCL's figure of today; with that of 2021, 9.6 instead of
-    14 microseconds, VGG-16 on 512 GPUs comes out at 90% instead of 89%.
+    arXiv 1802.05799 and the README before #44; the 512 GPUs are taken to be as fast as the 16 whose
+    speed is published. The network's latency is NCCL's of today; with that of 2021, 9.6 instead of
+    14 µs, VGG-16 on 512 GPUs comes out at 90% instead of 89%.
     """
     checks.one_of('name', name, tuple(IMAGES_PER_SECOND))
     return Machine(
@@ -89,16 +83,11 @@ def horovod_machine(name: str) -> Machine:
 
 def published_table(comparisons: Sequence[Comparison]) -> Table:
     """Lay comparisons out, one per row, with the error of each."""
-    rows = [
-        [
-            c.what,
-            c.inputs,
-            *map(percent, (c.published, c.unhidden, c.predicted)),
-            f'{percent(abs(c.error))} {"more" if c.error > 0 else "less"}',
-            c.source,
-        ]
-        for c in comparisons
-    ]
+    rows = []
+    for c in comparisons:
+        error = f'{percent(abs(c.error))} {"more" if c.error > 0 else "less"}'
+        shares = map(percent, (c.published, c.unhidden, c.predicted))
+        rows.append([c.what, c.inputs, *shares, error, c.source])
     ours = ['ours, nothing hidden', 'ours, all hidden', 'its error']
     return Table(rows, ['what', 'from', 'published', *ours, 'source'])
 
@@ -120,7 +109,7 @@ def nccl_seconds(devices: int, nbytes: float, machine: Machine) -> float:
 def nccl_runs() -> dict[str, list[tuple[float, float]]]:
     """Give seconds measured and predicted, run by run, each array twice as long as the last."""
     runs = {}
-    for name, run in PUBLISHED['nccl']['runs'].items():
+    for name, run in NCCL['runs'].items():
         devices, machine = run['devices'], MACHINES[run['machine']]
         measured = [1e-6 * time for time in run.get('microseconds', ())]
         for i, rate in enumerate(run.get('bus_gigabytes_per_second', ())):
@@ -136,7 +125,7 @@ def nccl_table() -> Table:
     for i, results in enumerate(itertools.zip_longest(*runs.values())):
         row = [quantity(SMALLEST * 2**i, 'B')]
         for result in results:
-            if result is None:  # a run that ended with a shorter array
+            if result is None:  # this run ended with a shorter array
                 row += [NONE, NONE]
             else:
                 measured, predicted = result

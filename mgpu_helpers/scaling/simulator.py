@@ -7,19 +7,13 @@ travel in buckets, one after the other, and a bucket leaves when every device ha
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import checks
 from ..collectives.messages import fill_buckets
-from .machines import communication_seconds
-
-if TYPE_CHECKING:
-    from .machines import Machine
-    from .models import Model
-
-MOST = 10**8  # devices times steps: 8 bytes each
+from .machines import Machine, communication_seconds
+from .models import Model
 
 
 @dataclass(frozen=True)
@@ -60,12 +54,9 @@ def simulate(
     communication_seconds(devices, 1, machine, algorithm)  # says so if this one cannot run here
     checks.not_negative('spread', spread)
     checks.whole_number('seed', seed)
-    if devices * steps > MOST or spread > 1:
-        raise ValueError(
-            f'{devices:,} devices, {steps:,} steps and a spread of {spread}: simulate at most '
-            f'{MOST:,} devices times steps, and a spread of at most 1 (the standard deviation as a '
-            'share of the mean)'
-        )
+    checks.whole_number('devices times steps', devices * steps, most=10**8)  # 8 bytes each
+    if spread > 1:
+        raise ValueError(f'spread is a share of the mean, at most 1, not {spread}')
     forward = np.array([batch * layer.flops / machine.flops for layer in model.layers])
     # The backward pass goes from the last layer to the first: when is each one's gradient there?
     ready = machine.overhead + forward.sum() + 2 * forward[::-1].cumsum()[::-1]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .. import checks, display
 from ..display import percent, png, quantity
 from ..lanes import KINDS
-from .curves import step, strong_scaling
+from .curves import Step, step, strong_scaling
 from .links import Link
 from .machines import MACHINES, Machine
 from .models import MODELS, Layer, Model
@@ -18,8 +18,6 @@ from .models import MODELS, Layer, Model
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from .curves import Step
 
 MOST = 4096  # devices at the right end of the curve
 # What a convolutional network computes for each parameter, and what a V100 keeps up with it.
@@ -49,9 +47,7 @@ def picture(
     ``latency`` in seconds. The model computes 320 operations for each parameter and example, as
     ResNet-50 does, on V100s.
     """
-    checks.positive_int('devices', devices)
-    if devices > MOST:
-        raise ValueError(f'devices must be at most {MOST}, not {devices}: the curve ends there')
+    checks.whole_number('devices', devices, least=1, most=MOST)
     checks.positive_int('parameters', parameters)
     machine = Machine('chosen', FLOPS, Link('chosen', latency, bandwidth))
     model = Model('chosen', [Layer('all', parameters, WORK * parameters)])
@@ -64,17 +60,12 @@ def picture(
     return _draw(weak, strong, step(model, batch, devices, machine))
 
 
-def explore(**start: Any) -> Explorer:
-    """Show ``picture`` with sliders that change it; where widgets do not run, the picture alone.
-
-    ``start`` says where the sliders begin: ``devices``, ``bandwidth``, ``latency``, ``batch``,
-    ``parameters``.
-    """
-    return Explorer(**start)
-
-
 class Explorer:
-    """``sliders`` by name, the ``image`` that follows them, as PNG, and both in a ``view``."""
+    """``picture`` with ``sliders``, by name, and the ``image`` that follows them, as PNG.
+
+    ``start`` says where the sliders begin, as the arguments of ``picture`` do. Where widgets do not
+    run, a notebook shows the first picture alone.
+    """
 
     def __init__(self, **start: Any) -> None:
         bound = inspect.signature(picture).bind(**start)
@@ -109,20 +100,17 @@ class Explorer:
         self._choice[name] = change['new']
         self.image.value = png(picture(**self._choice))
 
-    def __repr__(self) -> str:
-        values = (
-            f'{name}={value:.6g}' if isinstance(value, float) else f'{name}={value!r}'
-            for name, value in self._choice.items()
-        )
-        return f'picture({", ".join(values)})'
-
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        """What a notebook shows: the sliders; or, where there is no kernel, the first picture."""
+        """The sliders; or, where there is no kernel, the first picture."""
+        values = ', '.join(f'{name}={value!r}' for name, value in self._choice.items())
         return {
             **self.view._repr_mimebundle_(),
-            'text/plain': f'sliders, and what they show: {self!r}',
+            'text/plain': f'sliders, and what they show: picture({values})',
             'image/png': base64.b64encode(self._first).decode(),
         }
+
+
+explore = Explorer
 
 
 def _draw(weak: dict[int, float], strong: dict[int, float], chosen: Step) -> Figure:
@@ -144,13 +132,12 @@ def _draw(weak: dict[int, float], strong: dict[int, float], chosen: Step) -> Fig
     right.axhline(1, linestyle='--', color=display.GREY)
     names = f'{chosen.batch:,} on each', f'{chosen.batch * chosen.devices:,} in all'
     for speedup, label, color in zip((weak, strong), names, display.CYCLE):
-        devices, values = list(speedup), list(speedup.values())
-        shares = [value / k for k, value in speedup.items()]
-        left.plot(devices, values, 'o-', color=color, markersize=4, label=label)
-        right.plot(devices, shares, 'o-', color=color, markersize=4)
-    speedup_here = weak[chosen.devices]
-    efficiency_here = speedup_here / chosen.devices
-    for axes, here in ((left, speedup_here), (right, efficiency_here)):
+        shares = {k: value / k for k, value in speedup.items()}
+        for axes, curve in ((left, speedup), (right, shares)):
+            axes.plot(*zip(*curve.items()), 'o-', color=color, markersize=4, label=label)
+    faster = weak[chosen.devices]
+    efficiency = faster / chosen.devices
+    for axes, here in ((left, faster), (right, efficiency)):
         axes.plot([chosen.devices], [here], 'o', color=display.RED, ms=9, clip_on=False, zorder=5)
         axes.set_xscale('log', base=2)
         axes.set_xlabel('devices')
@@ -160,10 +147,10 @@ def _draw(weak: dict[int, float], strong: dict[int, float], chosen: Step) -> Fig
         axis.set_major_formatter('{x:,.0f}')
     left.set_ylim(min(0.6, 0.7 * min(weak.values())), 1.6 * MOST)
     left.legend(fontsize='small', frameon=False)
-    left.set_title(f'speed-up over one device: {speedup_here:,.3g}', size='medium')
+    left.set_title(f'speed-up over one device: {faster:,.3g}', size='medium')
     right.set_ylim(0, 1.05)
     right.yaxis.set_major_formatter(lambda share, _: percent(share))
-    right.set_title(f'efficiency, speed-up per device: {percent(efficiency_here)}', size='medium')
+    right.set_title(f'efficiency, speed-up per device: {percent(efficiency)}', size='medium')
     _draw_step(below, chosen)
     return figure
 
@@ -180,9 +167,8 @@ def _draw_step(axes: Axes, chosen: Step) -> None:
         (0, seconds - chosen.exposed, chosen.exposed, 'not hidden', display.ORANGE),
     )
     for row, start, length, name, color in bars:
-        (bar,) = axes.barh(row, length, left=start, height=0.75, color=color)
-        if name == 'hidden':
-            bar.set_alpha(0.45)
+        alpha = 0.45 if name == 'hidden' else 1
+        axes.barh(row, length, left=start, height=0.75, color=color, alpha=alpha)
         if length > 0.25 * seconds:  # where it fits
             middle, ink = start + length / 2, display.WHITE if name == 'backward' else display.INK
             text = f'{name}, {quantity(length, "s")}'
