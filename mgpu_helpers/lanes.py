@@ -1,8 +1,4 @@
-"""What ran when, on which lane: spans of time, their table and their picture.
-
-A lane is whatever works on its own: a device, a link, a process. The times may have been measured
-or computed; nothing here asks which.
-"""
+"""What ran when, on which lane (a device, a link, a process), as a table and a picture."""
 
 from __future__ import annotations
 
@@ -53,10 +49,9 @@ class Span:
 
 
 class Lanes:
-    """What several lanes did, and when.
+    """What several lanes did, and when: spans in any order, which may overlap, also on one lane.
 
-    Spans may come in any order, and those of one lane may overlap: they are drawn one below the
-    other. ``lanes`` names all of them, sorted, ``cpu(2)`` before ``cpu(10)``.
+    ``lanes`` are their names, ``cpu(2)`` before ``cpu(10)``.
     """
 
     def __init__(self, spans: Iterable[Span] = (), title: str = '') -> None:
@@ -138,13 +133,28 @@ class Lanes:
     def plot(self, *others: Lanes) -> Figure:
         """Draw who did what when: a row per lane, a bar per span, empty where a lane is idle.
 
-        Others, to compare with, each get a panel below, on the same time axis; each panel starts
-        with its own first span, at 0 ms. ``.savefig('step.png')`` keeps it.
+        Others, to compare with, get panels below; each starts with its own first span, at 0 ms.
         """
+        from matplotlib.patches import Patch
+
         for other in others:
             if not isinstance(other, Lanes):
                 raise TypeError(f'plot compares with other Lanes, not with {checks.shown(other)}')
-        return _draw([self, *others])
+        shown = [self, *others]
+        longest = max(panel.seconds for panel in shown)
+        heights = [0.75 * len(panel.lanes) + 0.3 for panel in shown]
+        options: dict[str, Any] = {'sharex': True, 'squeeze': False, 'height_ratios': heights}
+        figure, grid = display.panels(len(shown), 1, sum(heights) + 0.85, WIDTH, **options)
+        figure.get_layout_engine().set(hspace=0.1)  # a panel's title away from the axis above it
+        for axes, panel in zip(grid[:, 0], shown, strict=True):
+            _draw_panel(axes, panel, longest)
+        grid[-1, 0].set_xlabel('time, ms')
+        kinds = {s.kind for panel in shown for s in panel.spans}
+        marks = [Patch(color=color, label=kind) for kind, color in KINDS.items() if kind in kinds]
+        marks.append(Patch(facecolor=display.WHITE, edgecolor=display.EDGE, label='idle'))
+        look = {'frameon': False, 'handlelength': 1.4, 'columnspacing': 1.6}
+        figure.legend(handles=marks, loc='outside upper center', ncols=len(marks), **look)
+        return figure
 
 
 def _words_and_numbers(name: str) -> list[str | int]:
@@ -170,29 +180,6 @@ def _rows_of(spans: Sequence[Span]) -> list[list[Span]]:
         return together
     computing = _without_overlap(s for s in spans if s.kind not in MOVING)
     return computing + _without_overlap(s for s in spans if s.kind in MOVING)
-
-
-def _draw(shown: Sequence[Lanes]) -> Figure:
-    longest = max(panel.seconds for panel in shown)
-    from matplotlib.patches import Patch
-
-    heights = [0.75 * len(panel.lanes) + 0.3 for panel in shown]
-    options: dict[str, Any] = {
-        'sharex': True,
-        'squeeze': False,
-        'gridspec_kw': {'height_ratios': heights},
-    }
-    figure, grid = display.panels(len(shown), height=sum(heights) + 0.85, width=WIDTH, **options)
-    figure.get_layout_engine().set(hspace=0.1)  # a panel's title away from the axis above it
-    for axes, panel in zip(grid[:, 0], shown, strict=True):
-        _draw_panel(axes, panel, longest)
-    grid[-1, 0].set_xlabel('time, ms')
-    kinds = {s.kind for panel in shown for s in panel.spans}
-    marks = [Patch(color=color, label=kind) for kind, color in KINDS.items() if kind in kinds]
-    marks.append(Patch(facecolor=display.WHITE, edgecolor=display.EDGE, label='idle'))
-    look = {'frameon': False, 'handlelength': 1.4, 'columnspacing': 1.6}
-    figure.legend(handles=marks, loc='outside upper center', ncols=len(marks), **look)
-    return figure
 
 
 def _draw_panel(axes: Axes, panel: Lanes, longest: float) -> None:
@@ -225,8 +212,8 @@ def _draw_row(
 ) -> None:
     """Draw bars that do not overlap, and the names of those that have room for them.
 
-    Bars have no edges, which would cover short operators, and are at least 0.01 inch wide. What
-    moves lies on top: it is short, and the next bar would hide it.
+    Bars are at least 0.01 inch wide, without edges, which would cover short ones. What moves lies
+    on top: it is short, and the next bar would hide it.
     """
     row = sorted(row, key=lambda s: s.kind in MOVING)
     bars = [(1e3 * (s.start - first), 1e3 * max(s.seconds, inch / 100)) for s in row]

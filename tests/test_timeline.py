@@ -13,7 +13,9 @@ import mxnet as mx
 import pytest
 from checkouts import ROOT, call
 from mxnet import autograd, nd
-from mxnet.base import MXNetError
+from mxnet.base import _LIB, MXNetError
+from mxnet.ndarray import register
+from mxnet.ndarray._internal import NDArrayBase
 
 import mgpu_helpers as mgpu
 from mgpu_helpers.lanes import KINDS
@@ -221,6 +223,30 @@ def test_arguments_are_checked():
     assert record_of(lambda: nd.ones(3)).lanes == ['cpu(0)']
     with pytest.raises(ValueError, match='kind must be one of compute, forward'), phase('sync'):
         pass
+
+
+def test_an_error_leaves_nothing_wrapped_and_ends_the_phase_also_inside_of_a_trainers_step(step):
+    owners = mx.gluon.Trainer, mx.gluon.HybridBlock, mx.kv.KVStore, NDArrayBase, register, _LIB
+    owners += (mgpu.scratch, mgpu.gluon)
+    functions = {(owner, name): f for owner in owners for name, f in vars(owner).items()}
+
+    def wrapped():
+        return {name for (owner, name), f in functions.items() if vars(owner)[name] is not f}
+
+    net = mgpu.gluon.lenet()
+    mgpu.gluon.prepare(net, DEVICES, seed=0)
+    net(X)
+    trainer = mx.gluon.Trainer(net.collect_params(), 'sgd', update_on_kvstore=False)
+    with record() as timeline:
+        with pytest.raises(UserWarning, match='not been updated by backward'):
+            trainer.step(8)
+        X + 1
+        during = wrapped()
+    assert kinds(timeline)['compute', '_plus_scalar'] == 1
+    with pytest.raises(UserWarning), record():
+        trainer.step(8)
+    assert {'_update', '_allreduce_grads', '_imperative_invoke', 'pushpull', 'sgd'} < during
+    assert not wrapped()
 
 
 # --- in a process of its own: MXNet has one profiler, and its first dump ends it -----------------

@@ -9,9 +9,8 @@ is the phase of training that its operator belongs to:
 - ``update``: chapter 1's ``sgd``, Gluon's ``Trainer``, and MXNet's optimizers;
 - ``compute``: the rest, such as a forward pass that no gradient is asked for.
 
-``phase`` says it for code of your own. Copies are called by where they go to. Operators are handed
-out one by one, so recorded steps take a little longer than others; where the environment sets
-``MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN`` to more than 1, some appear together as "several operators".
+``phase`` says it for code of your own. Operators are handed out one by one, so recorded steps take
+a little longer; with ``MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN`` above 1 some appear together.
 """
 
 import lazy_loader

@@ -1,7 +1,6 @@
-"""Which phase of training each operator belongs to: noted when Python asks for it, matched later.
+"""Which phase of training each operator belongs to: noted when Python pushes it, matched later.
 
-The engine runs operators later than Python asks for them, and the profiler does not know what they
-are for. So the functions of MXNet that push them are wrapped during a recording.
+The profiler does not know it, so MXNet's functions that push are wrapped during a recording.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ COPY = '_copyto'
 
 
 class Step:
-    """A training step: what Python pushed, and what was called that pushes operators itself."""
+    """What Python pushed in a training step, and what it called that pushes operators itself."""
 
     def __init__(self) -> None:
         self.start = wall_clock()
@@ -141,11 +140,10 @@ class Listener:
         self.steps[-1].kvstore = True
 
     def spans(self, ran: Iterable[Span]) -> Iterator[Span]:
-        """Give each operator that ran the phase for which it was pushed; they are by their start.
+        """Give each operator that ran, in order, the phase for which it was pushed.
 
-        Operators of one name run on one device in the order in which they were pushed. What Python
-        did not push came from the backward pass or the key-value store: after the forward pass, and
-        before all else.
+        Operators of one name run on one device in the order of their pushes. What Python did not
+        push came from the backward pass or the store: after the forward pass, before all else.
         """
         starts = [step.start for step in self.steps[1:]]
         alike = collections.defaultdict(list)
@@ -178,7 +176,7 @@ def pushed_by_mxnet(step: Step, name: str) -> tuple[str, str]:
 
 
 def before(note: Function) -> Wrapper:
-    """Make a wrapper that calls ``note``, which gives nothing, with the arguments first."""
+    """Make a wrapper that first calls ``note``, which returns None."""
     return lambda original: lambda *args, **more: note(*args, **more) or original(*args, **more)
 
 

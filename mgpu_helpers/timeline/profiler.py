@@ -1,7 +1,7 @@
 """MXNet's profiler, usable any number of times: which operators ran where, and when.
 
-By itself it writes one file per process: a second ``dump()`` fails, and ``dump(False)`` leaves the
-JSON unfinished. Here every recording has a file of its own, whose part of the JSON array is closed.
+A second ``dump()`` fails, and ``dump(False)`` leaves the JSON unfinished: so every recording has a
+file of its own, whose array is closed here.
 """
 
 from __future__ import annotations
@@ -24,22 +24,15 @@ from ..lanes import Span
 
 Record = dict[str, Any]  # an event as the profiler writes it
 
+wall_clock = time.time  # of MXNet's records; its profiler knows no steadier one
 LINK = 'WaitForLink'  # a slow link's waiting, which it notes itself
 # The engine's own operators, and what some operators set up on first use.
 NOISE = ('DeleteVariable', 'WaitForVar', 'ResourceParallelRandomSetSeed', LINK)
 
 
-def wall_clock() -> float:
-    """Give the time by the clock of MXNet's records; its profiler knows no steadier one."""
-    return time.time()
-
-
 @contextlib.contextmanager
 def profiling(spans: list[Span]) -> Iterator[None]:
-    """Profile a block of code, and what it asks the devices for: add the operators, by their start.
-
-    Their kind is not known here. A RuntimeError if somebody else has switched the profiler on.
-    """
+    """Profile a block of code: add its operators, by their start, of a kind not known here."""
     with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
         # It writes once more when the process ends, and first removes what has that name: so the
         # name must be none that exists (/dev/null would be gone, for root) or could be made.
@@ -67,8 +60,7 @@ def profiling(spans: list[Span]) -> Iterator[None]:
 def known_lanes() -> list[str]:
     """Name the lanes of devices in the order of the profiler's numbers for them.
 
-    These are CPUs up to the cores, GPUs, pinned memory (which the first CPU fills) and shared
-    memory. Without GPUs the last two serve two more CPUs.
+    CPUs up to the cores, GPUs, pinned and shared memory (without GPUs, two more CPUs).
     """
     cores = ctypes.CDLL(None).get_nprocs()  # what C++ calls the hardware's concurrency
     gpus = [f'gpu({i})' for i in range(mx.context.num_gpus())]
@@ -88,7 +80,7 @@ def check_known(lane: str) -> None:
 
 
 def _check_off(path: Path) -> None:
-    """Raise if an operator is recorded though nobody here has switched the profiler on."""
+    """Raise a RuntimeError if an operator is recorded before we switch the profiler on."""
     _configure(path)
     began = 1e6 * wall_clock()
     nd.eye(1).wait_to_read()
@@ -111,7 +103,7 @@ def _configure(path: Path) -> None:
 
 
 def _dump(path: Path) -> list[Record]:
-    """Let the profiler write, and read it: a list of its records; empty if it never ran."""
+    """Let the profiler write, and read its records; none if it never ran."""
     try:
         profiler.dump(False)
     except MXNetError:
@@ -122,7 +114,7 @@ def _dump(path: Path) -> list[Record]:
 
 
 def _operators(records: Iterable[Record]) -> Iterator[Span]:
-    """Join the beginning and the end of each operator, which are records of their own."""
+    """Join the two records of each operator."""
     begun = {}
     for record in records:
         if record.get('cat') != 'operator' or record['name'] in NOISE:

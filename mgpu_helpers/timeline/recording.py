@@ -19,10 +19,9 @@ _listener: Listener | None = None  # of the recording that is on
 def record(title: str = '') -> Iterator[Lanes]:
     """Record what every device does while a block of code runs: give Lanes, empty until its end.
 
-    A lane per device, and a span per operator, whose kind is the phase of training (see
-    ``timeline``). It waits for the devices when it begins, before each new training step (its
-    shards, or its forward pass, after an update), and at the end. Settings of your own for MXNet's
-    profiler are lost.
+    A lane per device, and a span per operator, whose kind is the phase of training. It waits for
+    the devices when it begins, before each new training step (its shards, or its forward pass,
+    after an update), and at the end. Settings of your own for MXNet's profiler are lost.
     """
     global _listener
     if _listener is not None:
