@@ -1,6 +1,7 @@
 from .algorithms import all_gather as all_gather
 from .algorithms import allreduce_butterfly as allreduce_butterfly
 from .algorithms import allreduce_halving_doubling as allreduce_halving_doubling
+from .algorithms import allreduce_kvstore as allreduce_kvstore
 from .algorithms import allreduce_naive as allreduce_naive
 from .algorithms import allreduce_ring as allreduce_ring
 from .algorithms import allreduce_sharded as allreduce_sharded
@@ -16,7 +17,6 @@ from .buckets import sync_with as sync_with
 from .costs import OURS as OURS
 from .costs import REGISTRY as REGISTRY
 from .costs import Algorithm as Algorithm
-from .kvstore import allreduce_kvstore as allreduce_kvstore
 from .messages import Count as Count
 from .messages import Counted as Counted
 from .messages import count as count

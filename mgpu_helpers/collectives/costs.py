@@ -92,5 +92,5 @@ REGISTRY = {
         'allreduce-halving-doubling.svg',
     ),
 }
-# The functions alone: what can be counted. MXNet's store cannot be, see ``kvstore``.
+# The functions alone: what can be counted. MXNet's store cannot be.
 OURS = {name: algorithm.function for name, algorithm in REGISTRY.items()}

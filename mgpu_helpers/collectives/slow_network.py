@@ -27,7 +27,6 @@ _ports: dict[str, threading.Lock] = defaultdict(threading.Lock)  # each receives
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 def _travel(_: int, number: int) -> None:
-    """Sleep as long as a message travels."""
     source, target, seconds = _messages.pop(number)
     with _ports[target]:
         start = wall_clock()
