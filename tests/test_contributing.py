@@ -121,21 +121,16 @@ def test_a_chapter_is_added_by_what_is_listed(copy):
     copy.python('-m', 'pytest', '-q', *nbval, *(f'tests/test_{name}.py' for name in tests))
     written = copy.changed() - by_hand
     assert {'README.md', 'book/index.md', 'exercises/teaching/guide.md'} < written
-    assert {name.split('/')[0] for name in written} <= {
-        'README.md',
-        'book',
-        'exercises',
-        'notebooks',
-    }
+    rooms = {'README.md', 'book', 'exercises', 'notebooks'}
+    assert {name.split('/')[0] for name in written} <= rooms
 
 
 def test_an_allreduce_is_added_by_what_is_listed(copy):
     room = 'mgpu_helpers/collectives'
     code = (ROOT / room / 'algorithms.py').read_text(encoding='utf8')
     naive = code[code.index('def allreduce_naive') : code.index('def allreduce_tree')]
-    copy.change(
-        f'{room}/algorithms.py', '', '\n\n' + naive.replace('_naive', '_toy').strip() + '\n'
-    )
+    toy = naive.replace('_naive', '_toy').strip()
+    copy.change(f'{room}/algorithms.py', '', f'\n\n{toy}\n')
     cost = 'def toy(devices: int, nbytes: float, link: Link) -> float:\n    """Cost the same."""\n'
     formula = f'{cost}    return naive(devices, nbytes, link)\n\n\n'
     copy.change(f'{room}/costs.py', 'class Algorithm', f'{formula}class Algorithm')

@@ -1,6 +1,5 @@
 """What is needed, and which files that means: pyproject.toml, the locks, environment.yml."""
 
-import hashlib
 import re
 import tomllib
 
@@ -58,8 +57,6 @@ def test_a_lock_pins_every_package_with_its_checksums():
                 good = [re.fullmatch(r'sha256:[0-9a-f]{64}', one) for one in hashes]
                 assert good and all(good), package
     assert len(lock('base')) > 100
-    uv = (ROOT / 'tools/uv-requirements.txt').read_text()
-    assert re.fullmatch(r'(#.*\n)*uv==\d+\.\d+\.\d+( \\\n +--hash=sha256:[0-9a-f]{64})+\n', uv)
 
 
 def test_locks_that_are_installed_together_satisfy_pyproject_and_share_no_package():
@@ -73,13 +70,8 @@ def test_locks_that_are_installed_together_satisfy_pyproject_and_share_no_packag
             for needed in map(Requirement, wanted):
                 version, _ = pins[canonicalize_name(needed.name)]
                 assert version in needed.specifier, f'{needed}: {names} have {version}'
-
-
-def test_the_book_has_a_lock_of_its_own():
-    pins = lock('book')
-    for needed in map(Requirement, BOOK):
-        assert pins[canonicalize_name(needed.name)][0] in needed.specifier, needed
-    assert not {one for one in pins if one.startswith(('mxnet', 'nvidia-', 'torch', 'numpy'))}
+    book = lock('book')
+    assert all(book[canonicalize_name(r.name)][0] in r.specifier for r in map(Requirement, BOOK))
 
 
 def test_a_framework_is_in_its_own_lock_only_and_of_one_build():
@@ -87,7 +79,7 @@ def test_a_framework_is_in_its_own_lock_only_and_of_one_build():
         pins = lock(name, machine)
         return {one for one in pins if one.startswith(('mxnet', 'nvidia-', 'torch'))}
 
-    assert frameworks('base') == set() and frameworks('cpu') == {'mxnet'}
+    assert frameworks('base') == frameworks('book') == set() and frameworks('cpu') == {'mxnet'}
     assert {one for one in frameworks('cu112') if not one.startswith('nvidia-')} == {'mxnet-cu112'}
     assert frameworks('torch-cpu') == frameworks('torch', 'macos') == {'torch'}
     assert 'nvidia-nccl-cu13' in frameworks('torch') & frameworks('torch', 'arm')
@@ -101,23 +93,17 @@ def test_a_framework_is_in_its_own_lock_only_and_of_one_build():
     assert 'sha256:6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b' in hashes
 
 
-def test_every_dependency_is_pinned_with_a_reason_and_environment_yml_has_the_pins():
-    text = (ROOT / 'pyproject.toml').read_text()
-    assert 'numpy>=1.23.5,<3' in PROJECT['dependencies']
+def test_every_dependency_is_pinned_and_environment_yml_has_the_pins():
     for requirement in PROJECT['dependencies'] + sum(EXTRAS.values(), BOOK):
-        assert re.search(rf'"{re.escape(requirement)}",? +# \S', text), requirement
         operators = {one.operator for one in Requirement(requirement).specifier}
         assert operators in ({'=='}, {'>=', '<'}), requirement
     described = yaml.safe_load((ROOT / 'environment.yml').read_text())
-    assert described['name'] == 'mgpu' and 'python=3.11' in described['dependencies']
     (pip,) = (one['pip'] for one in described['dependencies'] if isinstance(one, dict))
     wanted = EXTRAS['cu112'] + EXTRAS['notebooks'] + EXTRAS['dev']
     assert sorted(pip) == sorted(['-e .', *wanted])
 
 
-def test_no_file_names_a_registry_or_a_folder_of_one_machine_and_the_license_is_whole():
-    text = (ROOT / 'LICENSE').read_bytes()
-    assert hashlib.md5(text).hexdigest() == '3b83ef96387f14655fc854ddc3c6bd57'
+def test_no_file_names_a_registry_or_a_folder_of_one_machine():
     hosts = [name + '.org' for name in ('pypi', 'pypi.python', 'files.pythonhosted')]
     hosts += ['conda.anaconda' + '.org', 'download.pytorch' + '.org']
     address = re.compile(r'index-url\s*[ =]\s*\S*:/' + r'/|:/' + r'/[^\s"\']*/(?:simple|packages)/')

@@ -56,21 +56,6 @@ def test_image_holds_the_course_and_not_what_was_made_here():
         assert ignored(name), name
 
 
-def test_image_takes_setups_arguments_and_starts_jupyter_for_an_ordinary_user():
-    wanted = (ROOT / 'tools/wanted.sh').read_text()
-    arguments = [rest.split('=')[0] for rest in instructions('ARG')]
-    assert arguments == ['GPU', 'TORCH', 'MGPU_DRIVER']
-    assert all(f'${{{name}:-}}' in wanted for name in arguments)
-    assert instructions('USER') == ['1000'] and '--uid 1000' in instructions('RUN')[1]
-    outside, *stages = instructions('FROM')
-    assert re.fullmatch(r'\S+@sha256:[0-9a-f]{64} AS base', outside) and stages == ['base']
-    (port,) = instructions('EXPOSE')
-    (command,) = map(json.loads, instructions('CMD'))
-    assert command == ['make', 'lab', f'LAB_ARGS=--no-browser --ip=0.0.0.0 --port={port}']
-    *_, code = json.loads(instructions('HEALTHCHECK')[0].split('CMD ')[1])
-    assert f':{port}/api' in code and compile(code, 'HEALTHCHECK', 'exec')
-
-
 def test_what_is_published_is_reached_from_its_own_machine_only():
     """JupyterLab speaks plain HTTP: whoever intercepts its token can run anything."""
     named = set()
@@ -85,16 +70,11 @@ def test_what_is_published_is_reached_from_its_own_machine_only():
     assert named == {'.devcontainer/Dockerfile', 'book/elsewhere.md'}
 
 
-def test_dev_container_is_the_first_stage_of_the_image_and_makes_the_environment_it_names():
+def test_dev_container_is_a_stage_of_the_image():
     text = (ROOT / '.devcontainer/devcontainer.json').read_text()
-    described = json.loads(re.sub(r'^\s*//.*$', '', text, flags=re.MULTILINE))
-    build, folder = described['build'], ROOT / '.devcontainer'
-    assert (folder / build['dockerfile']).resolve() == ROOT / '.devcontainer/Dockerfile'
-    assert (folder / build['context']).resolve() == ROOT
+    build = json.loads(re.sub(r'^\s*//.*$', '', text, flags=re.MULTILINE))['build']
+    assert (ROOT / '.devcontainer' / build['dockerfile']).exists()
     assert any(rest.endswith(f' AS {build["target"]}') for rest in instructions('FROM'))
-    user = instructions('RUN')[1]
-    assert user.split(' &&')[0].endswith(f' {described["remoteUser"]}')
-    assert [str(port) for port in described['forwardPorts']] == instructions('EXPOSE')
 
 
 def test_binder_has_what_the_image_has_and_builds_with_commands_that_there_are():
@@ -152,11 +132,3 @@ def test_every_check_runs_on_every_push_and_nobody_elses_code_on_the_gpu_machine
     assert set(described['on']) == {'workflow_dispatch', 'schedule', 'push'}
     assert described['on']['push'] == {'branches': ['main']}
     assert 'make report' in commands  # every chapter there is
-
-
-def test_the_form_for_a_report_names_files_that_make_report_leaves():
-    form = yaml.safe_load((ROOT / '.github/ISSUE_TEMPLATE/report.yml').read_text())
-    text = (ROOT / 'tools/report.py').read_text()
-    assert {'name', 'description', 'body'} <= set(form)
-    for name in ('report.md', 'report.json'):
-        assert f'build/{name}' in str(form) and f"'{name}'" in text

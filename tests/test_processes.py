@@ -267,26 +267,6 @@ def test_everything_ends_when_the_starter_does(started, number):
     assert [p.pid for p in left] == [forked]
 
 
-@pytest.mark.skipif(not hasattr(os, 'getuid') or os.getuid() != 0, reason='needs a user of its own')
-def test_nothing_starts_without_a_guard():
-    """A limit of 1, 2, 3 processes lets the first fork fail, the second one, none."""
-    code = (
-        'import os, resource, signal, sys; from mgpu_helpers.processes.guard import LEASH\n'
-        'resource.setrlimit(resource.RLIMIT_NPROC, [{}] * 2); os.setuid(54321)\n'
-        'os.chdir("/"); exec(LEASH)'
-    )
-    for limit in (1, 2, 3):
-        leash, held = os.pipe()
-        done = subprocess.run(
-            [sys.executable, '-c', code.format(limit), '0', '/bin/echo', 'begun'], stdin=leash,
-            start_new_session=True, capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
-        os.close(leash), os.close(held)
-        assert (done.returncode, done.stdout) == ((126, ''), (0, 'begun\n'))[limit == 3]
-        said = '/bin/echo was not started, because there can be no guard'
-        assert done.stderr.startswith(said) == (limit < 3) == done.stderr.count('\n')
-
-
 INTERRUPTED = """
     import random, signal, sys
     import psutil

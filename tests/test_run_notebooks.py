@@ -94,8 +94,8 @@ def test_a_chapter_without_its_framework_is_left_out_unless_asked_for(course, mo
     assert course.built() == []
     course.run('--chapter', '5', '--store')
     assert course.built() == ['05-five.html', '05-five.ipynb']
-    nb = nbformat.read(course.notebooks / '05-five.ipynb', as_version=4)
-    assert nb.metadata.kernelspec.name == 'mgpu-torch'  # PyTorch's, on every machine
+    nb = (course.notebooks / '05-five.ipynb').read_text()
+    assert '"mgpu-torch"' in nb  # PyTorch's kernel, on every machine
 
 
 def test_failing_cell_stops_the_run_and_is_named(course):

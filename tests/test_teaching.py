@@ -86,15 +86,9 @@ def test_a_plan_adds_up_and_needs_nothing_that_was_not_seen(plan):
     sessions, known, exercises = PLAN['plans'][plan], set(), []
     assert sum(session['minutes'] for session in sessions) == LENGTHS[plan]
     for session in sessions:
-        assert set(session) - {'home'} == {'session', 'minutes', 'parts'}
         assert sum(map(teaching_plan.minutes_of, session['parts'])) == session['minutes'], session
         home = session.get('home', {})
-        assert not set(home) - {'read', 'exercises', 'tasks'}
         for part in [*session['parts'], home]:
-            if 'chapter' in part:
-                assert set(part) == {'chapter', 'sections'}
-            elif part is not home:
-                assert {'do', 'minutes'} <= set(part) <= {'do', 'minutes', 'exercises', 'tasks'}
             read = part.get('read') or {part.get('chapter', 0): part.get('sections', [])}
             for place in places(read):
                 assert place in ORDER and place not in known, place
@@ -110,10 +104,7 @@ def test_each_exercise_has_points_and_each_objective_a_section():
     for points, objective in PLAN['points'].values():
         assert points in (1, 2, 3) and objective in PLAN['objectives']
     checked = {objective for _, objective in PLAN['points'].values()}
-    assert checked.isdisjoint(PLAN['talks']) and checked | set(PLAN['talks']) == set(
-        PLAN['objectives']
-    )
-    assert all(set(talk) == {'ask', 'good'} for talk in PLAN['talks'].values())
+    assert sorted([*checked, *PLAN['talks']]) == sorted(PLAN['objectives'])
     sections = [s for chapter in PLAN['chapters'].values() for s in chapter['sections']]
     assert {s['objective'] for s in sections if 'objective' in s} == set(PLAN['objectives'])
 
@@ -121,20 +112,8 @@ def test_each_exercise_has_points_and_each_objective_a_section():
 def test_the_guide_has_the_plans_tables_and_names_what_is_there():
     renewed = teaching_plan.renewed(GUIDE)
     assert renewed == GUIDE, '.venv/bin/python tools/teaching_plan.py guide writes them anew'
-    assert GUIDE.count('\n') <= 360
-    test = GUIDE.split('## Entry test')[1].split('\n## ')[0]
-    questions = len(re.findall(r'^\d+\. ', test, re.M))
-    assert 8 <= questions <= 10 and test.count('<summary>Answer</summary>') == questions
-    assert len(re.findall(r'To read: |Chapters? \d', test)) >= questions
     for page in (GUIDE, (FOLDER / 'AGENTS.md').read_text(encoding='utf8')):
         assert all((FOLDER / to).exists() for to in re.findall(r'\]\(([^)#]+)\)', page))
-        for path in re.findall(r'`([a-z_]+/[\w/.*-]*)`', page):
-            made = 'handed-in/', 'grades/', 'build/', 'exercises/mgpu_exercises/chapter10.py'
-            assert path.startswith(made) or list(ROOT.glob(path)), path
-    # In italics: sections, headings of this page, and a few other things.
-    known = {section for _, section in ORDER} | set(re.findall(r'^## (.*)$', GUIDE, re.M))
-    named = set(re.findall(r'(?<!\*)\*([A-Z][^*.>\n]+)\*(?!\*)', GUIDE))
-    assert named - known <= {'CPU cores', 'Dive into Deep Learning', 'Week 1'}
 
 
 @pytest.mark.skipif(not (ROOT / '.git').exists(), reason='needs a clone')
