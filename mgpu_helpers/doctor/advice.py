@@ -100,9 +100,8 @@ def library(name: str) -> str:
     if name not in PACKAGES:
         return ''
     debian, fedora = PACKAGES[name]
-    return (
-        f'sudo dnf install {fedora}' if 'fedora' in _systems() else f'sudo apt-get install {debian}'
-    )
+    fedora_like = 'fedora' in _systems()
+    return f'sudo dnf install {fedora}' if fedora_like else f'sudo apt-get install {debian}'
 
 
 def driver() -> str:

@@ -104,11 +104,9 @@ class Report:
 
     def as_json(self) -> str:
         """Give an object with ``ok`` (nothing failed), ``seconds``, ``versions`` and ``checks``."""
-        about = {'ok': not self.failed, 'seconds': round(self.seconds, 2)}
-        rows = [row._asdict() for row in self.rows]
-        return json.dumps(
-            {**about, 'versions': self.versions, 'checks': rows}, indent=2, ensure_ascii=False
-        )
+        about: dict[str, object] = {'ok': not self.failed, 'seconds': round(self.seconds, 2)}
+        about |= {'versions': self.versions, 'checks': [row._asdict() for row in self.rows]}
+        return json.dumps(about, indent=2, ensure_ascii=False)
 
 
 def examine(only: Collection[str] = ()) -> Report:

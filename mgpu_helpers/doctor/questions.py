@@ -55,7 +55,7 @@ class Questions:
     """
 
     def __init__(self) -> None:
-        self._found: dict[str, Facts] = {}
+        self._answers: dict[str, Facts] = {}
         self._asked: dict[str, tuple[Group, tuple[str, ...]]] = {}
 
     def __enter__(self) -> Questions:
@@ -83,11 +83,11 @@ class Questions:
         self._asked.update(dict.fromkeys(steps, (group, steps)))
 
     def __call__(self, step: str) -> Facts:
-        while step not in self._found:
+        while step not in self._answers:
             if step not in self._asked:
                 self._start(step)
             self._wait(*self._asked[step])
-        return self._found[step]
+        return self._answers[step]
 
     def _wait(self, group: Group, steps: tuple[str, ...]) -> None:
         """Note what a process finds; the steps after one that ended it get another process."""
@@ -95,7 +95,7 @@ class Questions:
 
         def listen(_: str, line: str) -> bool:
             if line.startswith(MARK):
-                self._found[left.pop(0)] = json.loads(line[len(MARK) :])
+                self._answers[left.pop(0)] = json.loads(line[len(MARK) :])
             return line.startswith(MARK) or not line.strip()
 
         end = 'its process said nothing'
@@ -112,7 +112,7 @@ class Questions:
                 f': {lines[-1]}' if failure.status > 0 and lines else ''
             )
         if left:
-            self._found[left[0]] = {'error': end, 'missing': None}
+            self._answers[left[0]] = {'error': end, 'missing': None}
             self._start(*left[1:])
 
 
@@ -237,10 +237,10 @@ def kernel(name: str) -> Facts:
     command = [spec.argv[0], '-c', 'import sys; print(sys.prefix)']
     prefix = None
     with contextlib.suppress(OSError, subprocess.CalledProcessError, IndexError):
-        said = subprocess.check_output(command, text=True, env=os.environ | spec.env)
-        prefix = said.splitlines()[-1]
-    facts = {'name': spec.display_name, 'folder': spec.resource_dir, 'program': spec.argv[0]}
-    return {**facts, 'prefix': prefix}
+        output = subprocess.check_output(command, text=True, env=os.environ | spec.env)
+        prefix = output.splitlines()[-1]
+    about = {'name': spec.display_name, 'folder': spec.resource_dir, 'program': spec.argv[0]}
+    return {**about, 'prefix': prefix}
 
 
 # Batches of 256 in a round; rounds on one device and on two in turn, of which the fastest counts:
@@ -263,12 +263,6 @@ def train(framework: str) -> Facts:
     def step(k: int, X: Any, y: Any) -> list:
         return mgpu.train_batch(X, y, replicas[k], both[:k], 0.2)
 
-    def wait() -> None:
-        if framework == 'mxnet':
-            importlib.import_module('mxnet').nd.waitall()
-        else:
-            mgpu.synchronize(both)
-
     for k in (1, 2):  # these steps warm up, too
         replicas[k] = [mgpu.get_params(mgpu.init_params(seed=0), d) for d in both[:k]]
         losses[k] = [float(mgpu.total_loss([step(k, X, y)])) / len(X) for X, y in batches]
@@ -278,7 +272,10 @@ def train(framework: str) -> Facts:
             began = time.perf_counter()
             for X, y in batches:
                 step(k, X, y)
-            wait()
+            if framework == 'mxnet':
+                importlib.import_module('mxnet').nd.waitall()
+            else:
+                mgpu.synchronize(both)
             seconds[k].append(time.perf_counter() - began)
     ms = {k: min(rounds) / len(batches) * 1000 for k, rounds in seconds.items()}
     return {'losses': losses, 'ms': ms, 'devices': [str(d) for d in both], 'data': source}
