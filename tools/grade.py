@@ -1,148 +1,127 @@
 """Grade submissions of the exercises: ``make grade FROM=folder`` leaves ``build/grades/``.
 
 Each notebook in the folder or below it is a submission: its name begins with the chapter's number,
-and the student is the rest of its name, or else its folder. Each runs in a process of its own with
-limits on time and memory, in an empty folder with a copy of the package, and, where the system
-allows it, with no network and no other processes in sight. The checks are ours, with another seed.
-Students' code is executed: for strangers' code use the container. ``PRIVATE=folder`` takes the
-exercises' sources from there.
+and the student is the rest of its name, or else its folder. ``grade_cells.py`` executes its cells,
+``grade_checks.py`` checks the answers, with another seed; both run in a sandbox (``sandbox.py``).
+``PRIVATE=folder`` takes the exercises' sources from there.
 """
 
+import base64
 import csv
-import json
 import os
 import re
-import select
-import signal
 import socket
-import subprocess
+import stat
 import sys
+import tempfile
 import time
-from contextlib import ExitStack, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile
 
 import click
 import nbformat
-import psutil
 import yaml
+from sandbox import ROOT, Course, Ended, Program, adopt_orphans, isolation
 from tabulate import tabulate
 from tqdm import tqdm
 
-from mgpu_helpers.processes.guard import Leash
-from student import set_of
+from student import CHECK, set_of
 
-ROOT = Path(__file__).resolve().parent.parent
 SECONDS = 240  # for a submission, restarts included; after that, what has been graded counts
-LARGEST = 100 << 20  # bytes of a notebook
-PLAN = ROOT / 'exercises' / 'teaching' / 'plan.yml'  # what each exercise is worth
 CELL_SECONDS = 20  # for one cell or answer; the slowest solution takes about two
+LARGEST = 10 << 20  # bytes of a notebook
+PLAN = ROOT / 'exercises' / 'teaching' / 'plan.yml'  # what each exercise is worth
 NEVER = False, 'not reached'
 HEAD = """<!doctype html><meta charset="utf8"><title>Exercises</title>
 <style>body{font:16px sans-serif;max-width:50em;margin:2em auto}td{padding:.3em .8em}</style>"""
-# Environment variables hidden from students' code: by name, or an address with a password in it.
-SECRET = re.compile(r'^[^=]*(KEY|TOKEN|SECRET|PASS)|://[^/]*@')
-CHECK = re.compile(r"^check\('(\w+\.\d+)'.*", re.MULTILINE)
 
 
-def package(folder):
-    """Read our packages, which are copied for each submission and must not be changed by it."""
-    files = [*folder.glob('mgpu_helpers/**/*.py*'), *folder.glob('exercises/mgpu_exercises/*.py')]
-    return {str(p.relative_to(folder)): p.read_bytes() for p in files if p.suffix != '.pyc'}
+class Refused(Exception):
+    """Why a submission has no verdicts."""
 
 
-def sandbox():
-    """Return a command prefix that hides the network and other processes; [] if not available."""
-    prefix = ['unshare', '-rnpf', '--kill-child', '--mount-proc']
-    prefix += ['sh', '-c', 'ip link set lo up && exec "$@"', 'sh']
-    with suppress(OSError, subprocess.SubprocessError):
-        if subprocess.run([*prefix, 'true'], capture_output=True, timeout=10).returncode == 0:
-            return prefix
-    return []
+def checks_in(path):
+    """Return the calls of ``check`` in a source of ours, by exercise number."""
+    cells = nbformat.read(path, as_version=4).cells
+    lines = [line for cell in cells if cell.cell_type == 'code' for line in cell.source.split('\n')]
+    return {match[1]: line for line in lines if (match := CHECK.match(line))}
 
 
-def cells_of(path):
-    """List a notebook's code cells, each with its calls of ``check`` by exercise number."""
-    if not path.is_file() or path.stat().st_size > LARGEST:
-        raise ValueError(f'{path} is no file, or larger than {LARGEST} bytes')
-    cells = nbformat.reads(path.read_text(encoding='utf8'), as_version=4).cells
-    code = [cell.source for cell in cells if cell.cell_type == 'code']
-    return [(source, {m[1]: m[0] for m in CHECK.finditer(source)}) for source in code]
+def content_of(path):
+    """Read a submission: a regular file, and not by a link, which may lead to another student's."""
+    if path.is_symlink():
+        raise Refused('it is a link: hand in the notebook itself')
+    file = os.open(path, os.O_RDONLY | getattr(os, 'O_NONBLOCK', 0))  # a pipe would wait
+    with open(file, 'rb') as opened:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise Refused('it is no file')
+        if len(content := opened.read(LARGEST + 1)) > LARGEST:
+            raise Refused(f'it is too large, over {LARGEST >> 20} MB: save it without its outputs')
+    return content
 
 
-def run(prefix, job, course, deadline):
-    """Run a submission once; return the messages about it, and how it ended."""
-    command = [*prefix, sys.executable, '-P', ROOT / 'tools' / 'grade_one.py']
-    environment = {k: v for k, v in os.environ.items() if not SECRET.search(f'{k}={v}')}
-    environment |= {'HOME': '.', 'IPYTHONDIR': '.'}
-    token, messages, end, rest = os.urandom(16).hex().encode(), [], '', b''
-    with TemporaryDirectory() as top, TemporaryFile('w+') as job_file, ExitStack() as at_end:
-        for name, content in course.items():
-            Path(top, name).parent.mkdir(parents=True, exist_ok=True)
-            Path(top, name).write_bytes(content)
-        (folder := Path(top, 'empty')).mkdir()
-        json.dump(job | {'token': token.decode()}, job_file)
-        job_file.seek(0)
-        at_end.callback((leash := Leash()).close)  # ends the submission, even if we are killed
-        process = subprocess.Popen(
-            leash.command(command), cwd=folder,
-            stdin=job_file, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env=environment | {'PYTHONPATH': f'{top}:{top}/exercises'},
-            start_new_session=True, pass_fds=leash.fds,
-        )  # fmt: skip
-        at_end.callback(stop, process, top)
-        while not end:
-            seconds = min(CELL_SECONDS if messages else SECONDS, deadline - time.monotonic())
-            late = not select.select([process.stdout], [], [], max(0, seconds))[0]
-            if late or not (read := os.read(process.stdout.fileno(), 1 << 16)):
-                end = 'ran out of time' if late else 'ended the process'
-                break
-            *lines, rest = (rest + read).split(b'\n')
-            for sender, _, line in (line.partition(b' ') for line in lines):
-                forged = {'error': 'wrote to the results'}
-                messages.append(json.loads(line) if sender == token else forged)
-                end = end or messages[-1].get('end')
-        return messages, end if package(Path(top)) == course else 'changed the course'
+def run_cells(course, prefix, checks, deadline):
+    """Execute a submission, again without a cell that ends it; yield what it sends, by number."""
+    skipped, done = [], False
+    while not done and time.monotonic() < deadline:
+        cell = None
+        try:
+            with Program('grade_cells.py', course, prefix) as program:
+                job = {'notebook': str(course.given / 'notebook'), 'checks': checks}
+                program.send(**job, skipped=skipped)
+                while not done:
+                    seconds = SECONDS if cell is None else CELL_SECONDS
+                    message = program.receive(min(deadline, time.monotonic() + seconds))
+                    cell = message.get('cell', cell)
+                    done = 'end' in message
+                    yield message | {'cell': cell}
+        except Ended as how:
+            if cell is None:
+                raise Refused(f'it cannot be read: it {how}') from None
+            skipped.append(cell)
+            yield {'cell': cell, 'error': f'{how}: left out'}
 
 
-def stop(process, top):
-    """Kill a submission and all processes that it started: by its session, or by PYTHONPATH."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    for other in psutil.process_iter():
-        with suppress(psutil.Error):
-            if other.environ().get('PYTHONPATH', '').startswith(top):
-                other.kill()
-    process.stdout.close()  # not read to its end: a process that is left may hold it open
-    process.wait()
+def run_checks(course, prefix, answers, seed, deadline):
+    """Check answers; yield for each its number and verdict. One that ends the checks is not right.
+
+    Each answer is sent as the name of a file: it may be longer than a pipe holds.
+    """
+    waiting = list(answers)
+    while waiting and time.monotonic() < deadline:
+        try:
+            with Program('grade_checks.py', course, prefix) as program:
+                program.send(number=waiting[0])
+                program.receive(deadline)  # it has imported what the checks need
+                while waiting:
+                    path = course.given / f'{waiting[0]}.pickle'
+                    path.write_bytes(answers[waiting[0]])
+                    program.send(number=waiting[0], answers=str(path), seed=seed)
+                    message = program.receive(min(deadline, time.monotonic() + CELL_SECONDS))
+                    yield waiting.pop(0), (message['right'] is True, message['sentence'])
+        except Ended as how:
+            yield waiting.pop(0), (False, f'its answer {how}')
 
 
-def grade(prefix, checks, path, seed, course):
-    """Return the verdicts, {number: (right, sentence)}, and remarks on anything else."""
-    verdicts, remarks, skipped, deadline = {}, [], [], time.monotonic() + SECONDS
-    try:
-        cells = cells_of(path)
-    except Exception as error:  # the file can hold anything
-        return {}, [f'it is no notebook that can be read: {type(error).__name__}']
-    while time.monotonic() < deadline:
-        job = {'checks': checks, 'cells': cells, 'seed': seed, 'skipped': skipped}
-        at, (messages, end) = {'cell': -1, 'number': None}, run(prefix, job, course, deadline)
-        for message in messages:
-            if 'sentence' in message:
-                verdicts[message['number']] = message['right'], message['sentence']
-            elif 'error' in message:
-                remarks.append(f'cell {at["cell"] + 1}: {message["error"]}')
-            else:
-                at = message
-        if end == 'changed the course':
-            return {}, [*remarks, 'it has changed files of the course: nothing counts']
-        if end == 'all done':
-            break
-        skipped.append(at['number'] or at['cell'])  # left out in the next run
-        if at['number']:
-            verdicts[at['number']] = False, f'its answer {end}'
-        else:
-            remarks.append(f'cell {at["cell"] + 1} {end}: left out')
+def grade(course, prefix, checks, path, seed):
+    """Return the verdicts on a submission, {number: (right, sentence)}, and remarks on the rest."""
+    verdicts, remarks, answers, deadline = {}, [], {}, time.monotonic() + SECONDS
+    (course.given / 'notebook').write_bytes(content_of(path))
+    for message in run_cells(course, prefix, checks, deadline):
+        if 'unreadable' in message:
+            raise Refused(f'it is no notebook that can be read: {message["unreadable"]}')
+        number = message.get('number')
+        if 'error' in message:
+            remarks.append(f'cell {int(message["cell"]) + 1}: {message["error"]}')
+        elif 'missing' in message and number in checks:
+            verdicts[number] = False, f'not yet: {message["missing"]}'
+        elif number in checks:
+            answers[number] = base64.b64decode(message['answers'])
+    unchanged = course.is_unchanged()
+    if unchanged:
+        verdicts |= run_checks(course, prefix, answers, seed, deadline)
+        unchanged = course.is_unchanged()
+    if not unchanged:
+        raise Refused('it has changed files of the course: nothing counts')
     return verdicts, list(dict.fromkeys(remarks))
 
 
@@ -153,6 +132,20 @@ def submissions_in(folder, sources):
         if chapter in sources and '.ipynb_checkpoints' not in path.parts:
             rest = path.stem.removeprefix(sources[chapter].stem).strip('-_ .')
             yield rest or path.parent.relative_to(folder).as_posix(), chapter, path
+
+
+def plain(text):
+    """Replace what no file can hold, and what a terminal or a table would act upon."""
+    text = os.fsencode(text) if isinstance(text, Path) else str(text).encode('utf8', 'replace')
+    return ' '.join(re.sub(r'[\x00-\x1f\x7f]', ' ', text.decode('utf8', 'replace')).split())
+
+
+def page(student, chapter, checks, right, verdicts, remarks):
+    """Write the page that a student is given back."""
+    lines = [(n, '✓' if n in right else '–', verdicts.get(n, NEVER)[1]) for n in checks]
+    lines += [('', '', remark) for remark in remarks]
+    lines = [[plain(word) for word in line] for line in lines]
+    return HEAD + tabulate(lines, [student, f'chapter {chapter}', ''], 'html')
 
 
 @click.command()
@@ -169,17 +162,37 @@ def main(folder, private, seed, build):
         raise click.ClickException(
             f"there is no submission in '{folder}': notebooks like {example}"
         )
-    prefix, course = sandbox(), package(ROOT)
-    none = prefix or {name for _, name in socket.if_nameindex()} == {'lo'}
-    click.echo(f'network: {"none" if none else "NOT taken away: this system does not allow it"}')
-    worth = yaml.safe_load(PLAN.read_text(encoding='utf8'))['points']
     build.mkdir(parents=True, exist_ok=True)
+    hidden = {p.resolve() for p in (folder, build, ROOT / 'exercises', private or folder)}
+    for needed in ROOT, Path(sys.prefix), Path(tempfile.gettempdir()):
+        if any(needed.resolve().is_relative_to(path) for path in hidden):
+            raise click.ClickException(
+                f"'{folder}' holds {needed}: put the submissions into a folder of their own"
+            )
+    for page_of_before in build.glob('*.html'):
+        page_of_before.unlink()
+    adopt_orphans()
+    course, worth = Course(), yaml.safe_load(PLAN.read_text(encoding='utf8'))['points']
+    with course:
+        isolated = bool(isolation(course.folder, hidden))
+    offline = isolated or {name for _, name in socket.if_nameindex()} == {'lo'}
+    click.echo(f'network: {"none" if offline else "NOT taken away: this system does not allow it"}')
+    if not isolated:
+        click.echo('files and processes: NOT hidden: use a container for each student')
     with (build / 'grades.csv').open('w', newline='', encoding='utf8') as file:
         table = csv.writer(file)
         table.writerow('student chapter right of points out_of exercises remarks'.split())
         for student, chapter, path in tqdm(submissions, unit='submission', disable=None):
-            checks = dict(pair for _, of in cells_of(sources[chapter]) for pair in of.items())
-            verdicts, remarks = grade(prefix, checks, path, seed, course)
+            checks, verdicts, remarks = checks_in(sources[chapter]), {}, []
+            try:
+                with course:
+                    prefix = isolation(course.folder, hidden) if isolated else []
+                    verdicts, remarks = grade(course, prefix, checks, path, seed)
+            except Refused as why:
+                remarks = [str(why)]
+            except Exception as error:  # what one hands in must not cost another's grade
+                remarks = [f'it could not be graded: {type(error).__name__}']
+            student, remarks = plain(Path(student)), [plain(remark) for remark in remarks]
             right = [n for n in checks if verdicts.get(n, NEVER)[0]]
             # A teacher's own exercise, which is not in the plan, is worth one point.
             points, out_of = (sum(worth.get(n, [1])[0] for n in of) for of in (right, checks))
@@ -188,13 +201,10 @@ def main(folder, private, seed, build):
             # A spreadsheet would take text that begins like this for a formula.
             table.writerow([f"'{x}" if str(x).startswith(tuple('=+-@')) else x for x in row])
             file.flush()
-            lines = [(n, '✓' if n in right else '–', verdicts.get(n, NEVER)[1]) for n in checks]
-            lines += [('', '', remark) for remark in remarks]
             name = re.sub(r'[^\w.-]+', '_', student)[-100:]
-            text = HEAD + tabulate(lines, [student, f'chapter {row[1]}', ''], 'html')
-            (build / f'{name}-{sources[chapter].stem.split("-")[0]}.html').write_text(
-                text, encoding='utf8'
-            )
+            name += f'-{sources[chapter].stem.split("-")[0]}.html'
+            text = page(student, chapter, checks, right, verdicts, remarks)
+            (build / name).write_text(text, encoding='utf8')
     click.echo(build / 'grades.csv')
 
 

@@ -11,6 +11,7 @@ import nbformat
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = sorted((ROOT / 'exercises').glob('*.ipynb'))
+CHECK = re.compile(r"^check\('(\w+\.\d+)'", re.MULTILINE)
 SOLUTION = re.compile(r'^( *)### BEGIN SOLUTION\n(.*?)^ *### END SOLUTION\n?', re.M | re.S)
 
 

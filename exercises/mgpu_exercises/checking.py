@@ -6,6 +6,7 @@ import importlib.util
 import inspect
 import random
 import reprlib
+import traceback
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -123,11 +124,11 @@ def on_paper(draw: Any = None, **choices: tuple[Any, ...]) -> Callable[[Any], An
     return mark
 
 
-def check(number: str, *answers: Any, name: str = '', seed: int = 0) -> Verdict:
+def check(number: str, *answers: Any, name: str = '', seed: int = 0, quote: bool = True) -> Verdict:
     """Check the answers to an exercise, ``check('1.7', my_allreduce)``: "right", or a hint.
 
     ``name`` is the student's where the numbers are drawn from it, as by ``given``; ``seed`` draws
-    the arrays that a function is tried with.
+    the arrays that a function is tried with. A hint may ``quote`` the message of an error.
     """
     exercise = find(number)
     drawn = given(number, name) if hasattr(exercise, 'draw') else {}
@@ -149,22 +150,23 @@ def check(number: str, *answers: Any, name: str = '', seed: int = 0) -> Verdict:
             tried[word] = Noted(answer, gives='None]' not in kind)
     try:
         exercise(**{name: (ours | tried)[name] for name in parameters})
-    except NotImplementedError:
-        return Verdict(number, False, f'{" or ".join(wanted)} is still blank')
+    except NotImplementedError as error:
+        blank = traceback.extract_tb(error.__traceback__)[-1].name  # maybe of an earlier exercise
+        return Verdict(number, False, f'{blank} is still blank')
     except Exception as error:  # a hint, or whatever a student's function raises
         noted = [answer for answer in tried.values() if isinstance(answer, Noted)]
-        return Verdict(number, False, f'not yet: {_told(error, noted)}'[:399])
+        return Verdict(number, False, f'not yet: {_told(error, noted, quote)}'[:399])
     return Verdict(number, True, 'right')
 
 
-def _told(error: Exception, noted: list[Noted]) -> str:
+def _told(error: Exception, noted: list[Noted], quote: bool) -> str:
     if not isinstance(error, WaitsForEver):
         for function in noted:
             if function.gives and function.gave == {False}:
                 return f'{function} returned None: is `return` missing?'
     if isinstance(error, Hint):
         return str(error)
-    what = f'{type(error).__name__}: {" ".join(str(error).split())[:200]}'
+    what = type(error).__name__ + (f': {" ".join(str(error).split())[:200]}' if quote else '')
     for function in noted:
         if function.within:
             return f'{function} raised {what}'

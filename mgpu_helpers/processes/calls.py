@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     Call = tuple[tuple[Any, ...], dict[str, Any]]  # args, kwargs
 
 
-def _payloads(function: Callable[..., Any], calls: Sequence[Call]) -> list[bytes]:
-    """Pickle each call; one that stands in the list several times only once."""
+def dumps(value: Any) -> bytes:
+    """Pickle a value, a notebook's own functions and classes too, for another process."""
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):
@@ -31,17 +31,21 @@ def _payloads(function: Callable[..., Any], calls: Sequence[Call]) -> list[bytes
                 return importlib.import_module, (value.__name__,)
             return super().reducer_override(value)
 
-    files = {id(call): io.BytesIO() for call in calls}
+    file = io.BytesIO()
+    Pickler(file).dump(value)
+    return file.getvalue()
+
+
+def _payloads(function: Callable[..., Any], calls: Sequence[Call]) -> list[bytes]:
+    """Pickle each call; one that stands in the list several times only once."""
     try:
-        for call in calls:
-            if not files[id(call)].tell():
-                Pickler(files[id(call)]).dump((function, *call))
+        pickled = {key: dumps((function, *call)) for key, call in {id(c): c for c in calls}.items()}
     except (TypeError, ValueError, AttributeError, pickle.PicklingError) as error:
         raise TypeError(
             f'the function, or something that it uses, cannot be sent to another process: {error}. '
             'Make or open it inside the function.'
         ) from error
-    return [files[id(call)].getvalue() for call in calls]
+    return [pickled[id(call)] for call in calls]
 
 
 def start_workers(

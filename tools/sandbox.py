@@ -1,0 +1,193 @@
+"""Run a program of ours that runs students' code: what it may see, change and take, how it ends.
+
+Where the system has ``unshare``, a student's code has no network, sees no other processes, may
+write nowhere but in an empty folder in memory, and finds the submissions and the solutions empty.
+Elsewhere it has the rights of whoever grades, and only limits of time and memory hold.
+"""
+
+import ctypes
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import psutil
+
+from mgpu_helpers.processes.guard import Leash
+
+ROOT = Path(__file__).resolve().parent.parent
+# What of our environment a program gets: names like MY_PAT or AUTHORIZATION are secrets, too.
+SHOWN = (
+    'PATH LANG LC_ALL TZ LD_LIBRARY_PATH CUDA_VISIBLE_DEVICES MXNET_HOME OMP_NUM_THREADS'.split()
+)
+MEMORY, PROCESSES = 4 << 30, 200  # bytes in all of its processes, and how many these may be
+LONGEST = 32 << 20  # bytes of a message; an answer with a network's parameters has under one
+# The mounts are made by root of one user namespace and cannot be undone by root of the next one.
+ENTER = r"""
+ip link set lo up
+findmnt -rno TARGET | grep -Ev '^/(proc|sys|dev)' | while read -r target; do
+    mount -o remount,bind,ro "$(printf %b "$target")" 2>/dev/null
+done
+mount -t tmpfs none /dev/shm
+mount -t tmpfs -o size=2g none "$1" && cd "$1" || exit
+shift
+while [ "$1" != -- ]; do mount -t tmpfs none "$1" || exit; shift; done
+exec unshare -rm "$@"
+"""
+
+
+class Ended(Exception):
+    """How a program ended that was not done."""
+
+
+def isolation(folder, hidden):
+    """Return the command prefix that isolates a program in ``folder``; [] if there is no way."""
+    prefix = ['unshare', '-rnmpf', '--kill-child', '--mount-proc', 'sh', '-c', ENTER, 'sh']
+    prefix += [str(path) for path in (folder, *hidden)] + ['--']
+    with suppress(OSError, subprocess.SubprocessError):
+        if not subprocess.run([*prefix, 'true'], capture_output=True, timeout=20).returncode:
+            return prefix
+    return []
+
+
+class Course:
+    """A copy of our packages for one submission, beside an empty folder and what it is given."""
+
+    def __init__(self):
+        files = ROOT.glob('mgpu_helpers/**/*'), ROOT.glob('exercises/mgpu_exercises/*.py')
+        self.files = {
+            str(path.relative_to(ROOT)): path.read_bytes()
+            for some in files
+            for path in some
+            if path.is_file() and '__pycache__' not in path.parts
+        }
+
+    def __enter__(self):
+        self.top = Path(tempfile.mkdtemp(prefix='mgpu-grade-'))
+        for name, content in self.files.items():
+            (self.top / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.top / name).write_bytes(content)
+        self.folder, self.given = self.top / 'empty', self.top / 'given'
+        self.folder.mkdir()
+        self.given.mkdir()
+        return self
+
+    def __exit__(self, *error):
+        # Not shutil.rmtree: 1,500 folders in one another are too many for it.
+        for command in ['chmod', '-R', 'u+rwX'], ['rm', '-rf']:
+            subprocess.run([*command, self.top], capture_output=True)
+
+    def is_unchanged(self):
+        """Compare the copy, and open nothing but regular files of the right size."""
+        folders = {str(parent) for name in self.files for parent in Path(name).parents}
+        seen, waiting = set(), ['mgpu_helpers', 'exercises']
+        while waiting:
+            for entry in os.scandir(self.top / waiting.pop()):
+                name = str(Path(entry.path).relative_to(self.top))
+                if name in folders and entry.is_dir(follow_symlinks=False):
+                    waiting.append(name)
+                elif name in self.files and entry.is_file(follow_symlinks=False):
+                    content = self.files[name]
+                    if entry.stat().st_size != len(content) or Path(entry).read_bytes() != content:
+                        return False
+                    seen.add(name)
+                else:
+                    return False
+        return seen == set(self.files)
+
+
+class Program:
+    """A script in ``tools`` that runs in a sandbox and sends messages; ``with`` ends it.
+
+    Its messages are lines on its standard output: a secret token, a space, JSON. Whoever writes
+    anything else there is ended.
+    """
+
+    def __init__(self, script, course, prefix):
+        self.token, self.rest = os.urandom(16).hex().encode(), bytearray()
+        self.at_end = ExitStack()
+        self.at_end.callback(self.stop)
+        leash = Leash()
+        self.at_end.callback(leash.close)  # ends it, even if we are killed
+        command = leash.command([*prefix, sys.executable, str(ROOT / 'tools' / script)])
+        environment = {name: os.environ[name] for name in SHOWN if name in os.environ}
+        environment |= dict.fromkeys(('HOME', 'IPYTHONDIR', 'TMPDIR'), '.')
+        environment |= {'PYTHONPATH': f'{course.top}:{course.top}/exercises'}
+        environment |= {'PYTHONDONTWRITEBYTECODE': '1'}
+        self.process = subprocess.Popen(
+            command, cwd=course.folder, env=environment, start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            pass_fds=leash.fds,
+        )  # fmt: skip
+        self.send(token=self.token.decode())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.at_end.close()
+
+    def send(self, **message):
+        """Send a line, shorter than a pipe holds: what reads it must not keep us waiting."""
+        with suppress(BrokenPipeError):  # it has ended, as the next message will tell
+            self.process.stdin.write(json.dumps(message).encode() + b'\n')
+            self.process.stdin.flush()
+
+    def receive(self, deadline):
+        """Return its next message; raise ``Ended`` if there is none."""
+        output = self.process.stdout.fileno()
+        while b'\n' not in self.rest:
+            if time.monotonic() > deadline:
+                raise Ended('ran out of time')
+            check_resources()
+            if select.select([output], [], [], 0.3)[0]:
+                if not (piece := os.read(output, 1 << 20)):
+                    raise Ended('ended the process')
+                self.rest += piece
+            if len(self.rest) > LONGEST or not self.rest.startswith(self.token[: len(self.rest)]):
+                raise Ended('wrote to the results')
+        line, _, self.rest = self.rest.partition(b'\n')
+        sender, _, message = line.partition(b' ')
+        if sender != self.token:
+            raise Ended('wrote to the results')
+        return json.loads(message)
+
+    def stop(self):
+        """Kill the program and all that it has started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        while children := psutil.Process().children(recursive=True):
+            for child in children:
+                with suppress(psutil.Error):
+                    child.kill()
+            psutil.wait_procs(children, timeout=1)
+        self.process.wait()
+        self.process.stdout.close()
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+
+
+def check_resources():
+    """Raise ``Ended`` if what runs below us takes more than it may."""
+    total, children = 0, psutil.Process().children(recursive=True)
+    for child in children:
+        with suppress(psutil.Error):
+            memory = child.memory_info()
+            total += memory.rss - getattr(memory, 'shared', 0)
+    if total > MEMORY:
+        raise Ended(f'took more than {MEMORY >> 30} GB of memory')
+    if len(children) > PROCESSES:
+        raise Ended(f'started more than {PROCESSES} processes')
+
+
+def adopt_orphans():
+    """Become the parent of whatever loses its own below us, so that ``stop`` finds it (Linux)."""
+    if shutil.which('unshare'):
+        ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
