@@ -65,6 +65,7 @@ student: setup ## write the students' version of the exercises: blanks for solut
 	@$(PYTHON) tools/student.py
 
 grade: ## grade the submissions below a folder (FROM=folder; PRIVATE=folder: checks from there)
+	@$(if $(FROM),,echo "grade: which folder has the submissions? make grade FROM=handed-in"; exit 2)
 	@$(PYTHON) tools/grade.py "$$FROM" $(if $(PRIVATE),--private "$$PRIVATE")
 
 sheet: ## print a chapter's sheet for the teacher: what to ask, what students get wrong (CHAPTER=3)
