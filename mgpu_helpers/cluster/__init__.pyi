@@ -4,14 +4,14 @@ from .checkpoint import latest_checkpoint as latest_checkpoint
 from .checkpoint import load_checkpoint as load_checkpoint
 from .checkpoint import save_checkpoint as save_checkpoint
 from .local import LocalCluster as LocalCluster
+from .resuming import load_parameters as load_parameters
+from .resuming import parameters as parameters
+from .resuming import resume as resume
 from .sockets import Traffic as Traffic
 from .sockets import socket_bytes as socket_bytes
 from .training import compute_gradients as compute_gradients
 from .training import connect as connect
-from .training import load_parameters as load_parameters
 from .training import make_trainer as make_trainer
-from .training import parameters as parameters
-from .training import resume as resume
 from .training import shard as shard
 from .training import train as train
 from .training import train_epoch as train_epoch

@@ -30,7 +30,8 @@ def naive(devices: int, nbytes: float, link: Link) -> float:
 def tree(devices: int, nbytes: float, link: Link) -> float:
     """Cost a binary tree: up and down it, the whole array in each round."""
     checks.message(devices, nbytes, link)
-    return 2 * math.ceil(math.log2(devices)) * link.seconds(nbytes)
+    rounds = math.ceil(math.log2(devices))
+    return 2 * rounds * link.seconds(nbytes)
 
 
 def butterfly(devices: int, nbytes: float, link: Link) -> float:
