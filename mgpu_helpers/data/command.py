@@ -12,65 +12,30 @@ from pathlib import Path
 
 import click
 
-from .download import Unavailable, keep, read, unwritable
-from .published import FILES, folder_of, look, stock
-
-
-def _places(name: str, source: Path) -> list[Path]:
-    """List where in a folder the files of a set may lie, the most certain place first."""
-    return [source / 'datasets' / name, source / name, source]
+from .download import Unavailable, places, read, unwritable
+from .published import FILES, folder_of, stock
 
 
 def _bring_set(name: str, source: Path | None) -> tuple[str, list[str]]:
     """Bring a set to where it belongs; say how it stands now, and what keeps it incomplete."""
-    folder, (content, damaged) = folder_of(name), stock(name)
-    missing = [filename for filename in FILES[name] if filename not in content]
-    if not missing:
+    before, damaged = stock(name)
+    if len(before) == len(FILES[name]):
         return 'verified, was there', []
-    if trouble := unwritable(folder):
+    if trouble := unwritable(folder_of(name)):
         return 'not brought', [f'{trouble}: set MXNET_HOME to a folder that can']
-    if source:
-        troubles = [trouble for file in missing if (trouble := _copy(name, file, source))]
-    else:
-        troubles = _download(name)
-    content, bad = stock(name)
-    if len(content) == len(FILES[name]):
-        replaced = f' ({len(damaged)} for damaged ones)' if damaged else ''
-        how = 'copied' if source else 'downloaded'
-        return f'verified, {len(missing)} {how}{replaced}', []
-    missing = [filename for filename in FILES[name] if filename not in content]
-    # What lies there damaged and could not be replaced is named, too.
-    troubles += [trouble for trouble in bad.values() if trouble not in troubles]
-    return f'incomplete, without {", ".join(missing)}', troubles
-
-
-def _copy(name: str, filename: str, source: Path) -> str:
-    """Copy a good file of a set from a folder; say what is the matter if there is none."""
-    troubles = []
-    for folder in _places(name, source):
-        path = folder / filename
-        content, trouble = look(path, FILES[name][filename])
-        if content is not None:
-            return keep(folder_of(name) / filename, content)
-        # The sets call their files the same: a good one of another set is not damaged.
-        others = (FILES[other][filename] for other in FILES if other != name)
-        if trouble and not any(look(path, other)[0] for other in others):
-            troubles.append(trouble)
-        if path.with_suffix('').is_file():
-            plain = path.with_suffix('')
-            troubles.append(f'{plain} is not compressed: only {filename} can be verified')
-    return '; '.join(troubles) or f'{filename} of {name} is not in {source}'
-
-
-def _download(name: str) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
         try:
-            read(name)
-        except Unavailable as trouble:
-            return list(trouble.reasons)
-    # That a bad file was replaced is no trouble; if the new ones were not kept, they are missing.
-    return [str(warning.message) for warning in caught]
+            read(name, source)
+            troubles = [str(warning.message) for warning in caught]
+        except Unavailable as unavailable:
+            troubles = unavailable.reasons
+    after, _ = stock(name)
+    missing = [filename for filename in FILES[name] if filename not in after]
+    if missing:
+        return f'incomplete, without {", ".join(missing)}', troubles
+    how = f'{len(after) - len(before)} {"copied" if source else "downloaded"}'
+    return f'verified, {how}' + (f' ({len(damaged)} for damaged ones)' if damaged else ''), []
 
 
 def _way_out(name: str, source: Path | None) -> str:
@@ -79,8 +44,8 @@ def _way_out(name: str, source: Path | None) -> str:
     if source:
         ways = f'put {files} into {source} or {source / name}; or call the same without --from'
     else:
-        places = ', '.join(f'{folder}/' for folder in _places(name, Path('DIR')))
-        ways = f'bring {files} in a folder and add --from DIR (they may lie in {places}); or set '
+        there = ', '.join(f'{folder}/' for folder in places(name, Path('DIR')))
+        ways = f'bring {files} in a folder and add --from DIR (they may lie in {there}); or set '
         ways += 'MGPU_DATA_MIRRORS to the address of a server that has them'
     return f'What to do: connect this machine; or {ways}.'
 

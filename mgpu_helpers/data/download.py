@@ -7,7 +7,6 @@ second notebook that starts at the same time, and not after a killed download.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import queue
@@ -17,21 +16,23 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..files import whole_file
-from .published import FILES, Known, folder_of, mirrors_of, public, stock
+from .published import FILES, Known, folder_of, look, mirrors_of, public, stock
 
 if TYPE_CHECKING:
     import requests
 
-# How long we wait for any mirror to answer. All are asked at the same time, so this is also how
-# long a machine whose network swallows packets waits for the digits. With no network at all the
-# refusal is immediate: 0.2 s measured, and that is the import of requests.
+# How long a mirror may take to send its first byte: behind a firewall that swallows packets, three
+# mirrors cost 15 s before the digits stand in. (A connect timeout of requests would hold for each
+# of up to eight addresses.) With no network at all the refusal is immediate: 0.2 s measured, and
+# that is the import of requests.
 PATIENCE = 5.0
-# A mirror fails that is STALLED seconds behind one that begins at once and sends SLOWEST bytes a
-# second: whether it says nothing, drips, or never comes to the file.
+# From then on, it fails when it is STALLED seconds behind one that sends SLOWEST bytes a second:
+# whether it stops, drips, or never comes to the file.
 STALLED, SLOWEST = 20.0, 20_000
 LATE = 'did not answer, or did not send the whole file, in time'
 
@@ -52,11 +53,12 @@ class _Refused(Exception):
     """Why a mirror's file is not taken, in words that name no address."""
 
 
-def read(name: str) -> dict[str, bytes]:
+def read(name: str, source: Path | None = None) -> dict[str, bytes]:
     """Give the verified content of a set's four files by name, downloaded where necessary.
 
-    A bad file is replaced with a ``CacheWarning``, and left as it is if no mirror has a good one. A
-    folder that cannot be written is no obstacle: the download then serves this process only.
+    With a folder as ``source``, they are copied from there, and no network is used. A bad file is
+    replaced with a ``CacheWarning``, and left as it is where there is no good one. A folder that
+    cannot be written is no obstacle: what was found then serves this process only.
     """
     content, bad = stock(name)
     missing = [filename for filename in FILES[name] if filename not in content]
@@ -64,19 +66,21 @@ def read(name: str) -> dict[str, bytes]:
         return content
     folder, reasons = folder_of(name), list[str]()
     no_room = unwritable(folder)
-    for filename, data in _download(name, missing, reasons):
+    bring = partial(_find, source) if source else _download
+    for filename, data in bring(name, missing, reasons):
         content[filename] = data
-        no_room = no_room or keep(folder / filename, data)
-        if filename in bad and not no_room:
-            warn(f'{bad[filename]}. It was replaced by a verified download.', CacheWarning)
+        trouble = _keep(folder / filename, data)
+        no_room = no_room or trouble
+        if filename in bad and not trouble:
+            warn(f'{bad[filename]}. It was replaced by a verified one.', CacheWarning)
     if no_room:
         reasons.append(f'{no_room}; set MXNET_HOME to a folder that you can write')
     if len(content) < len(FILES[name]):
         raise Unavailable([bad[f] for f in bad if f not in content] + reasons)
     if no_room:
         warn(
-            f'{no_room}. The files of {name} were downloaded for this process only, and the next '
-            'one has to download them again. To keep them, make room there, or set MXNET_HOME to '
+            f'{no_room}. The files of {name} serve this process only, and the next one has to '
+            'download them again. To keep them, make room there, or set MXNET_HOME to '
             'a folder that you can write.',
             CacheWarning,
         )
@@ -93,8 +97,8 @@ def unwritable(folder: Path) -> str:
         return f'{folder} cannot be written ({error.strerror})'
 
 
-def keep(path: Path, content: bytes) -> str:
-    """Put a file where it belongs, whole or not at all; say why that is not possible, if so.
+def _keep(path: Path, content: bytes) -> str:
+    """Put a file where it belongs, whole or not at all, and say why that is not possible, if so.
 
     What is there already is not looked at, only replaced: it may be a pipe, or have no end.
     """
@@ -116,46 +120,40 @@ def warn(message: str, category: type[Warning]) -> None:
 
 
 def _download(name: str, missing: list[str], reasons: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the missing files that mirrors have; note why a mirror did not serve."""
-    for mirror in _answering(mirrors_of(name), missing[0], reasons):
+    """Yield the missing files from the mirrors, in their order; note why one did not serve."""
+    for mirror in mirrors_of(name):
         try:
             while missing:
                 yield missing[0], _fetch(mirror + missing[0], name, FILES[name][missing[0]])
                 del missing[0]
-            return
         except _Refused as why:
             reasons.append(f'{public(mirror)}{missing[0]} {why}')
 
 
-def _answering(mirrors: list[str], filename: str, reasons: list[str]) -> Iterator[str]:
-    """Yield the mirrors in the order in which they answer; note why the others did not.
+def places(name: str, source: Path) -> list[Path]:
+    """List where in a folder the files of a set may lie, the most certain place first."""
+    return [source / 'datasets' / name, source / name, source]
 
-    Asked one after the other, three mirrors with up to eight addresses each would take minutes
-    to fail behind a firewall that swallows packets (a connect timeout holds per address).
-    """
-    import requests
 
-    answers: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
-
-    def ask(mirror: str) -> None:
-        try:
-            requests.head(mirror + filename, timeout=PATIENCE, allow_redirects=True)
-            answers.put((mirror, ''))
-        except Exception as error:
-            answers.put((mirror, _why(error)))
-
-    for mirror in mirrors:
-        threading.Thread(target=ask, args=(mirror,), daemon=True).start()
-    silent, deadline = list(mirrors), time.monotonic() + PATIENCE
-    with contextlib.suppress(queue.Empty):
-        while silent:
-            mirror, trouble = answers.get(timeout=max(0.0, deadline - time.monotonic()))
-            silent.remove(mirror)
-            if trouble:
-                reasons.append(f'{public(mirror)} {trouble}')
-            else:
-                yield mirror
-    reasons += [f'{public(mirror)} did not answer within {PATIENCE:.0f} s' for mirror in silent]
+def _find(
+    source: Path, name: str, missing: list[str], reasons: list[str]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the missing files from a folder; note what is the matter with those that are not."""
+    for filename in missing:
+        troubles = []
+        for path in [folder / filename for folder in places(name, source)]:
+            content, trouble = look(path, FILES[name][filename])
+            if content is not None:
+                yield filename, content
+                break
+            # The sets call their files the same: a good one of another set is not damaged.
+            others = (FILES[other][filename] for other in FILES if other != name)
+            if trouble and not any(look(path, other)[0] for other in others):
+                troubles.append(trouble)
+            if (plain := path.with_suffix('')).is_file():
+                troubles.append(f'{plain} is not compressed: only {filename} can be verified')
+        else:
+            reasons += troubles or [f'{filename} of {name} is not in {source}']
 
 
 def _fetch(address: str, name: str, known: Known) -> bytes:
@@ -206,12 +204,12 @@ def _receive(address: str, size: int) -> Iterator[bytes]:
             received.put(_why(error))
 
     threading.Thread(target=talk, daemon=True).start()
-    deadline = time.monotonic() + STALLED
+    deadline, once = time.monotonic() + PATIENCE, STALLED
     try:
         while piece := received.get(timeout=max(0.0, deadline - time.monotonic())):
             if isinstance(piece, str):
                 raise _Refused(piece)
-            deadline += len(piece) / SLOWEST
+            deadline, once = deadline + once + len(piece) / SLOWEST, 0.0
             yield piece
     except queue.Empty:
         raise _Refused(LATE) from None

@@ -78,15 +78,14 @@ def look(path: Path, known: Known) -> tuple[bytes | None, str | None]:
     )
 
 
-def stock(name: str, folder: Path | None = None) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Give the content of the good files of a set in ``folder``, and what is wrong with bad ones.
+def stock(name: str) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Give the content of the good files of a set, and what is wrong with the bad ones.
 
-    Both are by file name; a file that is in neither is missing. Without a ``folder``, it is the one
-    where the set belongs.
+    Both are by file name; a file that is in neither is missing.
     """
     content, bad = {}, {}
     for filename, known in FILES[name].items():
-        data, trouble = look((folder or folder_of(name)) / filename, known)
+        data, trouble = look(folder_of(name) / filename, known)
         if data is not None:
             content[filename] = data
         elif trouble:
