@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -26,126 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FIRST = student.SOURCES[0]
 WORTH = yaml.safe_load((ROOT / 'exercises/teaching/plan.yml').read_text('utf8'))['points']
 NUMBERS = [f'1.{n}' for n in range(1, 10)]
-# What a student writes into the blank of 1.1; the verdict on 1.1, and a part of the remarks.
-ANSWERS = {
-    'endless loop': ('    while True:\n        pass', False, ''),
-    'memory eater': ('    return bytearray(1 << 40)', False, ''),
-    'leaves': ('    raise SystemExit', False, ''),
-    'dies': ('    import os\n    os._exit(0)', False, ''),
-    'segfaults': ('    import ctypes\n    ctypes.string_at(0)', False, ''),
-    'no syntax': ('    return [', False, 'SyntaxError'),
-    'kills its parent': ('    import os\n    os.kill(os.getppid(), 9)', False, ''),
-    'surrogate': ("    raise ValueError('\\ud800')", False, ''),
-    'tells': ('    raise ValueError("a-secret")', False, ''),
-    'leaves processes': (
-        '    import os, subprocess, sys\n'
-        '    assert "a-password" not in str(os.environ)\n'
-        '    for own in (False, True):\n'
-        "        subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(987)'],\n"
-        '                         start_new_session=own, env={} if own else None)\n'
-        '    return [n // k + (i < n % k) for i in range(k)]',
-        True,
-        '',
-    ),
-}
-# Cells put before the others, in notebooks with all solutions, and a part of the remarks.
-EVERY_PIPE = 'import contextlib, os, time\nend = time.time() + 15\nwhile time.time() < end:\n'
-EVERY_PIPE += '    for fd in range(1, 30):\n        with contextlib.suppress(OSError):\n'
-CELLS = {
-    'passes over': (
-        'while True:\n    try:\n        while True:\n            pass\n'
-        '    except Exception:\n        pass',
-        'ran out of time',
-    ),
-    'exit': ('import sys\nsys.exit()', 'SystemExit'),
-    'ends all': ('import os\nos._exit(3)', 'ended the process'),
-    'talks': ("print('x' * 100_000_000)", ''),
-    'talks for ever': ("while True: print('x' * 1_000_000)", 'ran out of time'),
-    'asks': ('input()', 'Error'),
-    'magic': ('%%bash\necho hello', ''),
-    'an earlier answer': ("def shard_sizes(n, k):\n    return []\ncheck('1.1', shard_sizes)\n", ''),
-    'surrogate': ("raise ValueError('\\ud800')", 'ValueError'),
-    'folders': (
-        'import os\nfor _ in range(1500):\n    os.mkdir("d")\n    os.chdir("d")',
-        '',
-    ),
-    'newlines': (EVERY_PIPE + "            os.write(fd, b'\\n' * 60000)", 'wrote to the results'),
-    'no newline': (EVERY_PIPE + "            os.write(fd, b'x' * 60000)", 'wrote to the results'),
-    'out of memory': ('kept = [bytearray(1 << 28) for _ in range(100)]', 'MemoryError'),
-    'memory of many': (
-        'import os, time\nfor _ in range(4):\n    if os.fork() == 0:\n'
-        "        kept = b'x' * (3 << 29)\n        time.sleep(60)\ntime.sleep(15)",
-        'GB of memory',
-    ),
-    'many': (
-        'import os, time\nfor _ in range(250):\n    if os.fork() == 0:\n'
-        '        os.execv("/bin/sleep", ["sleep", "60"])\ntime.sleep(15)',
-        'processes',
-    ),
-    'tells': ('raise ValueError("a-secret")', 'ValueError'),
-}
-# Cells that change the course; the answers are right, and where they could do it nothing counts.
-THERE = 'import mgpu_helpers, os\nhere = os.path.dirname(mgpu_helpers.__file__)\n'
-CHANGES = {
-    'pipe': THERE + "os.mkfifo(f'{here}/x.py')",
-    'folder': THERE + "os.mkdir(f'{here}/x.py')",
-    'endless file': THERE + "os.symlink('/dev/zero', f'{here}/x.py')",
-    'line': THERE + "open(f'{here}/scratch.py', 'a').write('\\n')",
-}
-# Cells put before a wrong answer to 1.1: nothing of it is right.
-CHEATS = {
-    'its own check': "def check(*args):\n    return 'right'",
-    'tampered checks': (
-        'import mgpu_exercises.checking as c, mgpu_exercises.chapter1 as one\n'
-        'c.expect = one.expect = lambda *args: None'
-    ),
-    'tampered NumPy': (
-        'import numpy, builtins\n'
-        'numpy.allclose = numpy.array_equal = builtins.all = lambda *args, **kwargs: True\n'
-        'builtins.any = lambda *args: False'
-    ),
-    'tampered library': (
-        'import functools, json\n'
-        'old = json.dumps\n'
-        "json.dumps = lambda m, **k: old(dict(m, right=True) if 'number' in m else m)\n"
-        'functools.partial = lambda *args, **kwargs: lambda *a, **k: (True, "right")'
-    ),
-    'a package of its own': (
-        'import os, sys\n'
-        "os.makedirs('mgpu_exercises')\n"
-        "open('mgpu_exercises/__init__.py', 'w').write('def check(*args, **k): return 1')\n"
-        "sys.path.insert(0, '.')\n"
-        "for name in [n for n in sys.modules if n.startswith('mgpu_exercises')]:\n"
-        '    del sys.modules[name]'
-    ),
-    'its own words': (
-        'import gc\n'
-        'for say in gc.get_objects():\n'
-        '    try:\n'
-        "        assert say.__name__ in ('say', 'send')\n"
-        "        say(number='1.1', right=True, sentence='right')\n"
-        '    except Exception:\n'
-        '        pass'
-    ),
-    'edited package': (
-        'import mgpu_exercises.checking as c\n'
-        "open(c.__file__, 'a').write('\\ndef expect(*args): pass')"
-    ),
-    'written results': (
-        'import contextlib, json, os\n'
-        "line = json.dumps({'number': '1.1', 'right': True, 'sentence': 'right'})\n"
-        'for fd in range(1, 30):\n'
-        '    with contextlib.suppress(OSError):\n'
-        "        os.write(fd, f'{line}\\n'.encode())"
-    ),
-    'half a result': (
-        'import contextlib, os\n'
-        'for fd in range(1, 30):\n'
-        '    with contextlib.suppress(OSError):\n'
-        "        os.write(fd, b'x')\n"
-        'while True: pass'
-    ),
-}
+GIVEN = yaml.safe_load((ROOT / 'tests/submissions.yml').read_text('utf8'))
 
 
 def notebook(fill=None, first=None, without=()):
@@ -154,7 +36,9 @@ def notebook(fill=None, first=None, without=()):
     made = nbformat.reads(text, as_version=4)
     if fill is not None:
         cell = next(c for c in made.cells if c.source.startswith('def shard_sizes'))
-        cell.source = re.sub(r' *raise NotImplementedError.*', lambda _: fill, cell.source)
+        cell.source = re.sub(
+            r' *raise NotImplementedError.*', lambda _: textwrap.indent(fill, '    '), cell.source
+        )
     if first is not None:
         made.cells.insert(2, nbformat.v4.new_code_cell(first))
     made.cells = [c for c in made.cells if not any(c.source.startswith(w) for w in without)]
@@ -168,7 +52,7 @@ def submissions():
     others = [cell for cell in solved.cells if not cell.source.startswith('check(')]
     given = {
         'solved': (notebook(), NUMBERS, ''),
-        'blank': (notebook('    raise NotImplementedError'), [], ''),
+        'blank': (notebook('raise NotImplementedError'), [], ''),
         'no checks': (notebook(without=['check(']), NUMBERS, ''),
         'one deleted': (notebook(without=['def shard_sizes']), NUMBERS[2:], ''),  # 1.2 calls it
         'no notebook': ('PK\x03\x04 not JSON', [], 'no notebook'),
@@ -185,14 +69,15 @@ def submissions():
         'another order': (json.dumps(solved | {'cells': checks + others}), NUMBERS, ''),
         'version 3': (nbformat.writes(nbformat.convert(solved, 3), version=3), NUMBERS, ''),
     }
-    for name, (lines, right, remark) in ANSWERS.items():
-        given[f'answer {name}'] = notebook(lines), ['1.1'] if right else [], remark
-    for name, (first, remark) in CELLS.items():
-        given[f'cell {name}'] = notebook(first=first), NUMBERS, remark
-    for name, first in CHANGES.items():
+    for name, of in GIVEN['answers'].items():
+        right = ['1.1'] if 'right' in of else []
+        given[f'answer {name}'] = notebook(of['text']), right, of.get('remark', '')
+    for name, of in GIVEN['cells'].items():
+        given[f'cell {name}'] = notebook(first=of['text']), NUMBERS, of.get('remark', '')
+    for name, first in GIVEN['changes'].items():
         given[f'change {name}'] = notebook(first=first), NUMBERS, 'OSError'
-    for name, first in CHEATS.items():
-        given[f'cheat {name}'] = notebook('    return [n // k] * k', first), [], ''
+    for name, first in GIVEN['cheats'].items():
+        given[f'cheat {name}'] = notebook('return [n // k] * k', first), [], ''
     return given
 
 
@@ -262,16 +147,16 @@ def alone(tmp_path, started):
     assert not started()
 
 
-@pytest.mark.parametrize('change', CHANGES)
+@pytest.mark.parametrize('change', GIVEN['changes'])
 def test_who_changes_the_course_where_that_is_possible_is_told(alone, change, a_minute):
     with pytest.raises(grade.Refused, match='changed files of the course'):
-        alone(notebook('    return [n // k] * k', CHANGES[change] + '\nos._exit(0)'))
+        alone(notebook('return [n // k] * k', GIVEN['changes'][change] + '\nos._exit(0)'))
 
 
 def test_what_hides_behind_two_forks_ends_where_nothing_can_be_hidden(alone):
     fork = 'import os, time\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n'
     fork += "        os.execve('/bin/sleep', ['sleep', '987'], {})\n    os._exit(0)"
-    alone(notebook('    raise NotImplementedError', fork))
+    alone(notebook('raise NotImplementedError', fork))
     assert ['sleep', '987'] not in [p.info['cmdline'] for p in psutil.process_iter(['cmdline'])]
 
 
