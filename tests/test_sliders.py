@@ -46,20 +46,6 @@ def test_strong_scaling_shares_the_batch_of_the_chosen_devices():
         assert strong[2048] < weak[2048] and 4096 in weak and 4096 not in strong
 
 
-def test_what_mends_64_devices_that_are_slower_than_one():
-    """An exercise: bandwidth or batch, each alone; latency and the network's size do not."""
-    for changed, mends in (
-        ({}, False),
-        ({'bandwidth': 1e12}, True),
-        ({'batch': 1024}, True),
-        ({'latency': 1e-6}, False),
-        ({'parameters': 10**5}, False),
-        ({'parameters': 10**10}, False),
-    ):
-        (_, speedup), _ = chosen_points(picture(64, **{'bandwidth': 1e8, 'batch': 1} | changed))
-        assert (speedup > 1) == mends, changed
-
-
 def test_extremes_can_be_drawn_and_bad_values_are_refused():
     for extreme in (
         {'devices': 1},
