@@ -154,8 +154,6 @@ def test_memory_is_that_of_a_process_and_all_that_it_started():
     assert measuring.memory_of([process.pid]) == 0  # it has ended, which is no error
 
 
-# --- The peers: their own code on the same data, with nothing of ours in their processes ----------
-
 IMAGES = np.arange(600 * 28 * 28, dtype='uint32').reshape(600, 28, 28).astype('uint8')
 DATA = SimpleNamespace(train_images=IMAGES, train_labels=(np.arange(600) % 10).astype('uint8'))
 

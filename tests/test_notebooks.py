@@ -130,8 +130,6 @@ def test_figures_and_links_lead_somewhere_and_answers_are_hidden_in_html_too(pat
         assert '\n\n' not in answer, answer
 
 
-# --- one course: all chapters are built alike -----------------------------------------------------
-
 LAST = ['Summary', 'Exercises', 'Next']
 EXERCISES = (
     'Change the code, run it again, explain what you see. Those marked *on paper* need no '

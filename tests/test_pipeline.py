@@ -7,19 +7,8 @@ import pytest
 
 torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
 
+import ten_steps as ten  # noqa: E402
 import torch.distributed as dist  # noqa: E402
-from ten_steps import (  # noqa: E402
-    START,
-    apart,
-    backward,
-    batches,
-    check,
-    one_device,
-    refused,
-    same_bits,
-    ten_steps,
-    values,
-)
 
 import mgpu_helpers as mgpu  # noqa: E402
 from mgpu_helpers.processes import ProcessFailed  # noqa: E402
@@ -40,7 +29,7 @@ def from_last(losses, group=None):
 
 
 def stage_here(group=None):
-    return pt.stage_of(pt.vit(**START), dist.get_rank(group), dist.get_world_size(group))
+    return pt.stage_of(pt.vit(**ten.START), dist.get_rank(group), dist.get_world_size(group))
 
 
 def by_hand(step):
@@ -52,12 +41,12 @@ def by_hand(step):
         return from_last(done[0].losses)
 
     stage = stage_here()
-    losses = ten_steps(stage, gradients)
+    losses = ten.ten_steps(stage, gradients)
     with Traffic() as traffic:
-        step(stage, *batches()[0], MICRO)
+        step(stage, *ten.batches()[0], MICRO)
     spans = [(s.kind, int(s.name), s.start, s.end) for s in done[0].spans]
     return (
-        (losses, values(stage.state_dict())),
+        (losses, ten.values(stage.state_dict())),
         done[0].held,
         spans,
         (dict(traffic.calls), traffic.total),
@@ -72,19 +61,19 @@ def with_tensor():
     def gradients(stage, X, y):
         return from_last(pt.one_f_one_b(stage, X, y, 3, pipe).losses, pipe)
 
-    return ten_steps(stage, gradients), values(pt.full_state(stage, tensor))
+    return ten.ten_steps(stage, gradients), ten.values(pt.full_state(stage, tensor))
 
 
 def frozen():
     """The gradients of one step with the first stage frozen as a whole."""
     stage = stage_here().requires_grad_(dist.get_rank() > 0)
-    pt.one_f_one_b(stage, *batches()[0], MICRO)
+    pt.one_f_one_b(stage, *ten.batches()[0], MICRO)
     return {name: p.grad.numpy() for name, p in stage.named_parameters() if p.requires_grad}
 
 
 def what_is_refused():
-    stage, (X, y), net = stage_here(), batches()[0], pt.vit(**START)
-    refused(
+    stage, (X, y), net = stage_here(), ten.batches()[0], pt.vit(**ten.START)
+    ten.refused(
         ('must be from 4, the number of stages, so that all can', pt.gpipe, stage, X, y, 3),
         ('to 5, the number of examples, not 6', pt.one_f_one_b, stage, X[:5], y[:5], 6),
         ('y must be a label for each of X (47, ', pt.gpipe, stage, X, y[:-1], 6),
@@ -103,7 +92,7 @@ def in_each_rank():
 
 @pytest.fixture(scope='module')
 def one():
-    return one_device()
+    return ten.one_device()
 
 
 @pytest.fixture(scope='module')
@@ -120,28 +109,28 @@ def joined(runs):
 
 def test_stages_equal_one_device_by_both_schedules_with_the_same_bits(results, one):
     by_gpipe, by_1f1b = (joined([rank[name][0] for rank in results]) for name in SCHEDULES)
-    check(by_gpipe, one)
-    assert by_1f1b[0] == by_gpipe[0] and same_bits(by_1f1b[1], by_gpipe[1])
+    ten.check(by_gpipe, one)
+    assert by_1f1b[0] == by_gpipe[0] and ten.same_bits(by_1f1b[1], by_gpipe[1])
 
 
 def test_stages_of_cut_layers_equal_one_device(results, one):
     results = [rank['with tensor'] for rank in results]
-    check(joined([results[0], results[2]]), one)
-    assert all(same_bits(results[i][1], results[i + 1][1]) for i in (0, 2))
+    ten.check(joined([results[0], results[2]]), one)
+    assert all(ten.same_bits(results[i][1], results[i + 1][1]) for i in (0, 2))
 
 
 def test_a_frozen_first_stage_only_computes(results):
-    net = pt.vit(**START)
-    backward(net, *batches()[0])
+    net = pt.vit(**ten.START)
+    ten.backward(net, *ten.batches()[0])
     exact = {name: p.grad.numpy() for name, p in net.named_parameters()}
     ours = {name: grad for rank in results for name, grad in rank['frozen'].items()}
     assert not results[0]['frozen']
-    assert apart(ours, {name: exact[name] for name in ours}) < 1e-10
+    assert ten.apart(ours, {name: exact[name] for name in ours}) < 1e-10
 
 
 def test_activations_go_to_the_next_stage_and_their_gradients_come_back(results):
     """Beside them, a first message says how large they are: two small sends."""
-    size = 47 * 16 * START['width'] * 8
+    size = 47 * 16 * ten.START['width'] * 8
     for stage, rank in enumerate(results):
         on, back = stage < 3, stage > 0
         for calls, total in (rank[name][3] for name in SCHEDULES):
@@ -182,10 +171,10 @@ def test_stages_have_about_as_many_parameters_each_and_the_names_of_the_whole():
 
 
 def gives_two():
-    pt.gpipe(lambda X: (X, X), *batches()[0], MICRO)
+    pt.gpipe(lambda X: (X, X), *ten.batches()[0], MICRO)
 
 
 def test_a_stage_gives_one_tensor_and_belongs_to_a_group():
-    refused(('belongs to no group', pt.gpipe, pt.vit(**START), *batches()[0], 2))
+    ten.refused(('belongs to no group', pt.gpipe, pt.vit(**ten.START), *ten.batches()[0], 2))
     with pytest.raises(ProcessFailed, match='what a stage gives to the next must be'):
         pt.launch(gives_two, 1)

@@ -9,18 +9,8 @@ import pytest
 torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
 
 import numpy as np  # noqa: E402
+import ten_steps as ten  # noqa: E402
 import torch.distributed as dist  # noqa: E402
-from ten_steps import (  # noqa: E402
-    START,
-    apart,
-    backward,
-    check,
-    one_device,
-    refused,
-    same_bits,
-    ten_steps,
-    values,
-)
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 
 import mgpu_helpers as mgpu  # noqa: E402
@@ -33,10 +23,10 @@ ROWS = 'attention.out', 'mlp.2'
 
 def by_hand(group):
     """Losses and the whole state, then this rank's own part."""
-    seed = START['seed'] + dist.get_rank(group)  # the first rank's values count
-    net = pt.tensor_parallel(pt.vit(**START | {'seed': seed}), group)
-    losses = ten_steps(net)
-    return (losses, values(pt.full_state(net, group))), values(net.state_dict())
+    seed = ten.START['seed'] + dist.get_rank(group)  # the first rank's values count
+    net = pt.tensor_parallel(pt.vit(**ten.START | {'seed': seed}), group)
+    losses = ten.ten_steps(net)
+    return (losses, ten.values(pt.full_state(net, group))), ten.values(net.state_dict())
 
 
 def two_layers():
@@ -55,8 +45,8 @@ def two_layers():
 
 def what_is_refused():
     three, layer = dist.new_group([0, 1, 2]), torch.nn.Linear(4, 4)
-    cut, other = pt.tensor_parallel(pt.vit(**START)), {'attention': layer, 'mlp': layer}
-    refused(
+    cut, other = pt.tensor_parallel(pt.vit(**ten.START)), {'attention': layer, 'mlp': layer}
+    ten.refused(
         ('no blocks with .attention and .mlp', pt.tensor_parallel, layer),
         ('no blocks with', pt.tensor_parallel, torch.nn.ModuleDict(other)),
         ('cut already', pt.tensor_parallel, cut),
@@ -67,27 +57,29 @@ def what_is_refused():
         ('must be at least 1, not 0', pt.mesh_groups, 0, 4),
     )
     if dist.get_rank() < 3:
-        net = pt.vit(**START)
-        refused(('ranks, 3, not 4', pt.tensor_parallel, net, three))
-        assert same_bits(values(net.state_dict()), values(pt.vit(**START).state_dict()))
+        net = pt.vit(**ten.START)
+        ten.refused(('ranks, 3, not 4', pt.tensor_parallel, net, three))
+        assert ten.same_bits(
+            ten.values(net.state_dict()), ten.values(pt.vit(**ten.START).state_dict())
+        )
 
 
 def on_a_mesh():
     """Along PyTorch's mesh: shards of the batch on one axis, of the layers on the other."""
     mesh = init_device_mesh('cpu', (2, 2), mesh_dim_names=('data', 'tensor'))
     data, tensor = (mesh.get_group(name) for name in ('data', 'tensor'))
-    net = pt.tensor_parallel(pt.vit(**START), tensor)
+    net = pt.tensor_parallel(pt.vit(**ten.START), tensor)
 
     def gradients(net, X, y):
         X_rank, y_rank = (a.tensor_split(2)[dist.get_rank(data)] for a in (X, y))
-        mean = backward(net, X_rank, y_rank, len(X_rank) / len(X))
+        mean = ten.backward(net, X_rank, y_rank, len(X_rank) / len(X))
         mean = torch.tensor(mean, dtype=torch.float64)
         for x in (mean, *(p.grad for p in net.parameters())):
             dist.all_reduce(x, group=data)
         return mean.item()
 
-    losses = ten_steps(net, gradients)
-    return (losses, values(pt.full_state(net, tensor))), values(net.state_dict())
+    losses = ten.ten_steps(net, gradients)
+    return (losses, ten.values(pt.full_state(net, tensor))), ten.values(net.state_dict())
 
 
 def in_each_rank():
@@ -99,7 +91,7 @@ def in_each_rank():
 
 @pytest.fixture(scope='module')
 def one():
-    return one_device()
+    return ten.one_device()
 
 
 @pytest.fixture(scope='module')
@@ -109,7 +101,7 @@ def ranks():
 
 def test_ranks_that_share_each_layer_equal_one_device(ranks, one):
     for rank in ranks:
-        check(rank['halves'][0], one)
+        ten.check(rank['halves'][0], one)
 
 
 def test_what_all_ranks_have_is_the_same_bit_for_bit_and_the_rest_is_cut(ranks, one):
@@ -129,11 +121,11 @@ def test_two_layers_on_their_own(ranks):
 def test_data_by_tensor_equals_one_device(ranks, one):
     both, own = zip(*(rank['mesh'] for rank in ranks))
     for result in both:
-        check(result, one)
+        ten.check(result, one)
     for a, b in ((0, 2), (1, 3)):  # the same part of the layers
-        assert same_bits(own[a], own[b])
-    assert apart(own[0], own[1]) > 1e-3
+        assert ten.same_bits(own[a], own[b])
+    assert ten.apart(own[0], own[1]) > 1e-3
 
 
 def test_it_takes_a_group():
-    refused(('belongs to no group', pt.tensor_parallel, pt.vit(**START)))
+    ten.refused(('belongs to no group', pt.tensor_parallel, pt.vit(**ten.START)))

@@ -69,9 +69,6 @@ def run(code, folder, **env):
     return done.stdout.splitlines()
 
 
-# --- which operator belongs to which phase ------------------------------------------------------
-
-
 def test_every_operator_of_chapter_1s_step_has_its_phase(recorded):
     wanted = {
         ('cpu(0)', 'copy', 'copy to cpu(1)'): 2,  # the second shard: images and labels
@@ -193,9 +190,6 @@ def test_more_devices_than_cores_and_than_images():
         assert counted[lane, 'update', 'broadcast_sub'] == 8  # all stay equal
 
 
-# --- when something goes wrong ------------------------------------------------------------------
-
-
 def test_an_error_in_the_block_passes_on_and_leaves_nothing_behind(step, recorded):
     for error in (ZeroDivisionError, KeyboardInterrupt):
         with pytest.raises(error), record() as timeline:
@@ -247,9 +241,6 @@ def test_an_error_leaves_nothing_wrapped_and_ends_the_phase_also_inside_of_a_tra
         trainer.step(8)
     assert {'_update', '_allreduce_grads', '_imperative_invoke', 'pushpull', 'sgd'} < during
     assert not wrapped()
-
-
-# --- in a process of its own: MXNet has one profiler, and its first dump ends it -----------------
 
 
 def test_mxnets_own_profiler_is_on_or_was_used_before(tmp_path):
