@@ -26,13 +26,13 @@ from .published import FILES, Known, folder_of, look, mirrors_of, public, stock
 if TYPE_CHECKING:
     import requests
 
-# How long a mirror may take to send its first byte: behind a firewall that swallows packets, three
-# mirrors cost 15 s before the digits stand in. (A connect timeout of requests would hold for each
-# of up to eight addresses.) With no network at all the refusal is immediate: 0.2 s measured, and
-# that is the import of requests.
+# How long a mirror may take to answer: behind a firewall that swallows packets, three mirrors cost
+# 15 s before the digits stand in. (A connect timeout of requests would hold for each of up to
+# eight addresses.) With no network at all the refusal is immediate: 0.2 s measured, and that is
+# the import of requests.
 PATIENCE = 5.0
-# From then on, it fails when it is STALLED seconds behind one that sends SLOWEST bytes a second:
-# whether it stops, drips, or never comes to the file.
+# From its answer on, it fails when it is STALLED seconds behind one that sends SLOWEST bytes a
+# second: whether it stops, drips, or never comes to the file. (A proxy may read it all first.)
 STALLED, SLOWEST = 20.0, 20_000
 LATE = 'did not answer, or did not send the whole file, in time'
 
@@ -176,12 +176,13 @@ def _fetch(address: str, name: str, known: Known) -> bytes:
 def _receive(address: str, size: int) -> Iterator[bytes]:
     """Yield what an address sends, but little more than ``size`` bytes.
 
-    A thread talks to the mirror: no timeout of a library ends a header that drips, or one that
-    never ends. What goes wrong is put into words there, because errors of libraries hold addresses.
+    A thread talks to the mirror, and says None when it has answered: no timeout of a library ends a
+    header that drips, or one that never ends. What goes wrong is put into words there, because
+    errors of libraries hold addresses.
     """
     import requests
 
-    received: queue.SimpleQueue[bytes | str] = queue.SimpleQueue()
+    received: queue.SimpleQueue[bytes | str | None] = queue.SimpleQueue()
     over = threading.Event()
 
     def talk() -> None:
@@ -195,6 +196,7 @@ def _receive(address: str, size: int) -> Iterator[bytes]:
                 hooks={'response': _close_redirect},
             ) as response:
                 response.raise_for_status()
+                received.put(None)
                 # read1 gives what has come; iter_content would wait for the rest of its piece.
                 while left >= 0 and not over.is_set() and (piece := response.raw.read1(1 << 16)):
                     left -= len(piece)
@@ -204,13 +206,14 @@ def _receive(address: str, size: int) -> Iterator[bytes]:
             received.put(_why(error))
 
     threading.Thread(target=talk, daemon=True).start()
-    deadline, once = time.monotonic() + PATIENCE, STALLED
+    deadline = time.monotonic() + PATIENCE
     try:
-        while piece := received.get(timeout=max(0.0, deadline - time.monotonic())):
+        while (piece := received.get(timeout=max(0.0, deadline - time.monotonic()))) != b'':
             if isinstance(piece, str):
                 raise _Refused(piece)
-            deadline, once = deadline + once + len(piece) / SLOWEST, 0.0
-            yield piece
+            deadline += STALLED if piece is None else len(piece) / SLOWEST
+            if piece:
+                yield piece
     except queue.Empty:
         raise _Refused(LATE) from None
     finally:
