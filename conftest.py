@@ -79,6 +79,15 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))  # stable: cells stay in order
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Let kernels of notebooks show no bars, as those from which they were stored did not."""
+    if item.path.suffix == '.ipynb':
+        os.environ['TQDM_DISABLE'] = '1'
+    else:
+        os.environ.pop('TQDM_DISABLE', None)
+
+
 def hash_of_inputs(notebook):
     """Hash all that decides whether a chapter passes: itself, the code, the locks, the data."""
     data = Path(os.environ.get('MXNET_HOME', Path.home() / '.mxnet')) / 'datasets'

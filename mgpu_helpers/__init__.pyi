@@ -20,6 +20,7 @@ from .devices import try_gpu as try_gpu
 from .devices.cores import beats as beats
 from .devices.cores import free_cores as free_cores
 from .devices.cores import usable_cores as usable_cores
+from .devices.speeds import compare_speeds as compare_speeds
 from .history import History as History
 from .scratch import allreduce as allreduce
 from .scratch import evaluate_accuracy as evaluate_accuracy
@@ -38,4 +39,3 @@ from .scratch import total_loss as total_loss
 from .scratch import train as train
 from .scratch import train_batch as train_batch
 from .scratch import train_epoch as train_epoch
-from .scratch import train_epochs as train_epochs

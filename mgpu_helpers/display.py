@@ -184,17 +184,23 @@ def percent(share: float) -> str:
 
 
 @contextlib.contextmanager
-def progress(iterable: Iterable[T], label: str, unit: str = 'batch') -> Iterator[Iterator[T]]:
+def progress(
+    iterable: Iterable[T], label: str | None, unit: str = 'batch', total: int | None = None
+) -> Iterator[Iterator[T]]:
     """Show how far a loop over ``iterable`` is, how fast, and how long it will take.
 
-    A bar in a notebook and on a terminal, nothing where output goes into a file; a worker's bar is
-    sent to the process that started it, as a message ``'bar'`` with the text. It is gone when
-    the ``with`` block ends, also by an error or Ctrl-C.
+    A bar in a notebook and on a terminal, from half a second on; nothing where output goes into a
+    file, or without a label. A worker's bar is sent to the process that started it, as a message
+    ``'bar'`` with the text. It is gone when the ``with`` block ends, also by an error or Ctrl-C.
     """
+    if label is None:
+        yield iter(iterable)
+        return
     make: Callable[..., tqdm] = functools.partial(tqdm, disable=None)  # off unless a terminal
     if in_notebook():
         make = functools.partial(TextBar, Line().show)
     elif worker.started_as_worker():
         make = functools.partial(TextBar, functools.partial(worker.send, 'bar'))
-    with make(iterable=iterable, desc=label, unit=unit, leave=False, dynamic_ncols=True) as bar:
+    options = {'leave': False, 'dynamic_ncols': True, 'delay': 0.5, 'total': total}
+    with make(iterable=iterable, desc=label, unit=unit, **options) as bar:
         yield iter(bar)

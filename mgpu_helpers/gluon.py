@@ -7,26 +7,25 @@ Dope* (LeNet) and *Dive into Deep Learning* (ResNet-18).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import mxnet as mx
-import numpy as np
 from mxnet import autograd, gluon, init, nd
 from mxnet.gluon import nn
 from mxnet.gluon.utils import split_and_load
 
 from . import checks
 from .devices import choose_devices
-from .scratch import allreduce, load_data_fashion_mnist, loss, train_epochs
+from .history import History
+from .scratch import allreduce, load_data_fashion_mnist, loss, total_loss
 
 if TYPE_CHECKING:
     from mxnet.gluon import Block, Parameter, Trainer
     from mxnet.initializer import Initializer
     from mxnet.ndarray import NDArray
 
-    from .history import History
     from .scratch import Arrays, Devices, NDArrayIter, Pairs
 
     Norm = Callable[[], Block]  # makes a normalization layer
@@ -117,6 +116,17 @@ def train_batch(
     return losses
 
 
+def train_epoch(
+    train_iter: NDArrayIter, net: Block, devices: Devices, trainer: Trainer, loss: Loss = loss
+) -> tuple[float, float]:
+    """Train on every batch; give the seconds that it took and the mean loss per example."""
+    checks.epochs(1, train_iter)
+    start = time.perf_counter()
+    losses = [train_batch(X, y, net, devices, trainer, loss) for X, y in train_iter]
+    nd.waitall()
+    return time.perf_counter() - start, total_loss(losses) / train_iter.num_examples
+
+
 def evaluate_accuracy_gpus(net: Block, data_iter: Pairs) -> float:
     """Compute a network's accuracy, 0 to 1, on all its devices.
 
@@ -129,7 +139,6 @@ def evaluate_accuracy_gpus(net: Block, data_iter: Pairs) -> float:
         data = split_and_load(X, devices[: len(X)], even_split=False)
         label = split_and_load(y, devices[: len(X)], even_split=False)
         counts += [(net(X_d).argmax(axis=1) == y_d).sum() for X_d, y_d in zip(data, label)]
-        counts[max(0, len(counts) - 4 * len(devices))].wait_to_read()
         seen += len(y)
     checks.any_examples(seen)
     return sum(count.asscalar() for count in counts) / seen
@@ -190,30 +199,30 @@ def train(
     devices: Devices | None = None,
     initializer: Initializer | None = None,
     loss: Loss = loss,
-    test: bool = True,
 ) -> History:
     """Train a Gluon network, initialized anew, with data parallelism, printing a line per epoch.
 
     ``net`` then holds the trained parameters: ``net.save_parameters(file)`` stores them.
     ``load_data(batch_size, num_examples=..., seed=...)`` returns a training and a test iterator.
-    After each epoch the running statistics are averaged. Without ``test``, accuracies are ``nan``.
+    After each epoch the running statistics are averaged.
     """
-    devices = choose_devices(num_gpus, devices)
     checks.training(num_epochs, lr)
+    checks.enough_examples(num_gpus, batch_size)
+    devices = choose_devices(num_gpus, devices)
     checks.function('load_data', load_data, 'such as load_data_fashion_mnist')
     checks.network(net, devices)
     train_iter, test_iter = load_data(batch_size, num_examples=num_examples, seed=seed)
     checks.last_batch(train_iter, batch_size, devices)
     prepare(net, devices, seed, initializer)
-    step = partial(train_batch, net=net, devices=devices, trainer=make_trainer(net, lr), loss=loss)
-
-    def evaluate() -> float:
-        average_running_stats(net)
-        return evaluate_accuracy_gpus(net, test_iter) if test else np.nan
-
+    trainer = make_trainer(net, lr)
+    history = History(f'devices: {num_gpus}, batch: {batch_size}', train_iter.num_examples)
     print('running on:', devices)
-    name, ahead = f'devices: {num_gpus}, batch: {batch_size}', min(16, 2 + len(train_iter) // 16)
-    return train_epochs(name, num_epochs, train_iter, step, evaluate, ahead)
+    for _ in range(num_epochs):
+        seconds, mean_loss = train_epoch(train_iter, net, devices, trainer, loss)
+        average_running_stats(net)
+        accuracy = evaluate_accuracy_gpus(net, test_iter)
+        print(history.add(seconds, mean_loss, accuracy))
+    return history
 
 
 def parameters_of(net: Block) -> list[Parameter]:

@@ -27,13 +27,14 @@ class History:
     params: Any = field(default=None, repr=False, compare=False)  # what was trained, if it is kept
     _live: tuple[Output, int] | None = field(default=None, init=False, repr=False, compare=False)
 
-    def add(self, seconds: float, train_loss: float, test_acc: float) -> None:
-        """Append one epoch."""
+    def add(self, seconds: float, train_loss: float, test_acc: float) -> str:
+        """Append one epoch, and put it into a line to print."""
         self.seconds.append(seconds)
         self.train_loss.append(train_loss)
         self.test_acc.append(test_acc)
         if self._live:
             self._draw(*self._live)
+        return f'epoch {len(self.seconds)}, time: {seconds:.1f} sec, test acc: {test_acc:.4f}'
 
     @property
     def examples_per_second(self) -> list[float]:

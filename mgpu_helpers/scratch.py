@@ -89,13 +89,13 @@ def allreduce(data: Arrays) -> None:
         total.copyto(x)
 
 
-def split_and_load(data: NDArray, devices: Devices, even_split: bool = True) -> list[NDArray]:
+def split_and_load(data: NDArray, devices: Devices) -> list[NDArray]:
     """Cut a batch (n, ...) into k shards, in order, and copy each to its device.
 
-    With ``even_split`` (Gluon's name; what the original texts do) k must divide n, else the first
-    n mod k shards get one more. A shard for the device of ``data`` shares its memory.
+    Where k does not divide n, the first n mod k shards get one more; the original texts drop the
+    rest. A shard for the device of ``data`` shares its memory.
     """
-    checks.can_split(data, devices, even_split)
+    checks.can_split(data, devices)
     n, k = data.shape[0], len(devices)
     cuts = [i * (n // k) + min(i, n % k) for i in range(k + 1)]
     return [data[a:b].as_in_context(d) for a, b, d in zip(cuts, cuts[1:], devices)]
@@ -108,7 +108,7 @@ def split_batch(X: NDArray, y: NDArray, devices: Devices) -> tuple[list[NDArray]
     """
     checks.batch(X, y, devices)
     busy = devices[: len(X)]
-    return split_and_load(X, busy, False), split_and_load(y, busy, False)
+    return split_and_load(X, busy), split_and_load(y, busy)
 
 
 def sgd(params: Arrays, lr: float, batch_size: int) -> None:
@@ -165,16 +165,36 @@ def train_batch(
 
 
 class NDArrayIter:
-    """Batches of ``data.Batches`` as NDArrays on the CPU; each pass over them is one epoch."""
+    """Batches of ``data.Batches`` as NDArrays on the CPU; each pass over them is one epoch.
 
-    def __init__(self, batches: Batches) -> None:
-        self.batches, self.num_examples = batches, batches.num_examples
+    With a ``label`` a bar shows how far it is. Operators return at once, so a loop over batches
+    would hand all of them out and fill the memory, and the stop button act after the last: after
+    each half second of work, at most 16 batches, this waits until the devices have done it.
+    """
+
+    def __init__(self, batches: Batches, label: str | None = None) -> None:
+        self.batches, self.num_examples, self.label = batches, batches.num_examples, label
         self.skip = batches.skip  # skips epochs that are done, when a run resumes
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def __iter__(self) -> Iterator[tuple[NDArray, NDArray]]:
+        with progress(self._in_step(), self.label, total=len(self)) as pairs:
+            yield from pairs
+
+    def _in_step(self) -> Iterator[tuple[NDArray, NDArray]]:
+        ahead, handed_out, start = 1, 0, time.perf_counter()
+        for pair in self._arrays():
+            yield pair
+            handed_out += 1
+            if handed_out == ahead:
+                nd.waitall()
+                seconds = time.perf_counter() - start
+                ahead = max(1, min(16, int(ahead * 0.5 / seconds)))
+                handed_out, start = 0, time.perf_counter()
+
+    def _arrays(self) -> Iterator[tuple[NDArray, NDArray]]:
         # Convert several batches, 4,096 examples, at a time, and yield views. For each array,
         # nd.array waits twice for device 0's queue and wakes Python on device 0's core: converting
         # every batch by itself cost two stand-ins one millisecond of 46.
@@ -197,29 +217,25 @@ def load_data_fashion_mnist(
     60,000 training examples, shuffled anew each epoch. A warning says if digits replace the data.
     """
     train, test = data.load_arrays('fashion-mnist', batch_size, num_examples, seed, dtype)
-    return NDArrayIter(train), NDArrayIter(test)
+    return NDArrayIter(train, 'training'), NDArrayIter(test)
 
 
 def load_data_mnist(batch_size: int, *args: Any, **options: Any) -> tuple[NDArrayIter, NDArrayIter]:
     """Load MNIST; the rest is as in ``load_data_fashion_mnist``."""
     train, test = data.load_arrays('mnist', batch_size, *args, **options)
-    return NDArrayIter(train), NDArrayIter(test)
+    return NDArrayIter(train, 'training'), NDArrayIter(test)
 
 
 def evaluate_accuracy(net: Net, data_iter: Pairs, device: mx.Context) -> float:
-    """Compute a network's accuracy, 0 to 1, on one device.
-
-    ``net`` maps images there to scores (n, classes). Python runs at most four batches ahead.
-    """
+    """Compute a network's accuracy, 0 to 1, on one device; ``net`` maps images to scores there."""
     checks.evaluation(net, data_iter, device)
-    counts, seen = [], 0
+    right, seen = [], 0
     for X, y in data_iter:
-        right = net(X.as_in_context(device)).argmax(axis=1) == y.as_in_context(device)
-        counts.append(right.sum())
-        counts[max(0, len(counts) - 4)].wait_to_read()
+        guesses = net(X.as_in_context(device)).argmax(axis=1)
+        right.append((guesses == y.as_in_context(device)).sum())
         seen += len(y)
     checks.any_examples(seen)
-    return sum(count.asscalar() for count in counts) / seen
+    return sum(count.asscalar() for count in right) / seen
 
 
 def total_loss(losses: Sequence[Arrays]) -> float:
@@ -228,43 +244,19 @@ def total_loss(losses: Sequence[Arrays]) -> float:
     return float(sum(l.asnumpy().sum(dtype='float64') for ls in losses for l in ls))
 
 
-def train_epoch(train_iter: Pairs, step: Step, ahead: int = 16) -> float:
-    """Call ``step(X, y)`` with every batch; return the epoch's mean training loss.
-
-    Python runs ahead of the devices by at most a second of their work, or 2 * ``ahead`` batches, so
-    that little is left to compute after Ctrl-C. The original texts wait for each batch: on
-    stand-ins, Python's 3 ms a batch then delay both devices (46 ms 2 at a time, 44.3 ms for 16).
-    """
-    checks.epoch(train_iter, step, ahead)
-    totals, seen, pending, few, start = [], 0, [], 1, time.perf_counter()
-    for X, y in train_iter:
-        pending.append(step(X, y))
-        seen += len(X)
-        if len(pending) >= 2 * few:
-            totals += [total_loss([ls]) for ls in pending[:few]]
-            del pending[:few]
-            seconds, start = time.perf_counter() - start, time.perf_counter()
-            few = max(1, min(ahead, int(few * 0.5 / seconds)))
-    totals += [total_loss([ls]) for ls in pending]
-    checks.any_examples(seen)
+def train_epoch(
+    train_iter: NDArrayIter,
+    replicas: Sequence[Arrays],
+    devices: Devices,
+    lr: float,
+    sync: Sync = sync_gradients,
+) -> tuple[float, float]:
+    """Train on every batch; give the seconds that it took and the mean loss per example."""
+    checks.epochs(1, train_iter)
+    start = time.perf_counter()
+    losses = [train_batch(X, y, replicas, devices, lr, sync) for X, y in train_iter]
     nd.waitall()
-    return sum(totals) / seen
-
-
-def train_epochs(
-    name: str, num_epochs: int, train_iter: NDArrayIter, step: Step, evaluate: Test, ahead: int = 16
-) -> History:
-    """Train; evaluate and print a line after each epoch. Times exclude the evaluation."""
-    checks.epochs(num_epochs, train_iter)
-    history = History(name, train_iter.num_examples)
-    for epoch in range(1, num_epochs + 1):
-        start = time.perf_counter()
-        with progress(train_iter, f'epoch {epoch}/{num_epochs}') as batches:
-            train_loss = train_epoch(batches, step, ahead)
-        seconds = time.perf_counter() - start
-        history.add(seconds, train_loss, evaluate() if evaluate else np.nan)
-        print(f'epoch {epoch}, time: {seconds:.1f} sec, test acc: {history.test_acc[-1]:.4f}')
-    return history
+    return time.perf_counter() - start, total_loss(losses) / train_iter.num_examples
 
 
 def train(
@@ -276,25 +268,24 @@ def train(
     seed: int | None = None,
     devices: Devices | None = None,
     sync: Sync = sync_gradients,
-    dtype: str = 'float32',
-    test: bool = True,
 ) -> History:
     """Train LeNet on Fashion-MNIST with data parallelism, printing a line per epoch.
 
     ``batch_size`` is that of all devices together; ``devices`` may name the ``num_gpus`` to use. A
-    seed fixes initial parameters and order: runs repeat bit for bit. The history's ``params`` are
-    the trained replicas. Without ``test``, accuracies are ``nan``.
+    seed fixes initial parameters and order: runs repeat bit for bit. Times exclude the evaluation;
+    the history's ``params`` are the trained replicas.
     """
-    devices = choose_devices(num_gpus, devices)
     checks.training(num_epochs, lr, sync)
-    train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed, dtype)
-    params = init_params(seed=seed, dtype=dtype)
-    device_params = [get_params(params, d) for d in devices]
-    step = partial(train_batch, device_params=device_params, devices=devices, lr=lr, sync=sync)
-    net = partial(lenet, params=device_params[0])
-    evaluate = partial(evaluate_accuracy, net, test_iter, devices[0]) if test else None
+    checks.enough_examples(num_gpus, batch_size)
+    devices = choose_devices(num_gpus, devices)
+    train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed)
+    params = init_params(seed=seed)
+    replicas = [get_params(params, d) for d in devices]
+    history = History(f'devices: {num_gpus}, batch: {batch_size}', train_iter.num_examples)
+    history.params = replicas
     print('running on:', devices)
-    name = f'devices: {num_gpus}, batch: {batch_size}'
-    history = train_epochs(name, num_epochs, train_iter, step, evaluate)
-    history.params = device_params
+    for _ in range(num_epochs):
+        seconds, mean_loss = train_epoch(train_iter, replicas, devices, lr, sync)
+        accuracy = evaluate_accuracy(partial(lenet, params=replicas[0]), test_iter, devices[0])
+        print(history.add(seconds, mean_loss, accuracy))
     return history

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -113,3 +114,17 @@ def test_what_is_faster_is_told_from_what_is_not_where_other_work_comes_and_goes
     disturbed = iter([[1, 9], [9, 1]])  # other work made each figure smaller once
     assert mgpu.beats(lambda: next(disturbed), lambda: [4, 4], by=2)
     assert not mgpu.beats(lambda: [2, 1], lambda: [1, 1])
+
+
+def test_two_devices_beat_one_unless_they_take_turns(started):
+    """As a lesson would be broken: each step of two devices takes as long as two of one."""
+
+    def ready(devices, slower):
+        return lambda: time.sleep(0.02 * (len(devices) if slower else 1 / len(devices)))
+
+    both = mgpu.compare_speeds(partial(ready, slower=False), examples=10, rounds=1)
+    one, _, two = (max(rates) for rates in both.rates.values())
+    assert both.two_beat_one() and two > 1.5 * one and f'{two:,.0f}' in repr(both)
+    in_turn = mgpu.compare_speeds(partial(ready, slower=True), examples=10, rounds=1)
+    free = mgpu.free_cores() > 1.9
+    assert not (in_turn.two_beat_one() and free and mgpu.free_cores() > 1.9)

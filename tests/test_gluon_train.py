@@ -29,10 +29,9 @@ def test_prints_an_epoch_per_line_and_goes_on_other_devices_afterwards(capsys):
     first, *epochs = capsys.readouterr().out.splitlines()[-3:]
     assert first in ('running on: [cpu(0)]', 'running on: [gpu(0)]')
     assert epochs[0].startswith('epoch 1, time: ') and ' sec, test acc: 0.' in epochs[1]
-    history = train(net, 2, 64, 0.1, 1, **small, devices=[mx.cpu(1), mx.cpu(4)], test=False)
+    history = train(net, 2, 64, 0.1, 1, **small, devices=[mx.cpu(1), mx.cpu(4)])
     said = capsys.readouterr().out
-    assert 'running on: [cpu(1), cpu(4)]' in said and 'test acc: nan' in said
-    assert np.isnan(history.test_acc).all()
+    assert 'running on: [cpu(1), cpu(4)]' in said and len(history.test_acc) == 1
     assert net.collect_params()['cnn_conv0_weight'].list_ctx() == [mx.cpu(1), mx.cpu(4)]
 
 

@@ -62,7 +62,7 @@ LOOP = """
 import time
 from mgpu_helpers.display import progress
 with progress(range(3), 'epoch 1/1') as numbers:
-    for _ in numbers: time.sleep(0.15)
+    for _ in numbers: time.sleep(0.3)
 print('done')
 """
 
@@ -90,7 +90,7 @@ def test_first_plot_of_a_kernel_is_a_picture_and_a_progress_bar_moves_and_leaves
     )
     assert reply['status'] == 'ok' and not printed['stderr']
     assert [sorted(data) for _, data in shown] == [['image/png', 'text/plain']]
-    reply, shown, printed = kernel(LOOP.replace('0.15', '0.3'))
+    reply, shown, printed = kernel(LOOP)
     assert reply['status'] == 'ok' and not printed['stderr']
     sent = [(kind, data['text/plain']) for kind, data in shown]
     assert sent[0] == ('display_data', '') and sent[-1] == ('update_display_data', '')

@@ -93,6 +93,7 @@ def exported(nb, folder, name, template, **more):
 def page_of(nb, folder, name):
     """Render a notebook as HTML, with links for a page in a folder beside its own (``build/``)."""
     nb = copy.deepcopy(nb)
+    nb.cells = [c for c in nb.cells if 'remove-cell' not in c.metadata.get('tags', [])]
     prefer_pictures(nb)
     for cell in nb.cells:
         if cell.cell_type == 'markdown':

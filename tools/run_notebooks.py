@@ -154,6 +154,8 @@ def execute(nb, folder, name, timeout):
     ``timeout`` seconds, or the kernel died. ``nb`` then has the outputs up to there. After Ctrl-C
     or SIGTERM, Stopped is raised when the kernel has ended.
     """
+    # A bar leaves an empty output behind. Our own has read its settings when it was imported.
+    os.environ['TQDM_DISABLE'] = '1'
     run = Run(nb, folder, name, timeout)
     try:
         run.client.execute()

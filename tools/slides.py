@@ -87,7 +87,7 @@ def from_text(source):
 def from_code(cell, taught):
     """List what slides show of a code cell; ``taught``: the cell before defines a function."""
     tags, shown = cell.metadata.get('tags', []), []
-    if 'skip-slide' in tags:
+    if {'skip-slide', 'remove-cell'} & {*tags}:
         return shown
     source = cell.source.removeprefix('#@save\n').strip('\n')
     chosen, saved = 'slide' in tags, cell.source.startswith('#@save')

@@ -54,7 +54,7 @@ def exercise_2(rng: random.Random, my_split: Callable[..., Any]) -> None:
         hint += 'as_in_context copies it where needed'
         expect(places == devices, hint)
         hint = f'with {k} devices, the first take one more'
-        expect(lengths == [len(s) for s in scratch.split_and_load(X, devices, False)], hint, case)
+        expect(lengths == [len(s) for s in scratch.split_and_load(X, devices)], hint, case)
 
 
 def exercise_3(rng: random.Random, my_allreduce: Callable[..., None]) -> None:

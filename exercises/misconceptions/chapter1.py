@@ -65,7 +65,7 @@ def offsets(X, devices):
 
 
 def slices(X, devices, key=lambda s: s, shape=lambda x: x):
-    ends = [len(s) for s in mgpu.split_and_load(X, devices, False)]
+    ends = [len(s) for s in mgpu.split_and_load(X, devices)]
     cuts = [sum(ends[:i]) for i in range(len(ends) + 1)]
     shards = (X[key(slice(a, b))] for a, b in zip(cuts, cuts[1:]))
     return [shape(s).as_in_context(d) for s, d in zip(shards, devices)]
@@ -169,7 +169,7 @@ WRONG = [
     (
         '1.2',
         'nothing is copied',
-        lambda X, ds: [s.as_in_context(X.context) for s in mgpu.split_and_load(X, ds, False)],
+        lambda X, ds: [s.as_in_context(X.context) for s in mgpu.split_and_load(X, ds)],
         'as_in_context',
     ),
     ('1.2', 'begins at i times the first length', offsets, 'together 6 of 7'),

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .arrays import Array, array, batch, for_device, library, list_of_arrays, on_a_device, shards
+from .arrays import (
+    Array,
+    array,
+    batch,
+    for_device,
+    labels,
+    library,
+    list_of_arrays,
+    on_a_device,
+    shards,
+)
 from .values import expect, function, one_of, positive_int, positive_number, same
 
 # MXNet silently takes any other name for 'local'.
@@ -57,6 +67,7 @@ def step(
     expect(len(shape) < 2, 'y', 'labels (n,), a number for each example', shape, ValueError)
     fits = library(y.__class__) != 'PyTorch' or str(y.dtype) == 'torch.int64'
     expect(fits, 'y', 'of the type torch.int64, as y.long() is', y.dtype)
+    labels(y)
     replicas(device_params, devices)
 
 

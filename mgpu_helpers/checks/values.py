@@ -117,9 +117,8 @@ def pairs(batches: Any, name: str = 'data_iter') -> None:
     expect(fits, name, wanted, batches)
 
 
-def epoch(batches: object, step: object, ahead: object = 1) -> None:
+def epoch(batches: object, step: object) -> None:
     """Raise unless there are batches, and a function of ``X`` and ``y`` to train on each."""
-    positive_int('ahead', ahead)
     function('step', step, 'of X and y, such as partial(train_batch, device_params=..., ...)')
     pairs(batches, 'train_iter')
 
@@ -130,6 +129,14 @@ def epochs(num_epochs: object, batches: object) -> None:
     sized = hasattr(batches, 'num_examples') and hasattr(batches, '__len__')
     wanted = 'an iterator with num_examples and a length, as load_data_fashion_mnist gives two'
     expect(sized, 'train_iter', wanted, batches)
+
+
+def enough_examples(num_gpus: int, batch_size: int) -> None:
+    """Raise if there are more devices than examples in a batch, as where the two are swapped."""
+    positive_int('num_gpus', num_gpus)
+    positive_int('batch_size', batch_size)
+    wanted = f'at least {num_gpus}, one example per device (train takes num_gpus, then batch_size)'
+    expect(batch_size >= num_gpus, 'batch_size', wanted, batch_size, ValueError)
 
 
 def losses(of_steps: Sequence[object]) -> None:

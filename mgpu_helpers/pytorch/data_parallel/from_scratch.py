@@ -86,7 +86,7 @@ def scatter(data: Tensor, devices: Sequence[Device]) -> list[Tensor]:
     ``data``. The original's ``nn.parallel.scatter`` refuses CPUs and cuts as ``torch.chunk`` does:
     9 examples for 4 devices become 3, 3 and 3; ours become 3, 2, 2 and 2.
     """
-    checks.can_split(data, devices, even_split=False)
+    checks.can_split(data, devices)
     shards = torch.tensor_split(data, len(devices))
     return [shard.to(place(d)) for shard, d in zip(shards, devices)]
 
@@ -254,8 +254,9 @@ def train(
     ``batch_size`` is that over all devices together; the seed fixes start and order. The original
     trains for 10 epochs.
     """
-    devices = choose_devices(num_gpus, devices)
     checks.training(num_epochs, lr, sync)
+    checks.enough_examples(num_gpus, batch_size)
+    devices = choose_devices(num_gpus, devices)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed, dtype)
     params = init_params(seed=seed, dtype=dtype)
     device_params = [get_params(params, d) for d in devices]
