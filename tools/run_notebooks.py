@@ -197,6 +197,7 @@ def normalise(nb):
                 raise ChapterError(f'cell {position} wrote to stderr ({first!r}): not stored')
             output.pop('transient', None)
         cell.outputs = [o for o in cell.outputs if WIDGET not in o.get('data', {})]
+        cell.outputs = [o for o in cell.outputs if o.get('data') != {'text/plain': ''}]
     for cell in nb.cells:  # 'jupyter': which cells the author hides
         kept = {key: cell.metadata[key] for key in ('tags', 'jupyter') if cell.metadata.get(key)}
         cell.metadata = nbformat.from_dict(kept)
