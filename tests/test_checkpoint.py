@@ -99,7 +99,7 @@ def test_whatever_is_lost_changed_or_moved_the_file_is_refused(tmp_path):
         refused(content[:i] + b' ' + content[i:])
         for mask in (*(1 << bit for bit in range(8)), 0xFF):
             refused(content[:i] + bytes([content[i] ^ mask]) + content[i + 1 :])
-    refused(content + b'\0', 'SHA-256')
+    refused(content + b'\0', 'length')
     refused(line + b'\n' + bytes(len(body)), 'SHA-256')  # zeros after a crash
     refused(content.replace(b'"lr": 0.2', b'"lr": 0.3'), 'SHA-256')
     for nonsense in (b'', b'\n', body, b'[' * 10_000, b'{}', b'7\n', b'\xff\n', b'null\n'):
@@ -116,8 +116,9 @@ def test_whatever_is_lost_changed_or_moved_the_file_is_refused(tmp_path):
 
 
 def test_broken_ones_are_passed_over_with_a_warning_each(tmp_path, a_minute):
-    *_, empty, short = (save_checkpoint(tmp_path, epoch, ARRAYS) for epoch in range(4))
-    folder, pipe, link = (tmp_path / f'epoch-000{epoch}.ckpt' for epoch in (4, 5, 6))
+    *_, empty, short, grown = (save_checkpoint(tmp_path, epoch, ARRAYS) for epoch in range(5))
+    folder, pipe, link = (tmp_path / f'epoch-000{epoch}.ckpt' for epoch in (5, 6, 7))
+    os.truncate(grown, 2**40)  # would be a MemoryError
     folder.mkdir()
     os.mkfifo(pipe)
     link.symlink_to('nowhere')
@@ -126,7 +127,8 @@ def test_broken_ones_are_passed_over_with_a_warning_each(tmp_path, a_minute):
     with pytest.warns(UserWarning, match='passed over') as said:
         assert latest_checkpoint(tmp_path).epoch == 1
     assert [str(w.message).split(' is broken')[0] for w in said] == [
-        f'a checkpoint was passed over: {path}' for path in (link, pipe, folder, short, empty)
+        f'a checkpoint was passed over: {path}'
+        for path in (link, pipe, folder, grown, short, empty)
     ]
     assert {w.filename for w in said} == {__file__}  # shown where it was called
 

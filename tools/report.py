@@ -39,27 +39,51 @@ CELL = re.compile(r'::Cell (\d+) (PASSED|FAILED)')
 # The lines around the description of a failure in pytest's output.
 BEGIN, END = re.compile(r'^=+ (?:FAILURES|ERRORS) =+$'), re.compile(r'^=+ .* =+$')
 LONGEST = 6000  # characters of it that are kept, from its end, which says most
-PRIVATE = (
-    (re.compile(r'\b[a-z][a-z+]*://[^\s\'")>]+'), '<address>'),
-    (re.compile(r'[\w.+-]+@[\w-]+\.[\w.-]+'), '<address>'),
-    (re.compile(r'\b(?!127\.0\.0\.1\b|0\.0\.0\.0\b)\d{1,3}(?:\.\d{1,3}){3}\b'), '<address>'),
+ADDRESSES = '|'.join(
     (
-        re.compile(r'\b(?:[\da-f]{1,4}:){3,7}[\da-f]{0,4}\b|\bfe80:[\da-f:]+', re.IGNORECASE),
-        '<address>',
-    ),
-    (re.compile(r'(?<![\w.>])~?/(?:[\w.+@~-]+/)+(?=[\w.+@~-]*)'), '.../'),
-    (re.compile(r'\b[A-Za-z]:\\(?:[^\\\s"\']+\\)+'), '.../'),
+        r'\b[a-z][a-z0-9+.-]*://[^\s\'")>]+',
+        r'[\w.+-]+@[\w-][\w.-]*',  # not the device of an array, " @cpu(1)"
+        r'\b(?!127\.0\.0\.1\b|0\.0\.0\.0\b)\d{1,3}(?:\.\d{1,3}){3}\b',
+        r'\b(?:[\da-f]{2}[:-]){5}[\da-f]{2}\b',  # a network card's
+        # IPv6: eight groups, or fewer and a double colon; a slice such as x[1::2] has no letters.
+        r'\b(?:[\da-f]{1,4}:){7}[\da-f]{1,4}\b',
+        r'\b(?=[\d:]*[a-f])[\da-f]{2,4}:(?=[\da-f:]*:)(?:[\da-f]{0,4}:)+[\da-f]{0,4}(?:%\w+)?',
+    )
 )
+FOLDERS = '|'.join(
+    (
+        # In quotes, with spaces or without; of a user; any with two parts.
+        r'(?<=["\'`])(?:~|[a-z]:\\|/|\\\\)[^"\'`\n]*[/\\](?=[^"\'`/\\\n]*["\'`])',
+        r'(?:/home|/Users|[a-z]:\\Users)[/\\][^/\\\n"\']+[/\\](?:[^/\\\s"\']+[/\\])*',
+        r'(?<![\w.>])(?:~[\w.-]*)?/(?:[\w.+@~-]+/)+',
+        r'(?<![\w.>])~[\w.-]*/',
+        r'(?:\b[a-z]:|\\)\\(?:[^\\\s"\']+\\)+',
+    )
+)
+# Variables whose values nobody should read: HF_TOKEN, GH_PAT, AWS_SECRET_ACCESS_KEY, DB_PASSWORD
+SECRET = re.compile(r'TOKEN|SECRET|PASSW|CREDENTIAL|AUTH|(?:^|_)(?:PAT|KEY|PWD|PASS)(?:_|$)')
 
 
 def names():
-    """Map names of this machine, its user and its folders to their replacements."""
-    host, home = platform.node(), os.path.expanduser('~')
-    words = {str(ROOT): 'COURSE', sys.prefix: 'PYTHON', os.path.realpath(home): 'HOME'}
-    words |= {home: 'HOME', host: '<host>', host.split('.')[0]: '<host>'}
+    """Map, one after the other: secrets, our folders, and names of this machine and its user."""
+    values = (value for key, value in ENVIRONMENT.items() if SECRET.search(key.upper()))
+    secrets = dict.fromkeys((value for value in values if len(value) > 5), '<secret>')
+    home, host = os.path.expanduser('~'), platform.node()
+    folders = {str(ROOT): 'COURSE', sys.prefix: 'PYTHON'}
+    folders |= {os.path.realpath(home): 'HOME', home: 'HOME'}
+    people = {host: '<host>', host.split('.')[0]: '<host>'}
     with contextlib.suppress(Exception):
-        words[getpass.getuser()] = '<user>'
-    return {name: word for name, word in words.items() if len(name) > 2 and name != 'root'}
+        people[getpass.getuser()] = '<user>'
+    return secrets, folders, people
+
+
+def replaced(text, words):
+    """Replace whole words, the longest first; a machine's with its domain."""
+    for name, word in sorted(words.items(), key=lambda item: -len(item[0])):
+        more = r'(?:\.[\w.-]*\w)?' if word == '<host>' else ''
+        if len(name) > 2 and name != 'root':
+            text = re.sub(rf'(?<!\w){re.escape(name)}{more}(?!\w)', word, text)
+    return text
 
 
 def scrub(value):
@@ -70,12 +94,10 @@ def scrub(value):
         return [scrub(each) for each in value]
     if not isinstance(value, str):
         return value
-    value = COLOURS.sub('', value)
-    for name, word in sorted(names().items(), key=lambda item: -len(item[0])):
-        value = re.sub(rf'(?<!\w){re.escape(name)}(?!\w)', word, value)
-    for pattern, word in PRIVATE:
-        value = pattern.sub(word, value)
-    return value
+    secrets, folders, people = names()
+    value = replaced(COLOURS.sub('', value), secrets)
+    value = replaced(re.sub(ADDRESSES, '<address>', value, flags=re.IGNORECASE), folders)
+    return replaced(re.sub(FOLDERS, '.../', value, flags=re.IGNORECASE), people)
 
 
 class Report:

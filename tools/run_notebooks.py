@@ -35,6 +35,9 @@ KERNELS = {'torch': ('mgpu-torch', 'PyTorch'), None: ('python3', 'Python 3')}
 LANGUAGE = dict(
     file_extension='.py', mimetype='text/x-python', name='python', pygments_lexer='ipython3'
 )
+# A kernel notices by itself that we are gone, unless a cell holds Python's lock. This (prctl with
+# PR_SET_PDEATHSIG and SIGKILL) lets Linux end it.
+END_WITH_US, LINUX = '__import__("ctypes").CDLL(None).prctl(1, 9)', sys.platform == 'linux'
 FRAMEWORK = re.compile(r'^\s*(?:import|from) (mxnet|torch)\b', re.MULTILINE)
 # Not imported, so that our package's settings do not leak into the notebooks' kernels.
 python_with = runpy.run_path(str(ROOT / 'mgpu_helpers/processes/pythons.py'))['python_with']
@@ -102,6 +105,7 @@ class Run:
             timeout=timeout,
             resources={'metadata': {'path': str(folder)}},
             coalesce_streams=True,
+            extra_arguments=[f'--IPKernelApp.exec_lines={END_WITH_US}'] * LINUX,
             record_timing=False,
             # Messages to the kernel go through a local port; ipykernel warns if not encrypted.
             config=Config(KernelManager={'transport_encryption': 'auto'}),

@@ -21,6 +21,8 @@ import numpy as np
 from .. import checks
 from ..files import whole_file
 
+LONGEST_LINE = 2**24  # bytes of the first line: its arrays have names, and its info is small
+
 
 class BrokenCheckpoint(ValueError):
     """A file is not, or not entirely, what ``save_checkpoint`` once wrote."""
@@ -82,18 +84,25 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     """
     path = Path(path)
     special = os.path.lexists(path) and not path.is_file()  # reading a pipe would wait for ever
-    line, _, body = (b'' if special else path.read_bytes()).partition(b'\n')
     try:
         if special:
             raise ValueError('it is no regular file')
-        head = json.loads(line)
+        with path.open('rb') as file:
+            line = file.readline(LONGEST_LINE)
+            head = json.loads(line)
+            # A file grown to 1 TB would not fit into memory.
+            if os.fstat(file.fileno()).st_size != len(line) + head['size']:
+                raise ValueError('its length is not the one in its first line')
+            body = file.read()
         epoch, info, names = head['epoch'], head['info'], head['names']
-        if first_line(epoch, info, names, body) != line:
+        if first_line(epoch, info, names, body) + b'\n' != line:
             raise ValueError('its content does not have the SHA-256 in its first line')
         # A SHA-256 says that nothing has changed, not who wrote it: no pickle is ever loaded.
         values = np.load(io.BytesIO(body), allow_pickle=False).values()
         arrays = dict(zip(names, values, strict=True))
         _check(epoch, arrays, info)
+    except OSError:  # it cannot be read, which is not to say that it is broken
+        raise
     except Exception as error:  # NumPy has a kind of its own for each way not to be an .npz file
         raise BrokenCheckpoint(
             f'{path} is broken ({type(error).__name__}: {error}). Resume from an older checkpoint, '

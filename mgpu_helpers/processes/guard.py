@@ -3,7 +3,7 @@
 ``Leash.command`` puts a few lines of Python in front of a command. They leave a guard behind in the
 process group of the command and then become the command. The guard waits at a pipe, of which only
 the starter holds the other end: when that closes, by whatever end of the starter, the guard kills
-the process group.
+the process group, and (on Linux) what the command started in other groups.
 """
 
 from __future__ import annotations
@@ -30,6 +30,20 @@ try:
             os.dup2(nothing, fd)  # or who reads the command's output would wait for the guard, too
         while os.read(pipe, 4096):  # nothing ever comes; the end comes when the other side closes
             pass
+        parents, below = {}, [os.getpgrp()]  # the command, which has begun the group
+        for number in filter(str.isdigit, os.listdir('/proc') if os.path.isdir('/proc') else []):
+            try:
+                with open(f'/proc/{number}/stat') as stat:
+                    parents[int(number)] = int(stat.read().rpartition(')')[2].split()[1])
+            except OSError:  # it has just ended
+                pass
+        for pid in below:  # what it has started in groups of their own: a notebook's kernel
+            below += [child for child, parent in parents.items() if parent == pid]
+        for pid in below[1:]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
         os.killpg(0, signal.SIGKILL)
     unguarded = os.wait()[1]
 except OSError as error:
