@@ -146,3 +146,20 @@ def one_rank_takes_another_branch():
 def test_a_rank_that_takes_another_branch_is_named_and_nobody_waits():
     with pytest.raises(ProcessFailed, match=r'^rank 1 failed with .*for spare.weight, spare.bias:'):
         pt.launch(one_rank_takes_another_branch, 2, timeout=300)
+
+
+def rank_1_skips_a_sum(returns):
+    x, long = torch.ones(4), torch.ones(1000)
+    if torch.distributed.get_rank() == 0:
+        torch.distributed.all_reduce(x)
+    elif returns:
+        return
+    torch.distributed.all_reduce(long)
+
+
+def test_a_rank_that_skips_a_sum_is_named_with_the_call_and_the_way_to_find_it():
+    words = r'rank 0 waited in torch.distributed.all_reduce\(x\) for rank 1, whose function had ret'
+    with pytest.raises(ProcessFailed, match=words):
+        pt.launch(rank_1_skips_a_sum, 2, returns=True, timeout=300)
+    with pytest.raises(ProcessFailed, match='in different calls.*TORCH_DISTRIBUTED_DEBUG=DETAIL'):
+        pt.launch(rank_1_skips_a_sum, 2, returns=False, timeout=300)

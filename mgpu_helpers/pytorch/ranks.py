@@ -9,6 +9,7 @@ import contextlib
 import functools
 import gc
 import os
+import re
 import secrets
 import socket
 import tempfile
@@ -22,7 +23,7 @@ import torch.distributed as dist
 from .. import checks
 from ..data import OfflineDataWarning, environment_for_children
 from ..display import Line
-from ..processes import run_workers
+from ..processes import ProcessFailed, run_workers
 from .stand_ins import usable_gpus
 
 T = TypeVar('T')
@@ -152,8 +153,29 @@ def launch(
                 lambda name, kind, value: line.show(value),
                 timeout,
             )
+        except (ProcessFailed, TimeoutError) as error:
+            error.args = (f'{error}{_advice(error)}',)
+            raise
         finally:
             line.show('')  # a bar that an error or Ctrl-C has stopped
+
+
+def _advice(error: ProcessFailed | TimeoutError) -> str:
+    """Say what gloo's words mean where the ranks have not made the same calls."""
+    text, others = str(error), getattr(error, 'others', {})
+    gone = ' and '.join(name for name, status in others.items() if status == 0)
+    lost = re.search('by peer|Broken pipe', text)
+    if isinstance(error, ProcessFailed) and lost and gone:
+        lines = re.findall(r'File "(?!.*site-packages).*", line \d+, in .*\n +(.*)', text)
+        what = f'{error.name} waited in {lines[-1]} for {gone}, whose function had returned'
+    elif 'collective mismatch' in text or isinstance(error, TimeoutError):
+        what = 'The ranks may have been in different calls'
+    else:
+        return ''
+    return (
+        f'\n{what}. Every rank has to make the same collective calls in the same order; with '
+        'TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment, PyTorch names those that differ.'
+    )
 
 
 def _loopback() -> dict[str, str]:
