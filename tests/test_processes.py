@@ -246,7 +246,7 @@ STARTER = """
 
 
 @pytest.mark.parametrize('number', [signal.SIGINT, signal.SIGTERM, signal.SIGKILL, None])
-def test_everything_ends_when_the_starter_does(started, number):
+def test_no_process_is_orphaned_when_its_starter_ends(started, number):
     """By Ctrl-C, a polite end, and one that leaves no time for anything: workers, commands, what
     these have started, and their guards, though a child of the starter's lives on. And workers also
     where (None) their guards were killed before."""
