@@ -5,6 +5,7 @@ workers of ``mgpu_helpers.processes``, so what a cell does to the checks has no 
 """
 
 import base64
+import contextlib
 import importlib
 import json
 import os
@@ -57,6 +58,7 @@ def main():
     shell, sent = InteractiveShell.instance(), set()
     shell.cache_size = 0  # what cells give back is not kept
     shell.history_manager.enabled = False
+    shell._tee = lambda channel: contextlib.nullcontext()  # nor what they print, 2 GB in seconds
     limit_memory()
     try:
         text = Path(job['notebook']).read_bytes().decode('utf-8-sig')
