@@ -34,7 +34,7 @@ class Speeds:
             gain = median(list(self.rates.values())[-1]) / median(rates)
             span = f'{min(rates):,.0f} to {max(rates):,.0f}'
             rows.append([name, f'{median(rates):,.0f}', span, f'{gain:.2f}'])
-        return Table(rows, [self.title, 'median', 'range', 'two are, times as fast'])
+        return Table(rows, [self.title, 'median', 'range', 'two devices, over this'])
 
     def __repr__(self) -> str:
         return repr(self.table())
