@@ -93,7 +93,9 @@ def test_why_eight_can_be_slower_than_one():
     # Half a millisecond to start kernels, whatever the batch: no million images a second.
     assert alone.overhead == 5e-4 < alone.seconds < 1e-3
     assert eight.communication > alone.seconds  # there is the reason
-    # None of the three causes may be missing: small model, small batch, slow link.
+    # None of the three causes may be missing: few uses of a parameter, small batch, slow link.
+    larger = strong_scaling(MODELS['ResNet-18 (28x28)'], 256, [8], OFFICE)  # size is none of them
+    assert larger.speedup[0] < 0.6
     for model, batch, machine in (
         (RESNET, 256, OFFICE),
         (MODELS['LeNet'], 256**2, OFFICE),

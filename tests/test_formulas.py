@@ -17,7 +17,6 @@ from mgpu_helpers import scaling as s
 from mgpu_helpers.collectives import OURS, allreduce_ring, count, fill_buckets
 from mgpu_helpers.collectives.algorithms import send
 from mgpu_helpers.scaling import COSTS, MACHINES, MODELS, Layer, Link, Machine, Model
-from mgpu_helpers.scaling.published import SMALLEST, nccl_runs
 
 UNITS = {
     'µs': 'e-6',
@@ -135,12 +134,13 @@ def test_formulas_in_sentences_are_those_of_the_package():
         ('the backward pass takes # seconds', backward),
         ('bytes a second that takes #.', sent),
         ('$$b \\; > \\; #$$', grow),
-        ('twice the bytes: b > #. Here', 2 * grow),
+        ('twice the bytes: b > #. C is', 2 * grow),
         ('it saves # messages', steps['halving_doubling'] - steps['butterfly']),
         ('and pays with # arrays', ports['butterfly'] - ports['halving_doubling']),
         ('between servers, # of them', s.communication_seconds(8 * servers, 1, joined)),
-        ('w slices of # bytes, twice', s.parameter_servers(w, servers, n, THIN) / 2 / w),
+        ('w slices of # bytes in', s.parameter_servers(w, servers, n, THIN, True) / w),
         ('each device waits for # of the', s.bubble(p, m)),
+        ('√(# · time to save', (s.checkpoint_interval(1, 1) ** 2)),
     )
     compare(3, in_3, s=n, **letters)  # s: bytes of a gradient
     compare(8, in_8, s=servers, **letters)
@@ -175,16 +175,17 @@ def test_figures_of_chapter_3():
 
 def test_figures_of_chapter_8():
     """Figures that no cell prints and that follow from no calculation in the text."""
-    measured, _ = nccl_runs()['8 A100'][-1]
     alone = 3 * s.step(MODELS['LeNet'], 256, 1, MACHINES['V100 on 10 Gb Ethernet']).forward
     uses, kept_up = RESNET.flops / 2 / RESNET.parameters, P3.flops / 1e12
-    real, hide = 2 * P3.flops / P3.network.bandwidth, s.hiding_batch(RESNET, 64, P3, 'hierarchical')
+    real = 2 * P3.flops / P3.network.bandwidth / uses
+    hide = s.hiding_batch(RESNET, 64, P3, 'hierarchical')
+    failure = 54 * 24 * 16_384 / 419 / 1024
     rows = (
-        ("label's 300 GB/s, # arrive", 7 / 4 * 2**19 * SMALLEST / measured / 1e9),
-        ('would need # ms for that batch, # images', 1e3 * alone, round(256 / alone, -5)),
-        ('A V100 does # · 10¹² operations a second', kept_up),
+        ('LeNet would take # ms by', 1e3 * alone),
+        ('ResNet-50, with # uses', uses),
         ('finds # images in float32', hide),
-        ('keeps up # · 10¹² (…): #. And', kept_up, math.ceil(real / uses)),
-        ('2 · 7/8 times, not twice: #. Lat', real / uses * 7 / 8),
+        ('keeps up # · 10¹² (…), and of the label 80% arrive: #. And', kept_up, real),
+        ('2 · 7/8 times, not twice: #. Lat', real * 7 / 8),
+        ('a failure every # hours, saving', failure),
     )
     compare(8, rows)

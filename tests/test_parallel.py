@@ -11,11 +11,23 @@ from pathlib import Path
 import pytest
 
 from mgpu_helpers.collectives import all_gather, count, reduce_scatter
-from mgpu_helpers.scaling import LINKS, MODELS, Layer, Link, Model, bubble, memory_per_device
-from mgpu_helpers.scaling.costs import parameter_servers, ring, sharded, tensor_parallel, zero
+from mgpu_helpers.scaling import (
+    LINKS,
+    MACHINES,
+    MODELS,
+    Layer,
+    Link,
+    Machine,
+    Model,
+    bubble,
+    memory_per_device,
+    tensor_parallel,
+)
+from mgpu_helpers.scaling.costs import nvls, parameter_servers, ring, sharded, zero
 
 CHAPTER_7 = Path(__file__).parent.parent / 'notebooks' / '07-larger-than-one-device.ipynb'
 WIRE = Link('wire', latency=1.0, bandwidth=10.0)
+BOARD = Machine('board', 1.0, WIRE)
 
 
 def played(schedule, stages, micro_batches):
@@ -58,6 +70,7 @@ def test_parameter_servers_by_hand():
     assert parameter_servers(8, 1, 100, WIRE) == 2 * 8 * (1 + 10)
     assert parameter_servers(8, 4, 100, WIRE) == 2 * 8 * (1 + 2.5)
     assert parameter_servers(2, 4, 100, WIRE) == 2 * 4 * (1 + 2.5)  # now the workers are busiest
+    assert parameter_servers(8, 4, 100, WIRE, duplex=True) == 8 * (1 + 2.5)
     # A server beside each worker sends k slices where the sharded allreduce keeps one: (k - 1).
     assert parameter_servers(8, 8, 100, WIRE) / sharded(8, 100, WIRE) == pytest.approx(8 / 7)
 
@@ -65,6 +78,8 @@ def test_parameter_servers_by_hand():
 def test_shards_and_cut_layers_by_hand():
     whole = ring(8, 160, WIRE)
     assert [zero(stage, 8, 160, WIRE) / whole for stage in range(4)] == [1, 1, 1, 1.5]
+    wide = [zero(stage, 8, 1e9, WIRE, 2e9) / ring(8, 1e9, WIRE) for stage in range(4)]
+    assert wide == pytest.approx([2, 1.5, 1.5, 2], rel=1e-6)
 
     def fully_sharded(data):  # parameters gathered forward and backward, gradients scattered
         reduce_scatter(data)
@@ -73,12 +88,18 @@ def test_shards_and_cut_layers_by_hand():
 
     counted = count(fully_sharded, 8, 840)
     assert counted.seconds(WIRE) == pytest.approx(zero(3, 8, 4 * 840, WIRE))
-    assert tensor_parallel(2, 3, 20, WIRE) == 12 * ring(2, 20, WIRE) == 12 * 2 * (1 + 1)
+    assert tensor_parallel(2, 3, 20, BOARD) == 12 * ring(2, 20, WIRE) == 12 * 2 * (1 + 1)
+    # Over two servers two of thirty messages are the network's, and all bytes pass it.
+    dgx = MACHINES['DGX H100']
+    by_hand = 28 * 3.4e-6 + 2 * 14e-6 + 30 / 16 * 1e6 / 320e9
+    assert tensor_parallel(16, 1, 1e6, dgx) == pytest.approx(4 * by_hand)
+    # Into the switch goes an array, and a slice; out of it the same.
+    assert nvls(4, 80, WIRE) == 1 + 80 / 10 * 5 / 4
     for call, message in (
         (lambda: zero(4, 8, 160, WIRE), 'stage must be at most 3, not 4'),
         (lambda: zero('3', 8, 160, WIRE), "stage must be an integer of at least 0, not '3'"),
         (lambda: parameter_servers(8, 0, 1, WIRE), 'servers must be at least 1, not 0'),
-        (lambda: tensor_parallel(8, 0, 1, WIRE), 'blocks must be at least 1, not 0'),
+        (lambda: tensor_parallel(8, 0, 1, BOARD), 'blocks must be at least 1, not 0'),
         (lambda: bubble(0, 1), 'stages must be at least 1, not 0'),
         (lambda: bubble(1, 0), 'micro_batches must be at least 1, not 0'),
         (lambda: memory_per_device(MODELS['LeNet'], 1, stage=5), 'stage must be at most 3'),
@@ -129,11 +150,12 @@ def test_chapter_7_takes_its_prices_from_here():
     told = [re.findall(r'\| ([\d.]+ m?s) (?=\|)', line) for line in text.splitlines()]
     P, A = 14e9, 16 * 4096 * 4096 * 2
     fast, slow = LINKS['NVLink 4'], LINKS['100 Gb InfiniBand']
+    board = {link: Machine('board', 1, link) for link in (fast, slow)}
     priced = [
-        [zero(1, 8, P, link), zero(3, 8, P, link), tensor_parallel(8, 32, A, link)]
+        [zero(1, 8, P, link), zero(3, 8, P, link), tensor_parallel(8, 32, A, board[link])]
         + [2 * 32 * link.seconds(A / 32)]  # forward and back, in 32 micro-batches
         for link in (fast, slow)
     ]
-    rows = [*zip(*priced), (tensor_parallel(4, 32, A / 2, fast), ring(2, P / 4, slow))]
+    rows = [*zip(*priced), (tensor_parallel(4, 32, A / 2, board[fast]), ring(2, P / 4, slow))]
     short = [[f'{s:.1f} s' if s > 1 else f'{1000 * s:.0f} ms' for s in row] for row in rows]
     assert [row for row in told if row] == short and f'{bubble(8, 32):.0%} idle' in text

@@ -54,6 +54,13 @@ def positive_number(name: str, value: object) -> None:
     _number(name, value, 'a number above 0', zero=False)
 
 
+def share(name: str, value: Any) -> None:
+    """A part of a whole: above 0, at most 1."""
+    positive_number(name, value)
+    if value > 1:
+        raise ValueError(f'{name} must be a share, at most 1, not {shown(value)}')
+
+
 def not_negative(name: str, value: object) -> None:
     """Raise unless ``value`` is a finite real number of at least 0."""
     _number(name, value, 'a number of at least 0', zero=True)

@@ -45,36 +45,45 @@ def hierarchical(nbytes: float, levels: Sequence[tuple[int, Link]]) -> float:
     return sum(ring(devices, nbytes, link) for devices, link in levels)
 
 
-def parameter_servers(workers: int, servers: int, nbytes: float, link: Link) -> float:
+def nvls(devices: int, nbytes: float, link: Link) -> float:
+    """Cost a sum that the switch computes (NCCL's NVLS, a form of SHARP).
+
+    A device reads its slice's sum, for which the switch fetches everybody's, and writes it to all:
+    its port carries the whole array and one slice more, in either direction.
+    """
+    checks.message(devices, nbytes, link)
+    return link.seconds((1 + 1 / devices) * nbytes)
+
+
+def parameter_servers(
+    workers: int, servers: int, nbytes: float, link: Link, duplex: bool = False
+) -> float:
     """Cost a push and a pull: each worker sends every server its slice, and gets the sum back.
 
     A server receives a slice from each worker, a worker sends one to each server: the larger
-    number of messages follow one another.
+    number of messages follow one another. ``duplex`` pulls the first slices while the last ones are
+    pushed, through the other direction of the ports (BytePS: Jiang and others 2020).
     """
     checks.message(workers, nbytes, link)
     checks.positive_int('servers', servers)
-    return 2 * max(workers, servers) * link.seconds(nbytes / servers)
+    push = max(workers, servers) * link.seconds(nbytes / servers)
+    return push if duplex else 2 * push
 
 
-def zero(stage: int, devices: int, nbytes: float, link: Link) -> float:
+def zero(
+    stage: int, devices: int, nbytes: float, link: Link, gradient_bytes: float | None = None
+) -> float:
     """Cost a step of ZeRO: gradients scattered, parameters gathered; in stage 3 gathered twice.
 
     Rajbhandari and others (2020). Up to stage 2 that is an allreduce in two halves; stage 3 (FSDP)
-    gathers parameters for the forward pass and once more for the backward pass. ``nbytes`` are
-    those of all parameters.
+    gathers parameters for the forward pass and once more for the backward pass; stage 0 is plain
+    data parallelism. ``nbytes`` are those of all parameters, ``gradient_bytes`` those of their
+    gradients, if they differ.
     """
     checks.whole_number('stage', stage, most=3)
-    return (1.5 if stage == 3 else 1) * ring(devices, nbytes, link)
-
-
-def tensor_parallel(devices: int, blocks: int, nbytes: float, link: Link) -> float:
-    """Cost a transformer's all-reduces in tensor parallelism: two forward, two backward a block.
-
-    Shoeybi and others (2019). ``nbytes`` are those of one block's output; the next layer waits for
-    each all-reduce, so nothing hides it.
-    """
-    checks.positive_int('blocks', blocks)
-    return 4 * blocks * ring(devices, nbytes, link)
+    scatter = ring(devices, gradient_bytes or nbytes, link) / 2
+    gather = ring(devices, nbytes, link) / 2 if stage else scatter
+    return scatter + (2 if stage == 3 else 1) * gather
 
 
 def bubble(stages: int, micro_batches: int) -> float:

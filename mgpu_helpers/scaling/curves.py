@@ -54,8 +54,7 @@ def step(
     communication = communication_seconds(devices, model.nbytes, machine, algorithm, buckets)
     forward = batch * model.flops / machine.flops
     backward = 2 * forward  # gradients of the inputs and of the parameters, each like a forward
-    hidden = min(communication, backward) if overlap else 0.0
-    exposed = communication - hidden
+    exposed = max(0, communication - backward) if overlap else communication
     return Step(devices, batch, machine.overhead, forward, backward, communication, exposed)
 
 

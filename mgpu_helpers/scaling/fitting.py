@@ -1,14 +1,15 @@
-"""The link of the machine at hand: its latency and bandwidth, out of measured times."""
+"""The link of the machine at hand, out of measured times, and what it predicts of others."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from .. import checks
+from ..collectives import OURS, count, slices
 from ..display import progress
 from .links import Link
 
@@ -74,3 +75,47 @@ def fit_link(nbytes: Sequence[int], seconds: Sequence[float], messages: Sequence
             'larger sizes, or more repeats'
         )
     return Link('here', float(alpha), float(1 / beta))
+
+
+class Here(NamedTuple):
+    """A link, fitted to one algorithm, and how far off it is with the five others."""
+
+    link: Link
+    ports: float  # median of the absolute errors, as shares, where all pairs talk at once
+    bus: float  # the same where messages follow one another
+
+
+def predict_here(
+    arrays: Callable[[int, int], list[Any]], wait: Callable[[], object], seconds: float = 20
+) -> Here:
+    """Measure all algorithms on two and four devices, fit the butterfly, predict the others.
+
+    ``arrays(k, nbytes)`` makes an array on each of k devices, ``wait()`` waits for them. By a
+    bus there are as many latencies as messages, and all their bytes. A message is a copy, then an
+    addition or a second copy; in naive and tree the way back is one copy, straight into its place,
+    and counts half. The views into which an array is cut send nothing, but cost Python time.
+    """
+    data = {(k, n): arrays(k, n) for k in (2, 4) for n in SIZES}
+
+    def run(k: int, algorithm: Callable[[list[Any]], None]) -> Callable[[int], object]:
+        def once(nbytes: int) -> None:
+            algorithm(data[k, nbytes])
+            wait()
+
+        return once
+
+    runs = {(name, k): run(k, f) for k in (2, 4) for name, f in OURS.items()}
+    runs['views', 4] = lambda nbytes: slices(data[4, nbytes][0], 4)  # makes five
+    times = measure(runs, SIZES, repeats=60, seconds=seconds)
+    view = min(times.pop(('views', 4))) / 5
+    fitted = times.pop(('butterfly', 2)) + times.pop(('butterfly', 4))
+    messages = [2] * len(SIZES) + [8] * len(SIZES)
+    link = fit_link(2 * SIZES, fitted, messages)
+    errors = []
+    for (name, k), measured in times.items():
+        for nbytes, took in zip(SIZES, measured):
+            counted = count(OURS[name], k, nbytes // 4)
+            bus = counted.messages * link.latency + counted.matrix().sum() / link.bandwidth
+            bus = bus * (0.75 if name in ('naive', 'tree') else 1) + counted.views * view
+            errors.append((counted.seconds(link) / took - 1, bus / took - 1))
+    return Here(link, *map(float, np.median(np.abs(errors), axis=0)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -13,6 +13,7 @@ from ..display import Table, quantity
 
 Entry = TypeVar('Entry')  # it has a name
 PUBLISHED = tomllib.loads(Path(__file__).with_name('published.toml').read_text(encoding='utf8'))
+ARRIVES = PUBLISHED['arrives']  # of a label's bandwidth, in a ring
 
 
 class Library(dict[str, Entry]):
@@ -51,6 +52,10 @@ class Link:
     def seconds(self, nbytes: float) -> float:
         """Give the time of one message: its latency, then its bytes one after the other."""
         return self.latency + nbytes / self.bandwidth
+
+    def arriving(self, share: float = ARRIVES) -> Link:
+        """Give the same link with the ``share`` of its bandwidth that programs get."""
+        return replace(self, bandwidth=share * self.bandwidth)
 
 
 LINKS = Library('link', (Link(name, *figures) for name, figures in PUBLISHED['links'].items()))

@@ -20,7 +20,7 @@ class Machine:
 
     name: str
     flops: float  # a second, kept up in training; it is sold with more
-    link: Link  # between the devices of a server
+    link: Link  # between the devices of a server, with the bandwidth that arrives
     memory: float | None = None  # bytes of one device
     overhead: float = 0.0  # seconds a step, whatever the batch: starting kernels, Python
     devices_per_server: int | None = None  # that share a network link; None: ``link`` joins all
@@ -82,9 +82,19 @@ def communication_seconds(
     return buckets * seconds
 
 
+def tensor_parallel(devices: int, blocks: int, nbytes: float, machine: Machine) -> float:
+    """Cost a transformer's all-reduces in tensor parallelism: two forward, two backward a block.
+
+    Shoeybi and others (2019). ``nbytes`` are those of one block's output; the next layer waits for
+    each all-reduce, so nothing hides it.
+    """
+    checks.positive_int('blocks', blocks)
+    return 4 * blocks * communication_seconds(devices, nbytes, machine)
+
+
 def _machine(name: str, link: str, network: str | None = None, **figures: Any) -> Machine:
-    joined = LINKS[network] if network else None
-    return Machine(name, link=LINKS[link], network=joined, **figures)
+    joined = LINKS[network].arriving() if network else None
+    return Machine(name, link=LINKS[link].arriving(), network=joined, **figures)
 
 
 MACHINES = Library(

@@ -1,134 +1,186 @@
 """What others measured (published.toml), beside what our formulas predict, and the error.
 
-None was fitted to a result: speeds of GPUs were measured on one GPU, links are those of ``LINKS``.
+One number comes from a row of what it then explains: ``NVLS_ARRIVES``. Nothing else was fitted to a
+result.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .. import checks
 from ..collectives.messages import fill_buckets
-from ..display import NONE, Table, percent, quantity
+from ..display import CYCLE, GREY, INK, Table, panels
+from .costs import nvls
 from .curves import step
-from .links import LINKS, PUBLISHED
+from .links import LINKS, PUBLISHED, Link
 from .machines import MACHINES, Machine, communication_seconds
 from .models import FLOAT32, MODELS
+from .simulator import simulate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 HOROVOD, NCCL = PUBLISHED['horovod'], PUBLISHED['nccl']
 IMAGES_PER_SECOND, FUSION = HOROVOD['images_per_second'], HOROVOD['fusion']  # FUSION in bytes
-STARTS, SMALLEST = NCCL['starts'], NCCL['smallest']
+START, SMALLEST, NVLS_ARRIVES = NCCL['start'], NCCL['smallest'], NCCL['nvls_arrives']
 # (GPUs, network): share of linear scaling, source
 HOROVOD_MEASURED = {(gpus, name): tuple(row) for gpus, name, *row in HOROVOD['efficiency']}
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One published share of linear scaling (0 to 1), and ours for the same inputs."""
-
-    what: str
-    inputs: str  # what we calculated it from
-    published: float
-    predicted: float  # with all of the allreduce hidden that fits behind the backward pass
-    unhidden: float  # with nothing hidden
-    source: str  # who published it
-
-    @property
-    def error(self) -> float:
-        """How much our figure is above the published one, as a share of that."""
-        return self.predicted / self.published - 1
-
-
-def published_scaling() -> list[Comparison]:
-    """Compare shares of linear scaling: Horovod's rings on up to 512 GPUs.
-
-    Left out: GPUs that are now faster, now slower; the first message, which waits for its
-    gradients, and the last, behind which no backward pass is left; line rates that no program
-    reaches; kernels of the allreduce, which take the GPU from the backward pass.
-    """
-    comparisons = []
-    for (devices, name), (share, source) in HOROVOD_MEASURED.items():
-        model, rate = MODELS[name], IMAGES_PER_SECOND[name]
-        buckets = len(fill_buckets([FLOAT32 * layer.parameters for layer in model.layers], FUSION))
-        machine = horovod_machine(name)
-        alone = step(model, 64, 1, machine).seconds
-        hidden, unhidden = (
-            alone / step(model, 64, devices, machine, overlap=overlap, buckets=buckets).seconds
-            for overlap in (True, False)
-        )
-        inputs = f'{quantity(model.nbytes, "B")} in {buckets}, {rate} images/s'
-        what = f'{name}, {devices} GPUs'
-        comparisons.append(Comparison(what, inputs, share, hidden, unhidden, source))
-    return comparisons
 
 
 def horovod_machine(name: str) -> Machine:
     """Give the cluster of Horovod's benchmarks, its GPUs as fast as measured with one network.
 
     arXiv 1802.05799 and the README before #44; the 512 GPUs are taken to be as fast as the 16 whose
-    speed is published. The network's latency is NCCL's of today; with that of 2021, 9.6 instead of
-    14 µs, VGG-16 on 512 GPUs comes out at 90% instead of 89%.
+    speed is published.
     """
     checks.one_of('name', name, tuple(IMAGES_PER_SECOND))
     return Machine(
         f'4 Pascal GPUs a server, {name}',
         3 * MODELS[name].flops * IMAGES_PER_SECOND[name],
-        LINKS['PCIe 3 x16'],
+        LINKS['PCIe 3 x16'].arriving(),
         devices_per_server=4,
-        network=LINKS['25 Gb RoCE'],
+        network=LINKS['25 Gb RoCE'].arriving(),
     )
 
 
-def published_table(comparisons: Sequence[Comparison]) -> Table:
-    """Lay comparisons out, one per row, with the error of each."""
-    rows = []
-    for c in comparisons:
-        error = f'{percent(abs(c.error))} {"more" if c.error > 0 else "less"}'
-        shares = map(percent, (c.published, c.unhidden, c.predicted))
-        rows.append([c.what, c.inputs, *shares, error, c.source])
-    ours = ['ours, nothing hidden', 'ours, all hidden', 'its error']
-    return Table(rows, ['what', 'from', 'published', *ours, 'source'])
+def horovod_shares(name: str, devices: int = 512, batch: int = 64) -> dict[str, float]:
+    """Give shares of linear scaling, 0 to 1: measured, and ours, from formulas and simulations.
 
-
-def nccl_seconds(devices: int, nbytes: float, machine: Machine) -> float:
-    """Predict a ring of NCCL, with the faster of its protocols Simple and LL, its start included.
-
-    A link whose LL figures are not published keeps those of Simple.
+    Left out by all of ours: kernels of the allreduce, which take the GPU from the backward pass.
     """
-    choices = []
-    for protocol, start in STARTS.items():
-        link = LINKS.get(machine.link.name + protocol, machine.link)
-        network = machine.network and LINKS.get(machine.network.name + protocol, machine.network)
-        joined = replace(machine, link=link, network=network)
-        choices.append(start + communication_seconds(devices, nbytes, joined))
-    return min(choices)
+    model, machine = MODELS[name], horovod_machine(name)
+    buckets = len(fill_buckets([FLOAT32 * layer.parameters for layer in model.layers], FUSION))
+    shares = {'measured': HOROVOD_MEASURED[devices, name][0]}
+    alone = step(model, batch, 1, machine).seconds
+    for label, overlap in (('nothing hidden', False), ('all hidden', True)):
+        found = step(model, batch, devices, machine, overlap=overlap, buckets=buckets)
+        shares[label] = alone / found.seconds
+    for label, spread in (('buckets', 0), ('buckets, 5% spread', 0.05)):
+        run = simulate(model, batch, devices, machine, 'ring', FUSION, spread, steps=3)
+        shares[label] = run.efficiency
+    return shares
 
 
-def nccl_runs() -> dict[str, list[tuple[float, float]]]:
-    """Give seconds measured and predicted, run by run, each array twice as long as the last."""
-    runs = {}
+def plot_horovod() -> Figure:
+    """Draw ``horovod_shares`` of its three networks on 512 GPUs: what was measured, and ours."""
+    figure, axes = panels(height=2.4)
+    for row, name in enumerate(IMAGES_PER_SECOND):
+        measured, *ours = (100 * share for share in horovod_shares(name).values())
+        labels = list(horovod_shares(name))[1:]
+        axes.plot([measured] * 2, [row - 0.3, row + 0.3], color=INK, lw=3, label='measured')
+        for value, label, color, marker in zip(ours, labels, CYCLE, 'osD^'):
+            axes.plot([value], [row], marker, color=color, ms=9, label=label)
+        if row == 0:
+            axes.legend(fontsize='small', loc='center left', bbox_to_anchor=(1, 0.5))
+    axes.set_yticks(range(3), list(IMAGES_PER_SECOND))
+    axes.set(ylim=(2.6, -0.6), xlim=(50, 102), xlabel='% of linear scaling on 512 GPUs')
+    return figure
+
+
+@dataclass(frozen=True)
+class AllReduce:
+    """One published time of NCCL, and ours."""
+
+    run: str
+    way: str  # 'ring' or 'NVLS'
+    devices: int
+    nbytes: int
+    measured: float  # seconds
+    predicted: float
+
+    @property
+    def error(self) -> float:
+        """How much ours is above the measured time, as a share of that."""
+        return self.predicted / self.measured - 1
+
+
+def nccl_seconds(devices: int, nbytes: float, machine: Machine, way: str = 'ring') -> float:
+    """Predict NCCL's all-reduce: its kernel's start, then a ring, or the sum in the switch."""
+    if way == 'ring':
+        return START + communication_seconds(devices, nbytes, machine)
+    label = LINKS[machine.link.name]
+    link = Link('NVLS', NCCL['nvls_latency'], NVLS_ARRIVES * label.bandwidth)
+    return nvls(devices, nbytes, link)
+
+
+def _from_rate(devices: int, nbytes: int, gigabytes: float) -> float:
+    """Give the seconds behind a bus bandwidth, as nccl-tests defines it."""
+    return 2 * (devices - 1) / devices * nbytes / (1e9 * gigabytes)
+
+
+def nccl_runs() -> list[AllReduce]:
+    """List every array of every published run, in order of their sizes."""
+    found = []
     for name, run in NCCL['runs'].items():
         devices, machine = run['devices'], MACHINES[run['machine']]
-        measured = [1e-6 * time for time in run.get('microseconds', ())]
-        for i, rate in enumerate(run.get('bus_gigabytes_per_second', ())):
-            measured.append(2 * (devices - 1) / devices * 1e-9 * SMALLEST * 2**i / rate)
-        predicted = [nccl_seconds(devices, SMALLEST * 2**i, machine) for i in range(len(measured))]
-        runs[name] = list(zip(measured, predicted, strict=True))
-    return runs
+        rates, times = run.get('bus_gigabytes_per_second', ()), run.get('microseconds', ())
+        for i in range(len(rates) + len(times)):
+            nbytes = SMALLEST * 2**i
+            way = 'NVLS' if nbytes >= run.get('nvls_from', float('inf')) else 'ring'
+            measured = 1e-6 * times[i] if times else _from_rate(devices, nbytes, rates[i])
+            ours = nccl_seconds(devices, nbytes, machine, way)
+            found.append(AllReduce(name, way, devices, nbytes, measured, ours))
+    return found
 
 
-def nccl_table() -> Table:
-    """Lay out every array of ``nccl_runs``: the time measured, and the prediction's error."""
-    rows, runs = [], nccl_runs()
-    for i, results in enumerate(itertools.zip_longest(*runs.values())):
-        row = [quantity(SMALLEST * 2**i, 'B')]
-        for result in results:
-            if result is None:  # this run ended with a shorter array
-                row += [NONE, NONE]
-            else:
-                measured, predicted = result
-                row += [quantity(measured, 's'), f'{predicted / measured - 1:+.0%}']
-        rows.append(row)
-    return Table(rows, ['array', *(head for name in runs for head in (name, 'error'))])
+def nccl_counts() -> list[AllReduce]:
+    """List the published runs of 8 GiB on four to eight GPUs, with NVLS and without."""
+    return [
+        AllReduce(
+            chip,
+            way,
+            int(devices),
+            2**33,
+            _from_rate(int(devices), 2**33, rate),
+            nccl_seconds(int(devices), 2**33, MACHINES[rows['machine']], way),
+        )
+        for chip, rows in NCCL['counts'].items()
+        for way, key in (('ring', 'ring'), ('NVLS', 'nvls'))
+        for devices, rate in rows[key].items()
+    ]
+
+
+SIZES = {'up to 1 MiB': (0, 2**20), '2 to 128 MiB': (2**21, 2**27), '256 MiB on': (2**28, 2**40)}
+
+
+def nccl_errors(rows: Iterable[AllReduce]) -> Table:
+    """Lay out how far off we are, by run and size of the array: the median, and the worst."""
+    of_each: dict[tuple[str, str], list[AllReduce]] = {}
+    for row in rows:
+        of_each.setdefault((row.run, row.way), []).append(row)
+    lines = []
+    for (run, way), of_run in of_each.items():
+        line: list[object] = [run, way, len(of_run)]
+        for least, most in SIZES.values():
+            errors = sorted((r.error for r in of_run if least <= r.nbytes <= most), key=abs)
+            line.append(f'{statistics.median(errors):+.0%}, {errors[-1]:+.0%}' if errors else '-')
+        lines.append(line)
+    return Table(lines, ['run', 'way', 'arrays', *SIZES])
+
+
+def plot_nccl() -> Figure:
+    """Draw the published runs of NCCL, a panel each: times measured, and the lines predicted."""
+    from matplotlib.ticker import EngFormatter
+
+    runs = list(NCCL['runs'])
+    figure, axes = panels(1, len(runs), height=2.8, sharex=True, sharey=True)
+    for one, run in zip(axes, runs, strict=True):
+        rows = [row for row in nccl_runs() if row.run == run]
+        sizes = [row.nbytes for row in rows]
+        one.plot(sizes, [row.predicted for row in rows], color=GREY, label='predicted')
+        for way, color, marker in (('ring', CYCLE[0], 'o'), ('NVLS', CYCLE[1], 's')):
+            points = [(row.nbytes, row.measured) for row in rows if row.way == way]
+            if points:
+                one.plot(*zip(*points), marker, color=color, ms=4, label=f'measured, {way}')
+        one.set(xscale='log', yscale='log', xlabel='array', title=run)
+        one.title.set_size('medium')
+        one.xaxis.set_major_formatter(EngFormatter('B'))
+        one.yaxis.set_major_formatter(EngFormatter('s'))
+        one.tick_params(axis='x', rotation=45)
+    axes[0].legend(fontsize='x-small')
+    axes[0].set_ylabel('time')
+    return figure

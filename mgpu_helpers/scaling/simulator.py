@@ -6,7 +6,9 @@ travel in buckets, one after the other, and a bucket leaves when every device ha
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +29,17 @@ class Simulation:
     def efficiency(self) -> float:
         """Speed of a device as a share of that of one device alone, 0 to 1."""
         return self.alone / self.seconds
+
+
+def last_arrival(filled: Iterable[Any], seconds: Iterable[float]) -> Any:
+    """Tell when the last bucket has arrived, of those that are full at ``filled``, in turn.
+
+    Each takes so many ``seconds``, and waits for the one before it. Times may be arrays.
+    """
+    free = 0
+    for ready, takes in zip(filled, seconds):
+        free = np.maximum(free, ready) + takes
+    return free
 
 
 def simulate(
@@ -69,9 +82,10 @@ def simulate(
     )
     # All devices begin a step when the one before has ended, so each waits for the slowest.
     slowest = of_each.max(axis=1)
-    free = np.zeros(steps)
-    for bucket in buckets:
-        filled = ready[sent[bucket[-1]]] * slowest
-        nbytes = sum(sizes[sent[i]] for i in bucket)
-        free = np.maximum(free, filled) + communication_seconds(devices, nbytes, machine, algorithm)
-    return Simulation(float(np.maximum(free, ready[0] * slowest).mean()), float(ready[0]))
+    filled = [ready[sent[bucket[-1]]] * slowest for bucket in buckets]
+    takes = [
+        communication_seconds(devices, sum(sizes[sent[i]] for i in bucket), machine, algorithm)
+        for bucket in buckets
+    ]
+    end = np.maximum(last_arrival(filled, takes), ready[0] * slowest)
+    return Simulation(float(end.mean()), float(ready[0]))

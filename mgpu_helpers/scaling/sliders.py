@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import functools
 import inspect
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import checks, display
 from ..display import percent, png, quantity
 from ..lanes import KINDS
+from .bill import plot_bill
 from .curves import Step, step, strong_scaling
 from .links import Link
 from .machines import MACHINES, Machine
@@ -60,18 +62,42 @@ def picture(
     return _draw(weak, strong, step(model, batch, devices, machine))
 
 
-class Explorer:
-    """``picture`` with ``sliders``, by name, and the ``image`` that follows them, as PNG.
+BILL: dict[str, tuple[str | None, list[Any]]] = {
+    'parameters': ('', [10 ** (i / 10) for i in range(80, 121)]),
+    'tokens': ('', [10 ** (i / 10) for i in range(90, 141)]),
+    'gpus': (None, [2**i for i in range(15)]),
+    'mfu': (None, [i / 20 for i in range(1, 15)]),
+    'critical': ('', [10 ** (i / 10) for i in range(60, 91)]),
+    'price': (None, [i / 4 for i in range(1, 41)]),
+}
+TITLES = {
+    'batch': 'batch per device',
+    'gpus': 'H100s',
+    'mfu': 'MFU',
+    'critical': 'critical batch, tokens',
+    'price': 'price of a GPU hour',
+}
 
-    ``start`` says where the sliders begin, as the arguments of ``picture`` do. Where widgets do not
+
+class Explorer:
+    """A picture with ``sliders``, by name, and the ``image`` that follows them, as PNG.
+
+    ``start`` says where the sliders begin, as the arguments of ``draw`` do. Where widgets do not
     run, a notebook shows the first picture alone.
     """
 
-    def __init__(self, **start: Any) -> None:
-        bound = inspect.signature(picture).bind(**start)
+    def __init__(
+        self,
+        draw: Callable[..., Figure] = picture,
+        choices: dict[str, tuple[str | None, list[Any]]] = SLIDERS,
+        /,
+        **start: Any,
+    ) -> None:
+        self._draw = draw
+        bound = inspect.signature(draw).bind(**start)
         bound.apply_defaults()
         self._choice = bound.arguments
-        self._first = png(picture(**self._choice))  # says what is wrong before anything is shown
+        self._first = png(draw(**self._choice))  # says what is wrong before anything is shown
         try:
             import ipywidgets as widgets
         except ModuleNotFoundError as error:
@@ -82,13 +108,13 @@ class Explorer:
             ) from error
         self.image = widgets.Image(value=self._first, format='png', layout={'max_width': '800px'})
         self.sliders = {}
-        for name, (unit, values) in SLIDERS.items():
+        for name, (unit, values) in choices.items():
             values = sorted({*values, self._choice[name]})
             titles = [f'{v:,}' if unit is None else quantity(v, unit).strip() for v in values]
             slider = widgets.SelectionSlider(
                 options=list(zip(titles, values, strict=True)),
                 value=self._choice[name],
-                description='batch per device' if name == 'batch' else name,
+                description=TITLES.get(name, name),
                 style={'description_width': '11em'},
                 layout={'width': '100%', 'max_width': '640px'},
             )
@@ -98,19 +124,24 @@ class Explorer:
 
     def _move(self, name: str, change: dict[str, Any]) -> None:
         self._choice[name] = change['new']
-        self.image.value = png(picture(**self._choice))
+        self.image.value = png(self._draw(**self._choice))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         """The sliders; or, where there is no kernel, the first picture."""
         values = ', '.join(f'{name}={value!r}' for name, value in self._choice.items())
         return {
             **self.view._repr_mimebundle_(),
-            'text/plain': f'sliders, and what they show: picture({values})',
+            'text/plain': f'sliders, and what they show: {self._draw.__name__}({values})',
             'image/png': base64.b64encode(self._first).decode(),
         }
 
 
 explore = Explorer
+
+
+def explore_bill(**start: Any) -> Explorer:
+    """Show ``plot_bill`` with sliders for its arguments, which begin at those of ``start``."""
+    return Explorer(plot_bill, BILL, **start)
 
 
 def _draw(weak: dict[int, float], strong: dict[int, float], chosen: Step) -> Figure:
