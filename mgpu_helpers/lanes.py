@@ -25,7 +25,10 @@ KINDS = {
     'copy': display.GREEN,
     'allreduce': display.ORANGE,
     'update': display.PINK,
+    'python': display.GREY,
 }
+PYTHON = 'Python'  # a lane beside those of devices, as are their ports'
+PORT = ' sends'  # at the end of such a lane's name
 MOVING = ('copy', 'allreduce')  # what a device can do beside its computing
 DARK = ('compute', 'backward', 'copy')  # white letters on these
 LETTER = 0.056  # width of a letter of a bar's name, inches
@@ -96,7 +99,7 @@ class Lanes:
 
     @property
     def overlap(self) -> float:
-        """Share of ``seconds`` in which at least two lanes work, 0 to 1."""
+        """Share of ``seconds`` in which at least two devices work, 0 to 1; ports are none."""
         return float(self._shares([])[-1][0])
 
     def by_lane(self) -> dict[str, list[Span]]:
@@ -104,7 +107,7 @@ class Lanes:
         return {lane: [s for s in self.spans if s.lane == lane] for lane in self.lanes}
 
     def table(self) -> Table:
-        """Say how each lane spends its time, and how much of it is spent by two at once.
+        """Say how each lane spends its time, and how much of it is spent by two devices at once.
 
         A row per lane: shares of ``seconds`` in which it is busy, idle, and at each kind of work.
         The last row, if there are several lanes: shares in which at least two are.
@@ -127,7 +130,9 @@ class Lanes:
                 if s.kind in kinds:
                     doing[i, 2 + kinds.index(s.kind), when] = True
         doing[:, 1] = ~doing[:, 0]
-        two = doing.sum(axis=0) >= 2
+        ports = [lane == PYTHON or lane.endswith(PORT) for lane in self.lanes]
+        devices = np.invert(ports) if not all(ports) else slice(None)
+        two = doing[devices].sum(axis=0) >= 2
         return np.concatenate([doing, two[None]]) @ (np.diff(moments) / (last - first))
 
     def plot(self, *others: Lanes) -> Figure:

@@ -19,32 +19,27 @@ if TYPE_CHECKING:
     Allreduce = Callable[[list[NDArray]], None]  # leaves the sum in each array
 
 
-def sync_with(algorithm: Allreduce, bucket_bytes: int | None = None) -> Sync:
+def sync_with(algorithm: Allreduce, bucket_bytes: int = 1) -> Sync:
     """Make a ``sync`` for chapter 1's ``train`` and ``train_batch`` from an allreduce.
 
-    Sums travel in buckets of at most ``bucket_bytes``, last layer first, or each by itself, in the
-    parameters' order. Buckets are kept for the next call with gradients of the same shapes.
+    Sums travel in buckets of at most ``bucket_bytes``, last layer first; with 1 byte each by
+    itself. Buckets are kept for the next call with gradients of the same shapes.
     """
     checks.function('algorithm', algorithm, AN_ALLREDUCE)
-    checks.positive_int('bucket_bytes', 1 if bucket_bytes is None else bucket_bytes)
+    checks.positive_int('bucket_bytes', bucket_bytes)
     kept = {}  # type: ignore[var-annotated]
 
-    def one_by_one(grads: Sequence[Sequence[NDArray]]) -> None:
-        checks.lists_of_gradients(grads, shapes=True)
-        for grads_of_one_param in zip(*grads):
-            algorithm(list(grads_of_one_param))
-
-    def in_buckets(grads: Sequence[Sequence[NDArray]]) -> None:
+    def sync(grads: Sequence[Sequence[NDArray]]) -> None:
         checks.lists_of_gradients(grads)
         layout = tuple((g.context, g.shape, g.dtype) for of_one in grads for g in of_one)
         if layout not in kept:
             checks.lists_of_gradients(grads, shapes=True)
             kept.clear()
-            kept[layout] = make_buckets(grads, bucket_bytes)  # type: ignore[arg-type]  # is not None
+            kept[layout] = make_buckets(grads, bucket_bytes)
         for indices, buckets in kept[layout]:
             sum_in_buckets(algorithm, buckets, [[g[i] for i in indices] for g in grads])
 
-    return one_by_one if bucket_bytes is None else in_buckets
+    return sync
 
 
 class Bucket:

@@ -10,6 +10,7 @@ import collections
 import contextlib
 import ctypes
 import functools
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -21,7 +22,7 @@ from mxnet.ndarray import register
 from mxnet.ndarray._internal import NDArrayBase
 
 from .. import gluon, scratch
-from ..lanes import Span
+from ..lanes import PYTHON, Span
 from .profiler import check_known, known_lanes, wall_clock
 
 Function = Callable[..., Any]
@@ -47,6 +48,7 @@ class Listener:
     def __init__(self) -> None:
         self.steps = [Step()]
         self.noted: list[Span] = []  # what others saw (see ``recording.note``)
+        self._asked: list[tuple[float, str]] = []  # when Python pushed, and for which phase
         self._lanes: set[str] = set()  # of the devices that are used
         self._phases: list[str] = []
 
@@ -98,6 +100,7 @@ class Listener:
     def _add(self, name: str, lanes: Sequence[str]) -> None:
         """Note a push; first wait, if with it a new step begins."""
         kind, label, lane = self._kind(name), name, lanes[0]
+        self._asked.append((wall_clock(), kind))
         if self.steps[-1].updated and (kind == 'forward' or 'copy' in self._phases):
             # Two steps at once, and operators of one name could no longer be told apart.
             nd.waitall()
@@ -134,10 +137,17 @@ class Listener:
 
     def _note_backward(self, *_: Any) -> None:
         self.steps[-1].backward = True
+        self._asked.append((wall_clock(), 'backward'))
 
     def _note_kvstore(self, *arguments: Any, **more: Any) -> None:
         self._use(lane_of(x.context) for x in arrays_in([arguments, *more.values()]))
         self.steps[-1].kvstore = True
+
+    def python_lane(self, end: float) -> Iterator[Span]:
+        """Give a span for each run of pushes of one phase, until the next one or the ``end``."""
+        runs = [next(run) for _, run in itertools.groupby(self._asked, key=lambda push: push[1])]
+        for (start, kind), (stop, _) in itertools.pairwise([*runs, (end, '')]):
+            yield Span(PYTHON, 'python', kind, start, stop)
 
     def spans(self, ran: Iterable[Span]) -> Iterator[Span]:
         """Give each operator that ran, in order, the phase for which it was pushed.

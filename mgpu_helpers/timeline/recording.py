@@ -10,16 +10,17 @@ import mxnet as mx
 from .. import checks
 from ..lanes import KINDS, Lanes, Span
 from .phases import Listener
-from .profiler import profiling
+from .profiler import profiling, wall_clock
 
 _listener: Listener | None = None  # of the recording that is on
 
 
 @contextlib.contextmanager
-def record(title: str = '') -> Iterator[Lanes]:
+def record(title: str = '', python: bool = False) -> Iterator[Lanes]:
     """Record what every device does while a block of code runs: give Lanes, empty until its end.
 
-    A lane per device, and a span per operator, whose kind is the phase of training. It waits for
+    A lane per device, and a span per operator, whose kind is the phase of training; ``python`` adds
+    one for Python, with the phases for which it asks for operators. It waits for
     the devices when it begins, before each new training step (its shards, or its forward pass,
     after an update), and at the end. Settings of your own for MXNet's profiler are lost.
     """
@@ -34,6 +35,8 @@ def record(title: str = '') -> Iterator[Lanes]:
         with listener.listening(), profiling(ran), mx.engine.bulk(0):
             _listener = listener
             yield lanes
+            if python:  # before it waits for the devices
+                lanes.add(listener.python_lane(wall_clock()))
     finally:
         _listener = None
         lanes.add(listener.spans(ran))
