@@ -94,6 +94,9 @@ def test_kills_at_random_moments(busy):
             _, _, err = starter.end(SECONDS)
             longest = max(longest, took := time.monotonic() - killed)
         print(f'after {moment:.1f} s: over {took:.1f} s later')
-        assert f'{names[place]} was killed by signal {number} ({number.name})' in err, err
+        told = f'{names[place]} was killed by signal {number} ({number.name})' in err
+        # MXNet has a handler of its own for this signal while it loads (1 of 59 kills).
+        handled = f'{names[place]} ended with status 255' in err and 'Segmentation fault' in err
+        assert told or (number == signal.SIGSEGV and handled), err
         nobody_listens({port for port, *_ in started})
     print(f'the longest of {count}: {longest:.1f} s')
