@@ -1,0 +1,58 @@
+"""Traces that ``torch.profiler`` exported, one file a rank, read side by side."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..lanes import PORT, Lanes, Span
+
+# Recorded with training/profile_ranks.py: two gloo ranks, three steps, alike and with a straggler.
+RECORDED = Path(__file__).parent / 'recorded'
+BEGINNINGS = {  # of the names of events: which phase of training they are
+    'DistributedDataParallel.forward': 'forward',
+    'autograd::engine::evaluate_function: ': 'backward',
+    'Optimizer.step': 'update',
+}
+SUMS = 'all_reduce', 'allreduce'  # gloo's name, and in NCCL's
+
+
+def read_traces(*files: str | Path, title: str = '') -> Lanes:
+    """Lay the traces of several ranks side by side: for each one lane, and one for its all-reduces.
+
+    ``files`` are what ``torch.profiler``'s ``export_chrome_trace`` wrote, .json or .json.gz, one a
+    rank. Forward pass, backward pass, all-reduce and update are shown, the rest is left out. An
+    all-reduce lasts as long as the rank waits for others. Ranks on several machines are as far
+    apart as their clocks.
+    """
+    return Lanes((span for file in files for span in _spans(Path(file))), title)
+
+
+def _spans(file: Path) -> Iterator[Span]:
+    opened = gzip.open(file) if file.suffix == '.gz' else file.open('rb')
+    with opened as f:
+        try:
+            trace = json.load(f)
+            rank, zero = trace['distributedInfo']['rank'], trace['baseTimeNanoseconds']
+            events = [event for event in trace['traceEvents'] if event.get('ph') == 'X']
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f'{file.name} is no trace of a rank; export it with '
+                "torch.profiler's export_chrome_trace, after init_process_group"
+            ) from error
+    for event in events:
+        if kind := _kind(event):
+            start = zero / 1e9 + event['ts'] / 1e6
+            name = event['name'].rpartition(':')[2].strip().removesuffix('Backward0')
+            lane = f'rank {rank}{PORT}' if kind == 'allreduce' else f'rank {rank}'
+            yield Span(lane, kind, name.rpartition('.')[2], start, start + event['dur'] / 1e6)
+
+
+def _kind(event: Mapping[str, Any]) -> str | None:
+    name = event['name']
+    if any(word in name for word in SUMS) and event.get('cat') != 'cpu_op':
+        return 'allreduce'
+    return next((k for beginning, k in BEGINNINGS.items() if name.startswith(beginning)), None)
