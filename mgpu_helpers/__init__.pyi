@@ -20,7 +20,7 @@ from .devices import try_gpu as try_gpu
 from .devices.cores import beats as beats
 from .devices.cores import free_cores as free_cores
 from .devices.cores import usable_cores as usable_cores
-from .devices.speeds import compare_speeds as compare_speeds
+from .devices.mxnet_speeds import compare_speeds as compare_speeds
 from .history import History as History
 from .scratch import allreduce as allreduce
 from .scratch import evaluate_accuracy as evaluate_accuracy

@@ -1,23 +1,13 @@
-"""What a second device is worth: one and two train alike, in turn; the rates make a table."""
+"""What a second device is worth: the rates of one and two devices, as a table."""
 
 from __future__ import annotations
 
-import tempfile
-import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from statistics import median
-from typing import Any
 
-from mxnet import nd
-
-from .. import checks
 from ..display import Table
-from ..processes import run_workers
 from .cores import free_cores
-from .mxnet_devices import choose_devices
 
-Prepare = Callable[[list[Any]], Callable[[], object]]
 ONE, BOTH, TWO = 'one device, one core', 'one device, both cores', 'two devices, a core each'
 
 
@@ -55,65 +45,3 @@ class Speeds:
                 return True
             self.rates = self._measure()
         return False
-
-
-def compare_speeds(
-    prepare: Prepare, examples: int, title: str = 'examples a second', rounds: int = 5
-) -> Speeds:
-    """Measure how many examples a second one device and two train on.
-
-    ``prepare(devices)`` gives a function that takes one training step with so many ``examples``. A
-    stand-in has one core, so one of them is measured with both as well. MXNet reads how many
-    threads an operator may use when it is loaded: each setting has a process of its own. They take
-    turns, a second each, so that what else the machine does meets all of them.
-    """
-    checks.function('prepare', prepare, 'of devices, which gives one of no arguments that trains')
-    checks.positive_int('examples', examples)
-    pair = choose_devices(2)
-    settings = {ONE: (pair[:1], '1'), BOTH: (pair[:1], '2'), TWO: (pair, '1')}
-    if pair[0].device_type == 'gpu':
-        settings = {'one device': (pair[:1], '1'), 'two devices': (pair, '1')}
-
-    def measure() -> dict[str, list[float]]:
-        with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / 'turn 0').touch()
-            count = len(settings)
-            calls: list[Any] = [
-                ((prepare, devices, folder, range(c, count * rounds, count)), {})
-                for c, (devices, _) in enumerate(settings.values())
-            ]
-            envs = [
-                {'OMP_NUM_THREADS': threads, 'PYTHONWARNINGS': 'ignore'}  # MXNet's own of it
-                for _, threads in settings.values()
-            ]
-            rates = run_workers(steps_per_second, calls, list(settings), envs)
-        return {name: [examples * r for r in of] for name, of in zip(settings, rates)}
-
-    return Speeds(title, measure)
-
-
-def seconds_of(steps: int, step: Callable[[], object]) -> float:
-    """Take so many steps, and wait until the devices have."""
-    start = time.perf_counter()
-    for _ in range(steps):
-        step()
-    nd.waitall()
-    return time.perf_counter() - start
-
-
-def steps_per_second(
-    prepare: Prepare, devices: list[Any], folder: str, turns: Sequence[int]
-) -> list[float]:
-    """Train for about a second in each of our turns; what is called ``turn n`` says whose it is."""
-    step, steps = prepare(devices), 2
-    rates: list[float] = []
-    for turn in turns:
-        mine = Path(folder) / f'turn {turn}'
-        while not mine.exists():
-            time.sleep(0.01)
-        if not rates:
-            seconds_of(2, step)  # the first steps ask for memory
-            steps = max(2, round(1 / seconds_of(1, step)))
-        rates.append(steps / seconds_of(steps, step))
-        mine.rename(Path(folder) / f'turn {turn + 1}')
-    return rates

@@ -2,9 +2,6 @@ from .data_parallel.ddp import OwnDDP as OwnDDP
 from .data_parallel.ddp import Replica as Replica
 from .data_parallel.ddp import build_lenet as build_lenet
 from .data_parallel.ddp import ddp_step as ddp_step
-from .data_parallel.ddp import evaluate_ddp as evaluate_ddp
-from .data_parallel.ddp import train_ddp as train_ddp
-from .data_parallel.ddp import train_rank as train_rank
 from .data_parallel.from_scratch import TensorIter as TensorIter
 from .data_parallel.from_scratch import allreduce as allreduce
 from .data_parallel.from_scratch import evaluate_accuracy as evaluate_accuracy
@@ -23,6 +20,10 @@ from .data_parallel.from_scratch import train as train
 from .data_parallel.from_scratch import train_batch as train_batch
 from .data_parallel.from_scratch import train_epoch as train_epoch
 from .data_parallel.from_scratch import train_epochs as train_epochs
+from .data_parallel.speeds import compare_ranks as compare_ranks
+from .data_parallel.training import evaluate_ddp as evaluate_ddp
+from .data_parallel.training import train_ddp as train_ddp
+from .data_parallel.training import train_rank as train_rank
 from .model_parallel.bytes_sent import Traffic as Traffic
 from .model_parallel.fsdp import OwnFSDP as OwnFSDP
 from .model_parallel.mesh import mesh_groups as mesh_groups
@@ -48,6 +49,7 @@ from .ranks import launch as launch
 from .ranks import load_in_turn as load_in_turn
 from .ranks import process_group as process_group
 from .ranks import this_device as this_device
+from .recording import recorded as recorded
 from .stand_ins import StandIn as StandIn
 from .stand_ins import describe_devices as describe_devices
 from .stand_ins import devices as devices
