@@ -1,9 +1,9 @@
 """Sharded allreduce: each of four devices sums its own slice for all.
 
 Every array is cut in 4 slices. Device 0 holds 1 2 3 4, device 1 2 4 6 8, device 2 3 6 9 12, device
-3 4 8 12 16. Step 1: device i gathers slice i of all others and adds: device 0 has 10 for slice 0,
-device 1 20 for slice 1, device 2 30 for slice 2, device 3 40 for slice 3. Step 2: each sends its
-sum to all others, and every device holds 10 20 30 40.
+3 4 8 12 16. First half: device i gathers slice i of all others and adds: device 0 has 10 for slice
+0, device 1 20 for slice 1, device 2 30 for slice 2, device 3 40 for slice 3. Second half: each
+sends its sum to all others, and every device holds 10 20 30 40.
 
 All devices work at the same time. Each sends 3 slices, then its sum 3 times: with k devices
 2 · (k − 1) messages, each 1/k of the array.
@@ -51,6 +51,6 @@ for left, pitch, values, look in (
 ):
     cells(figure, [left + j * pitch for j in range(4)], rows, values, look, TOP - 16)
 figure.hint(36, TOP - 16, 'slice', anchor='start')
-head(figure, BEFORE + 1.5 * WIDE, 76, 'Step 1', 'gather slice i on device i, add')
-head(figure, SUMS + 1.5 * WIDE, 76, 'Step 2', 'send its sum to all')
+head(figure, BEFORE + 1.5 * WIDE, 76, 'First half', 'gather slice i on device i, add')
+head(figure, SUMS + 1.5 * WIDE, 76, 'Second half', 'send its sum to all')
 head(figure, AFTER + 1.5 * CLOSE, 76, 'After')
