@@ -47,6 +47,10 @@ switch = (TOPS[0] + HEIGHT + TOPS[1]) / 2
 left, right = STATES[1] - 32, STATES[2] + 3 * SLICE + 16
 figure.rect(left, switch - SWITCH_H / 2, right - left, SWITCH_H)
 figure.label(STATES[1] + 3 * SLICE + 22, switch, 'network switch', anchor='start')
+for edge in (TOPS[0] + HEIGHT, TOPS[1]):  # all slices of a server share its port
+    figure.rect(STATES[1] - 24, edge - 9, 3 * SLICE + 48, 18)
+    beside = edge + (16 if edge < switch else -16)
+    figure.small(STATES[1] + 3 * SLICE + 32, beside, 'port', anchor='start')
 for j in range(K):
     x = STATES[1] + j * SLICE
     figure.arrow((x, rows[0][j] + CELL_H / 2), (x, rows[1][j] - CELL_H / 2), both=True)

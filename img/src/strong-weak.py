@@ -3,7 +3,7 @@
 Schematic. Strong scaling: the batch stays 256 examples. 1 device computes 256 of them, 2 devices
 128 each, 4 devices 64 each: a step takes 1/2 and 1/4 of the time, plus an allreduce, which does not
 get shorter. Weak scaling: every device computes 128 examples, and the batch grows from 128 to 256
-to 512: a step takes as long as before, plus the allreduce.
+to 512: a step takes 1/2 for each number of devices, plus the allreduce.
 
 Schematic: a bar is as long as its shard takes, and the dark one is the allreduce.
 The smaller the shards, the larger its share of a step.
@@ -33,11 +33,17 @@ def scaling(top, name, shard, batch, unit):
         if count > 1:
             figure.bar(x + width, y, ALLREDUCE, height)
             figure.exchange(x + width + ALLREDUCE / 2, y + 8, y + height - 8)
-        time = f'{unit(count)} + allreduce' if count > 1 else '1'
-        figure.text(x, y + 4 * PITCH + 14, f'time: {time}', size=d.SMALL)
+        time = f'time: {unit(count)}' + (' + allreduce' if count > 1 else '')
+        figure.text(x, y + 4 * PITCH + 14, time, size=d.SMALL)
 
 
 name = 'Strong scaling: the same batch in ever smaller shards'
-scaling(42, name, lambda count: 256 // count, lambda count: 256, lambda count: f'1/{count}')
+scaling(
+    42,
+    name,
+    lambda count: 256 // count,
+    lambda count: 256,
+    lambda count: f'1/{count}'.removesuffix('/1'),
+)
 name = 'Weak scaling: the same shard for every device, the batch grows'
-scaling(304, name, lambda count: 128, lambda count: 128 * count, lambda count: '1')
+scaling(304, name, lambda count: 128, lambda count: 128 * count, lambda count: '1/2')

@@ -57,8 +57,7 @@ def ring(devices: int, nbytes: float, link: Link) -> float:
 
     The bytes, 2n(k-1)/k, hardly depend on the number of devices; the latencies, 2(k-1), grow.
     """
-    checks.message(devices, nbytes, link)
-    return 2 * (devices - 1) * link.seconds(nbytes / devices)
+    return sharded(devices, nbytes, link)  # as many messages, as long
 
 
 def halving_doubling(devices: int, nbytes: float, link: Link) -> float:

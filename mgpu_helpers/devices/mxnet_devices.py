@@ -46,7 +46,8 @@ def _say_stand_ins(k: int) -> None:
         )
         _said.add('stand-ins')
     if k > usable_cores() and 'crowded' not in _said:
-        print(f'{k} stand-ins share {usable_cores()} core(s): the same results, but no more speed.')
+        cores = usable_cores()
+        print(f'{k} stand-ins share {cores} core(s): the same results, at the speed of {cores}.')
         _said.add('crowded')
 
 
