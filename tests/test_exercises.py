@@ -99,6 +99,13 @@ def test_each_known_mistake_gets_its_hint(chapter):
     assert min(counted.values()) >= 2
 
 
+def test_right_answers_that_go_another_way_are_right():
+    needs('5')
+    for number, what, answer in importlib.import_module('misconceptions.chapter5').RIGHT:
+        verdict = check(number, answer, seed=1)
+        assert verdict.right, (what, verdict)
+
+
 def test_what_is_raised_in_an_answer_is_told_and_what_cannot_be_checked_refused():
     needs('1')
     told = check('1.1', lambda n, k: [n / 0])

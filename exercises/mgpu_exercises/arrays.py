@@ -11,7 +11,8 @@ import numpy as np
 from mxnet import nd
 from mxnet.ndarray import NDArray
 
-from .checking import Hint, expect
+from .checking import expect
+from .sums import expect_sum
 
 Arrays = list[NDArray]
 
@@ -25,30 +26,15 @@ def on_devices(rng: random.Random, k: int, shape: Sequence[int] = (3, 4)) -> Arr
 
 def expect_sums(allreduce: Callable[[Arrays], None], arrays: Arrays) -> None:
     """Raise a hint unless a function leaves the sum in each of these very arrays."""
-    k, data, total = len(arrays), list(arrays), sum(x.asnumpy() for x in arrays)
-    before = [x.asnumpy() for x in arrays]
+    data, before = list(arrays), [x.asnumpy() for x in arrays]
     allreduce(data)
-    after = [x.asnumpy() for x in arrays]
-    where = [i for i, x in enumerate(after) if np.array_equal(x, total)]
-    if len(where) == k:
-        return
-    if any(x is not y for x, y in zip(data, arrays)):
-        raise Hint(
-            'the list holds other arrays now, and the devices still have their old ones: '
-            "'data[i] = ...' changes the list; 'data[i][:] = ...' and copyto(data[i]) write into "
-            'the array'
-        )
-    if all(np.array_equal(x, y) for x, y in zip(after, before)):
-        raise Hint('no array has changed: the sum is to be written into those of the list')
-    if any(np.array_equal(x, total / k) for x in after):
-        raise Hint(f'with {k} devices some hold the mean: leave the sum; the update divides')
-    if where and all(np.array_equal(after[i], before[i]) for i in range(k) if i not in where):
-        raise Hint(f'of {k} devices only {where} hold the sum: it has to go back to all the others')
-    raise Hint(
-        f'with {k} devices of shape {arrays[0].shape}, {where or "none"} hold the sum, and others '
-        'hold something new: was an array added that held a sum already, or has one been '
-        'forgotten? Print them for two devices'
-    )
+    after, total = [x.asnumpy() for x in arrays], sum(before)
+    done = all(np.array_equal(x, total) for x in after)
+    hint = 'the list holds other arrays now, and the devices still have their old ones: '
+    hint += "'data[i] = ...' changes the list; 'data[i][:] = ...' and copyto(data[i]) write into "
+    hint += 'the array'
+    expect(done or all(x is y for x, y in zip(data, arrays)), hint)
+    expect_sum(before, after, 'devices')
 
 
 @contextlib.contextmanager

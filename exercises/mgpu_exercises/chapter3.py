@@ -12,13 +12,13 @@ from mgpu_helpers.collectives import (
     allreduce_butterfly,
     allreduce_halving_doubling,
     count,
-    fill_buckets,
 )
 from mgpu_helpers.scaling import Link
 
 from .arrays import Arrays, expect_sums, on_devices
 from .checking import Numbers, expect, expect_value, on_paper
 from .schedules import counted
+from .sums import expect_buckets
 
 
 def exercise_1(rng: random.Random, my_butterfly: Callable[..., None]) -> None:
@@ -68,18 +68,7 @@ def exercise_4(rng: random.Random, my_fill: Callable[..., list[list[int]]]) -> N
     """Buckets, filled from the last layer on."""
     sizes = [rng.randint(1, 60) for _ in range(12)]
     for sizes, limit in (([10, 10, 10, 10, 10], 20), ([5, 90, 5, 5], 20), (sizes, 70)):  # noqa: B020
-        found = [list(bucket) for bucket in my_fill(sizes, limit)]
-        ours, flat = fill_buckets(sizes, limit), sum(found, [])
-        case = f'sizes {sizes}, {limit} bytes a bucket: {found}'
-        hint = 'each gradient belongs to one bucket, also one that is larger than a bucket'
-        expect(sorted(flat) == list(range(len(sizes))), hint, case)
-        expect(flat[0] != 0, 'the first layer is computed last, so its gradients come last', case)
-        full = [b for b in found if len(b) > 1 and sum(sizes[i] for i in b) > limit]
-        expect(not full, f'{(full or [[]])[0]} has more bytes than that', case)
-        hint = 'gradients become ready from the last to the first; else one waits for another'
-        expect(flat == sorted(flat, reverse=True), hint, case)
-        expect(len(found) <= len(ours), f'{len(ours)} buckets would do', case)
-        expect(found == ours, f'{case}, not {ours}: begin a new bucket when the next has no room')
+        expect_buckets(my_fill(sizes, limit), sizes, limit)
 
 
 def exercise_5(rng: random.Random, last_arrival: Callable[..., float]) -> None:

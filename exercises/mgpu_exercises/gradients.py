@@ -35,8 +35,25 @@ def gradient(net: nn.Module) -> torch.Tensor:
     return torch.cat([g.flatten() for g in grads])
 
 
-def expect_mean(case: str, found: torch.Tensor, seed: int, n: int, size: int) -> None:
-    """Raise a hint unless this is the gradient of the mean loss of all n examples."""
+def expect_alike(case: str, found: list[torch.Tensor]) -> None:
+    """Raise a hint unless all ranks end with rank 0's gradient, bit for bit."""
+    for grad in found[1:]:
+        along = float(grad @ found[0] / found[0].norm() ** 2)
+        equal = torch.equal(grad, found[0])
+        hint = f'a gradient is {along:.3g} times that of rank 0; the sum is the same, so by what '
+        hint += 'has each rank divided it?'
+        expect(equal or not torch.allclose(grad, along * found[0]), hint, case)
+        hint = 'the ranks end with different gradients; each is summed over them, in place'
+        expect(equal, hint, case)
+
+
+def expect_mean(
+    case: str, found: torch.Tensor, seed: int, n: int, size: int, more: dict[str, Any] | None = None
+) -> None:
+    """Raise a hint unless this is the gradient of the mean loss of all n examples.
+
+    ``more`` are hints for mistakes of one exercise, and the gradients that come of them.
+    """
     net, X, y = classifier(seed, n)
     cross_entropy(net(X), y).backward()
     right = gradient(net).numpy()
@@ -46,6 +63,7 @@ def expect_mean(case: str, found: torch.Tensor, seed: int, n: int, size: int) ->
         f'it is {n} times as large; it is a sum, where a mean is wanted': right * n,
         f'it is {n / size:g} times as large; divided by the ranks, not by the examples': by_ranks,
         f'it is {size} times as large; divide by the examples of all ranks': right * size,
+        **(more or {}),
     }
     case = f'{case}: the gradient is not that of the mean over all {n} examples'
     hint = 'shares and pieces differ in length, so add up losses, each example with the same '

@@ -67,7 +67,7 @@ def on_ranks(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], list
     past: list[list[Any]] = []
     while True:
         ranks = [Dist(rank, past, size) for rank in range(size)]
-        found = [_until_it_waits(function, dist) for dist in ranks]
+        found = [until_it_waits(function, dist) for dist in ranks]
         waiting = [dist for dist in ranks if len(dist.calls) > len(past)]
         if not waiting:
             return found, ranks
@@ -84,7 +84,8 @@ def on_ranks(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], list
         past.append([d.calls[-1][1] for d in ranks])
 
 
-def _until_it_waits(function: Callable[[Any], Any], dist: Dist) -> Any:
+def until_it_waits(function: Callable[[Any], Any], dist: Any) -> Any:
+    """Call a function on a rank; give nothing where the rank has come to a call that waits."""
     try:
         return function(dist)
     except Waits:

@@ -8,6 +8,9 @@ from torch.nn.functional import cross_entropy
 
 from mgpu_exercises import given
 
+from .chapter5_idioms import RIGHT as RIGHT
+from .chapter5_messages import WRONG as MESSAGES
+
 
 def rebound(tensors):
     mean = sum(tensors) / len(tensors)
@@ -270,4 +273,5 @@ WRONG = [
     ('5.9', 'only the sampler drops', (STEPS, TWICE, LAST, N % K), 'the loader drops the last'),
     ('5.9', 'only the loader drops', (STEPS, TWICE, LAST, LEFT - N % K), 'the sampler has left'),
     ('5.9', 'one rank drops', (STEPS, TWICE, LAST, FEWER % B), "one rank's share"),
+    *MESSAGES,
 ]

@@ -1,0 +1,218 @@
+"""Exercises 5.10 to 5.14: what chapters 1 to 3 ask of arrays on devices, asked of ranks."""
+
+import random
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.nn.functional import cross_entropy
+
+from mgpu_helpers.collectives import allreduce_halving_doubling, allreduce_ring, count
+from mgpu_helpers.pytorch import launch, this_device
+
+from .checking import Hint, expect, expect_value
+from .gradients import classifier, expect_alike, expect_mean, gradient
+from .point_to_point import Network, on_peers
+from .ranks import on_ranks
+from .sums import expect_buckets, expect_sum
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+
+
+def summed(
+    all_reduce: Callable[..., None], rng: random.Random, size: int, shape: Sequence[int]
+) -> tuple[list[np.ndarray], list[np.ndarray], Network]:
+    """Play an all-reduce of whole numbers; give what ranks had, what they have, what was sent."""
+    whole = np.random.default_rng(rng.randrange(2**32)).integers(1, 100, (size, *shape))
+    before = list(whole.astype(float))
+
+    def call(dist: Any) -> torch.Tensor:
+        x = torch.tensor(before[dist.get_rank()])
+        all_reduce(x, dist)
+        return x
+
+    found, network = on_peers(size, call)
+    return before, [x.numpy() for x in found], network
+
+
+def exercise_10(rng: random.Random, my_all_reduce: Callable[..., None]) -> None:
+    """The sum over the ranks, by messages."""
+    for size in (2, 3, 4):
+        before, after, _network = summed(my_all_reduce, rng, size, (3, 2))
+        total = sum(before)
+        kept = [np.array_equal(x, y) for x, y in zip(after, before)]
+        hint = f'rank 0 of {size} has what it had, and others the sum: `x = x + y` makes another '
+        hint += 'tensor, `x += y` adds in place'
+        expect(not (kept[0] and any(np.array_equal(x, total) for x in after)), hint)
+        hint = f'{size} ranks end with arrays as they were sent, nothing is added: `recv` replaces '
+        hint += 'what is in its tensor, so receive into another one, and add that'
+        passed = all(any(np.array_equal(x, y) for y in before) for x in after)
+        expect(not passed or all(kept), hint)
+        expect_sum(before, after, 'ranks')
+    for rank, x in enumerate(launch(real_sum, 3, my_all_reduce, labels=False, timeout=300)):
+        hint = f'right where ranks are played; in three processes, rank {rank} has {x}, not 6.0'
+        expect(x == [6.0, 6.0], hint)
+
+
+def real_sum(my_all_reduce: Callable[..., None]) -> list[float]:
+    """In a process of three: sum 1, 2 and 3, with the real ``torch.distributed``."""
+    x = torch.full((2,), dist.get_rank() + 1.0, device=this_device())
+    my_all_reduce(x, dist)
+    values: list[float] = x.tolist()
+    return values
+
+
+def exercise_11(rng: random.Random, all_reduce_by_slices: Callable[..., None]) -> None:
+    """The sum by slices, each rank with its own."""
+    for size, n in ((3, 7), (2, 6), (4, 11), (4, 3), (5, 1)):
+        case = f'{n} numbers on {size} ranks'
+        try:
+            before, after, _network = summed(all_reduce_by_slices, rng, size, (n,))
+        except IndexError as error:
+            hint = f'{error}; `tensor_split` gives a slice for each rank, also where some are empty'
+            raise Hint(f'{case}: {hint}') from None
+        total = sum(before)
+        done = [set(np.flatnonzero(x == total)) for x in after]
+        parts = [{int(i) for i in part} for part in np.array_split(np.arange(n), size)]
+        hint = 'some numbers are larger than the sum: what is whole already is not to be added'
+        expect(not any((x > total).any() for x in after), hint, case)
+        hint = 'each rank holds the sum in a slice of its own; now all others need it (all-gather)'
+        own = sorted(map(sorted, done)) == sorted(map(sorted, parts))
+        expect(not own, hint, case)
+        try:
+            expect_sum(before, after, 'ranks')
+        except Hint as hint:
+            left = sorted(set(range(n)) - set.intersection(*done))
+            where = f'numbers {left[:6]} of {n} are not yet the sum on all ranks; {hint}'
+            raise Hint(where if n % size else str(hint)) from None
+    size, n = 4, 400
+    _before, _after, network = summed(all_reduce_by_slices, rng, size, (n,))
+    busiest, enough = network.busiest(), 2 * (size - 1) * n // size
+    hint = f'right, but one of {size} ranks sends or receives {busiest} numbers of {n}, and '
+    hint += f'{enough} will do: 2(k - 1) slices for each, none of which is the whole array'
+    expect(busiest <= enough, hint)
+
+
+def exercise_12(steps_and_bytes: Callable[..., Any]) -> None:
+    """Steps and bytes of ring and halving-doubling, held against the count."""
+    for k in (8, 3, 16, 6, 12, 2):
+        for way, algorithm in (
+            ('ring', allreduce_ring),
+            ('halving-doubling', allreduce_halving_doubling),
+        ):
+            n, case = 48_000 * k, f'{way!r}, {k} ranks, {48_000 * k:,} bytes'
+            right = count(algorithm, k, n // 4)
+            found = steps_and_bytes(way, k, n)
+            pair = isinstance(found, Sequence | np.ndarray) and len(found) == 2
+            expect(pair, f'give a pair, steps and bytes, not {found!r:.40}', case)
+            steps, nbytes, hints = _mistakes(way, k, n)
+            expect_value(found[0], right.steps, f'{case}, steps: {{}}', steps, hints[0])
+            case += f', bytes of the busiest rank: {{}}, not {right.busiest}'
+            expect_value(found[1], right.busiest, case, nbytes, hints[1])
+
+
+def _mistakes(way: str, k: int, n: int) -> tuple[dict[str, Any], dict[str, Any], tuple[str, str]]:
+    """Give hints for wrong steps, for wrong bytes, and for all others of either."""
+    p = 2 ** (k.bit_length() - 1)
+    rounds, inner, back = p.bit_length() - 1, 2 * (p - 1) * n // p, 'the sum has to come back, too'
+    if way == 'ring':
+        steps = {back: k - 1, 'once around is not enough: k - 1 to add, k - 1 to hand on': k}
+        nbytes = {
+            back: (k - 1) * n / k,
+            'only a slice travels in a step, a k-th of the array': 2 * (k - 1) * n,
+            'in 2(k - 1) steps, not in 2k: a rank lacks k - 1 slices': 2 * n,
+            'that is one slice; one travels in each step': n / k,
+        }
+        return steps, nbytes, ('k - 1 to add, and as many to hand on', 'n/k in each of the steps')
+    surplus = f'ranks beyond the first {p} hand whole arrays in first, and get the whole sum last'
+    steps = {
+        surplus: 2 * rounds,
+        back: rounds,
+        'so many steps has a ring; here the distance doubles from step to step': 2 * (k - 1),
+    }
+    nbytes = {
+        surplus: inner,
+        f'2(k - 1)/k holds for powers of two; here {surplus}': 2 * (k - 1) * n / k,
+        'of the two whole arrays a rank receives one; count what it sends': inner + 2 * n,
+        back: inner / 2,
+        'that is with whole arrays in each step: it is a half, a quarter, ... of it': rounds * n,
+        'with whole arrays in each step; it is a half, a quarter, ... of it': 2 * rounds * n,
+    }
+    rest = '' if k == p else f'; and {surplus}'
+    return steps, nbytes, (f'2 log2({p}){rest}', f'n/2 + n/4 + ... + n/{p}, twice{rest}')
+
+
+def cut(
+    rank: int, lengths: Sequence[Sequence[int]], X: torch.Tensor, y: torch.Tensor
+) -> list[Batch]:
+    """Give one rank's micro-batches, of these lengths, of a batch that all ranks have."""
+    start = sum(map(sum, lengths[:rank]))
+    ends = [start + sum(lengths[rank][:i]) for i in range(len(lengths[rank]) + 1)]
+    return [(X[a:b], y[a:b]) for a, b in pairwise(ends)]
+
+
+def exercise_13(rng: random.Random, accumulate: Callable[..., None]) -> None:
+    """Micro-batches of uneven lengths, and one sum."""
+    seed = rng.randrange(99)
+    for lengths, again in (
+        ([[3, 1], [2, 3]], False),
+        ([[2, 2, 1], [4]], False),
+        ([[3], [2, 1], []], False),
+        ([[3, 1], [2, 3]], True),
+    ):
+        size, n, seen = len(lengths), sum(map(sum, lengths)), dict[int, list[int]]()
+
+        def call(
+            dist: Any, lengths: Any = lengths, n: int = n, again: bool = again, seen: Any = seen
+        ) -> torch.Tensor:
+            net, X, y = classifier(seed, n)
+            if again:
+                net(X + 1).sum().backward()
+            mine: list[int] = []
+            seen[dist.rank] = mine
+            net.register_forward_hook(lambda m, inputs, _: mine.append(len(inputs[0])))
+            accumulate(cut(dist.rank, lengths, X, y), net, dist)
+            return gradient(net)
+
+        found, ranks = on_ranks(size, call)
+        case = f'micro-batches of {", ".join(map(str, lengths))} examples on ranks 0 to {size - 1}'
+        for rank, of_rank in enumerate(lengths):
+            hint = f'rank {rank} computes with {seen[rank]} examples at a time: a micro-batch is '
+            hint += 'as much as fits into memory, and each has one backward pass'
+            expect(sorted(filter(None, seen[rank])) == sorted(of_rank), hint, case)
+        sent = sum(x.numel() for _, x in ranks[0].calls if isinstance(x, torch.Tensor))
+        numbers = len(found[0])
+        hint = f'{sent} numbers travel, and the gradients have {numbers}: let them add up on the '
+        hint += 'rank, and sum over the ranks once, after the last backward pass'
+        expect(sent < 2 * numbers, hint, case)
+        expect_alike(case, found)
+        if again:
+            case = f'{case}, in a second step: is the gradient of the first one cleared? Here'
+        hint = 'only the last micro-batch of each rank counts; clear gradients before the first '
+        hint += 'one only'
+        expect_mean(case, found[0], seed, n, size, {hint: (_last_ones(seed, lengths) / n).numpy()})
+
+
+def _last_ones(seed: int, lengths: Sequence[Sequence[int]]) -> torch.Tensor:
+    """Give the sum of the gradients of each rank's last micro-batch."""
+    net, X, y = classifier(seed, sum(map(sum, lengths)))
+    for rank in range(len(lengths)):
+        for Xs, ys in cut(rank, lengths, X, y)[-1:]:
+            cross_entropy(net(Xs), ys, reduction='sum').backward()
+    return gradient(net)
+
+
+def exercise_14(rng: random.Random, my_buckets: Callable[..., Any]) -> None:
+    """Buckets of tensors, filled from the last one on."""
+    drawn = [(rng.randint(1, 6), rng.randint(1, 9)) for _ in range(9)]
+    for shapes, kind, limit in (
+        ([(5, 2), (10,), (10,), (2, 5), (10,)], torch.float32, 80),
+        ([(5,), (9, 10), (5,), (5,)], torch.float32, 80),
+        ([(5, 2), (10,), (10,), (2, 5), (10,)], torch.float16, 80),
+        (drawn, torch.float64, 400),
+    ):
+        grads = [torch.zeros(shape, dtype=kind) for shape in shapes]
+        expect_buckets(my_buckets(list(grads), limit), [g.nbytes for g in grads], limit)
