@@ -90,9 +90,19 @@ def objectives():
     return lines
 
 
+def without_mxnet():
+    """Make the table of what stands in for exercises that need MXNet."""
+    lines, total = ['| instead of | do | points |', '|:---|:---|---:|'], 0
+    for pair in PLAN['without_mxnet']:
+        points = sum(POINTS[n][0] for n in pair['do'])
+        lines.append(f'| {", ".join(pair["instead"])} | {", ".join(pair["do"])} | {points} |')
+        total += points
+    return [*lines, f'| **all** | | {total} |']
+
+
 def renewed(text):
     """Return the guide's text, with its tables from plan.yml."""
-    tables = {'chapters': chapters(), 'objectives': objectives()}
+    tables = {'chapters': chapters(), 'objectives': objectives(), 'without mxnet': without_mxnet()}
     tables |= {f'plan: {plan}': schedule(plan) for plan in PLAN['plans']}
     for name, lines in tables.items():
         start, end = f'<!-- {name} -->', '<!-- end -->'
