@@ -24,13 +24,15 @@ KINDS = {
     'backward': display.DEEP,
     'copy': display.GREEN,
     'allreduce': display.ORANGE,
+    'gather': display.GREEN,
+    'scatter': display.ORANGE,
     'update': display.PINK,
     'python': display.GREY,
 }
 PYTHON = 'Python'  # a lane beside those of devices, as are their ports'
 PORT = ' sends'  # at the end of such a lane's name
-MOVING = ('copy', 'allreduce')  # what a device can do beside its computing
-DARK = ('compute', 'backward', 'copy')  # white letters on these
+MOVING = ('copy', 'allreduce', 'gather', 'scatter')  # what a device can do beside its computing
+DARK = ('compute', 'backward', 'copy', 'gather')  # white letters on these
 LETTER = 0.056  # width of a letter of a bar's name, inches
 WIDTH = 8  # of a picture, inches
 
