@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import gzip
 import os
 import random
 import runpy
@@ -221,6 +222,85 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path, a_minute):
     os.mkfifo(file)  # whoever opens it waits
     with pytest.raises(SystemExit, match=f'error: {file} is damaged'):
         load(file, options)
+
+
+def test_whatever_is_damaged_is_said_in_a_sentence(tmp_path, a_minute):
+    """Bits flipped anywhere, also where the file lists its parts, and files of another kind."""
+    script = runpy.run_path(str(ROOT / 'training' / 'train_ddp.py'))
+    load, file, draw = script['load'], tmp_path / 'checkpoint.pt', random.Random(0)
+    right = {'options': {}, 'net': {'w': torch.ones(100)}, 'done': 3}
+    script['save'](file, right)
+    whole, told = file.read_bytes(), 0
+    for _ in range(300):
+        flipped = bytearray(whole)
+        flipped[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
+        file.write_bytes(flipped)
+        try:  # a flip in the space between two parts changes nothing
+            assert torch.equal(load(file, {})[0]['net']['w'], right['net']['w'])
+        except SystemExit as said:
+            assert str(said).startswith(f'error: {file} '), said
+            told += 1
+    assert told > 150
+    for other in ([1, 2], {'options': {}}, 'text'):
+        torch.save(other, file)
+        with pytest.raises(SystemExit, match='is damaged'):
+            load(file, {})
+    file.unlink()
+    file.symlink_to('nowhere')
+    with pytest.raises(SystemExit, match='is damaged'):
+        load(file, {})
+
+
+def test_a_save_goes_around_whatever_lies_beside_it_and_a_full_disk_is_named(alone):
+    script = runpy.run_path(str(ROOT / 'training' / 'train_ddp.py'))
+    file = alone.folder / 'run' / 'checkpoint.pt'
+    file.parent.mkdir()
+    precious = alone.folder / 'precious'
+    precious.write_text('mine')
+    file.with_suffix('.new').symlink_to(precious)
+    script['save'](file, {'net': {}})
+    assert precious.read_text() == 'mine'
+    (alone.folder / 'small.py').write_text("""
+import resource, runpy
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+runpy.run_path('train_ddp.py', run_name='__main__')
+""")
+    alone.run('--limit 640 --epochs 1 --checkpoint full', 2)
+    before = (alone.folder / 'full' / 'checkpoint.pt').read_bytes()
+    said = alone.run('--limit 640 --epochs 2 --checkpoint full', 2, status=1, script='small.py')
+    assert any('checkpoint.pt cannot be saved: [Errno 27]' in line for line in said), said
+    assert (alone.folder / 'full' / 'checkpoint.pt').read_bytes() == before
+    assert sorted(path.name for path in (alone.folder / 'full').iterdir()) == [
+        'checkpoint.pt',
+        'lock',
+    ]
+
+
+def test_a_second_job_and_other_examples_are_told_and_numbers_that_are_none_are_not_saved(alone):
+    data = alone.folder / 'data'
+    data.mkdir()
+    for name, content in real_files('fashion-mnist').items():
+        (data / name).write_bytes(content)
+    job = f'--limit 640 --data {data} --checkpoint run'
+    with alone.start(f'{job} --epochs 10000', 2) as process:
+        process.stdout.readline()
+        said = alone.run(f'{job} --epochs 1', status=1)
+        assert said == ['error: another job saves in run']
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60)
+    labels = data / 't10k-labels-idx1-ubyte.gz'
+    labels.write_bytes(gzip.compress(gzip.decompress(labels.read_bytes())[:-1] + b'\0'))
+    (said,) = alone.run(f'{job} --epochs 1', status=1)
+    assert said.startswith('error: run/checkpoint.pt was saved with other options: ')
+    said = alone.run('--limit 640 --lr 1e30 --every 1 --checkpoint wild', 2, status=1)
+    assert sum(line.startswith('error: no finite numbers after step') for line in said) == 1, said
+    assert alone.parameters('wild').isfinite().all()  # of the last step before
+
+
+def test_copies_that_slurm_started_alone_are_refused(alone, monkeypatch):
+    monkeypatch.setenv('SLURM_NTASKS', '8')
+    (said,) = alone.run('--epochs 1 --limit 64', status=1)
+    assert said.startswith('error: Slurm started several lone copies')
 
 
 def test_ranks_that_do_not_see_the_same_checkpoint_all_stop(alone):

@@ -121,6 +121,17 @@ def watch(store, limit, done):
         done.is_set() or os._exit(1)
 
 
+def fingerprint(folder):
+    """Hash names, lengths and last bytes of all files: those of a .gz are its checksum."""
+    sha = hashlib.sha256()
+    for path in sorted(p for p in folder.rglob('*') if p.is_file()):
+        with open(path, 'rb') as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - 64))
+            sha.update(f'{path.relative_to(folder)} {size} '.encode() + file.read())
+    return sha.hexdigest()[:16]
+
+
 def agree(**found):
     """Stop all ranks, in one sentence, if one has found something else than the others."""
     ranks = [None] * dist.get_world_size()
@@ -135,30 +146,70 @@ def agree(**found):
 
 
 def digest(net):
-    values = (value.cpu().contiguous().numpy() for value in net.state_dict().values())
-    return hashlib.sha256(b''.join(value.tobytes() for value in values)).hexdigest()
+    sha = hashlib.sha256()
+    for value in net.state_dict().values():  # as bytes, since NumPy knows no bfloat16
+        sha.update(value.cpu().flatten().view(torch.uint8).numpy())
+    return sha.hexdigest()
+
+
+def finite(net, loss, epoch, done):
+    """Stop all ranks where the loss or a parameter is no number: what was saved before stays."""
+    if not (np.isfinite(loss) and all(p.isfinite().all() for p in net.parameters())):
+        if dist.get_rank() == 0:
+            sys.stderr.write(f'error: no finite numbers after step {done} of epoch {epoch + 1}\n')
+        dist.barrier()
+        os._exit(1)
+
+
+def lock(folder):
+    """Keep a second job out of a folder, as long as this process lives."""
+    with suppress(ImportError):  # Windows has no fcntl: two jobs there go unnoticed
+        import fcntl
+
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / 'lock', 'a')
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            sys.exit(f'error: another job saves in {folder}')
+        return file
 
 
 def save(file, state):
     """Write aside, flush, rename: whoever looks finds the old file or the new one, whole."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with open(f'{file}.new', 'wb') as new:
-        torch.save(state, new)
-        new.flush()
-        os.fsync(new.fileno())
-    os.replace(f'{file}.new', file)
+    aside = file.with_suffix('.new')
+    try:
+        aside.unlink(missing_ok=True)  # a killed save's, or somebody's link or pipe
+        with open(aside, 'xb') as new:
+            torch.save(state, new)
+            new.flush()
+            os.fsync(new.fileno())
+        os.replace(aside, file)
+    except (OSError, RuntimeError) as error:  # PyTorch's writer raises the second after the first
+        aside.unlink(missing_ok=True)
+        sys.exit(f'error: {file} cannot be saved: {error.__context__ or error}')
 
 
 def load(file, options):
     """Give a checkpoint, and the SHA-256 of its file; nothing and None if there is none."""
-    if not file or not file.exists():
+    if not file or not os.path.lexists(file):
         return {}, None
-    if not file.is_file() or not zipfile.is_zipfile(file) or zipfile.ZipFile(file).testzip():
+    try:
+        if not file.is_file() or zipfile.ZipFile(file).testzip():
+            raise ValueError(file)
+        state = torch.load(file, 'cpu', weights_only=True, mmap=True)  # read when it is copied
+        saved, sha = state.get('options'), hashlib.sha256()
+        if saved == options and 'net' not in state:
+            raise ValueError(file)
+        with open(file, 'rb') as whole:
+            while piece := whole.read(2**20):
+                sha.update(piece)
+    except Exception:  # whatever zipfile, pickle and PyTorch raise for bytes not theirs
         sys.exit(f'error: {file} is damaged')
-    state = torch.load(file, 'cpu', weights_only=True)
-    if state.get('options') != options:
-        sys.exit(f'error: {file} was saved with other options: {state.get("options")}')
-    return state, hashlib.sha256(file.read_bytes()).hexdigest()
+    if saved != options:
+        sys.exit(f'error: {file} was saved with other options: {saved}')
+    return state, sha.hexdigest()
 
 
 def step(args, ddp, X, y, n):
@@ -196,9 +247,11 @@ def train(args, device):
     real = torch.float64 if args.dtype == 'float64' else torch.float32
     if rank == 0 and not gpu and (gpus := torch.cuda.device_count()):
         sys.stderr.write(f'warning: more ranks here than GPUs ({gpus}): all compute on CPUs\n')
-    options = {'version': 1} | {k: v for k, v in vars(args).items() if k not in FREE}
+    options = {'version': 2, 'examples': fingerprint(args.data)}
+    options |= {k: v for k, v in vars(args).items() if k not in FREE}
     examples, tests = read(args.data, 'train', args.limit), read(args.data, 't10k')
     file = args.checkpoint and args.checkpoint / 'checkpoint.pt'
+    own = lock(args.checkpoint) if file and rank == 0 else None  # noqa: F841  until this returns
     state, sha = load(file, options)
     agree(options=options, checkpoint=sha)
 
@@ -238,11 +291,13 @@ def train(args, device):
             if file and (done == len(steps) or args.every and done % args.every == 0):
                 ranks = [None] * size
                 dist.all_gather_object(ranks, (total.item(), random.get_rng_state()))
+                finite(net, sum(loss for loss, _ in ranks), epoch, done)
                 if rank == 0:
                     state = {name: part.state_dict() for name, part in parts.items()}
                     place = {'options': options, 'ranks': ranks, 'epoch': epoch, 'done': done}
                     save(file, state | place)
         dist.all_reduce(total)
+        finite(net, total.item(), epoch, done)
         loss, seconds = total.item() / len(examples), time.perf_counter() - start
         accuracy = evaluate(net, tests, device, real)
         agree(parameters=digest(net))
@@ -256,6 +311,8 @@ def train(args, device):
 
 def main():
     args = parse()
+    if int(os.environ.get('SLURM_NTASKS', 1)) > 1 and 'RANK' not in os.environ:
+        sys.exit('error: Slurm started several lone copies: let it start torchrun, once a machine')
     gpu = torch.cuda.device_count() >= int(os.environ.get('LOCAL_WORLD_SIZE', 1))
     if gpu:
         torch.cuda.set_device(int(os.environ.get('LOCAL_RANK', 0)))
