@@ -2,22 +2,17 @@
 
 import ast
 import contextlib
-import importlib
 import os
 import random
 import runpy
-import shutil
 import signal
-import subprocess
 import sys
-import threading
 import time
-from subprocess import PIPE
 
 import psutil
 import pytest
 from checkouts import ROOT
-from serving import real_files
+from copied import ended, workers
 
 torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
 
@@ -25,77 +20,8 @@ pytestmark = pytest.mark.usefixtures('started')  # nothing is left behind
 SMALL = '--epochs 1 --limit 1001 --batch-size 64 --dtype float64'  # its last step has 41 examples
 
 
-class Alone:
-    """A folder with copies of the scripts, in which ``import mgpu_helpers`` fails."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        shutil.copy(ROOT / 'tests/without_compiler.py', folder / 'sitecustomize.py')
-        for name in ('train.py', 'train_ddp.py', 'ranks.py'):
-            shutil.copy(ROOT / 'training' / name, folder)
-        (folder / 'mgpu_helpers.py').write_text('raise ImportError("not in this folder")')
-
-    def start(self, options, ranks=None, torchrun='--standalone', script='train_ddp.py', err=PIPE):
-        command = [sys.executable]
-        if ranks:
-            command += ['-m', 'torch.distributed.run', f'--nproc-per-node={ranks}']
-            command += torchrun.split()
-        return subprocess.Popen(
-            [*command, script, *options.split()], cwd=self.folder, text=True,
-            stdout=PIPE, stderr=err,
-            env=os.environ | {'PYTHONPATH': str(self.folder)},
-        )  # fmt: skip
-
-    def run(self, options, ranks=None, torchrun='--standalone', status=0, script='train_ddp.py'):
-        """Run it to its end; return its lines, those of stderr if it is expected to fail."""
-        with self.start(options, ranks, torchrun, script) as process:
-            out, err = ended(process, 500)
-        assert process.returncode == status, err
-        return (err if status else out).splitlines()
-
-    def parameters(self, folder):
-        state = torch.load(self.folder / folder / 'checkpoint.pt', weights_only=True)
-        return torch.cat([value.flatten() for value in state['net'].values()])
-
-
-@pytest.fixture
-def alone(tmp_path, monkeypatch):
-    real_files('fashion-mnist')  # or skip
-    monkeypatch.setenv('OMP_NUM_THREADS', '1')
-    return Alone(tmp_path)
-
-
-@pytest.fixture
-def ranks(monkeypatch):
-    """The module beside train_ddp.py."""
-    monkeypatch.syspath_prepend(ROOT / 'training')
-    yield importlib.import_module('ranks')
-    sys.modules.pop('ranks')
-
-
-def ended(process, seconds):
-    """Return its output; stop it if it does not end, so that its output is not lost."""
-    late = threading.Timer(seconds, process.kill)  # its ranks then end themselves
-    late.start()
-    try:
-        return process.communicate()
-    finally:
-        late.cancel()
-        process.kill()  # also where somebody interrupts us
-
-
 def losses(lines):
     return [float(line.split('train loss: ')[1].split(',')[0]) for line in lines if 'loss' in line]
-
-
-def workers(torchrun):
-    """List what torchrun has started by now, in the order of their ranks."""
-    started = {}
-    with contextlib.suppress(psutil.Error):
-        for child in psutil.Process(torchrun.pid).children():
-            with contextlib.suppress(psutil.Error):
-                started[int(child.environ().get('RANK', -1))] = child
-    return [started[rank] for rank in sorted(started) if rank >= 0]
 
 
 def test_the_scripts_import_pytorch_and_numpy_alone():
@@ -201,8 +127,8 @@ def test_missing_data_and_a_damaged_checkpoint_are_named_and_help_names_all_opti
     assert alone.run('--checkpoint run', status=1) == ['error: run/checkpoint.pt is damaged']
     text = '\n'.join(alone.run('--help'))
     for option in (
-        'epochs batch-size lr adamw cosine decay seed dtype accumulate clip limit data num-workers shard '
-        'device report log-file checkpoint every save-timeout digest'
+        'epochs batch-size lr adamw cosine decay seed dtype accumulate clip limit data num-workers '
+        'shard device report log-file checkpoint every save-timeout digest'
     ).split():
         assert f'--{option}' in text
     assert 'datasets/fashion-mnist' in text.replace('\n', '').replace(' ', '')

@@ -23,9 +23,7 @@ from torch import nn
 def device_of(wanted):
     """Choose 'cuda' if each process of this machine can have a GPU, else 'cpu'."""
     if int(os.environ.get('SLURM_NTASKS', 1)) > 1 and 'RANK' not in os.environ:
-        sys.exit(
-            'error: tasks of Slurm do not know each other: srun, and torchrun once per machine'
-        )
+        sys.exit('error: Slurm tells no process its rank: srun one torchrun for each machine')
     gpus, ours = torch.cuda.device_count(), int(os.environ.get('LOCAL_WORLD_SIZE', 1))
     if wanted == 'cuda' and gpus < ours:
         sys.exit(f'error: --device cuda: {ours} processes here, and {gpus} GPUs')
