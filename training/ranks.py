@@ -190,11 +190,11 @@ def gather(net, optimizer):
 
 def spread(net, optimizer, state):
     """Put into each rank what it holds of a state that ``gather`` gave."""
-    from torch.distributed.checkpoint.state_dict import StateDictOptions, set_state_dict
+    from torch.distributed.checkpoint import state_dict as dcp
 
-    set_state_dict(
-        net, optimizer, model_state_dict=state['net'], optim_state_dict=state['optimizer'],
-        options=StateDictOptions(full_state_dict=True),
-    )  # fmt: skip
+    theirs = state['optimizer']  # SGD without momentum keeps no tensors, and then none are spread
+    full, kept = (dcp.StateDictOptions(full_state_dict=f) for f in (True, bool(theirs['state'])))
+    dcp.set_model_state_dict(net, state['net'], options=full)
+    dcp.set_optimizer_state_dict(net, optimizer, theirs, options=kept)
     for state in optimizer.state.values():  # on CPUs, these may still be parts of the mapped file
         state |= {k: v.clone() if torch.is_tensor(v) else v for k, v in state.items()}
