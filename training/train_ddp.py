@@ -187,13 +187,14 @@ def step(args, model, optimizer, batches):
     optimizer.zero_grad()
     losses = count = torch.zeros((), dtype=torch.float64, device=args.device)
     count = count + sum(weight * count_of(y) for _, y, weight in batches)
-    dist.all_reduce(count)
+    counted = dist.all_reduce(count, async_op=True)  # while the first forward pass computes
     for i, (X, y, weight) in enumerate(batches, 1):
         if args.shard:
             model.set_requires_gradient_sync(i == len(batches))
         with nullcontext() if args.shard or i == len(batches) else model.no_sync():
             with autocast(args):
                 loss = weight * loss_of(model(X), y)
+            counted.wait()
             (loss * (dist.get_world_size() / count)).backward()  # DDP and FSDP divide by ranks
         losses = losses + loss.detach()
     norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
