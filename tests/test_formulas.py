@@ -137,7 +137,7 @@ def test_formulas_in_sentences_are_those_of_the_package():
         ('twice the bytes: b > #. C is', 2 * grow),
         ('it saves # messages', steps['halving_doubling'] - steps['butterfly']),
         ('and pays with # arrays', ports['butterfly'] - ports['halving_doubling']),
-        ('between servers, # of them', s.communication_seconds(8 * servers, 1, joined)),
+        ('latencies only # are', s.communication_seconds(8 * servers, 1, joined)),
         ('w slices of # bytes in', s.parameter_servers(w, servers, n, THIN, True) / w),
         ('each device waits for # of the', s.bubble(p, m)),
         ('√(# · time to save', (s.checkpoint_interval(1, 1) ** 2)),
@@ -184,7 +184,7 @@ def test_figures_of_chapter_8():
         ('LeNet would take # ms by', 1e3 * alone),
         ('ResNet-50, with # uses', uses),
         ('finds # images in float32', hide),
-        ('keeps up # · 10¹² (…), and of the label 80% arrive: #. And', kept_up, real),
+        ('sustains # · 10¹² (…), and of the label 80% arrive: #. And', kept_up, real),
         ('2 · 7/8 times, not twice: #. Lat', real * 7 / 8),
         ('a failure every # hours, saving', failure),
     )

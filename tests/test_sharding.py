@@ -15,6 +15,7 @@ from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import mgpu_helpers as mgpu  # noqa: E402
+from mgpu_helpers.pytorch.model_parallel import sharded_optimizer  # noqa: E402
 
 pt = mgpu.pytorch
 pytestmark = pytest.mark.usefixtures('without_compiler', 'started')  # nothing is left behind
@@ -109,10 +110,23 @@ def values(params):
     return torch.cat([p.detach().reshape(-1) for p in params]).numpy()
 
 
+class OwnAdamW(torch.optim.AdamW):
+    """Treats each value by itself, which only its author can know."""
+
+
 OPTIMIZERS = (
     (torch.optim.AdamW, {'lr': 0.01}),
+    (OwnAdamW, {'lr': 0.01, 'amsgrad': True}),
     (torch.optim.SGD, {'lr': 0.05, 'momentum': 0.9, 'nesterov': True}),
-    (torch.optim.NAdam, {'lr': 0.01}),  # a number of its own for each tensor, beside the step
+    (torch.optim.Adam, {'lr': 0.01}),
+    (torch.optim.RAdam, {'lr': 0.01}),
+    (torch.optim.Adamax, {'lr': 0.01}),
+    (torch.optim.Adadelta, {}),
+    (torch.optim.Adagrad, {'lr': 0.01}),
+    (torch.optim.ASGD, {'lr': 0.01}),
+    (torch.optim.RMSprop, {'lr': 0.01, 'momentum': 0.9, 'centered': True}),
+    (torch.optim.Rprop, {'lr': 0.01}),
+    (torch.optim.NAdam, {'lr': 0.01}),  # last: a number of its own for each tensor, beside the step
 )
 
 
@@ -122,7 +136,7 @@ def optimizers_in_each_rank():
         one, ours = odd(), odd(seed=dist.get_rank())  # rank 0's values count
         ours.twice.load_state_dict(one.twice.state_dict())  # not known from the beginning
         plain = make(groups(one), **options)
-        optimizer = pt.ShardedOptimizer(groups(ours), make, **options)
+        optimizer = pt.ShardedOptimizer(groups(ours), make, make is OwnAdamW, **options)
         train(one, plain, whole=True)
         train(ours, optimizer)
         results[make.__name__] = values(one.parameters()), values(ours.parameters())
@@ -214,6 +228,8 @@ def what_is_refused_in_each_rank():
     by_value = 'TypeError: optimizer_class must be a class of optimizers that treat'
     refused(
         (by_value, sharding, torch.optim.LBFGS),
+        (by_value, sharding, type('MyLBFGS', (torch.optim.LBFGS,), {})),
+        (by_value, sharding, OwnAdamW),
         (by_value, sharding, 'adam'),
         ('ValueError: Invalid learning rate: -1', partial(sharding, lr=-1), sgd),
         ('ValueError: optimizer got an empty parameter list', pt.ShardedOptimizer, [], sgd),
@@ -266,6 +282,14 @@ def test_own_fsdp_trains_as_one_device_does(ranks):
     assert sum(held for _, held, *_ in ranks[1]) == total
     assert max(held for _, held, *_ in ranks[1]) <= total / len(ranks[1]) + 12
     assert all(dims == [1] for *_, dims in ranks[1])
+
+
+def test_each_optimizer_of_pytorch_is_known_or_refused():
+    kinds = [getattr(torch.optim, name) for name in dir(torch.optim)]
+    found = {k for k in kinds if isinstance(k, type) and issubclass(k, torch.optim.Optimizer)}
+    trained = {make for make, _ in OPTIMIZERS if make is not OwnAdamW}
+    whole = {getattr(torch.optim, n) for n in 'Optimizer LBFGS SparseAdam Adafactor Muon'.split()}
+    assert trained == found - whole and sharded_optimizer.KNOWN == trained
 
 
 def test_they_take_a_group():

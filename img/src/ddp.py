@@ -8,12 +8,12 @@ and conv 1, after them; then both ranks update.
 
 Schematic, not to scale. Both ranks sum the same bucket at the same time.
 If a network has buffers, such as running statistics, DDP sends those of rank 0, too.
-Two buckets are drawn; the gradients of LeNet (0.5 MB) fit in one. DDP then divides by 2.
+Two buckets are drawn; the gradients of LeNet (0.5 MB) fit in one. DDP divides by 2, then sums.
 """
 
 import draw as d
 
-figure = d.Figure(632, __doc__, 'Two processes share nothing; in a step, gradients travel')
+figure = d.Figure(632, __doc__, 'Two processes, and in a step gradients travel')
 
 # --- two processes: mirrored, so that the gradients face each other
 PANEL, TOP, HEIGHT = 300, 62, 160

@@ -5,7 +5,7 @@ Schematic. Strong scaling: the batch stays 256 examples. 1 device computes 256 o
 get shorter. Weak scaling: every device computes 128 examples, and the batch grows from 128 to 256
 to 512: a step takes 1/2 for each number of devices, plus the allreduce.
 
-Schematic: a bar is as long as its shard takes, and the dark one is the allreduce.
+Schematic: a bar is as long as its shard takes, the dark one what shows of the allreduce.
 The smaller the shards, the larger its share of a step.
 """
 

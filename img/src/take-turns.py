@@ -5,8 +5,8 @@ order in which Python asked for them, first all of device 0, then all of device 
 then. Four operators on each device take eight units of time. Below: every operator has a workspace
 of its own. Both devices work all the time, and the same eight operators take four units of time.
 
-Schematic, not measured. By default all mx.cpu(i) share four temporary workspaces. Operators
-(op) with the same one run in the order in which Python asked for them; dotted: waiting.
+Shortened: a forward pass has many more operators (op) than there are workspaces, four for all
+mx.cpu(i). Those with the same one run in the order in which Python asked for them; dotted: waiting.
 """
 
 import draw as d

@@ -56,7 +56,7 @@ def horovod_shares(name: str, devices: int = 512, batch: int = 64) -> dict[str, 
     buckets = len(fill_buckets([FLOAT32 * layer.parameters for layer in model.layers], FUSION))
     shares = {'measured': HOROVOD_MEASURED[devices, name][0]}
     alone = step(model, batch, 1, machine).seconds
-    for label, overlap in (('nothing hidden', False), ('all hidden', True)):
+    for label, overlap in (('nothing hidden', False), ('hidden as far as it fits', True)):
         found = step(model, batch, devices, machine, overlap=overlap, buckets=buckets)
         shares[label] = alone / found.seconds
     for label, spread in (('buckets', 0), ('buckets, 5% spread', 0.05)):
@@ -73,7 +73,8 @@ def plot_horovod() -> Figure:
         labels = list(horovod_shares(name))[1:]
         axes.plot([measured] * 2, [row - 0.3, row + 0.3], color=INK, lw=3, label='measured')
         for value, label, color, marker in zip(ours, labels, CYCLE, 'osD^'):
-            axes.plot([value], [row], marker, color=color, ms=9, label=label)
+            size = 13 if marker == 's' else 9  # the buckets' diamond may lie on it
+            axes.plot([value], [row], marker, color=color, ms=size, label=label)
         if row == 0:
             axes.legend(fontsize='small', loc='center left', bbox_to_anchor=(1, 0.5))
     axes.set_yticks(range(3), list(IMAGES_PER_SECOND))

@@ -17,7 +17,7 @@ from ..stand_ins import devices, on_each, synchronize
 from .ddp import build_lenet, ddp_step
 from .from_scratch import forward_backward, get_params, init_params, sgd, train_batch
 
-THREADS = 'two devices, one process'
+THREADS = 'two threads, a core each'
 STEPS = 6  # in a turn; with 256 examples, half a second
 
 

@@ -14,19 +14,23 @@ from ... import checks
 from ..ranks import check_group
 from .shares import gather_parts, part, reduce_scatter_parts
 
-# They look at whole tensors, or at several steps at once: on shares they would compute another
-# thing than on one device, without a word.
-NOT_BY_VALUE = ('LBFGS', 'SparseAdam', 'Adafactor', 'Muon')
+# Those that treat each number by itself. Others (LBFGS, Adafactor, Muon) look at whole tensors, or
+# at several steps at once: on shares they would compute another thing, without a word.
+ELEMENTWISE = 'SGD Adam AdamW NAdam RAdam Adamax Adadelta Adagrad ASGD RMSprop Rprop'
+KNOWN = {getattr(torch.optim, name) for name in ELEMENTWISE.split()}
 # State that has one number a tensor, in optimizers of PyTorch, also where that is a number itself.
 COUNTS = ('step', 'mu_product', 'eta', 'mu')
 
 
-def check_by_value(optimizer_class: Any) -> None:
-    """Raise unless this is a class of optimizers that can work on shares."""
+def check_by_value(optimizer_class: Any, elementwise: bool) -> None:
+    """Raise unless this is a class of optimizers that can work on shares; a subclass may not."""
     is_class = isinstance(optimizer_class, type)
     fits = is_class and issubclass(optimizer_class, torch.optim.Optimizer)
-    such = 'a class of optimizers that treat each value by itself, such as torch.optim.AdamW'
-    fits = fits and optimizer_class.__name__ not in NOT_BY_VALUE
+    such = (
+        'a class of optimizers that treat each value by itself, such as torch.optim.AdamW; of one '
+        'of your own that does, say elementwise=True'
+    )
+    fits = fits and (elementwise or optimizer_class in KNOWN)
     checks.expect(fits, 'optimizer_class', such, optimizer_class)
 
 
@@ -39,19 +43,24 @@ def _by_value(name: str, state: object, like: torch.Tensor) -> bool:
 class ShardedOptimizer(torch.optim.Optimizer):
     """Any optimizer that treats each value by itself, its state sharded over the ranks (ZeRO 1).
 
-    ``ShardedOptimizer(net.parameters(), torch.optim.AdamW, lr=1e-3)``, with the network as it is or
-    in DDP: ``step`` takes the mean of the gradients over the ranks. (So clip them, or unscale, in
-    DDP only.) ``state_dict`` is the whole, as of ``optimizer_class``, and fits any number of ranks.
-    All ranks must call each method, and begin with rank 0's values.
+    ``ShardedOptimizer(net.parameters(), torch.optim.AdamW, lr=1e-3)``, with a network or with DDP:
+    ``step`` takes the mean of the gradients over the ranks. (So clip, or unscale, in DDP only.)
+    ``state_dict`` is the whole, as of ``optimizer_class``, and fits any number of ranks.
+    All ranks call each method, and begin with rank 0's values. Of a class that is not PyTorch's,
+    say ``elementwise=True``.
     """
 
     inner: Any = None  # the optimizer of this rank's shards
 
     def __init__(
-        self, params: Any, optimizer_class: type[torch.optim.Optimizer], **options: Any
+        self,
+        params: Any,
+        optimizer_class: type[torch.optim.Optimizer],
+        elementwise: bool = False,
+        **options: Any,
     ) -> None:
         check_group()
-        check_by_value(optimizer_class)
+        check_by_value(optimizer_class, elementwise)
         plain = optimizer_class(params, **options)  # checks all, and fills in the options
         self.make: Any = partial(optimizer_class, **options)
         self.shards: dict[torch.Tensor, nn.Parameter] = {}  # of each parameter, in order
