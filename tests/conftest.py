@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from checkouts import ROOT, copy_to
+from copied import alone, ranks  # noqa: F401  fixtures
 from launching import port  # noqa: F401  a fixture
 from serving import full_disk, home, mnist_files  # noqa: F401  fixtures
 

@@ -137,6 +137,7 @@ PROTOCOLS = {
     *'list_commands get_command main'.split(),  # click's
     *'find_spec reducer_override persistent_load'.split(),  # of an import hook, and of a pickler
     '_apply',  # torch's: `to`, `half` and the like call it
+    'allocate',  # of a collective that `fully_shard` is given
     'hybrid_forward',  # MXNet's, of a block
     *'display readable readinto'.split(),  # tqdm's, and of a raw stream
 }

@@ -1,6 +1,6 @@
 """Pipeline parallelism: both schedules equal one device, and what they hold.
 
-Chapter 7 holds PyTorch's own to the same steps.
+Chapter 7 measures how long PyTorch's own let stages idle.
 """
 
 import pytest
@@ -9,6 +9,7 @@ torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make set
 
 import ten_steps as ten  # noqa: E402
 import torch.distributed as dist  # noqa: E402
+from torch.distributed import pipelining  # noqa: E402
 
 import mgpu_helpers as mgpu  # noqa: E402
 from mgpu_helpers.processes import ProcessFailed  # noqa: E402
@@ -55,7 +56,8 @@ def by_hand(step):
 
 def with_tensor():
     """Two by two: stages along the first axis, layers cut along the second."""
-    pipe, tensor = pt.mesh_groups(2, 2)
+    mesh = dist.init_device_mesh('cpu', (2, 2))
+    pipe, tensor = mesh.get_group(0), mesh.get_group(1)
     stage = pt.tensor_parallel(stage_here(pipe), tensor)
 
     def gradients(stage, X, y):
@@ -69,6 +71,21 @@ def frozen():
     stage = stage_here().requires_grad_(dist.get_rank() > 0)
     pt.one_f_one_b(stage, *ten.batches()[0], MICRO)
     return {name: p.grad.numpy() for name, p in stage.named_parameters() if p.requires_grad}
+
+
+def by_pytorch():
+    """The gradients of one step by PyTorch's schedules, from this rank's stages of four."""
+    X, y = (a[:45] for a in ten.batches()[0])
+    rank, found = dist.get_rank(), {}
+    for name in ('ScheduleInterleaved1F1B', 'ScheduleInterleavedZeroBubble'):
+        net = pt.vit(**ten.START)
+        parts = {i: pt.stage_of(net, i, 4) for i in (rank, rank + 2)}
+        stages = [pipelining.PipelineStage(p, i, 4, torch.device('cpu')) for i, p in parts.items()]
+        schedule = getattr(pipelining, name)(stages, 3, loss_fn=torch.nn.functional.cross_entropy)
+        schedule.step(*[X][rank:], target=y)
+        named = (pair for part in parts.values() for pair in part.named_parameters())
+        found[name] = {name: p.grad.numpy() for name, p in named}
+    return found
 
 
 def what_is_refused():
@@ -168,6 +185,16 @@ def test_stages_have_about_as_many_parameters_each_and_the_names_of_the_whole():
         assert [name for s in stages for name in s.state_dict()] == list(net.state_dict())
     blocks = [sum(hasattr(layer, 'mlp') for layer in pt.stage_of(net, s, 4)) for s in range(4)]
     assert blocks == [1, 1, 1, 1]
+
+
+def test_pytorchs_schedules_have_the_gradients_of_one_device():
+    net = pt.vit(**ten.START)
+    ten.backward(net, *(a[:45] for a in ten.batches()[0]))
+    exact = {name: p.grad.numpy() for name, p in net.named_parameters()}
+    first, second = pt.launch(by_pytorch, 2)
+    for name in first:
+        both = first[name] | second[name]
+        assert ten.apart({n: both[n] for n in exact}, exact) < 1e-10, name
 
 
 def gives_two():

@@ -53,8 +53,6 @@ def what_is_refused():
         ('layer must be a whole nn.Linear', pt.column_linear, cut[1].attention.out),
         ('layer must be a whole nn.Linear, not ReLU()', pt.column_linear, torch.nn.ReLU()),
         ('ranks, 4, not 7', pt.row_linear, torch.nn.Linear(7, 4)),
-        ('a mesh of 2 x 3 takes 6 ranks, and there are 4', pt.mesh_groups, 2, 3),
-        ('must be at least 1, not 0', pt.mesh_groups, 0, 4),
     )
     if dist.get_rank() < 3:
         net = pt.vit(**ten.START)
@@ -85,7 +83,7 @@ def on_a_mesh():
 def in_each_rank():
     """Four ranks, which are also two groups of two; in chapter 7 they are one."""
     what_is_refused()
-    halves = by_hand(pt.mesh_groups(2, 2)[1])
+    halves = by_hand(init_device_mesh('cpu', (2, 2)).get_group(1))
     return {'layers': two_layers(), 'mesh': on_a_mesh(), 'halves': halves}
 
 

@@ -2,22 +2,17 @@
 
 import ast
 import contextlib
-import gzip
 import os
 import random
 import runpy
-import shutil
 import signal
-import subprocess
 import sys
-import threading
 import time
-from subprocess import PIPE
 
 import psutil
 import pytest
 from checkouts import ROOT
-from serving import real_files
+from copied import ended, workers
 
 torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
 
@@ -25,80 +20,19 @@ pytestmark = pytest.mark.usefixtures('started')  # nothing is left behind
 SMALL = '--epochs 1 --limit 1001 --batch-size 64 --dtype float64'  # its last step has 41 examples
 
 
-class Alone:
-    """A folder with copies of the scripts, in which ``import mgpu_helpers`` fails."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        shutil.copy(ROOT / 'tests/without_compiler.py', folder / 'sitecustomize.py')
-        for name in ('train.py', 'train_ddp.py'):
-            shutil.copy(ROOT / 'training' / name, folder)
-        (folder / 'mgpu_helpers.py').write_text('raise ImportError("not in this folder")')
-
-    def start(self, options, ranks=None, torchrun='--standalone', script='train_ddp.py', err=PIPE):
-        command = [sys.executable]
-        if ranks:
-            command += ['-m', 'torch.distributed.run', f'--nproc-per-node={ranks}']
-            command += torchrun.split()
-        return subprocess.Popen(
-            [*command, script, *options.split()], cwd=self.folder, text=True,
-            stdout=PIPE, stderr=err,
-            env=os.environ | {'PYTHONPATH': str(self.folder)},
-        )  # fmt: skip
-
-    def run(self, options, ranks=None, torchrun='--standalone', status=0, script='train_ddp.py'):
-        """Run it to its end; return its lines, those of stderr if it is expected to fail."""
-        with self.start(options, ranks, torchrun, script) as process:
-            out, err = ended(process, 500)
-        assert process.returncode == status, err
-        return (err if status else out).splitlines()
-
-    def parameters(self, folder):
-        state = torch.load(self.folder / folder / 'checkpoint.pt', weights_only=True)
-        return torch.cat([value.flatten() for value in state['net'].values()])
-
-
-@pytest.fixture
-def alone(tmp_path, monkeypatch):
-    real_files('fashion-mnist')  # or skip
-    monkeypatch.setenv('OMP_NUM_THREADS', '1')
-    return Alone(tmp_path)
-
-
-def ended(process, seconds):
-    """Return its output; stop it if it does not end, so that its output is not lost."""
-    late = threading.Timer(seconds, process.kill)  # its ranks then end themselves
-    late.start()
-    try:
-        return process.communicate()
-    finally:
-        late.cancel()
-        process.kill()  # also where somebody interrupts us
-
-
 def losses(lines):
     return [float(line.split('train loss: ')[1].split(',')[0]) for line in lines if 'loss' in line]
 
 
-def workers(torchrun):
-    """List what torchrun has started by now, in the order of their ranks."""
-    started = {}
-    with contextlib.suppress(psutil.Error):
-        for child in psutil.Process(torchrun.pid).children():
-            with contextlib.suppress(psutil.Error):
-                started[int(child.environ().get('RANK', -1))] = child
-    return [started[rank] for rank in sorted(started) if rank >= 0]
-
-
 def test_the_scripts_import_pytorch_and_numpy_alone():
-    for script in 'train.py', 'train_ddp.py':
+    for script in 'train.py', 'train_ddp.py', 'ranks.py':
         names = set()
         for node in ast.walk(ast.parse((ROOT / 'training' / script).read_text(encoding='utf8'))):
             if isinstance(node, ast.Import):
                 names |= {name.name.split('.')[0] for name in node.names}
             elif isinstance(node, ast.ImportFrom):
                 names.add(node.module.split('.')[0])
-        assert names - set(sys.stdlib_module_names) == {'torch', 'numpy'}
+        assert names - set(sys.stdlib_module_names) - {'ranks'} == {'torch', 'numpy'}
 
 
 def compare(alone, ranks, more='', cut=''):
@@ -122,19 +56,19 @@ def test_two_ranks_do_what_one_does_and_what_chapter_5_does(alone):
 
 def test_each_rank_draws_numbers_of_its_own_also_where_build_seeds_all_alike(alone):
     """As a reader's build does, and the chapter's for the folder of images."""
-    script, begin = alone.folder / 'train_ddp.py', '    rng = np.random.default_rng(seed)'
+    script, begin = alone.folder / 'train_ddp.py', '    rng = np.random.default_rng(args.seed)'
     text = script.read_text(encoding='utf8')
     assert text.count(begin) == 1
-    script.write_text(text.replace(begin, f'    torch.manual_seed(seed)\n{begin}'), encoding='utf8')
+    script.write_text(text.replace(begin, f'    torch.manual_seed(7)\n{begin}'), encoding='utf8')
     alone.run('--epochs 1 --limit 64 --checkpoint seeded', 2)
     state = torch.load(alone.folder / 'seeded' / 'checkpoint.pt', weights_only=True)
-    first, second = (numbers for _, numbers in state['ranks'])
+    first, second = state['random']
     assert not torch.equal(first, second)
 
 
 def test_no_thread_is_left_that_could_abort_the_end(alone):
     """A thread in a store's call when Python exits: SIGABRT, after all work is done (60 of 60)."""
-    script = alone.folder / 'train_ddp.py'
+    script = alone.folder / 'ranks.py'
     text, ends = script.read_text(encoding='utf8'), '    dist.destroy_process_group()'
     assert text.count('done.wait(1)') == text.count(ends) == 1
     text = text.replace('done.wait(1)', '(time.sleep(3) or done.is_set())')  # as in a slow call
@@ -144,7 +78,7 @@ def test_no_thread_is_left_that_could_abort_the_end(alone):
 
 
 def test_gpus_that_are_too_few_are_not_left_idle_in_silence(alone, monkeypatch):
-    script = alone.folder / 'train_ddp.py'
+    script = alone.folder / 'ranks.py'
     text = script.read_text(encoding='utf8').replace('torch.cuda.device_count()', '1')
     script.write_text(text, encoding='utf8')
     monkeypatch.setenv('LOCAL_WORLD_SIZE', '2')
@@ -160,6 +94,7 @@ def test_three_ranks_do_what_one_does_also_in_pieces_and_clipped(alone, more):
 
 
 def test_what_is_wrong_is_named_in_a_sentence(alone, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(ROOT / 'training')
     for options, name in {
         '--epochs 0': '--epochs: 0',
         '--batch-size x': "--batch-size: invalid int value: 'x'",
@@ -168,6 +103,8 @@ def test_what_is_wrong_is_named_in_a_sentence(alone, monkeypatch, capsys):
         '--clip inf': '--clip: inf',
         '--accumulate 0': '--accumulate: 0',
         '--seed -1': '--seed: -1',
+        '--decay nan': '--decay: nan',
+        '--num-workers -1': '--num-workers: -1',
         '--every 0': '--every: 0',
         '--dtype float16': "--dtype: invalid choice: 'float16'",
         '--learning-rate 1': '--learning-rate',
@@ -190,126 +127,19 @@ def test_missing_data_and_a_damaged_checkpoint_are_named_and_help_names_all_opti
     assert alone.run('--checkpoint run', status=1) == ['error: run/checkpoint.pt is damaged']
     text = '\n'.join(alone.run('--help'))
     for option in (
-        'epochs batch-size lr seed dtype accumulate clip limit data checkpoint every digest'
+        'epochs batch-size lr adamw cosine decay seed dtype accumulate clip limit data num-workers '
+        'shard device report log-file checkpoint every save-timeout digest'
     ).split():
         assert f'--{option}' in text
     assert 'datasets/fashion-mnist' in text.replace('\n', '').replace(' ', '')
 
 
-def test_a_checkpoint_of_something_else_is_refused(tmp_path, a_minute):
-    script = runpy.run_path(str(ROOT / 'training' / 'train_ddp.py'))
-    load, file, options = script['load'], tmp_path / 'new' / 'checkpoint.pt', {'lr': 0.1}
-    assert load(None, options) == load(file, options) == ({}, None)
-    right = {'options': options, 'net': {'w': torch.ones(1000)}}
-    script['save'](file, right)
-    assert load(file, options)[0]['options'] == options
-    assert [path.name for path in file.parent.iterdir()] == ['checkpoint.pt']
-    whole = file.read_bytes()
-    flipped = bytearray(whole)
-    flipped[whole.index(b'\x00\x00\x80?' * 20) + 40] ^= 1  # one bit of a parameter
-    torch.save(right | {'options': {'lr': 0.2}}, tmp_path / 'other')
-    torch.save({'lr': 0.1}, tmp_path / 'foreign')
-    for content, said in (
-        ((tmp_path / 'other').read_bytes(), "was saved with other options: {'lr': 0.2}"),
-        ((tmp_path / 'foreign').read_bytes(), 'was saved with other options: None'),
-        (whole[:-100], 'is damaged'), (bytes(flipped), 'is damaged'),
-        (b'', 'is damaged'), (b'not even a zip file', 'is damaged'),
-    ):  # fmt: skip
-        file.write_bytes(content)
-        with pytest.raises(SystemExit, match=f'error: {file} {said}'):
-            load(file, options)
-    file.unlink()
-    os.mkfifo(file)  # whoever opens it waits
-    with pytest.raises(SystemExit, match=f'error: {file} is damaged'):
-        load(file, options)
-
-
-def test_whatever_is_damaged_is_said_in_a_sentence(tmp_path, a_minute):
-    """Bits flipped anywhere, also where the file lists its parts, and files of another kind."""
-    script = runpy.run_path(str(ROOT / 'training' / 'train_ddp.py'))
-    load, file, draw = script['load'], tmp_path / 'checkpoint.pt', random.Random(0)
-    right = {'options': {}, 'net': {'w': torch.ones(100)}, 'done': 3}
-    script['save'](file, right)
-    whole, told = file.read_bytes(), 0
-    for _ in range(300):
-        flipped = bytearray(whole)
-        flipped[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
-        file.write_bytes(flipped)
-        try:  # a flip in the space between two parts changes nothing
-            assert torch.equal(load(file, {})[0]['net']['w'], right['net']['w'])
-        except SystemExit as said:
-            assert str(said).startswith(f'error: {file} '), said
-            told += 1
-    assert told > 150
-    for other in ([1, 2], {'options': {}}, 'text'):
-        torch.save(other, file)
-        with pytest.raises(SystemExit, match='is damaged'):
-            load(file, {})
-    file.unlink()
-    file.symlink_to('nowhere')
-    with pytest.raises(SystemExit, match='is damaged'):
-        load(file, {})
-
-
-def test_a_save_goes_around_whatever_lies_beside_it_and_a_full_disk_is_named(alone):
-    script = runpy.run_path(str(ROOT / 'training' / 'train_ddp.py'))
-    file = alone.folder / 'run' / 'checkpoint.pt'
-    file.parent.mkdir()
-    precious = alone.folder / 'precious'
-    precious.write_text('mine')
-    file.with_suffix('.new').symlink_to(precious)
-    script['save'](file, {'net': {}})
-    assert precious.read_text() == 'mine'
-    (alone.folder / 'small.py').write_text("""
-import resource, runpy
-resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-runpy.run_path('train_ddp.py', run_name='__main__')
-""")
-    alone.run('--limit 640 --epochs 1 --checkpoint full', 2)
-    before = (alone.folder / 'full' / 'checkpoint.pt').read_bytes()
-    said = alone.run('--limit 640 --epochs 2 --checkpoint full', 2, status=1, script='small.py')
-    assert any('checkpoint.pt cannot be saved: [Errno 27]' in line for line in said), said
-    assert (alone.folder / 'full' / 'checkpoint.pt').read_bytes() == before
-    assert sorted(path.name for path in (alone.folder / 'full').iterdir()) == [
-        'checkpoint.pt',
-        'lock',
-    ]
-
-
-def test_a_second_job_and_other_examples_are_told_and_numbers_that_are_none_are_not_saved(alone):
-    data = alone.folder / 'data'
-    data.mkdir()
-    for name, content in real_files('fashion-mnist').items():
-        (data / name).write_bytes(content)
-    job = f'--limit 640 --data {data} --checkpoint run'
-    with alone.start(f'{job} --epochs 10000', 2) as process:
-        process.stdout.readline()
-        said = alone.run(f'{job} --epochs 1', status=1)
-        assert said == ['error: another job saves in run']
-        process.send_signal(signal.SIGINT)
-        assert process.wait(60)
-    labels = data / 't10k-labels-idx1-ubyte.gz'
-    labels.write_bytes(gzip.compress(gzip.decompress(labels.read_bytes())[:-1] + b'\0'))
-    (said,) = alone.run(f'{job} --epochs 1', status=1)
-    assert said.startswith('error: run/checkpoint.pt was saved with other options: ')
-    said = alone.run('--limit 640 --lr 1e30 --every 1 --checkpoint wild', 2, status=1)
-    assert sum(line.startswith('error: no finite numbers after step') for line in said) == 1, said
-    assert alone.parameters('wild').isfinite().all()  # of the last step before
-
-
-def test_copies_that_slurm_started_alone_are_refused(alone, monkeypatch):
-    monkeypatch.setenv('SLURM_NTASKS', '8')
-    (said,) = alone.run('--epochs 1 --limit 64', status=1)
-    assert said.startswith('error: Slurm started several lone copies')
-
-
-def test_ranks_that_do_not_see_the_same_checkpoint_all_stop(alone):
+def test_ranks_that_do_not_see_the_same_checkpoint_all_stop(alone, ranks):
     """A folder for each rank, as without a shared file system; in chapter 6 one is empty."""
     options = '--limit 500 --batch-size 64 --checkpoint'
     alone.run(f'{options} rank0 --epochs 1')
     state = torch.load(alone.folder / 'rank0' / 'checkpoint.pt', weights_only=True)
-    (alone.folder / 'rank1').mkdir()
-    torch.save(state | {'done': 7}, alone.folder / 'rank1' / 'checkpoint.pt')  # an older one
+    ranks.save(alone.folder / 'rank1' / 'checkpoint.pt', state | {'done': 7})  # an older one
     (alone.folder / 'own.py').write_text("""
 import os, runpy, sys
 sys.argv.append('rank' + os.environ['RANK'])

@@ -1,59 +1,43 @@
-"""Train LeNet on Fashion-MNIST on several devices: torchrun --nproc-per-node 2 train_ddp.py
+"""Train a network on several devices: torchrun --nproc-per-node 2 train_ddp.py
 
 Without torchrun, on one device. Devices are GPUs if each process can have one, else CPUs.
 """
 
 import argparse
-import gc
 import gzip
-import hashlib
+import json
+import math
 import os
 import sys
-import threading
 import time
-import zipfile
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import ranks
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.optim.lr_scheduler import LinearLR
 from torch.utils.data import DataLoader, TensorDataset
 
+# The task: LeNet on Fashion-MNIST. For another one change this part, down to the next such line.
+
 DATA = Path(os.environ.get('MXNET_HOME') or '~/.mxnet').expanduser() / 'datasets/fashion-mnist'
-FREE = 'epochs', 'data', 'checkpoint', 'every', 'timeout', 'digest'  # may change at a restart
+SCORE = 'test acc'  # what score_of adds up
+MAY_BE_0 = 'seed', 'momentum', 'decay', 'warmup', 'num_workers', 'dropout'
 
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__, usage='%(prog)s [options]')
-    add = parser.add_argument
-    add('--epochs', type=int, default=4, help='passes over the data (4)')
-    add('--batch-size', type=int, default=256, help='examples in a step, of all ranks (256)')
+def options(add):
+    add('--data', type=Path, default=DATA, metavar='DIR', help=f'its four .gz files ({DATA})')
     add('--lr', type=float, default=0.2, help='learning rate (0.2)')
     add('--momentum', type=float, default=0.0, help='of SGD (0)')
-    add('--seed', type=int, default=0, help='of the first weights and of the order (0)')
-    add('--limit', type=int, metavar='N', help='train on the first N examples')
-    add('--data', type=Path, default=DATA, metavar='DIR', help=f'its four .gz files ({DATA})')
-    add('--dtype', default='float32', choices=['float32', 'float64', 'bfloat16'], help='(float32)')
-    add('--accumulate', type=int, default=1, metavar='N', help='cut each share in N pieces (1)')
-    add('--clip', type=float, metavar='NORM', help='the largest norm of the whole gradient')
+    add('--adamw', action='store_true', help='instead of SGD')
+    add('--decay', type=float, default=0.0, help='of weights, not of biases and norms (0)')
     add('--warmup', type=int, default=0, metavar='N', help='steps before the full rate (0)')
+    add('--cosine', type=int, metavar='N', help='then let the rate fall to 0 within N steps')
     add('--augment', action='store_true', help='mirror every other image, at random')
-    add('--checkpoint', type=Path, metavar='DIR', help='go on from what is there, and save there')
-    add('--every', type=int, metavar='N', help='save after N steps, not only after each epoch')
-    add('--timeout', type=int, default=60, help='seconds that a rank waits for the others (60)')
-    add('--digest', action='store_true', help='end with the SHA-256 of the parameters')
-    args = parser.parse_args()
-    for name, value in vars(args).items():
-        number = isinstance(value, int | float) and value != parser.get_default(name)
-        if number and not 0 < value < np.inf:
-            parser.error(f'argument --{name.replace("_", "-")}: {value} is not above 0')
-    if not args.data.is_dir():
-        parser.error(f'argument --data: there is no folder {args.data}')
-    return args
 
 
 def read(folder, part, limit=None):
@@ -67,264 +51,277 @@ def read(folder, part, limit=None):
     return TensorDataset(images[:limit], labels[:limit])
 
 
-def loader(examples, batches, gpu):
-    own = torch.Generator()  # each pass draws a number, which must not come from the step's
-    return DataLoader(examples, sampler=batches, batch_size=None, pin_memory=gpu, generator=own)
+def loader(examples, batches, **more):
+    """Read batches, each a list of indices. What is random depends on .seed, .epoch and index."""
+    return DataLoader(examples, sampler=batches, batch_size=None, **more)
 
 
-def build(seed):
+def build(args):
     net = nn.Sequential(
         nn.Conv2d(1, 20, 3), nn.ReLU(), nn.AvgPool2d(2),
         nn.Conv2d(20, 50, 5), nn.ReLU(), nn.AvgPool2d(2),
         nn.Flatten(), nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10),
     )  # fmt: skip
-    rng = np.random.default_rng(seed)  # NumPy's, so that all chapters start from the same weights
+    rng = np.random.default_rng(args.seed)  # NumPy's, so that all chapters start alike
     for p in net.parameters():
         W = p.data.t() if p.dim() == 2 else p.data
         W.copy_(torch.from_numpy(rng.normal(0, 0.01, W.shape)) if p.dim() > 1 else torch.zeros(1))
     return net
 
 
-def meet(kind, limit):
-    """Join the process group; return a store that only this start of all ranks uses.
+def optimizer_of(net, args):
+    groups = [
+        {'params': [p for p in net.parameters() if p.dim() > 1], 'weight_decay': args.decay},
+        {'params': [p for p in net.parameters() if p.dim() < 2], 'weight_decay': 0.0},
+    ]
+    more = {} if args.adamw else {'momentum': args.momentum}
+    return (torch.optim.AdamW if args.adamw else torch.optim.SGD)(groups, args.lr, **more)
 
-    torchrun keeps one store: after a restart, gloo and NCCL would read in it the addresses at which
-    dead ranks listened (PyTorch's issue 135712).
+
+def schedule_of(optimizer, args):
+    def share(step):  # of the learning rate
+        rise = min(1, (step + 1) / (args.warmup + 1))
+        done = max(0, step - args.warmup) / (args.cosine or math.inf)
+        return rise * (1 + math.cos(math.pi * min(1, done))) / 2
+
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, share)
+
+
+def prepare(X, y, args, training):
+    X, y = X.to(args.device, non_blocking=True), y.to(args.device, non_blocking=True)
+    X = X.to(args.real) / 255
+    if training and args.augment:
+        X = torch.where(torch.rand(len(X), 1, 1, 1, device=X.device) < 0.5, X, X.flip(3))
+    return X, y
+
+
+def count_of(y):
+    """Count what the loss is a mean of: examples; of a language model, tokens."""
+    return len(y)
+
+
+def loss_of(output, y):
+    return nn.functional.cross_entropy(output, y, reduction='sum')
+
+
+def score_of(output, y):
+    return (output.argmax(1) == y).sum()
+
+
+# How it is trained, whatever X, y and the network are.
+
+FREE = (  # may change at a restart
+    'epochs data checkpoint every timeout save_timeout digest report log_file num_workers shard '
+    'device real'
+).split()
+REPORT = (
+    'epoch {epoch}, step {step}, loss: {loss:.6f}, lr: {lr:.3g}, norm: {norm:.4g}, {rate:.0f}/s'
+)
+EPOCH = 'epoch {epoch}, time: {time:.2f} sec, train loss: {train_loss:.6f}, '
+EPOCH += f'test loss: {{test_loss:.6f}}, {SCORE}: {{score:.4f}}'
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, usage='%(prog)s [options]')
+    add = parser.add_argument
+    options(add)
+    add('--epochs', type=int, default=4, help='passes over the data (4)')
+    add('--batch-size', type=int, default=256, help='examples in a step, of all ranks (256)')
+    add('--seed', type=int, default=0, help='of the first weights and of the order (0)')
+    add('--limit', type=int, metavar='N', help='train on the first N examples')
+    add('--num-workers', type=int, default=0, metavar='N', help='reading processes of a rank (0)')
+    add('--dtype', default='float32', choices=['float32', 'float64', 'bfloat16'], help='(float32)')
+    add('--accumulate', type=int, default=1, metavar='N', help='micro-batches of a share (1)')
+    add('--clip', type=float, metavar='NORM', help='the largest norm of the whole gradient')
+    add('--shard', action='store_true', help='FSDP: each rank holds a part of the network')
+    add('--device', default='auto', choices=['auto', 'cpu', 'cuda'], help='(auto)')
+    add('--report', type=int, metavar='N', help='print a line every N steps')
+    add('--log-file', type=Path, metavar='FILE', help='add all that is printed to it, as JSON')
+    add('--checkpoint', type=Path, metavar='DIR', help='go on from what is there, and save there')
+    add('--every', type=int, metavar='N', help='save after N steps, not only after each epoch')
+    add('--timeout', type=int, default=60, help='seconds that a rank waits for the others (60)')
+    add('--save-timeout', type=int, default=3600, help='the same while one saves (3600)')
+    add('--digest', action='store_true', help='end with the SHA-256 of the parameters')
+    args = parser.parse_args()
+    for name, value in vars(args).items():
+        good = type(value) not in (int, float) or 0 < value < np.inf
+        if not good and (value != 0 or name not in MAY_BE_0):
+            parser.error(f'argument --{name.replace("_", "-")}: {value} is not above 0')
+    if not args.data.is_dir():
+        parser.error(f'argument --data: there is no folder {args.data}')
+    return args
+
+
+def deal(args, examples, steps, epoch=0, training=False):
+    """Give of each step this rank's share, in micro-batches: X, y and their weight, 1.
+
+    All ranks must do as many passes: one that has no example left takes the first, with weight 0.
     """
-    store, rank, size = dist.HashStore(), 0, 1
-    if 'RANK' in os.environ:
-        store, rank, size = next(dist.rendezvous('env://', timeout=limit))
-    store.set(f'start {rank}', str(time.time_ns()))
-    for _ in range(limit.seconds):
-        starts = [store.get(f'start {other}').decode() for other in range(size)]
-        ours = dist.PrefixStore(' '.join(starts), store)
-        ours.set(f'{rank}', 'here')
-        with suppress(dist.DistStoreError):  # `starts` had a rank's previous start: read again
-            ours.wait([f'{other}' for other in range(size)], timedelta(seconds=1))
-            dist.init_process_group(kind, store=ours, rank=rank, world_size=size, timeout=limit)
-            return ours.clone()
-    sys.exit(f'error: rank {rank} has not met all others within {limit.seconds} s')
+    rank, size, cut = dist.get_rank(), dist.get_world_size(), args.accumulate if training else 1
+    shares = [np.array_split(np.array_split(step, size)[rank], cut) for step in steps]
+    pieces = [piece for share in shares for piece in share]
+    examples.seed, examples.epoch = args.seed, epoch
+    own = np.random.default_rng([args.seed, epoch, rank]).integers(2**62)  # seeds the workers
+    batches = loader(
+        examples, [piece if len(piece) else [0] for piece in pieces],
+        num_workers=args.num_workers, pin_memory=args.device == 'cuda',
+        generator=torch.Generator().manual_seed(int(own)),
+    )  # fmt: skip
+    batches = zip(pieces, batches)
+    for _ in steps:
+        yield [
+            (*prepare(*batch, args, training), float(len(piece) > 0))
+            for piece, batch in islice(batches, cut)
+        ]
 
 
-def watch(store, limit, done):
-    """Count each second that this rank lives; end it when the next one has long not counted."""
-    rank, beats, silent = dist.get_rank(), 0, 0
-    other = (rank + 1) % dist.get_world_size()
-    try:
-        while silent < limit and not done.wait(1):
-            store.add(f'alive {rank}', 1)
-            before, beats = beats, store.add(f'alive {other}', 0)
-            silent = silent + 1 if beats == before else 0
-        if silent >= limit:
-            sys.stderr.write(f'error: rank {other} is stopped, or cut off\n')
-    finally:  # also where torchrun, and with it the store, is gone: no rank trains on alone
-        done.is_set() or os._exit(1)
+def autocast(args):
+    return torch.autocast(args.device, torch.bfloat16, args.dtype == 'bfloat16')
 
 
-def fingerprint(folder):
-    """Hash names, lengths and last bytes of all files: those of a .gz are its checksum."""
-    sha = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob('*') if p.is_file()):
-        with open(path, 'rb') as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - 64))
-            sha.update(f'{path.relative_to(folder)} {size} '.encode() + file.read())
-    return sha.hexdigest()[:16]
+def step(args, model, optimizer, batches):
+    """Make the gradient of the mean loss; give the sum of this rank's losses, the count, the norm.
 
-
-def agree(**found):
-    """Stop all ranks, in one sentence, if one has found something else than the others."""
-    ranks = [None] * dist.get_world_size()
-    dist.all_gather_object(ranks, found)
-    for name in found:
-        values = [theirs[name] for theirs in ranks]
-        if values.count(values[0]) < len(values):
-            if dist.get_rank() == 0:
-                sys.stderr.write(f'error: not the same {name} in all ranks: {values}\n')
-            dist.barrier()
-            os._exit(1)  # at the interpreter's own end, gloo's threads may abort
-
-
-def digest(net):
-    sha = hashlib.sha256()
-    for value in net.state_dict().values():  # as bytes, since NumPy knows no bfloat16
-        sha.update(value.cpu().flatten().view(torch.uint8).numpy())
-    return sha.hexdigest()
-
-
-def finite(net, loss, epoch, done):
-    """Stop all ranks where the loss or a parameter is no number: what was saved before stays."""
-    if not (np.isfinite(loss) and all(p.isfinite().all() for p in net.parameters())):
-        if dist.get_rank() == 0:
-            sys.stderr.write(f'error: no finite numbers after step {done} of epoch {epoch + 1}\n')
-        dist.barrier()
-        os._exit(1)
-
-
-def lock(folder):
-    """Keep a second job out of a folder, as long as this process lives."""
-    with suppress(ImportError):  # Windows has no fcntl: two jobs there go unnoticed
-        import fcntl
-
-        folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / 'lock', 'a')
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            sys.exit(f'error: another job saves in {folder}')
-        return file
-
-
-def save(file, state):
-    """Write aside, flush, rename: whoever looks finds the old file or the new one, whole."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    aside = file.with_suffix('.new')
-    try:
-        aside.unlink(missing_ok=True)  # a killed save's, or somebody's link or pipe
-        with open(aside, 'xb') as new:
-            torch.save(state, new)
-            new.flush()
-            os.fsync(new.fileno())
-        os.replace(aside, file)
-    except (OSError, RuntimeError) as error:  # PyTorch's writer raises the second after the first
-        aside.unlink(missing_ok=True)
-        sys.exit(f'error: {file} cannot be saved: {error.__context__ or error}')
-
-
-def load(file, options):
-    """Give a checkpoint, and the SHA-256 of its file; nothing and None if there is none."""
-    if not file or not os.path.lexists(file):
-        return {}, None
-    try:
-        if not file.is_file() or zipfile.ZipFile(file).testzip():
-            raise ValueError(file)
-        state = torch.load(file, 'cpu', weights_only=True, mmap=True)  # read when it is copied
-        saved, sha = state.get('options'), hashlib.sha256()
-        if saved == options and 'net' not in state:
-            raise ValueError(file)
-        with open(file, 'rb') as whole:
-            while piece := whole.read(2**20):
-                sha.update(piece)
-    except Exception:  # whatever zipfile, pickle and PyTorch raise for bytes not theirs
-        sys.exit(f'error: {file} is damaged')
-    if saved != options:
-        sys.exit(f'error: {file} was saved with other options: {saved}')
-    return state, sha.hexdigest()
-
-
-def step(args, ddp, X, y, n):
-    """Add up the gradients of this rank's share of n examples, and of all ranks; give its loss."""
-    total = 0
-    pieces = zip(X.tensor_split(args.accumulate), y.tensor_split(args.accumulate))
-    for i, (X, y) in enumerate(pieces, 1):
-        with nullcontext() if i == args.accumulate else ddp.no_sync():
-            with torch.autocast(X.device.type, torch.bfloat16, args.dtype == 'bfloat16'):
-                loss = nn.functional.cross_entropy(ddp(X), y, reduction='sum')
-            (loss * dist.get_world_size() / n).backward()
-        total += loss.detach()
+    The count is that of all ranks and micro-batches; the norm is from before clipping.
+    """
+    optimizer.zero_grad()
+    losses = count = torch.zeros((), dtype=torch.float64, device=args.device)
+    count = count + sum(weight * count_of(y) for _, y, weight in batches)
+    counted = dist.all_reduce(count, async_op=True)  # while the first forward pass computes
+    for i, (X, y, weight) in enumerate(batches, 1):
+        if args.shard:
+            model.set_requires_gradient_sync(i == len(batches))
+        with nullcontext() if args.shard or i == len(batches) else model.no_sync():
+            with autocast(args):
+                loss = weight * loss_of(model(X), y)
+            counted.wait()
+            (loss * (dist.get_world_size() / count)).backward()  # DDP and FSDP divide by ranks
+        losses = losses + loss.detach()
+    norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
     if args.clip:
-        nn.utils.clip_grad_norm_(ddp.parameters(), args.clip)
-    return total
+        nn.utils.clip_grads_with_norm_(model.parameters(), args.clip, norm)
+    norm = norm.full_tensor() if args.shard else norm
+    return torch.stack([losses, count, norm.double()])
 
 
-def evaluate(net, tests, device, real):
-    """Each rank classifies a share of the test images, by rank 0's running statistics."""
-    mine, right = np.arange(dist.get_rank(), len(tests), dist.get_world_size()), 0
-    batches = np.split(mine, range(256, len(mine), 256))  # of 1,000: 2.5 times as long on CPUs
+def settle(rows, epoch, done):
+    """Add up the losses of the last steps over ranks; stop all at one that is not finite."""
+    table = torch.stack(rows, 1)
+    dist.all_reduce(table[0])
+    found = list(zip(*table.tolist(), strict=True))
+    for i, (loss, _, norm) in enumerate(found, done - len(rows) + 1):
+        if not math.isfinite(loss + norm):
+            ranks.stop(f'epoch {epoch + 1}, step {i}: loss {loss}, norm of the gradient {norm}')
+    rows.clear()
+    return found
+
+
+def evaluate(args, net, tests):
+    """Give mean loss and score of the tests, over all ranks, by rank 0's running statistics."""
+    together = 256 * dist.get_world_size()  # 1,000 for each take 2.5 times as long on CPUs
+    steps = np.split(np.arange(len(tests)), range(together, len(tests), together))
+    sums = torch.zeros(3, dtype=torch.float64, device=args.device)
     for buffer in net.buffers():
         dist.broadcast(buffer, 0)
     net.eval()
-    with torch.no_grad():
-        for X, y in loader(tests, batches, device.type == 'cuda'):
-            right += (net(X.to(device, real) / 255).argmax(1) == y.to(device)).sum()
+    with torch.no_grad(), autocast(args):
+        for ((X, y, weight),) in deal(args, tests, steps):
+            output = net(X)
+            for i, part in enumerate((loss_of(output, y), score_of(output, y), count_of(y))):
+                sums[i] += weight * part
     net.train()
-    dist.all_reduce(right)
-    return right.item() / len(tests)
+    dist.all_reduce(sums)
+    return (sums[:2] / sums[2]).tolist()
 
 
-def train(args, device):
-    rank, size, gpu = dist.get_rank(), dist.get_world_size(), device.type == 'cuda'
-    real = torch.float64 if args.dtype == 'float64' else torch.float32
-    if rank == 0 and not gpu and (gpus := torch.cuda.device_count()):
-        sys.stderr.write(f'warning: more ranks here than GPUs ({gpus}): all compute on CPUs\n')
-    options = {'version': 2, 'examples': fingerprint(args.data)}
-    options |= {k: v for k, v in vars(args).items() if k not in FREE}
+def tell(args, line, **found):
+    if dist.get_rank() == 0:
+        print(line.format(**found), flush=True)
+        if args.log_file:
+            with open(args.log_file, 'a') as file:
+                file.write(json.dumps(found) + '\n')
+
+
+def train(args):
+    rank, size, device = dist.get_rank(), dist.get_world_size(), args.device
     examples, tests = read(args.data, 'train', args.limit), read(args.data, 't10k')
+    some = [d[i] for d in (examples, tests) for i in range(0, len(d), len(d) // 500 + 1)]
+    options = {k: v for k, v in vars(args).items() if k not in FREE}
+    options['data'] = ranks.digest(part for example in some for part in example)
+    slow = dist.new_group(backend='gloo', timeout=timedelta(seconds=args.save_timeout))
     file = args.checkpoint and args.checkpoint / 'checkpoint.pt'
-    own = lock(args.checkpoint) if file and rank == 0 else None  # noqa: F841  until this returns
-    state, sha = load(file, options)
-    agree(options=options, checkpoint=sha)
+    if file and rank == 0:
+        ranks.lock(file.parent)
+    state, sha = ranks.load(file, options)
+    ranks.agree(slow, options=options, checkpoint=sha)
 
-    net = build(args.seed).to(device, real)
+    net = build(args).to(device, args.real)
     torch.manual_seed(size * args.seed + rank)  # after build: each rank draws numbers of its own
-    ddp = nn.parallel.DistributedDataParallel(net)
+    model = ranks.parallel(net, device, args.shard)
     # DDP orders its buckets by its first backward pass. That must not be a step: after a restart,
     # three ranks would add up in another order than before, and round otherwise.
-    ddp.eval()(examples[0][0][None].to(device, real)).sum().backward()
-    ddp.train()
-    optimizer = torch.optim.SGD(net.parameters(), args.lr, args.momentum)
-    schedule = LinearLR(optimizer, 1 / (args.warmup + 1), total_iters=args.warmup)
-    parts = {'net': net, 'optimizer': optimizer, 'schedule': schedule}
-    random = torch.cuda if gpu else torch  # whose random numbers are those of the device
-    total = torch.zeros(1, dtype=torch.float64, device=device)
-    for name in parts if state else ():
-        parts[name].load_state_dict(state[name])
-    for loss, numbers in state.get('ranks', [])[rank::size]:
-        total += loss
-        random.set_rng_state(numbers)
+    ((X, y, _),) = next(deal(args, examples, [np.zeros(1, int)]))
+    loss_of(model.eval()(X), y).backward()
+    model.train()
+    optimizer = optimizer_of(net, args)
+    optimizer.zero_grad()
+    schedule = schedule_of(optimizer, args)
+    random = torch.cuda if device == 'cuda' else torch  # whose numbers are those of the device
+    if state:
+        ranks.spread(net, optimizer, state)
+        schedule.load_state_dict(state['schedule'])
+        for numbers in state['random'][rank : rank + 1]:
+            random.set_rng_state(numbers)
+    first, done = state.get('epoch', 0), state.get('done', 0)
+    log, rows = [state.get('total', (0.0, 0.0, 0.0))], []
+    del state
 
-    done = state.get('done', 0)
-    for epoch in range(state.get('epoch', 0), args.epochs):
-        start = time.perf_counter()
+    for epoch in range(first, args.epochs):
+        begin = last = time.perf_counter()
         order = np.random.default_rng([args.seed, epoch]).permutation(len(examples))
         steps = np.split(order, range(args.batch_size, len(order), args.batch_size))
-        mine = [np.array_split(step, size)[rank] for step in steps[done:]]
-        for X, y in loader(examples, mine, gpu):
+        for batches in deal(args, examples, steps[done:], epoch, training=True):
             done += 1
-            X, y = X.to(device, real, non_blocking=True) / 255, y.to(device, non_blocking=True)
-            if args.augment:
-                X = torch.where(torch.rand(len(X), 1, 1, 1, device=device) < 0.5, X, X.flip(3))
-            optimizer.zero_grad()
-            total += step(args, ddp, X, y, len(steps[done - 1]))
+            rows.append(step(args, model, optimizer, batches))
+            lr = schedule.get_last_lr()[-1]
             optimizer.step()
             schedule.step()
-            if file and (done == len(steps) or args.every and done % args.every == 0):
-                ranks = [None] * size
-                dist.all_gather_object(ranks, (total.item(), random.get_rng_state()))
-                finite(net, sum(loss for loss, _ in ranks), epoch, done)
+            due = file and (done == len(steps) or args.every and done % args.every == 0)
+            if due or done == len(steps) or done % (args.report or 100) == 0:
+                log += settle(rows, epoch, done)
+            if args.report and done % args.report == 0:
+                losses, counts, norms = zip(*log[1:][-args.report :], strict=True)
+                loss, count, now = sum(losses), sum(counts), time.perf_counter()
+                tell(args, REPORT, epoch=epoch + 1, step=done, loss=loss / count, lr=lr,
+                     norm=norms[-1], rate=count / (now - last))  # fmt: skip
+                last = now
+            if due:
+                numbers = [None] * size
+                dist.all_gather_object(numbers, random.get_rng_state())
+                state = ranks.gather(net, optimizer) | {
+                    'schedule': schedule.state_dict(), 'random': numbers, 'options': options,
+                    'epoch': epoch, 'done': done, 'total': [sum(column) for column in zip(*log)],
+                }  # fmt: skip
                 if rank == 0:
-                    state = {name: part.state_dict() for name, part in parts.items()}
-                    place = {'options': options, 'ranks': ranks, 'epoch': epoch, 'done': done}
-                    save(file, state | place)
-        dist.all_reduce(total)
-        finite(net, total.item(), epoch, done)
-        loss, seconds = total.item() / len(examples), time.perf_counter() - start
-        accuracy = evaluate(net, tests, device, real)
-        agree(parameters=digest(net))
-        if rank == 0:
-            line = f'epoch {epoch + 1}, time: {seconds:.2f} sec, train loss: {loss:.6f}, '
-            print(line + f'test acc: {accuracy:.4f}', flush=True)
-        done, total = 0, torch.zeros_like(total)
-    if args.digest and rank == 0:
-        print(digest(net), flush=True)
+                    ranks.save(file, state)
+                dist.barrier(slow)  # the others wait here, as long as saving may take
+        loss, count, _ = (sum(column) for column in zip(*log))
+        seconds = time.perf_counter() - begin
+        test_loss, score = evaluate(args, net, tests)
+        ranks.agree(parameters=ranks.digest(net.state_dict().values()))
+        tell(args, EPOCH, epoch=epoch + 1, time=seconds, train_loss=loss / count,
+             test_loss=test_loss, score=score)  # fmt: skip
+        done, log = 0, [(0.0, 0.0, 0.0)]
+    if args.digest:
+        tell(args, '{digest}', digest=ranks.digest(net.state_dict().values()))
 
 
 def main():
     args = parse()
-    if int(os.environ.get('SLURM_NTASKS', 1)) > 1 and 'RANK' not in os.environ:
-        sys.exit('error: Slurm started several lone copies: let it start torchrun, once a machine')
-    gpu = torch.cuda.device_count() >= int(os.environ.get('LOCAL_WORLD_SIZE', 1))
-    if gpu:
-        torch.cuda.set_device(int(os.environ.get('LOCAL_RANK', 0)))
-    store = meet('nccl' if gpu else 'gloo', timedelta(seconds=args.timeout))
-    done = threading.Event()
-    watcher = threading.Thread(target=watch, args=(store, args.timeout / 2, done), daemon=True)
-    watcher.start()
-    train(args, torch.device('cuda' if gpu else 'cpu'))
-    done.set()
-    watcher.join()  # if Python ended while it asks the store, the process would abort
-    dist.destroy_process_group()
-    gc.collect()  # DDP is part of a cycle: it would outlive the group that it uses
+    args.device = ranks.device_of(args.device)
+    args.real = torch.float64 if args.dtype == 'float64' else torch.float32
+    with ranks.together(args.device, args.timeout):
+        train(args)
 
 
 if __name__ == '__main__':

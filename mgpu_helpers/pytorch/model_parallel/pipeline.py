@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -57,7 +58,7 @@ def gpipe_order(num_micro_batches: int, stage: int, num_stages: int) -> list[Pas
 def one_f_one_b_order(num_micro_batches: int, stage: int, num_stages: int) -> list[Pass]:
     """List what a stage does in 1F1B: after a warm-up, one forward, one backward pass in turn."""
     ahead = num_stages - 1 - stage
-    order = [('forward', i) for i in range(ahead)]  # warm-up: one for each stage behind this one
+    order = [('forward', i) for i in range(min(ahead, num_micro_batches))]  # warm-up
     for i in range(num_micro_batches):  # in the last ones, only backward passes are left
         if ahead + i < num_micro_batches:
             order.append(('forward', ahead + i))
@@ -71,28 +72,6 @@ class Done(NamedTuple):
     losses: Tensor | None  # (n,), of all examples in their order; only on the last stage
     held: int  # the most micro-batches whose activations were kept here at a time
     spans: list[Span]  # when it computed what, on this machine's clock; the rest is waiting
-
-
-def gpipe(
-    layers: nn.Module, X: Tensor, y: Tensor, num_micro_batches: int, group: Group = None
-) -> Done:
-    """Do forward and backward pass of one batch by GPipe's schedule; an optimizer steps after it.
-
-    Each rank of the group calls it with its own stage, rank 0 with the first, and with the same
-    batch, ``X`` (n, ...) and ``y`` (n,), cut into micro-batches as even as can be. To each
-    ``.grad`` that of the mean loss over the batch is added.
-    """
-    return run_stage(gpipe_order, layers, X, y, num_micro_batches, group)
-
-
-def one_f_one_b(
-    layers: nn.Module, X: Tensor, y: Tensor, num_micro_batches: int, group: Group = None
-) -> Done:
-    """Do what ``gpipe`` does, with the same gradients, by the schedule 1F1B.
-
-    Of k stages, stage s keeps the activations of at most k - s micro-batches, instead of all.
-    """
-    return run_stage(one_f_one_b_order, layers, X, y, num_micro_batches, group)
 
 
 class StageState:
@@ -180,7 +159,12 @@ def run_stage(
     num_micro_batches: int,
     group: Group = None,
 ) -> Done:
-    """Do a stage's part of one step, pass by pass, in the order that ``order_of`` gives."""
+    """Do a stage's part of one step, forward and backward, in the order that ``order_of`` gives.
+
+    Each rank of the group calls it with its own stage, rank 0 with the first, and with the same
+    batch, ``X`` (n, ...) and ``y`` (n,), cut into micro-batches as even as can be. To each
+    ``.grad`` that of the mean loss over the batch is added; an optimizer steps after it.
+    """
     check_step(layers, X, y, num_micro_batches, group)
     stage = Stage(layers, X, y, num_micro_batches, group)
     order = order_of(num_micro_batches, stage.rank, stage.last + 1)
@@ -196,6 +180,11 @@ def run_stage(
         work.wait()
     losses = torch.cat(stage.losses).detach() if stage.losses else None
     return Done(losses, held, spans)
+
+
+# The same gradients; of k stages, with the second, stage s holds at most k - s micro-batches.
+gpipe = partial(run_stage, gpipe_order)
+one_f_one_b = partial(run_stage, one_f_one_b_order)
 
 
 def check_step(layers: object, X: Tensor, y: Tensor, m: int, group: Group) -> None:

@@ -44,7 +44,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
     """Any optimizer that treats each value by itself, its state sharded over the ranks (ZeRO 1).
 
     ``ShardedOptimizer(net.parameters(), torch.optim.AdamW, lr=1e-3)``, with a network or with DDP:
-    ``step`` takes the mean of the gradients over the ranks. (So clip, or unscale, in DDP only.)
+    ``step`` takes the mean of the gradients over the ranks. (So clip and unscale in DDP only.)
     ``state_dict`` is the whole, as of ``optimizer_class``, and fits any number of ranks.
     All ranks call each method, and begin with rank 0's values. Of a class that is not PyTorch's,
     say ``elementwise=True``.

@@ -39,8 +39,7 @@ def zero_step(
 
     ``whole`` and ``share`` are those of ``own_share(params)``; gradients become ``None``.
     """
-    grads = flatten([p.grad for p in params], dist.get_world_size())  # type: ignore[misc]
-    share.grad = reduce_scatter(grads)
+    share.grad = reduce_scatter(flatten([p.grad for p in params], dist.get_world_size()))  # type: ignore[misc]
     for p in params:
         p.grad = None
     optimizer.step()
@@ -48,7 +47,9 @@ def zero_step(
 
 
 def shard_gradients(
-    params: Sequence[torch.Tensor], share: nn.Parameter, then: Callable[[], object] = bool
+    params: Sequence[torch.Tensor],
+    share: nn.Parameter,
+    then: Callable[[], object] = lambda: None,
 ) -> None:
     """Keep of a layer's gradients this rank's share alone (ZeRO 2), from now on.
 
@@ -60,7 +61,8 @@ def shard_gradients(
     def on_gradient(p: torch.Tensor) -> None:
         ready.append(p)
         if len(ready) == len(params):
-            share.grad = reduce_scatter(flatten([p.grad for p in params], dist.get_world_size()))  # type: ignore[misc]
+            mean = reduce_scatter(flatten([p.grad for p in params], dist.get_world_size()))  # type: ignore[misc]
+            share.grad = mean if share.grad is None else share.grad + mean
             for p in params:
                 p.grad = None
             ready.clear()
@@ -75,8 +77,7 @@ def shard_parameters(layer: nn.Module) -> nn.Parameter:
 
     All are gathered just before the layer's forward and backward passes, and dropped after them.
     """
-    params = list(layer.parameters())
-    whole, share = own_share(params)
+    whole, share = own_share(list(layer.parameters()))
     share.data, drop = share.data.clone(), partial(whole.untyped_storage().resize_, 0)
 
     def gather(*_: object) -> None:
@@ -86,10 +87,9 @@ def shard_parameters(layer: nn.Module) -> nn.Parameter:
     def after_forward(layer: nn.Module, inputs: object, output: torch.Tensor) -> None:
         drop()
         if output.requires_grad:
-            output.register_hook(gather)  # the layer's backward pass begins here
+            output.register_hook(gather)  # its backward pass begins here
 
-    layer.register_forward_pre_hook(gather)
-    layer.register_forward_hook(after_forward)
-    shard_gradients(params, share, then=drop)
+    layer.register_forward_pre_hook(gather), layer.register_forward_hook(after_forward)
+    shard_gradients(list(layer.parameters()), share, then=drop)
     drop()
     return share

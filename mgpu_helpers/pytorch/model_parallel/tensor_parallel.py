@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.tensor import parallel
 from torch.nn import functional as F
 
 from ... import checks
-from ..ranks import check_group
+from ..ranks import check_group, this_device
 
 Group: TypeAlias = dist.ProcessGroup | None
 
@@ -131,6 +132,17 @@ def tensor_parallel(net: nn.Module, group: Group = None) -> nn.Module:
         for part in (a, m):
             # One all-reduce for q, k and v together, on the input that they share.
             part.register_forward_pre_hook(lambda _, args: SumBackward.apply(args[0], group))
+    return net
+
+
+def by_plan(net: nn.Module, mesh: dist.DeviceMesh | None = None) -> nn.Module:
+    """Let PyTorch's ``parallelize_module`` cut ``vit()``, over all ranks or a mesh."""
+    mesh = mesh or dist.init_device_mesh(this_device().type, (dist.get_world_size(),))
+    columns = 'attention.q', 'attention.k', 'attention.v', 'mlp.0'
+    plan: dict[str, Any] = {name: parallel.ColwiseParallel() for name in columns}
+    plan |= {name: parallel.RowwiseParallel() for name in ('attention.out', 'mlp.2')}
+    for block in blocks_of(net):
+        parallel.parallelize_module(block, mesh, plan)
     return net
 
 

@@ -1,0 +1,109 @@
+"""Chapter 7's measure of every way to share a network: ten steps of Adam, beside one device's.
+
+In float64, with batches of 51 images, which neither 2 nor 4 divides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from ..data_parallel.from_scratch import load_data_fashion_mnist, loss
+from ..ranks import load_in_turn, this_device
+from .bytes_sent import Traffic
+from .vit import vit
+
+
+class Trained(NamedTuple):
+    """What ten steps gave on one rank; on the only one, it is what one device does."""
+
+    losses: np.ndarray  # (10,), each the mean over a batch
+    params: dict[str, np.ndarray]  # by name
+    held: list[int]  # bytes here, at the last step, of parameters, gradients, optimizer's state
+    sent: int  # bytes from here in the last step
+
+    def differs(self, one: Trained) -> float:
+        """Give the largest relative difference to one device: of a loss, or of the parameters."""
+        a, b = (np.concatenate([t.params[n].ravel() for n in one.params]) for t in (self, one))
+        far = np.linalg.norm(a - b) / np.linalg.norm(b)
+        return float(max(far, *abs(self.losses / one.losses - 1)))
+
+    def row(self, one: Trained) -> list[str]:
+        """Give the difference, what is held and what is sent, for a table."""
+        return [f'{self.differs(one):.0e}', *(f'{n:,}' for n in (*self.held, self.sent))]
+
+
+def nbytes(tensors: Iterable[Any]) -> int:
+    """Count the bytes of memory behind some tensors; what they share counts once."""
+    parts = [getattr(t, 'to_local', t.detach)().untyped_storage() for t in tensors]
+    return sum({part.data_ptr(): part.nbytes() for part in parts}.values())
+
+
+def state_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    """List the tensors of an optimizer's state that have a number for each value."""
+    own = getattr(optimizer, 'optim', optimizer)  # ZeroRedundancyOptimizer has another inside
+    return [t for state in own.state.values() for t in state.values() if t.dim()]
+
+
+def shard_of(a: Tensor) -> Tensor:
+    """Give this rank's rows of a batch, on its device."""
+    return a.tensor_split(dist.get_world_size())[dist.get_rank()].to(this_device())
+
+
+def ten_steps(
+    net: nn.Module,
+    gradients: Callable[[Tensor, Tensor], Tensor],
+    optimizer: Any = None,
+    step: Callable[[], object] | None = None,
+    state: Callable[[], Any] | None = None,
+    over: Any = None,
+) -> Trained:
+    """Train; ``gradients(X, y)`` leaves them, and gives the batch's loss, or a rank's term of it.
+
+    Such terms are summed ``over`` a group. ``step`` is more than the optimizer's, ``state()`` the
+    parameters by name, if they are not in ``net`` as they are.
+    """
+    optimizer, losses = optimizer or torch.optim.Adam(net.parameters(), lr=1e-3), []
+    for X, y in load_in_turn(load_data_fashion_mnist, 51, 510, 0, 'float64')[0]:
+        with Traffic() as traffic:
+            losses.append(gradients(X, y).detach())
+            params = [*net.parameters(), *(p for g in optimizer.param_groups for p in g['params'])]
+            held = [nbytes(params), nbytes(p.grad for p in params if p.grad is not None)]
+            (step or optimizer.step)()
+        optimizer.zero_grad()
+    means = torch.stack(losses)
+    if over:
+        dist.all_reduce(means, group=over)
+    found = state() if state else dict(net.named_parameters())
+    values = {
+        name.removeprefix('module.'): getattr(p, 'full_tensor', p.clone)().detach().cpu().numpy()
+        for name, p in found.items()
+    }
+    return Trained(means.cpu().numpy(), values, [*held, nbytes(state_of(optimizer))], traffic.total)
+
+
+def train_by(prepare: Callable[[nn.Module], Any]) -> Trained:
+    """Train in a rank, on its shard of every batch; gradients are means over the ranks.
+
+    ``prepare(net)`` gives the network and, where ``ten_steps`` needs them, optimizer, step, state.
+    """
+    net, *more = prepare(vit().to(this_device()))
+
+    def gradients(X: Tensor, y: Tensor) -> Tensor:
+        term = loss(net(shard_of(X)), shard_of(y)).sum() / len(X)
+        (term * dist.get_world_size()).backward()
+        return term
+
+    steps = partial(ten_steps, over=dist.group.WORLD)
+    return steps(net, gradients, *more)
+
+
+def each(function: Callable[..., Any], ways: Iterable[Any]) -> list[Any]:
+    """Call a function with one argument after the other: all in one start of the processes."""
+    return [function(way) for way in ways]

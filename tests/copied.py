@@ -1,0 +1,86 @@
+"""Chapter 6's scripts in an empty folder, as their readers have them."""
+
+import contextlib
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from subprocess import PIPE
+
+import psutil
+import pytest
+from checkouts import ROOT
+from serving import real_files
+
+
+class Alone:
+    """A folder with copies of the scripts, in which ``import mgpu_helpers`` fails."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        shutil.copy(ROOT / 'tests/without_compiler.py', folder / 'sitecustomize.py')
+        for name in ('train.py', 'train_ddp.py', 'ranks.py'):
+            shutil.copy(ROOT / 'training' / name, folder)
+        (folder / 'mgpu_helpers.py').write_text('raise ImportError("not in this folder")')
+
+    def start(self, options, ranks=None, torchrun='--standalone', script='train_ddp.py', err=PIPE):
+        command = [sys.executable]
+        if ranks:
+            command += ['-m', 'torch.distributed.run', f'--nproc-per-node={ranks}']
+            command += torchrun.split()
+        return subprocess.Popen(
+            [*command, script, *options.split()], cwd=self.folder, text=True,
+            stdout=PIPE, stderr=err,
+            env=os.environ | {'PYTHONPATH': str(self.folder)},
+        )  # fmt: skip
+
+    def run(self, options, ranks=None, torchrun='--standalone', status=0, script='train_ddp.py'):
+        """Run it to its end; return its lines, those of stderr if it is expected to fail."""
+        with self.start(options, ranks, torchrun, script) as process:
+            out, err = ended(process, 500)
+        assert process.returncode == status, err
+        return (err if status else out).splitlines()
+
+    def parameters(self, folder):
+        import torch  # not every environment has it
+
+        state = torch.load(self.folder / folder / 'checkpoint.pt', weights_only=True)
+        return torch.cat([value.flatten() for value in state['net'].values()])
+
+
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    real_files('fashion-mnist')  # or skip
+    monkeypatch.setenv('OMP_NUM_THREADS', '1')
+    return Alone(tmp_path)
+
+
+@pytest.fixture
+def ranks(monkeypatch):
+    """The module beside train_ddp.py."""
+    monkeypatch.syspath_prepend(ROOT / 'training')
+    yield importlib.import_module('ranks')
+    sys.modules.pop('ranks')
+
+
+def ended(process, seconds):
+    """Return its output; stop it if it does not end, so that its output is not lost."""
+    late = threading.Timer(seconds, process.kill)  # its ranks then end themselves
+    late.start()
+    try:
+        return process.communicate()
+    finally:
+        late.cancel()
+        process.kill()  # also where somebody interrupts us
+
+
+def workers(torchrun):
+    """List what torchrun has started by now, in the order of their ranks."""
+    started = {}
+    with contextlib.suppress(psutil.Error):
+        for child in psutil.Process(torchrun.pid).children():
+            with contextlib.suppress(psutil.Error):
+                started[int(child.environ().get('RANK', -1))] = child
+    return [started[rank] for rank in sorted(started) if rank >= 0]
