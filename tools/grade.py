@@ -1,17 +1,18 @@
 """Grade submissions of the exercises: ``make grade FROM=folder`` leaves ``build/grades/``.
 
-Each notebook in the folder or below it is a submission: its name begins with the chapter's number,
-and the student is the rest of its name, or else its folder. ``grade_cells.py`` executes its cells,
-``grade_checks.py`` checks the answers, with another seed; both run in a sandbox (``sandbox.py``).
-``PRIVATE=folder`` takes the exercises' sources from there.
+``handed_in.py`` finds them below the folder, ``grade_cells.py`` executes a notebook's cells,
+``grade_checks.py`` checks the answers, with another seed; both run in a sandbox (``sandbox.py``),
+in the environment of the chapter. ``grades.py`` keeps the table. ``PRIVATE=folder`` takes the
+exercises' sources from there.
 """
 
 import base64
-import csv
 import os
 import re
+import shutil
 import socket
 import stat
+import subprocess
 import sys
 import tempfile
 import time
@@ -20,6 +21,9 @@ from pathlib import Path
 import click
 import nbformat
 import yaml
+from grades import Grades
+from handed_in import due_date, find, read_roster, same_person, words_in
+from interpreters import python_of
 from sandbox import ROOT, Course, Ended, Program, adopt_orphans, isolation
 from tabulate import tabulate
 from tqdm import tqdm
@@ -81,10 +85,11 @@ def run_cells(course, prefix, checks, deadline):
             yield {'cell': cell, 'error': f'{how}: left out'}
 
 
-def run_checks(course, prefix, answers, seed, deadline):
+def run_checks(course, prefix, answers, seed, deadline, names):
     """Check answers; yield for each its number and verdict. One that ends the checks is not right.
 
-    Each answer is sent as the name of a file: it may be longer than a pipe holds.
+    ``names`` collects those that were given. Each answer is sent as the name of a file: it may be
+    longer than a pipe holds.
     """
     waiting = list(answers)
     while waiting and time.monotonic() < deadline:
@@ -97,13 +102,17 @@ def run_checks(course, prefix, answers, seed, deadline):
                     path.write_bytes(answers[waiting[0]])
                     program.send(number=waiting[0], answers=str(path), seed=seed)
                     message = program.receive(min(deadline, time.monotonic() + CELL_SECONDS))
+                    names |= {message['name']} - {None}
                     yield waiting.pop(0), (message['right'] is True, message['sentence'])
         except Ended as how:
             yield waiting.pop(0), (False, f'its answer {how}')
 
 
-def grade(course, prefix, checks, path, seed):
-    """Return the verdicts on a submission, {number: (right, sentence)}, and remarks on the rest."""
+def grade(course, prefix, checks, path, seed, names=None):
+    """Return the verdicts on a submission, {number: (right, sentence)}, and remarks on the rest.
+
+    ``names`` collects for whom its personal numbers were drawn.
+    """
     verdicts, remarks, answers, deadline = {}, [], {}, time.monotonic() + SECONDS
     (course.given / 'notebook').write_bytes(content_of(path))
     for message in run_cells(course, prefix, checks, deadline):
@@ -118,20 +127,44 @@ def grade(course, prefix, checks, path, seed):
             answers[number] = base64.b64decode(message['answers'])
     unchanged = course.is_unchanged()
     if unchanged:
-        verdicts |= run_checks(course, prefix, answers, seed, deadline)
+        names = set() if names is None else names
+        verdicts |= run_checks(course, prefix, answers, seed, deadline, names)
         unchanged = course.is_unchanged()
     if not unchanged:
         raise Refused('it has changed files of the course: nothing counts')
     return verdicts, list(dict.fromkeys(remarks))
 
 
-def submissions_in(folder, sources):
-    """Yield the student, the chapter and the file of each submission."""
-    for path in sorted(folder.rglob('*.ipynb')):
-        chapter = set_of(path)
-        if chapter in sources and '.ipynb_checkpoints' not in path.parts:
-            rest = path.stem.removeprefix(sources[chapter].stem).strip('-_ .')
-            yield rest or path.parent.relative_to(folder).as_posix(), chapter, path
+def environments(sources, chapters):
+    """Find the Python of each chapter; stop where one lacks what the chapter's checks need."""
+    found = {chapter: python_of(sources[chapter]) for chapter in chapters}
+    for chapter, python in found.items():
+        first = min(checks_in(sources[chapter]))
+        command = f"from mgpu_exercises.checking import find; find('{first}')"
+        paths = os.pathsep.join([str(ROOT), str(ROOT / 'exercises')])
+        done = subprocess.run(
+            [python, '-c', command], env=os.environ | {'PYTHONPATH': paths},
+            cwd=ROOT, capture_output=True, text=True,
+        )  # fmt: skip
+        if done.returncode:
+            why = (done.stderr.strip().splitlines() or ['it ends'])[-1]
+            raise click.ClickException(
+                f"{python} cannot check chapter {chapter}: {why}. What to do: 'make setup' "
+                "(PyTorch's chapters: 'make setup TORCH=1'), then the same again"
+            )
+    return found
+
+
+def about(submission, names):
+    """Say what a lecturer should know of a submission beside its verdicts."""
+    student, remarks = submission.student, []
+    if submission.others:
+        earlier = ', '.join(submission.others)
+        remarks.append(f'{submission.path.name} is the last of several: {earlier} not graded')
+    for name in sorted(names):
+        if not (same_person(name, student.name) or {*words_in(name)} & {*words_in(student.name)}):
+            remarks.append(f"chapter {submission.chapter}: numbers drawn for '{name}'")
+    return remarks
 
 
 def plain(text):
@@ -140,37 +173,76 @@ def plain(text):
     return ' '.join(re.sub(r'[\x00-\x1f\x7f]', ' ', text.decode('utf8', 'replace')).split())
 
 
-def page(student, chapter, checks, right, verdicts, remarks):
+def page(student, chapter, checks, right, verdicts, remarks, worth):
     """Write the page that a student is given back."""
-    lines = [(n, '✓' if n in right else '–', verdicts.get(n, NEVER)[1]) for n in checks]
+    lines = [
+        (n, f'{worth(n) if n in right else 0} of {worth(n)}', verdicts.get(n, NEVER)[1])
+        for n in checks
+    ]
+    lines.append(('all', f'{sum(map(worth, right))} of {sum(map(worth, checks))}', ''))
     lines += [('', '', remark) for remark in remarks]
     lines = [[plain(word) for word in line] for line in lines]
-    return HEAD + tabulate(lines, [student, f'chapter {chapter}', ''], 'html')
+    return HEAD + tabulate(lines, [student, f'chapter {chapter}', 'points'], 'html')
+
+
+def grade_one(course, submission, checks, hidden, isolated, seed):
+    """Return what ``grade`` does; whatever a student hands in, it must not cost another's grade."""
+    names = set()
+    try:
+        with course:
+            prefix = isolation(course.folder, hidden) if isolated else []
+            verdicts, remarks = grade(course, prefix, checks, submission.path, seed, names)
+    except Refused as why:
+        verdicts, remarks = {}, [str(why)]
+    except Exception as error:
+        verdicts, remarks = {}, [f'it could not be graded: {type(error).__name__}']
+    return verdicts, [plain(remark) for remark in remarks + about(submission, names)]
+
+
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.command()
-@click.argument('folder', type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option('--private', type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument('folder', type=FOLDER)
+@click.option('--private', type=FOLDER)
+@click.option('--roster', type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option('--set', 'chosen', help='Exercises that were set, such as "1.1 1.5 3.2".')
+@click.option('--due', help='When, such as "2026-12-01 18:00": what is later is marked.')
 @click.option('--seed', default=1, show_default=True, help="Seed of the checks' random arrays.")
 @click.option('--build', type=click.Path(path_type=Path), default=ROOT / 'build' / 'grades')
-def main(folder, private, seed, build):
+def main(folder, private, roster, chosen, due, seed, build):
     """Grade the notebooks below FOLDER."""
-    sources = {set_of(p): p for p in (private or ROOT / 'exercises').glob('*.ipynb')}
-    submissions = list(submissions_in(folder, sources))
+    sources = {set_of(p): p for p in sorted((private or ROOT / 'exercises').glob('*.ipynb'))}
+    try:
+        roster, due = read_roster(roster) if roster else [], due_date(due)
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    submissions, skipped = find(folder, sources, roster, due)
+    for path in skipped:
+        click.echo(f'not graded, its name has no chapter: {plain(path.relative_to(folder))}')
     if not submissions:
-        example = min(sources.values()).name
+        example = next(iter(sources.values())).name
         raise click.ClickException(
             f"there is no submission in '{folder}': notebooks like {example}"
         )
+    chapters = [c for c in sources if c in {submission.chapter for submission in submissions}]
+    checks = {chapter: checks_in(sources[chapter]) for chapter in chapters}
+    known = {n for source in sources.values() for n in checks_in(source)}
+    if unknown := [n for n in (chosen or '').split() if n not in known]:
+        raise click.ClickException(f'there is no exercise {", ".join(unknown)} with a check')
+    numbers = chosen.split() if chosen else [n for chapter in chapters for n in checks[chapter]]
+    checks = {c: {n: call for n, call in of.items() if n in numbers} for c, of in checks.items()}
+    submissions = [s for s in submissions if checks[s.chapter]]
+    pythons = environments(sources, [c for c in chapters if checks[c]])
     build.mkdir(parents=True, exist_ok=True)
     hidden = {p.resolve() for p in (folder, build, ROOT / 'exercises', private or folder)}
-    for needed in ROOT, Path(sys.prefix), Path(tempfile.gettempdir()):
+    prefixes = {Path(python).parent.parent for python in pythons.values()}
+    for needed in ROOT, Path(sys.prefix), Path(tempfile.gettempdir()), *prefixes:
         if any(needed.resolve().is_relative_to(path) for path in hidden):
             raise click.ClickException(
                 f"'{folder}' holds {needed}: put the submissions into a folder of their own"
             )
-    for page_of_before in build.glob('*.html'):
-        page_of_before.unlink()
+    shutil.rmtree(build / 'feedback', ignore_errors=True)
     adopt_orphans()
     course, worth = Course(), yaml.safe_load(PLAN.read_text(encoding='utf8'))['points']
     with course:
@@ -179,32 +251,23 @@ def main(folder, private, seed, build):
     click.echo(f'network: {"none" if offline else "NOT taken away: this system does not allow it"}')
     if not isolated:
         click.echo('files and processes: NOT hidden: use a container for each student')
-    with (build / 'grades.csv').open('w', newline='', encoding='utf8') as file:
-        table = csv.writer(file)
-        table.writerow('student chapter right of points out_of exercises remarks'.split())
-        for student, chapter, path in tqdm(submissions, unit='submission', disable=None):
-            checks, verdicts, remarks = checks_in(sources[chapter]), {}, []
-            try:
-                with course:
-                    prefix = isolation(course.folder, hidden) if isolated else []
-                    verdicts, remarks = grade(course, prefix, checks, path, seed)
-            except Refused as why:
-                remarks = [str(why)]
-            except Exception as error:  # what one hands in must not cost another's grade
-                remarks = [f'it could not be graded: {type(error).__name__}']
-            student, remarks = plain(Path(student)), [plain(remark) for remark in remarks]
-            right = [n for n in checks if verdicts.get(n, NEVER)[0]]
-            # A teacher's own exercise, which is not in the plan, is worth one point.
-            points, out_of = (sum(worth.get(n, [1])[0] for n in of) for of in (right, checks))
-            row = [student, chapter, len(right), len(checks), points, out_of]
-            row += [' '.join(right), '; '.join(remarks)]
-            # A spreadsheet would take text that begins like this for a formula.
-            table.writerow([f"'{x}" if str(x).startswith(tuple('=+-@')) else x for x in row])
-            file.flush()
-            name = re.sub(r'[^\w.-]+', '_', student)[-100:]
-            name += f'-{sources[chapter].stem.split("-")[0]}.html'
-            text = page(student, chapter, checks, right, verdicts, remarks)
-            (build / name).write_text(text, encoding='utf8')
+    # A teacher's own exercise, which is not in the plan, is worth one point.
+    grades = Grades(roster, numbers, lambda number: worth.get(number, [1])[0])
+    grades.write(build / 'grades.csv')
+    for submission in tqdm(submissions, unit='submission', disable=None):
+        course.python, mine = pythons[submission.chapter], checks[submission.chapter]
+        submission.student.name = plain(Path(submission.student.name))
+        verdicts, remarks = grade_one(course, submission, mine, hidden, isolated, seed)
+        right = [n for n in mine if verdicts.get(n, NEVER)[0]]
+        inside = submission.path.relative_to(folder)
+        grades.add(submission, plain(inside), mine, right, remarks)
+        grades.write(build / 'grades.csv')
+        name = submission.student.name
+        text = page(name, submission.chapter, mine, right, verdicts, remarks, grades.worth)
+        # Under the submission's own name, by which a learning management system takes it back.
+        target = (build / 'feedback' / inside).with_suffix('.html')
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding='utf8')
     click.echo(build / 'grades.csv')
 
 

@@ -29,9 +29,10 @@ def verdict_on(number, path, seed, functions):
         args, options = pickle.loads(Path(path).read_bytes())
         options = {name: value for name, value in options.items() if name == 'name'}
         verdict = check(number, *args, **options, seed=seed, quote=False)
-        return verdict.right is True, str(verdict.sentence)
+        name = str(options['name'])[:100] if 'name' in options else None
+        return verdict.right is True, str(verdict.sentence), name
     except BaseException as error:  # also sys.exit in an answer
-        return False, f'not yet: it raised {type(error).__name__}'
+        return False, f'not yet: it raised {type(error).__name__}', None
 
 
 def main():
@@ -43,8 +44,8 @@ def main():
     send(ready=True)
     for line in lines:
         job = json.loads(line)
-        right, sentence = verdict_on(job['number'], job['answers'], job['seed'], functions)
-        send(right=right, sentence=sentence[:1000])
+        right, sentence, name = verdict_on(job['number'], job['answers'], job['seed'], functions)
+        send(right=right, sentence=sentence[:1000], name=name)
     os._exit(0)
 
 

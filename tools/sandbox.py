@@ -61,6 +61,7 @@ class Course:
     """A copy of our packages for one submission, beside an empty folder and what it is given."""
 
     def __init__(self):
+        self.python = sys.executable  # or that of another environment, before a submission
         files = ROOT.glob('mgpu_helpers/**/*'), ROOT.glob('exercises/mgpu_exercises/*.py')
         self.files = {
             str(path.relative_to(ROOT)): path.read_bytes()
@@ -116,7 +117,7 @@ class Program:
         self.at_end.callback(self.stop)
         leash = Leash()
         self.at_end.callback(leash.close)  # ends it, even if we are killed
-        command = leash.command([*prefix, sys.executable, str(ROOT / 'tools' / script)])
+        command = leash.command([*prefix, course.python, str(ROOT / 'tools' / script)])
         environment = {name: os.environ[name] for name in SHOWN if name in os.environ}
         environment |= dict.fromkeys(('HOME', 'IPYTHONDIR', 'TMPDIR'), '.')
         environment |= {'PYTHONPATH': f'{course.top}:{course.top}/exercises'}

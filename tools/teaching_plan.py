@@ -5,10 +5,13 @@ exercises with their hints. ``teaching_plan.py guide`` rewrites the tables of th
 """
 
 import importlib
+import subprocess
+import sys
 from pathlib import Path
 
 import click
 import yaml
+from interpreters import python_of
 
 ROOT = Path(__file__).resolve().parent.parent
 GUIDE = ROOT / 'exercises' / 'teaching' / 'guide.md'
@@ -111,8 +114,15 @@ def renewed(text):
     return text
 
 
+def source_of(chapter):
+    """Find the exercises of chapter '3', or of 'puzzles'."""
+    name = f'{int(chapter):02}-*.ipynb' if chapter.isdigit() else f'{chapter}.ipynb'
+    return next((ROOT / 'exercises').glob(name))
+
+
 def mistakes_in(chapter):
     """List known mistakes in the exercises of chapter '3', or of 'puzzles'."""
+    importlib.import_module('mgpu_helpers')  # before MXNet, which takes its settings
     name = f'chapter{chapter}' if chapter.isdigit() else chapter
     return importlib.import_module(f'misconceptions.{name}').WRONG
 
@@ -151,7 +161,11 @@ def main(what):
         GUIDE.write_text(renewed(GUIDE.read_text(encoding='utf8')), encoding='utf8')
     else:
         for chapter in ALL if what == 'all' else [what]:
-            click.echo('\n'.join([*sheet(chapter), '']))
+            python = python_of(source_of(chapter))
+            if what != 'all' and Path(python).parent == Path(sys.executable).parent:
+                click.echo('\n'.join([*sheet(chapter), '']))
+            elif code := subprocess.run([python, __file__, chapter]).returncode:
+                sys.exit(code)
 
 
 if __name__ == '__main__':

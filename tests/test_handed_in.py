@@ -1,0 +1,153 @@
+"""What learning management systems hand over: whose each file is, and one row for everybody."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+
+import handed_in
+import pytest
+from handed_in import Student
+
+import student
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = {student.set_of(path): path for path in student.SOURCES}
+ONE, FIVE = '01-multiple-gpus-scratch', '05-multiple-gpus-pytorch'
+ROSTER = [Student('12345', 'Ada Lovelace'), Student('77', 'Ngô Bảo Châu'), Student('78', 'Absent')]
+
+
+@pytest.mark.parametrize(
+    'path, id, name, chapter, late',
+    [
+        (f'lovelaceada_12345_678_{ONE}.ipynb', '12345', 'lovelaceada', '1', ''),
+        (f'lovelaceada_LATE_12345_678_{ONE}.ipynb', '12345', 'lovelaceada', '1', 'yes'),
+        (f'lovelaceada_12345_678_{ONE}-1.ipynb', '12345', 'lovelaceada', '1', ''),
+        (f'Ada Lovelace_99_assignsubmission_file_/{FIVE}.ipynb', '', 'Ada Lovelace', '5', ''),
+        (f'Ada Lovelace_99_assignsubmission_file_{FIVE}.ipynb', '', 'Ada Lovelace', '5', ''),
+        (f'Ada Lovelace_99_assignsubmission_file_/ada {ONE}.ipynb', '', 'Ada Lovelace', '1', ''),
+        (f'ada/{ONE}.ipynb', '', 'ada', '1', ''),
+        (f'ada/{ONE} (1).ipynb', '', 'ada', '1', ''),
+        (f'ada/{ONE}-Copy1.ipynb', '', 'ada', '1', ''),
+        (f'ada/{ONE}_copy (2).ipynb', '', 'ada', '1', ''),
+        (f'group 3/ada/{ONE}.ipynb', '', 'group 3/ada', '1', ''),
+        (f'ada-{ONE}.ipynb', '', 'ada', '1', ''),
+        (f'{ONE}-ada.ipynb', '', 'ada', '1', ''),
+        ('01-ada.ipynb', '', 'ada', '1', ''),
+        ('ada/puzzles.ipynb', '', 'ada', 'puzzles', ''),
+    ],
+)
+def test_whose_a_file_is(tmp_path, path, id, name, chapter, late):
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).touch()
+    ((one,), skipped) = handed_in.find(tmp_path, SOURCES)
+    assert (one.student, one.chapter, one.late) == (Student(id, name), chapter, late)
+    assert not skipped
+
+
+def test_the_last_of_several_counts_and_what_is_left_out_is_listed(tmp_path):
+    names = [f'{ONE}.ipynb', f'{ONE} (1).ipynb', f'{ONE}-Copy1.ipynb', 'notes.ipynb', 'a.zip']
+    for when, name in enumerate([*names, '.ipynb_checkpoints/x.ipynb', '__MACOSX/._x.ipynb']):
+        (tmp_path / 'ada' / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / 'ada' / name).touch()
+        os.utime(tmp_path / 'ada' / name, (10**9 + 1000 * when, 10**9 + 1000 * when))
+    due = datetime.fromtimestamp(10**9 + 200)
+    ((one,), skipped) = handed_in.find(tmp_path, SOURCES, due=due)
+    assert one.path.name == f'{ONE}-Copy1.ipynb' and one.late == '0.5 h'
+    assert [*one.others] == names[:2]
+    assert sorted(path.name for path in skipped) == ['a.zip', 'notes.ipynb']
+
+
+def test_two_of_one_name_stay_two(tmp_path):
+    for number in (7, 8):
+        folder = tmp_path / f'Anna Schmidt_{number}_assignsubmission_file_'
+        folder.mkdir()
+        (folder / f'{ONE}.ipynb').touch()
+    assert len(handed_in.find(tmp_path, SOURCES)[0]) == 2
+
+
+@pytest.mark.parametrize(
+    'text',
+    [
+        '12345,Ada Lovelace\n77,Ngô Bảo Châu\n78,Absent\n',
+        '\ufeffName,Section,ID\nAda Lovelace,a,12345\nNgô Bảo Châu,a,77\nAbsent,b,78\n\n',
+    ],
+)
+def test_a_roster_is_read_with_headings_or_without(tmp_path, text):
+    (tmp_path / 'roster.csv').write_text(text, encoding='utf8')
+    assert handed_in.read_roster(tmp_path / 'roster.csv') == ROSTER
+    (tmp_path / 'roster.csv').write_text('only one column\n', encoding='utf8')
+    with pytest.raises(ValueError, match='an id and a name'):
+        handed_in.read_roster(tmp_path / 'roster.csv')
+
+
+@pytest.mark.parametrize(
+    'path, id',
+    [
+        (f'lovelaceada_5_678_{ONE}.ipynb', '12345'),  # another course's id, the same name
+        (f'x_12345_678_{ONE}.ipynb', '12345'),
+        (f'Lovelace Ada_9_assignsubmission_file_/{ONE}.ipynb', '12345'),
+        (f'ngôbảochâu_9_678_{ONE}.ipynb', '77'),
+        (f'somebody/{ONE}.ipynb', ''),
+    ],
+)
+def test_the_roster_says_who_it_is(tmp_path, path, id):
+    (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / path).touch()
+    ((one,), _) = handed_in.find(tmp_path, SOURCES, ROSTER)
+    assert one.student.id == id
+
+
+def run(folder, *options, **environment):
+    command = [sys.executable, ROOT / 'tools/grade.py', folder / 'in', '--build', folder / 'out']
+    return subprocess.run(
+        [*command, *options], capture_output=True, text=True, env=os.environ | environment
+    )
+
+
+def hand_in(folder, chapter, path, text=None):
+    target = folder / 'in' / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text or SOURCES[chapter].read_text(encoding='utf8'), encoding='utf8')
+
+
+def test_a_class_has_a_row_each_with_what_was_set(tmp_path):
+    """Two frameworks, three forms, somebody absent, somebody's friend's numbers."""
+    pytest.importorskip('mxnet', reason='MXNet is not installed')
+    pytest.importorskip('torch', reason='PyTorch is not installed')
+    text = SOURCES['1'].read_text(encoding='utf8')
+    hand_in(tmp_path, '1', f'lovelaceada_12345_678_{ONE}.ipynb', text.replace('Ada Lovelace', 'C. Babbage'))
+    hand_in(tmp_path, '5', f'Ngô Bảo Châu_9_assignsubmission_file_/{FIVE}.ipynb')
+    hand_in(tmp_path, '1', 'Ngô Bảo Châu_9_assignsubmission_file_/notes.ipynb')
+    roster = tmp_path / 'roster.csv'
+    roster.write_text(''.join(f'{s.id},{s.name}\n' for s in ROSTER), encoding='utf8')
+    chosen = '1.1 1.6 5.1'
+    done = run(tmp_path, '--roster', roster, '--set', chosen, '--due', '2020-01-01')
+    assert done.returncode == 0, done.stderr
+    assert 'not graded, its name has no chapter: Ngô' in done.stdout
+    with (tmp_path / 'out/grades.csv').open(encoding='utf8', newline='') as file:
+        ada, chau, absent = csv.DictReader(file)
+    assert [ada[n] for n in chosen.split()] == ['1', ada['1.6'], ''] and int(ada['1.6']) > 0
+    assert "drawn for 'C. Babbage'" in ada['remarks'] and ada['late'].startswith('chapter 1: ')
+    assert chau['1.1'] == '' and int(chau['5.1']) == int(chau['points']) > 0
+    assert absent['points'] == '0' and absent['files'] == ''
+    page = tmp_path / 'out/feedback' / f'lovelaceada_12345_678_{ONE}.html'
+    assert f'{ada["points"]} of' in page.read_text(encoding='utf8')
+
+
+def test_a_framework_that_is_not_there_is_told_at_once(tmp_path):
+    """PyTorch's kernel of another environment is taken, here of one without PyTorch."""
+    hand_in(tmp_path, '5', f'ada/{FIVE}.ipynb')
+    bare = tmp_path / 'python'
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
+    bare.chmod(0o755)
+    kernel = tmp_path / 'jupyter/kernels/mgpu-torch'
+    kernel.mkdir(parents=True)
+    spec = {'argv': [str(bare)], 'display_name': 'PyTorch', 'language': 'python'}
+    (kernel / 'kernel.json').write_text(json.dumps(spec))
+    done = run(tmp_path, JUPYTER_PATH=str(tmp_path / 'jupyter'))
+    assert done.returncode == 1 and f'{bare} cannot check chapter 5' in done.stderr
+    assert 'make setup TORCH=1' in done.stderr
