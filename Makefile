@@ -2,7 +2,7 @@
 # Recipes source tools/env.sh, which sets the data and home folders.
 SHELL := /bin/sh
 .NOTPARALLEL:
-.PHONY: help setup lab test run slides bench doctor report data figures book student grade sheet lock clean
+.PHONY: help setup lab test run slides bench doctor report data figures book student grade pack restore sheet lock clean
 
 PYTHON := . tools/env.sh && exec .venv/bin/python
 # $(call with,LAB_ARGS): Python, with the words of LAB_ARGS added to the end of its command line.
@@ -68,6 +68,13 @@ grade: ## grade the submissions below a folder (FROM=folder; PRIVATE=folder: che
 	@$(if $(FROM),,echo "grade: which folder has the submissions? make grade FROM=handed-in"; exit 2)
 	@$(PYTHON) tools/grade.py "$$FROM" $(if $(PRIVATE),--private "$$PRIVATE") \
 	    $(if $(ROSTER),--roster "$$ROSTER") $(if $(SET),--set "$$SET") $(if $(DUE),--due "$$DUE")
+
+pack: setup ## pack what students get, without solutions, into build/course.tar.gz
+	@$(PYTHON) tools/hand_out.py pack
+
+restore: ## bring back a chapter's notebooks as they were handed out (CHAPTER=2); yours are kept beside
+	@$(if $(CHAPTER),,echo "restore: which chapter? make restore CHAPTER=2"; exit 2)
+	@$(PYTHON) tools/hand_out.py restore "$$CHAPTER"
 
 sheet: ## print a chapter's sheet for the teacher: what to ask, what students get wrong (CHAPTER=3)
 	@$(PYTHON) tools/teaching_plan.py $(if $(CHAPTER),"$$CHAPTER")

@@ -119,7 +119,12 @@ def test_a_class_has_a_row_each_with_what_was_set(tmp_path):
     pytest.importorskip('mxnet', reason='MXNet is not installed')
     pytest.importorskip('torch', reason='PyTorch is not installed')
     text = SOURCES['1'].read_text(encoding='utf8')
-    hand_in(tmp_path, '1', f'lovelaceada_12345_678_{ONE}.ipynb', text.replace('Ada Lovelace', 'C. Babbage'))
+    hand_in(
+        tmp_path,
+        '1',
+        f'lovelaceada_12345_678_{ONE}.ipynb',
+        text.replace('Ada Lovelace', 'C. Babbage'),
+    )
     hand_in(tmp_path, '5', f'Ngô Bảo Châu_9_assignsubmission_file_/{FIVE}.ipynb')
     hand_in(tmp_path, '1', 'Ngô Bảo Châu_9_assignsubmission_file_/notes.ipynb')
     roster = tmp_path / 'roster.csv'

@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import re
-import shlex
 import subprocess
 import sys
 import tarfile
@@ -161,17 +160,38 @@ def test_the_guide_has_the_plans_tables_and_names_what_is_there():
 
 @pytest.mark.skipif(not (ROOT / '.git').exists(), reason='needs a clone')
 def test_what_is_handed_out_has_the_tasks_and_no_solution(tmp_path):
-    command = shlex.split(re.search('^git archive .*$', GUIDE, re.M)[0])
     path = tmp_path / 'course.tar.gz'
-    command[command.index('-o') + 1] = str(path)
-    subprocess.run(command, cwd=ROOT, check=True)
+    subprocess.run([sys.executable, ROOT / 'tools/hand_out.py', 'pack', path], check=True)
     with tarfile.open(path) as packed:
+        packed.extractall(tmp_path)
         names = [name.removeprefix('course/') for name in packed.getnames()]
         notebooks = [packed.extractfile(f'course/{n}').read() for n in names if n.endswith('ipynb')]
     assert {'Makefile', 'exercises/teaching/AGENTS.md', *STUDENTS} <= set(names)
     assert not [text for text in notebooks if b'BEGIN SOLUTION' in text]
     kept_back = ('tests/', 'exercises/misconceptions/', 'exercises/teaching/guide.md')
     assert not [name for name in names if name.startswith(kept_back)]
+    course = tmp_path / 'course'
+    for page in ('README.md', 'exercises/teaching/syllabus.md', 'book/machines.md'):
+        links = re.findall(r'\]\((?!http|#)([^)#]+)', (course / page).read_text('utf8'))
+        assert not [to for to in links if not ((course / page).parent / to).exists()], page
+
+    chapter = course / 'notebooks/02-multiple-gpus-gluon.ipynb'
+    before = chapter.read_bytes()
+    chapter.write_text('broken')
+    restore = [sys.executable, 'tools/hand_out.py', 'restore']
+    subprocess.run([*restore, '2'], cwd=course, check=True)
+    assert chapter.read_bytes() == before
+    assert chapter.with_name(f'{chapter.stem}-mine.ipynb').read_text() == 'broken'
+    done = subprocess.run([*restore, '12'], cwd=course, capture_output=True, text=True)
+    assert done.returncode == 1 and "no chapter '12'" in done.stderr
+
+
+def test_the_syllabus_is_the_plan_of_five_weeks():
+    rows = re.findall(
+        r'^\| \d \|.*\| ([^|]*) \|$', (FOLDER / 'syllabus.md').read_text('utf8'), re.M
+    )
+    home = [week['home']['exercises'] for week in PLAN['plans']['five weeks']]
+    assert [re.findall(r'\d\.\d+', row) for row in rows] == home
 
 
 def test_the_sheet_of_a_chapter_has_its_sections_and_each_known_mistake_with_a_hint():
