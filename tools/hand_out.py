@@ -81,6 +81,8 @@ def restore(chapter):
                 path.replace(mine)
                 path.write_bytes(text)
                 click.echo(f'{path.relative_to(ROOT)} is as it was; yours is {mine.name}')
+            else:
+                click.echo(f'{path.relative_to(ROOT)} has not been changed')
     if not found:
         sys.exit(f"restore: there is no chapter '{chapter}' to bring back")
 
