@@ -11,6 +11,7 @@ import secrets
 import sys
 import threading
 import time
+import warnings
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
@@ -184,11 +185,11 @@ def save(file, state, keep=1):
             out.write(hashlib.sha256(np.memmap(new, np.uint8, 'r')).digest())
             out.flush()
             os.fsync(out.fileno())
+        os.replace(new, file)
         if keep > 1:
             named = file.with_name(f'step-{state["epoch"]:05}-{state["done"]:08}.pt')
             named.unlink(missing_ok=True)
-            os.link(new, named)
-        os.replace(new, file)
+            os.link(file, named)
     except (OSError, RuntimeError) as error:  # PyTorch hides the first in the second
         sys.exit(f'error: {file} is not saved: {error.__context__ or error}')
     finally:
@@ -222,6 +223,7 @@ def parallel(net, device, shard):
         return nn.parallel.DistributedDataParallel(net)
     from torch.distributed.fsdp import fully_shard
 
+    warnings.filterwarnings('ignore', 'FSDP2-wrapped .* view')  # nothing writes into an output
     mesh = dist.init_device_mesh(device, (dist.get_world_size(),))
     blocks = [*net.children()]
     for block in blocks:  # whole only while it computes
