@@ -1,5 +1,8 @@
 """Chapter 6's ranks.py: damaged checkpoints, full disks, two jobs at once, losses of NaN."""
 
+import gzip
+import hashlib
+import math
 import os
 import random
 
@@ -55,7 +58,8 @@ def test_what_is_no_checkpoint_is_damaged(ranks, saved, a_minute):
 
     whole = saved.read_bytes()
     for state in [torch.ones(3)], {'options': {'lr': 0.1}}, {'net': {}}:
-        ranks.save(saved, state)
+        torch.save(state, saved)
+        saved.write_bytes(saved.read_bytes() + hashlib.sha256(saved.read_bytes()).digest())
         check()
     torch.save({'options': {'lr': 0.1}, 'net': {}, 'optimizer': {}}, saved)  # without its hash
     check()
@@ -103,6 +107,54 @@ def test_a_loss_that_is_no_number_stops_all_before_it_is_saved(alone):
     assert parameters.isfinite().all() and parameters.abs().max() > 1e6
 
 
+def test_a_parameter_that_is_no_number_is_not_saved(ranks, saved):
+    whole = saved.read_bytes()
+    net = {'n': torch.tensor(3), 'w': torch.tensor([0.0, math.inf])}
+    with pytest.raises(SystemExit, match='^error: epoch 2, step 5: .* a parameter is not finite$'):
+        ranks.save(saved, {'net': net, 'epoch': 1, 'done': 5})
+    assert saved.read_bytes() == whole
+
+
+def test_the_last_k_checkpoints_are_kept(alone, ranks):
+    run = alone.folder / 'run'
+    alone.run(f'{SHORT} --every 3 --keep 3 --checkpoint run')  # steps 3, 6, 9 and 10
+    names = [f'step-00000-{step:08}.pt' for step in (6, 9, 10)]
+    assert sorted(path.name for path in run.iterdir()) == ['checkpoint.pt', 'lock', *names]
+    assert (run / 'checkpoint.pt').read_bytes() == (run / names[-1]).read_bytes()
+    (run / names[1]).replace(run / 'checkpoint.pt')  # back to step 9, and on from there
+    alone.run(f'{SHORT} --every 3 --keep 3 --checkpoint run')
+    assert sorted(path.name for path in run.glob('step*')) == [names[0], names[2]]
+
+
+def test_a_full_disk_while_it_trains_is_one_sentence(alone):
+    """Files that may not grow as long, for want of a disk that we may fill."""
+    alone.run(f'{SHORT} --checkpoint run')
+    before = (alone.folder / 'run' / 'checkpoint.pt').read_bytes()
+    (alone.folder / 'small.py').write_text("""
+import resource, runpy
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+runpy.run_path('train_ddp.py', run_name='__main__')
+""")
+    options = f'{SHORT} --checkpoint run --epochs 2'
+    said = alone.run(options, 2, status=1, script='small.py')
+    (line,) = errors(said)
+    assert 'checkpoint.pt is not saved: [Errno 27] ' in line
+    assert (alone.folder / 'run' / 'checkpoint.pt').read_bytes() == before
+    assert {path.name for path in (alone.folder / 'run').iterdir()} == {'checkpoint.pt', 'lock'}
+
+
+def test_without_fcntl_it_trains_all_the_same(alone):
+    """As on Windows, where a second job goes unnoticed."""
+    (alone.folder / 'bare.py').write_text("""
+import runpy, sys
+for name in 'fcntl', 'resource':
+    sys.modules[name] = None
+runpy.run_path('train_ddp.py', run_name='__main__')
+""")
+    alone.run(f'{SHORT} --report 5 --checkpoint run', script='bare.py')
+    assert alone.parameters('run').isfinite().all()
+
+
 def test_other_data_after_a_restart_are_noticed(alone):
     alone.run(f'{SHORT} --checkpoint run')
     data = os.path.join(os.environ['MXNET_HOME'], 'datasets', 'fashion-mnist')
@@ -112,6 +164,14 @@ def test_other_data_after_a_restart_are_noticed(alone):
         (alone.folder / 'other' / name).symlink_to(os.path.join(data, theirs))
     (said,) = alone.run(f'{SHORT} --checkpoint run --data other', status=1)
     assert 'was saved with other options' in said and 'data' in said
+    for name in os.listdir(data):  # one label of the test, the last
+        content = gzip.decompress(open(os.path.join(data, name), 'rb').read())
+        (alone.folder / 'other' / name).unlink()
+        end = b'\0' if name == 't10k-labels-idx1-ubyte.gz' else content[-1:]
+        with gzip.GzipFile(alone.folder / 'other' / name, 'w', 1, mtime=0) as file:
+            file.write(content[:-1] + end)
+    (said,) = alone.run(f'{SHORT} --checkpoint run --data other', status=1)
+    assert 'was saved with other options' in said
 
 
 def test_where_it_cannot_train_it_says_so_at_once(alone, monkeypatch):

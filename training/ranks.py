@@ -3,14 +3,15 @@
 train_ddp.py imports it; so can a script of yours. Nothing here knows what is trained.
 """
 
-import fcntl
 import gc
 import hashlib
+import json
 import os
 import secrets
 import sys
 import threading
 import time
+import warnings
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
@@ -57,7 +58,8 @@ def meet(kind, limit):
     """Join the process group; return a store that only this start of all ranks uses.
 
     torchrun keeps one store: after a restart, gloo and NCCL would read in it the addresses at which
-    dead ranks listened (PyTorch's issue 135712).
+    dead ranks listened (PyTorch's issue 135712). TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in torchrun's
+    environment lets it open one for each start; without it, 5 restarts were needed for 4 kills.
     """
     store, rank, size = dist.HashStore(), 0, 1
     if 'RANK' in os.environ:
@@ -116,20 +118,65 @@ def digest(values):
     return sha.hexdigest()
 
 
+def fingerprint(folder):
+    """Hash the names of all files, and of up to 1,000 of them length and end (a .gz's checksum)."""
+    sha, files = hashlib.sha256(), sorted(path for path in folder.rglob('*') if path.is_file())
+    for i, path in enumerate(files):
+        sha.update(f'{path.relative_to(folder)} '.encode())
+        if i % (len(files) // 1000 + 1) == 0:
+            with open(path, 'rb') as file:
+                size = file.seek(0, 2)
+                file.seek(max(0, size - 64))
+                sha.update(f'{size} '.encode() + file.read())
+    return sha.hexdigest()
+
+
+def tell(line, log_file=None, **found):
+    """Let rank 0 print a line, and add what is in it to a file, as JSON."""
+    if dist.get_rank() == 0:
+        print(line.format(**found), flush=True)
+        if log_file:
+            with open(log_file, 'a') as file:
+                file.write(json.dumps(found) + '\n')
+
+
+def memory(device):
+    """Give the most bytes that this process has held: of its GPU, else of the machine."""
+    if device == 'cuda':
+        return torch.cuda.max_memory_allocated()
+    with suppress(ImportError):  # Windows has no resource
+        import resource
+
+        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return most if sys.platform == 'darwin' else 1024 * most
+    return 0
+
+
 def lock(folder):
     """Keep other jobs out of the folder while this process lives."""
     folder.mkdir(parents=True, exist_ok=True)
-    held = os.open(folder / 'lock', os.O_RDWR | os.O_CREAT)  # and never closed
-    try:
-        fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        sys.exit(f'error: {folder}: another job trains there ({error})')
+    with suppress(ImportError):  # Windows has no fcntl: two jobs there go unnoticed
+        import fcntl
+
+        held = os.open(folder / 'lock', os.O_RDWR | os.O_CREAT)  # and never closed
+        try:
+            fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:
+            sys.exit(f'error: {folder}: another job trains there ({error})')
+        except OSError as error:
+            sys.stderr.write(f'warning: {folder}: a second job would not be noticed ({error})\n')
     for left in folder.glob('checkpoint.pt.*'):  # by a job that was killed while it saved
         left.unlink()
 
 
-def save(file, state):
-    """Write aside, flush, rename: whoever looks finds the old file or the new one, whole."""
+def save(file, state, keep=1):
+    """Write aside, flush, rename: whoever looks finds the old file or the new one, whole.
+
+    The last ``keep`` - 1 before it stay beside it, under the names of their steps.
+    """
+    if not all(value.isfinite().all() for value in state['net'].values()):
+        where = f'epoch {state["epoch"] + 1}, step {state["done"]}'
+        sys.exit(f'error: {where}: {file} is not saved: a parameter is not finite')
     file.parent.mkdir(parents=True, exist_ok=True)
     new = file.with_name(f'{file.name}.{secrets.token_hex(8)}')
     try:
@@ -140,10 +187,17 @@ def save(file, state):
             out.flush()
             os.fsync(out.fileno())
         os.replace(new, file)
+        if keep > 1:
+            named = file.with_name(f'step-{state["epoch"]:05}-{state["done"]:08}.pt')
+            named.unlink(missing_ok=True)
+            os.link(file, named)
     except (OSError, RuntimeError) as error:  # PyTorch hides the first in the second
         sys.exit(f'error: {file} is not saved: {error.__context__ or error}')
     finally:
         new.unlink(missing_ok=True)
+    if keep > 1:
+        for old in sorted(file.parent.glob('step-*.pt'))[:-keep]:
+            old.unlink()
 
 
 def load(file, options):
@@ -170,6 +224,7 @@ def parallel(net, device, shard):
         return nn.parallel.DistributedDataParallel(net)
     from torch.distributed.fsdp import fully_shard
 
+    warnings.filterwarnings('ignore', 'FSDP2-wrapped .* view')  # nothing writes into an output
     mesh = dist.init_device_mesh(device, (dist.get_world_size(),))
     blocks = [*net.children()]
     for block in blocks:  # whole only while it computes

@@ -40,6 +40,7 @@ def main():
     parser.add_argument('--epochs', type=int, default=4)
     parser.add_argument('--batch-size', type=int, default=256)
     parser.add_argument('--lr', type=float, default=0.2)
+    parser.add_argument('--adamw', action='store_true', help='instead of SGD')
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--limit', type=int, help='train on the first N examples')
     parser.add_argument('--data', type=Path, default=DATA, help='the folder of its four .gz files')
@@ -48,7 +49,8 @@ def main():
     device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')
     examples, tests = read(args.data, 'train', args.limit), read(args.data, 't10k')
     net = build(args.seed).to(device)
-    optimizer = torch.optim.SGD(net.parameters(), args.lr)
+    kind = torch.optim.AdamW if args.adamw else torch.optim.SGD
+    optimizer = kind(net.parameters(), args.lr, weight_decay=0)
     for epoch in range(args.epochs):
         total = right = 0
         order = np.random.default_rng([args.seed, epoch]).permutation(len(examples))

@@ -5,7 +5,6 @@ Without torchrun, on one device. Devices are GPUs if each process can have one, 
 
 import argparse
 import gzip
-import json
 import math
 import os
 import sys
@@ -111,11 +110,12 @@ def score_of(output, y):
 # How it is trained, whatever X, y and the network are.
 
 FREE = (  # may change at a restart
-    'epochs data checkpoint every timeout save_timeout digest report log_file num_workers shard '
-    'device real'
+    'epochs data checkpoint every keep timeout save_timeout digest report log_file num_workers '
+    'shard device real'
 ).split()
 REPORT = (
-    'epoch {epoch}, step {step}, loss: {loss:.6f}, lr: {lr:.3g}, norm: {norm:.4g}, {rate:.0f}/s'
+    'epoch {epoch}, step {step}, loss: {loss:.6f}, lr: {lr:.3g}, norm: {norm:.4g}, {rate:.0f}/s, '
+    '{memory:.0f} MiB'
 )
 EPOCH = 'epoch {epoch}, time: {time:.2f} sec, train loss: {train_loss:.6f}, '
 EPOCH += f'test loss: {{test_loss:.6f}}, {SCORE}: {{score:.4f}}'
@@ -139,6 +139,7 @@ def parse():
     add('--log-file', type=Path, metavar='FILE', help='add all that is printed to it, as JSON')
     add('--checkpoint', type=Path, metavar='DIR', help='go on from what is there, and save there')
     add('--every', type=int, metavar='N', help='save after N steps, not only after each epoch')
+    add('--keep', type=int, default=1, metavar='K', help='of the last K checkpoints each (1)')
     add('--timeout', type=int, default=60, help='seconds that a rank waits for the others (60)')
     add('--save-timeout', type=int, default=3600, help='the same while one saves (3600)')
     add('--digest', action='store_true', help='end with the SHA-256 of the parameters')
@@ -234,20 +235,13 @@ def evaluate(args, net, tests):
     return (sums[:2] / sums[2]).tolist()
 
 
-def tell(args, line, **found):
-    if dist.get_rank() == 0:
-        print(line.format(**found), flush=True)
-        if args.log_file:
-            with open(args.log_file, 'a') as file:
-                file.write(json.dumps(found) + '\n')
-
-
 def train(args):
     rank, size, device = dist.get_rank(), dist.get_world_size(), args.device
     examples, tests = read(args.data, 'train', args.limit), read(args.data, 't10k')
     some = [d[i] for d in (examples, tests) for i in range(0, len(d), len(d) // 500 + 1)]
     options = {k: v for k, v in vars(args).items() if k not in FREE}
-    options['data'] = ranks.digest(part for example in some for part in example)
+    parts = ranks.digest(part for example in some for part in example)
+    options['data'] = [ranks.fingerprint(args.data), parts]
     slow = dist.new_group(backend='gloo', timeout=timedelta(seconds=args.save_timeout))
     file = args.checkpoint and args.checkpoint / 'checkpoint.pt'
     if file and rank == 0:
@@ -292,8 +286,10 @@ def train(args):
             if args.report and done % args.report == 0:
                 losses, counts, norms = zip(*log[1:][-args.report :], strict=True)
                 loss, count, now = sum(losses), sum(counts), time.perf_counter()
-                tell(args, REPORT, epoch=epoch + 1, step=done, loss=loss / count, lr=lr,
-                     norm=norms[-1], rate=count / (now - last))  # fmt: skip
+                ranks.tell(
+                    REPORT, args.log_file, epoch=epoch + 1, step=done, loss=loss / count, lr=lr,
+                    norm=norms[-1], rate=count / (now - last), memory=ranks.memory(device) / 2**20,
+                )  # fmt: skip
                 last = now
             if due:
                 numbers = [None] * size
@@ -303,17 +299,19 @@ def train(args):
                     'epoch': epoch, 'done': done, 'total': [sum(column) for column in zip(*log)],
                 }  # fmt: skip
                 if rank == 0:
-                    ranks.save(file, state)
+                    ranks.save(file, state, args.keep)
                 dist.barrier(slow)  # the others wait here, as long as saving may take
         loss, count, _ = (sum(column) for column in zip(*log))
         seconds = time.perf_counter() - begin
         test_loss, score = evaluate(args, net, tests)
+        if not math.isfinite(test_loss):
+            ranks.stop(f'epoch {epoch + 1}: the test loss is {test_loss}')
         ranks.agree(parameters=ranks.digest(net.state_dict().values()))
-        tell(args, EPOCH, epoch=epoch + 1, time=seconds, train_loss=loss / count,
-             test_loss=test_loss, score=score)  # fmt: skip
+        ranks.tell(EPOCH, args.log_file, epoch=epoch + 1, time=seconds, train_loss=loss / count,
+                   test_loss=test_loss, score=score)  # fmt: skip
         done, log = 0, [(0.0, 0.0, 0.0)]
     if args.digest:
-        tell(args, '{digest}', digest=ranks.digest(net.state_dict().values()))
+        ranks.tell('{digest}', args.log_file, digest=ranks.digest(net.state_dict().values()))
 
 
 def main():
