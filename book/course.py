@@ -137,6 +137,8 @@ def lighter(app, error):
         # A list within a term is none that a screen reader can follow.
         text = re.sub(r'(?s)<dl>\n(<dd><em class="sig-param.*?)</dl>', plain, text)
         text = re.sub('<script[^>]*/fontawesome.js.*?</script>', '', text)
+        # The theme's script takes the first of these, which lie in a header that is hidden.
+        text = re.sub(r'(?s)<button class="pst-navbar-icon sidebar-toggle.*?</button>', '', text)
         text = text.replace('<summary><span', '<summary aria-label="more"><span')
         start = 'class="sidebar-primary-items__start'
         text = text.replace(start, f'role="region" aria-label="The book" {start}')

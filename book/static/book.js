@@ -1,3 +1,24 @@
+// A figure in a tap's or Enter's size: its labels are too small to read on a phone.
+addEventListener("DOMContentLoaded", () => {
+  const dialog = document.createElement("dialog");
+  dialog.className = "enlarged";
+  dialog.addEventListener("click", () => dialog.close());
+  dialog.addEventListener("keydown", (event) => event.key === "Escape" && dialog.close());
+  document.body.append(dialog);
+  for (const image of document.querySelectorAll(".bd-article img:not(a img)")) {
+    Object.assign(image, { tabIndex: 0, role: "button" });
+    const enlarge = () => {
+      const copy = image.cloneNode();
+      copy.removeAttribute("tabindex");
+      copy.style.width = `${Math.max(image.naturalWidth, 1.5 * innerWidth)}px`;
+      dialog.replaceChildren(copy);
+      dialog.showModal();
+    };
+    image.addEventListener("click", enlarge);
+    image.addEventListener("keydown", (event) => event.key === "Enter" && enlarge());
+  }
+});
+
 // Sphinx finds a heading only if the words searched for are at least half of it. Here a chapter's section
 // whose heading has all of them comes first, in the order of the chapters, then their text; a name of the
 // package comes after what explains it.
