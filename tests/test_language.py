@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import sys
 
 import pytest
 from checkouts import ROOT
@@ -81,6 +82,31 @@ def test_three_ranks_share_a_sequence():
 def test_ranks_share_a_sequence(k):
     lengths = [2 * k, 6 * k, 16 * k]
     compare_context(k, [(n, t, heads) for t in lengths for n, heads in ((1, k), (3, 3))])
+
+
+def bytes_on_sockets():
+    from mgpu_helpers.cluster import socket_bytes
+
+    k, found = dist.get_world_size(), []
+    for way, _ in ways(k, k):
+        q, k_, v = (torch.randn(1, k, 900, 32, requires_grad=True) for _ in range(3))
+        for _ in range(2):  # the first time, connections are made
+            dist.barrier()
+            before = socket_bytes().sent
+            way(q, k_, v).sum().backward()
+            dist.barrier()
+        found.append((socket_bytes().sent - before) / q.nbytes)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != 'linux', reason='asks the Linux kernel')
+@pytest.mark.parametrize('k', [2, 3])
+def test_real_sockets_carry_what_the_formulas_say(k):
+    formulas = [2 * (3 * k - 2)] * 2 + [8 * (k - 1) / k]
+    for found in launch(bytes_on_sockets, k):
+        assert found == pytest.approx(formulas, rel=0.01)
+        assert all(a >= b for a, b in zip(found, formulas))
 
 
 def refused(length, heads, pieces):
