@@ -44,7 +44,7 @@ Six.
 [Training on multiple GPUs from scratch](01-multiple-gpus-scratch.ipynb) is where all begins.
 """
 PLAN = """
-  9:
+  10:
     opening: 1
     sections:
     - {section: Summary, minutes: 1}
@@ -96,28 +96,28 @@ def copy(tmp_path):
 def test_a_chapter_is_added_by_what_is_listed(copy):
     cells = TOY.strip().split('\n---\n')
     kinds = [new_code_cell if i in (1, 2) else new_markdown_cell for i in range(len(cells))]
-    entry = '- {file: 09-toy, question: "What is twice two?", framework: mxnet, read: 1, run: 1, '
+    entry = '- {file: 10-toy, question: "What is twice two?", framework: mxnet, read: 1, run: 1, '
     copy.change('notebooks/chapters.yml', '', f'{entry}code: [toy]}}\n')
     nb = new_notebook(cells=[kind(cell) for kind, cell in zip(kinds, cells)])
-    copy.change('notebooks/09-toy.ipynb', '', writes(nb))
+    copy.change('notebooks/10-toy.ipynb', '', writes(nb))
     first = '[Training on multiple GPUs from scratch](01-multiple-gpus-scratch.ipynb)'
-    copy.change('notebooks/08-what-would-it-cost.ipynb', first, '[A toy](09-toy.ipynb)')
-    code = '"""Chapter 9: twice."""\n\n\ndef twice(x: int) -> int:\n'
+    copy.change('notebooks/09-a-language-model.ipynb', first, '[A toy](10-toy.ipynb)')
+    code = '"""Chapter 10: twice."""\n\n\ndef twice(x: int) -> int:\n'
     copy.change('mgpu_helpers/toy.py', '', f'{code}    """Double a number."""\n    return 2 * x\n')
     copy.change('mgpu_helpers/__init__.pyi', '', 'from . import toy as toy\n')
     row = '| [`scaling`](reference/scaling.rst) |'
-    copy.change('book/reference.md', row, f'| [`toy`](reference/toy.rst) | chapter 9 |\n{row}')
+    copy.change('book/reference.md', row, f'| [`toy`](reference/toy.rst) | chapter 10 |\n{row}')
     copy.change('exercises/teaching/plan.yml', '\nplans:', f'{PLAN}\nplans:')
     by_hand = copy.changed()
     names = listed('A chapter')
-    names = {name.replace('NN-name', '09-toy').replace('name.py', 'toy.py') for name in names}
-    assert by_hand == names | {'notebooks/08-what-would-it-cost.ipynb'} and len(by_hand) <= 8
+    names = {name.replace('NN-name', '10-toy').replace('name.py', 'toy.py') for name in names}
+    assert by_hand == names | {'notebooks/09-a-language-model.ipynb'} and len(by_hand) <= 8
 
     copy.python('tools/chapters.py')
     copy.python('tools/teaching_plan.py', 'guide')
-    copy.python('tools/run_notebooks.py', '--chapter', '9', '--store')
+    copy.python('tools/run_notebooks.py', '--chapter', '10', '--store')
     tests = 'notebooks teaching house make'.split()
-    nbval = '--nbval --nbval-sanitize-with tests/sanitize.cfg notebooks/09-toy.ipynb'.split()
+    nbval = '--nbval --nbval-sanitize-with tests/sanitize.cfg notebooks/10-toy.ipynb'.split()
     copy.python('-m', 'pytest', '-q', *nbval, *(f'tests/test_{name}.py' for name in tests))
     written = copy.changed() - by_hand
     assert {'README.md', 'book/index.md', 'exercises/teaching/guide.md'} < written

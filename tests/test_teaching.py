@@ -33,7 +33,9 @@ def cells_by_section(path):
     return sections
 
 
-NOTEBOOKS = {int(p.name[:2]): cells_by_section(p) for p in sorted(ROOT.glob('notebooks/0*.ipynb'))}
+NOTEBOOKS = {
+    int(p.name[:2]): cells_by_section(p) for p in sorted(ROOT.glob('notebooks/[0-9]*.ipynb'))
+}
 ORDER = [(n, section) for n, cells in NOTEBOOKS.items() for section in cells]
 TASKS = {
     n: dict(re.findall(r'^\d+\. \*\*(.*?)\.?\*\*(.*)$', '\n'.join(cells['Exercises']), re.M))

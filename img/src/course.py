@@ -2,10 +2,10 @@
 
 Above: a batch is split over four devices; each sends its shard through its own replica of the
 network and gets a gradient; the gradients are summed, and every device makes the same update.
-Middle: the eight chapters: 1 by hand, 2 with Gluon, 3 why it is not faster, 4 several machines, 5
-in PyTorch, 6 your own training, 7 too large for one device, 8 what it would cost. Below: where it
-runs: 1 to 4 on a laptop with stand-in devices and on a server with several GPUs, 5 to 7 in PyTorch,
-8 on paper.
+Middle: the nine chapters: 1 by hand, 2 with Gluon, 3 why it is not faster, 4 several machines, 5 in
+PyTorch, 6 your own training, 7 too large for one device, 8 what it would cost, 9 language models.
+Below: where it runs: 1 to 4 on a laptop with stand-in devices and on a server with several GPUs, 5
+to 7 and 9 in PyTorch, 8 on paper.
 """
 
 import draw as d
@@ -41,14 +41,15 @@ figure.bar(SUM, TOP, RIGHT - SUM, BOTTOM - TOP, *words, r=14)
 
 # --- the chapters, over the places where they run
 STOPS = (
-    (67, 'by hand,', 'in MXNet'),
-    (155, 'with', 'Gluon'),
-    (243, 'why not', 'faster?'),
-    (331, 'several', 'machines'),
-    (430, 'the same', 'in PyTorch'),
-    (516, 'your own', 'training'),
-    (602, 'too large', 'for one'),
-    (692, 'what would', 'it cost?'),
+    (62, 'by hand,', 'in MXNet'),
+    (138, 'with', 'Gluon'),
+    (214, 'why not', 'faster?'),
+    (292, 'several', 'machines'),
+    (382, 'the same', 'in PyTorch'),
+    (462, 'your own', 'training'),
+    (540, 'too large', 'for one'),
+    (620, 'what does', 'it cost?'),
+    (700, 'language', 'models'),
 )
 LINE_Y, PLACES_Y, PLACES_H = 326, 440, 98
 figure.line((STOPS[0][0], LINE_Y), (STOPS[-1][0], LINE_Y), color=d.DATA_EDGE, width=4)
@@ -57,18 +58,20 @@ for n, (x, above, below) in enumerate(STOPS, 1):
     figure.label(x, LINE_Y + 34, above)
     figure.label(x, LINE_Y + 53, below)
 for left, right, name in (
-    (24, 374, 'chapters 1 to 4 run here'),
-    (388, 638, 'chapters 5 to 7 run here'),
-    (652, 736, 'chapter 8'),
+    (24, 330, 'chapters 1 to 4 run here'),
+    (344, 570, 'chapters 5 to 7 run here'),
+    (582, 648, '8 here'),
+    (656, 736, '9 here'),
 ):
     y = PLACES_Y - 8
     figure.line((left, y), (left, y - 10), (right, y - 10), (right, y), color=d.DATA_EDGE)
     figure.hint((left + right) / 2, y - 22, name)
 PLACES = (
-    (24, 168, 'Laptop', 'stand-in devices', 'cpu(0), cpu(1), …'),
-    (206, 168, 'Multi-GPU server', 'one device per GPU', 'gpu(0), gpu(1), …'),
-    (388, 250, 'PyTorch', 'on a laptop,', 'and on the newest GPUs'),
-    (652, 84, 'Paper', 'on any', 'machine'),
+    (24, 146, 'Laptop', 'stand-in devices', 'cpu(0), cpu(1), …'),
+    (180, 150, 'GPU server', 'one device per GPU', 'gpu(0), gpu(1), …'),
+    (344, 226, 'PyTorch', 'on a laptop,', 'and on the newest GPUs'),
+    (582, 66, 'Paper', 'on any', 'machine'),
+    (656, 80, 'PyTorch', 'as for', '5 to 7'),
 )
 for x, wide, name, what, which in PLACES:
     figure.panel(x, PLACES_Y, wide, PLACES_H)

@@ -1,8 +1,9 @@
-"""The course in PyTorch: chapters 5 and 7, a folder for each. Never imports MXNet.
+"""The course in PyTorch: chapters 5, 7 and 9, a folder for each. Never imports MXNet.
 
 ``data_parallel`` is chapter 5: chapter 1's functions, ``OwnDDP``, ``DistributedDataParallel``.
-``larger`` is chapter 7, larger than one device: ZeRO, FSDP, tensor parallelism, pipelines.
-Both take devices from ``stand_ins`` and processes from ``ranks``.
+``model_parallel`` is chapter 7, larger than one device: ZeRO, FSDP, tensor parallelism, pipelines.
+``language`` is chapter 9: tokens, context parallelism, experts.
+All take devices from ``stand_ins`` and processes from ``ranks``.
 From the shell: ``torchrun --nproc-per-node=2 -m mgpu_helpers.pytorch``.
 """
 

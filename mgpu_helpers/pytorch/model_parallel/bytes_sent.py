@@ -17,6 +17,7 @@ SENDS = {
     'reduce_scatter': lambda n, k: (k - 1) * n // k,
     'allgather': lambda n, k: (k - 1) * n,
     'broadcast': lambda n, k: (k - 1) * n // k,
+    'alltoall': lambda n, k: (k - 1) * n // k,  # a k-th stays here, unless the numbers differ
     'send': lambda n, k: n,
 }
 
@@ -45,14 +46,17 @@ class Traffic(TorchDispatchMode):
         if any(hasattr(kind, '__tensor_flatten__') for kind in types):
             return NotImplemented
         room, _, name = function.name().partition('::')
-        kind = next(
-            (k for k in SENDS if name.replace('all_', 'all').startswith((k, f'_{k}'))), None
-        )
+        name = name.replace('all_to_', 'allto').replace('all_', 'all')
+        kind = next((k for k in SENDS if name.startswith((k, f'_{k}'))), None)
         if kind and room in ('c10d', '_c10d_functional'):
             # In c10d's calls the output comes first, where it is another tensor than the input.
-            given = args[room == 'c10d' and kind in ('allgather', 'reduce_scatter')]
-            n = sum(t.nbytes for t in tree_leaves(given))
-            self.sent[kind] += SENDS[kind](n, _group_of(args).size())
+            given = args[room == 'c10d' and kind in ('allgather', 'reduce_scatter', 'alltoall')]
+            n, group = sum(t.nbytes for t in tree_leaves(given)), _group_of(args)
+            rows = args[4 if room == 'c10d' else 2] if kind == 'alltoall' else ()
+            if sum(rows):  # to each rank, and those for this one stay
+                self.sent[kind] += n * (sum(rows) - rows[group.rank()]) // sum(rows)
+            else:
+                self.sent[kind] += SENDS[kind](n, group.size())
             self.calls[kind] += 1
         return function(*args, **kwargs or {})
 

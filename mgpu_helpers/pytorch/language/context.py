@@ -1,0 +1,184 @@
+"""One long sequence on several ranks: *Ring Attention* (Liu, 2023), *Ulysses* (Jacobs, 2023)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ..ranks import this_device
+from .exchange import AllToAll
+from .gpt import Attend, attend, gpt, scores_of
+from .tokens import Found, found_by
+
+State: TypeAlias = tuple[Tensor, Tensor, Tensor]
+Pieces: TypeAlias = Sequence[Sequence[int]]
+
+
+def contiguous(size: int) -> list[list[int]]:
+    """Give each of the ranks one piece of the sequence, in order."""
+    return [[rank] for rank in range(size)]
+
+
+def zigzag(size: int) -> list[list[int]]:
+    """Give each rank two of twice as many pieces, one from the front and one from the back."""
+    return [[rank, 2 * size - 1 - rank] for rank in range(size)]
+
+
+def pairs(mine: Sequence[int], theirs: Sequence[int]) -> list[tuple[int, int, bool]]:
+    """List which of my pieces look at which of theirs, and if it is the same piece: a triangle."""
+    found = [(i, j) for i in range(len(mine)) for j in range(len(theirs))]
+    return [(i, j, theirs[j] == mine[i]) for i, j in found if theirs[j] <= mine[i]]
+
+
+def own_places(length: int, pieces: Pieces) -> Tensor:
+    """Give the places in the sequence of this rank's tokens, as many on all ranks."""
+    number = sum(map(len, pieces))
+    check_length(length, number)
+    places = torch.arange(length).chunk(number)
+    return torch.cat([places[piece] for piece in pieces[dist.get_rank()]])
+
+
+def check_length(length: int, number: int) -> None:
+    """Raise unless a sequence can be cut into so many equal pieces."""
+    if length < 1 or length % number:
+        raise ValueError(
+            f'{length} tokens cannot be cut into {number} equal pieces: pad the sequence with PAD '
+            f'to {max(1, -(-length // number)) * number}; what comes at the end no token sees'
+        )
+
+
+def pass_on(*tensors: Tensor) -> Callable[[], list[Tensor]]:
+    """Begin to send tensors to the next rank; what it gives waits for those of the one before."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    tensors = tuple(t.contiguous() for t in tensors)
+    received = [torch.empty_like(t) for t in tensors]
+    sends = [dist.P2POp(dist.isend, t, (rank + 1) % size) for t in tensors]
+    takes = [dist.P2POp(dist.irecv, t, (rank - 1) % size) for t in received]
+    works = dist.batch_isend_irecv(sends + takes)
+
+    def arrived() -> list[Tensor]:
+        for work in works:
+            work.wait()
+        return received
+
+    return arrived
+
+
+def nothing_yet(q: Tensor) -> State:
+    """Begin a running softmax for queries (..., t, d): weighted sum, sum, and maximum."""
+    first = q[..., :1]
+    return torch.zeros_like(q), torch.zeros_like(first), torch.full_like(first, -math.inf)
+
+
+def add_block(state: State, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> State:
+    """Take a block of keys and values into the running softmax."""
+    out, total, top = state
+    scores = scores_of(q, k, causal)
+    higher = torch.maximum(top, scores.amax(-1, keepdim=True))
+    weights, shrink = (scores - higher).exp(), (top - higher).exp()
+    return out * shrink + weights @ v, total * shrink + weights.sum(-1, keepdim=True), higher
+
+
+def ring_forward(q: Tensor, k: Tensor, v: Tensor, pieces: Pieces) -> tuple[Tensor, Tensor]:
+    """Give attention's output (n, heads, t, d) and the logarithm of each token's sum."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    cut = partial(torch.chunk, chunks=len(pieces[rank]), dim=2)
+    states = [nothing_yet(part) for part in cut(q)]
+    for turn in range(size):
+        arrived = pass_on(k, v) if turn < size - 1 else None
+        for i, j, same in pairs(pieces[rank], pieces[(rank - turn) % size]):
+            states[i] = add_block(states[i], cut(q)[i], cut(k)[j], cut(v)[j], same)
+        k, v = arrived() if arrived else (k, v)
+    out, total, top = (torch.cat(parts, dim=2) for parts in zip(*states))
+    return out / total, top + total.log()
+
+
+def block_backward(
+    k: Tensor, v: Tensor, causal: bool, q: Tensor, grad: Tensor, log_sum: Tensor, mean: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Give the gradients of queries, keys and values from one block, whose weights come again."""
+    weights = (scores_of(q, k, causal) - log_sum).exp()
+    by_score = weights * (grad @ v.mT - mean) / q.shape[-1] ** 0.5
+    return by_score @ k, by_score.mT @ q, weights.mT @ grad
+
+
+def ring_backward(saved: Sequence[Tensor], grad: Tensor, pieces: Pieces) -> list[Tensor]:
+    """Give the gradients of queries, keys and values; the last two travel until they are home."""
+    (q, k, v, out, log_sum), rank, size = saved, dist.get_rank(), dist.get_world_size()
+    cut = partial(torch.chunk, chunks=len(pieces[rank]), dim=2)
+    mine = [*zip(*map(cut, (q, grad, log_sum, (grad * out).sum(-1, keepdim=True))))]
+    dq, dk, dv = (torch.zeros(t.shape).to(t) for t in (q, k, v))
+    for turn in range(size):
+        arrived = pass_on(k, v) if turn < size - 1 else None
+        for i, j, same in pairs(pieces[rank], pieces[(rank - turn) % size]):
+            found = block_backward(cut(k)[j], cut(v)[j], same, *mine[i])
+            for whole, at, part in zip((dq, dk, dv), (i, j, j), found):
+                cut(whole)[at].add_(part)
+        k, v = arrived() if arrived else (k, v)
+        dk, dv = pass_on(dk, dv)() if size > 1 else (dk, dv)
+    return [dq, dk, dv]
+
+
+class RingAttention(torch.autograd.Function):
+    """Causal attention over the tokens of all ranks: keys and values go round, twice."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, pieces: Pieces) -> Tensor:
+        """Keep this rank's tensors only."""
+        out, log_sum = ring_forward(q, k, v, pieces)
+        ctx.save_for_backward(q, k, v, out, log_sum)
+        ctx.pieces = pieces
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+        """Send keys and values round again, and their gradients with them."""
+        return *ring_backward(ctx.saved_tensors, grad, ctx.pieces), None
+
+
+def ring(pieces: Pieces) -> Attend:
+    """Make the function that a GPT attends with, for such pieces of a sequence."""
+    return lambda q, k, v: RingAttention.apply(q, k, v, pieces)
+
+
+def to_heads(x: Tensor) -> Tensor:
+    """Exchange some tokens of all heads (n, h, t/k, d) for all tokens of some (n, h/k, t, d)."""
+    size = dist.get_world_size()
+    check_heads(x.shape[1], size)
+    rows = torch.stack(x.chunk(size, dim=1))
+    return torch.cat([*AllToAll.apply(rows)], dim=2)
+
+
+def to_tokens(x: Tensor) -> Tensor:
+    """Exchange all tokens of some heads (n, h/k, t, d) for some of all (n, h, t/k, d)."""
+    rows = torch.stack(x.chunk(dist.get_world_size(), dim=2))
+    return torch.cat([*AllToAll.apply(rows)], dim=1)
+
+
+def ulysses(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attend to all tokens, for this rank's heads: an all-to-all before, and one after."""
+    q, k, v = to_heads(torch.cat([q, k, v])).chunk(3)
+    return to_tokens(attend(q, k, v))
+
+
+def check_heads(heads: int, size: int) -> None:
+    """Raise unless the ranks can share the heads."""
+    if heads % size:
+        few = ' or '.join(str(k) for k in range(2, min(heads, size) + 1) if heads % k == 0)
+        raise ValueError(f'{size} ranks cannot share {heads} heads: use {few or 1}, or a ring')
+
+
+def by_context(x: Tensor, y: Tensor, *ways: tuple[Attend, Pieces], **sizes: int) -> list[Found]:
+    """Take this rank's tokens through a GPT that attends in each of the ways."""
+    found, here = [], this_device()
+    for way, pieces in ways:
+        places = own_places(x.shape[1], pieces)
+        mine = [part.to(here) for part in (x[:, places], y[:, places], places)]
+        found.append(found_by(gpt(attend=way, **sizes).to(here), *mine[:2], 1, mine[2]))  # type: ignore[arg-type]
+    return found

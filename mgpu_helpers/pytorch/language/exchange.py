@@ -1,0 +1,27 @@
+"""An all-to-all that gradients go back through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+class AllToAll(torch.autograd.Function):
+    """Give rank r ``gives[r]`` rows, and take ``takes[r]`` from it; or equally many."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, gives: Any = None, takes: Any = None) -> Tensor:
+        """Exchange the rows."""
+        ctx.back = takes, gives
+        rows = sum(takes) if takes else len(x)
+        out = x.new_empty(rows, *x.shape[1:])
+        dist.all_to_all_single(out, x.contiguous(), takes, gives)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
+        """Each row's gradient goes back to where the row came from."""
+        return AllToAll.apply(grad, *ctx.back), None, None

@@ -1,0 +1,57 @@
+"""Text as tokens: a character each, and the sentences of this course to learn from."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+PAD, EDGE, SYMBOLS = 0, 1, 97  # no token; where a sentence begins and ends; with them all of ASCII
+REPLACED = str.maketrans({'’': "'", '–': '-', '−': '-', '×': 'x', '…': '...', '·': '*'})
+# Headings, tables, figures and HTML; hidden answers and formulas; the address of a link; emphasis.
+MARKUP = (
+    r'(?m)^(#|\||!\[|\s*<).*$',
+    r'(?s)<details>.*?</details>|\$\$.*?\$\$',
+    r'\]\([^)]*\)',
+    r'[][*`]',
+)
+
+
+def encode(sentence: str) -> list[int]:
+    """Give the tokens of a sentence, EDGE before and after it; what is no ASCII is left out."""
+    return [EDGE, *(ord(c) - 30 for c in sentence if ' ' <= c <= '~'), EDGE]
+
+
+def decode(tokens: Sequence[int]) -> str:
+    """Give the sentence back, without what pads it."""
+    return ''.join(chr(int(t) + 30) for t in tokens if t > EDGE)
+
+
+def shifted(sequences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Make a batch of tokens (n, t) and of those that come next (n, t), with PAD at the ends."""
+    rows = [torch.tensor(s) for s in sequences]
+    x, y = (pad_sequence([r[s] for r in rows], True, PAD) for s in (slice(-1), slice(1, None)))
+    return x, y
+
+
+def course_sentences(folder: str | Path | None = None) -> list[str]:
+    """Give the sentences of the course, of 20 to 94 characters; they change as it does."""
+    above = [Path(__file__).parents[3], Path.cwd(), *Path.cwd().parents]
+    inside = 'notebooks', 'course/notebooks', '.'  # the second on Colab, see book/elsewhere.md
+    places = [Path(folder)] if folder else [p / name for p in above for name in inside]
+    paths = next((found for p in places if (found := sorted(p.glob('0[1-9]-*.ipynb')))), None)
+    if not paths:
+        raise FileNotFoundError(
+            f'no chapter in {places[0]}: start in a folder of the course, or name one that has them'
+        )
+    cells = (cell for path in paths for cell in json.loads(path.read_text('utf8'))['cells'])
+    text = '\n\n'.join(''.join(c['source']) for c in cells if c['cell_type'] == 'markdown')
+    for pattern in MARKUP:
+        text = re.sub(pattern, '', text)
+    found = (' '.join(s.split()) for s in re.split(r'(?<=[.?!:])\s+|\n\n', text))
+    plain = (decode(encode(s.translate(REPLACED))) for s in found)
+    return [s for s in plain if 20 <= len(s) <= 94]

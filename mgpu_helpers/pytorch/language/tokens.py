@@ -1,0 +1,102 @@
+"""Losses of tokens: summed, and divided once by the number of all, on all ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ... import checks
+from ..model_parallel.bytes_sent import Traffic
+from ..model_parallel.shares import flatten, views
+from ..model_parallel.ten_steps import shard_of
+from ..ranks import this_device
+from .gpt import gpt
+from .text import PAD, shifted
+
+
+def token_loss(scores: Tensor, y: Tensor) -> Tensor:
+    """Sum the cross-entropy of scores (n, t, symbols) over the tokens y (n, t), but for PAD."""
+    return F.cross_entropy(scores.flatten(0, 1), y.flatten(), ignore_index=PAD, reduction='sum')
+
+
+def backward(net: nn.Module, x: Tensor, y: Tensor, micro_batches: int = 1, *more: Any) -> Tensor:
+    """Give the mean loss over the tokens of all ranks; a rank's own terms leave their gradients."""
+    checks.positive_int('micro_batches', micro_batches)
+    count, total = (y != PAD).sum(), torch.zeros_like(y, dtype=torch.float64).sum()
+    dist.all_reduce(count)
+    checks.expect(int(count) > 0, 'y', 'a token on some rank', 'padding alone', ValueError)
+    for part_x, part_y in zip(x.tensor_split(micro_batches), y.tensor_split(micro_batches)):
+        loss = token_loss(net(part_x, *more), part_y) / count
+        loss.backward()
+        total += loss.detach()
+    dist.all_reduce(total)
+    return total
+
+
+def sum_gradients(params: Iterable[nn.Parameter]) -> None:
+    """Sum gradients over the ranks, all in one vector."""
+    params = list(params)
+    whole = flatten([p.grad for p in params], 1)  # type: ignore[misc]
+    dist.all_reduce(whole)
+    for p, grad in zip(params, views(whole, params)):
+        p.grad = grad
+
+
+def perplexity(net: nn.Module, x: Tensor, y: Tensor) -> float:
+    """Give exp of the mean loss over the tokens of all ranks: so many guesses are as good."""
+    with torch.no_grad():
+        both = torch.stack([token_loss(net(x), y), (y != PAD).sum()])
+    dist.all_reduce(both)
+    return float((both[0] / both[1]).exp())
+
+
+def train_gpt(sequences: Any, steps: int, batch_size: int = 24, lr: float = 1e-2) -> Any:
+    """Train on this rank's shard of every batch; give the network, on the CPU, and the losses."""
+    net, shuffle = gpt(dtype='float32').to(this_device()), torch.Generator().manual_seed(0)
+    optimizer = torch.optim.AdamW(net.parameters(), lr)
+    schedule, losses = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, steps), []
+    for _ in range(steps):
+        batch = torch.randperm(len(sequences), generator=shuffle)[:batch_size]
+        pairs = shifted([sequences[i] for i in shard_of(batch).tolist()])
+        optimizer.zero_grad()
+        x, y = (part.to(this_device()) for part in pairs)
+        losses.append(float(backward(net, x, y)))
+        sum_gradients(net.parameters())
+        optimizer.step()
+        schedule.step()
+    return net.cpu(), losses
+
+
+class Found(NamedTuple):
+    """What a step gave on one rank: the loss, gradients by name, bytes sent by kind."""
+
+    loss: float
+    grads: dict[str, Any]
+    sent: dict[str, int]
+
+    def differs(self, one: Found) -> float:
+        """Give the larger relative difference to one device: of the loss, or of the gradients."""
+        a, b = (np.concatenate([t.grads[n].ravel() for n in self.grads]) for t in (self, one))
+        far = np.linalg.norm(a - b) / np.linalg.norm(b)
+        return max(float(far), abs(self.loss / one.loss - 1))
+
+
+def found_by(net: Any, x: Tensor, y: Tensor, *how: Any, way: Any = backward) -> Found:
+    """Take a rank's tokens forward and ``way`` backward; an expert's gradients stay where it is."""
+    with Traffic() as traffic:
+        loss = way(net, x, y, *how)
+    sum_gradients(p for name, p in net.named_parameters() if '.experts.' not in name)
+    named = {name: p.grad for name, p in net.named_parameters() if p.grad is not None}
+    grads = {name: grad.cpu().numpy() for name, grad in named.items()}
+    return Found(float(loss), grads, dict(traffic.sent))
+
+
+def worst(ranks: Iterable[Found], one: Found) -> float:
+    """Give the largest difference of any rank to one device."""
+    return max(found.differs(one) for found in ranks)
