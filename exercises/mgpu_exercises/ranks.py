@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.distributed import ReduceOp
 
 from .checking import WaitsForEver, expect
 
@@ -18,6 +19,8 @@ class Waits(BaseException):
 
 class Dist:
     """What one rank sees of ``torch.distributed``; ``calls`` is what it has called."""
+
+    ReduceOp = ReduceOp
 
     def __init__(self, rank: int, past: list[list[Any]], size: int) -> None:
         self.rank, self.past, self.size = rank, past, size
@@ -31,8 +34,9 @@ class Dist:
         """Tell how many ranks there are."""
         return self.size
 
-    def all_reduce(self, x: torch.Tensor) -> None:
+    def all_reduce(self, x: torch.Tensor, op: Any = ReduceOp.SUM) -> None:
         """Leave in ``x``, on every rank, the sum of all ranks' tensors."""
+        expect(op == ReduceOp.SUM, 'of the operations of all_reduce, SUM alone is played here')
         values = self._meet('all_reduce', x)
         x.data.copy_(sum(values[1:], values[0]))
 
