@@ -64,7 +64,7 @@ def exercise_1(rng: random.Random, token_loss: Callable[..., Any]) -> None:
             padding = found[-1][labels < 0]
             hint = 'padding has a gradient: a label of -100 is for `ignore_index`, no token'
             expect(not padding.abs().sum() > 0, hint, case)
-        places = [labels.numel() for _, labels in drawn]
+        positions = [labels.numel() for _, labels in drawn]
         sequences = [len(labels) for _, labels in drawn]
         mistakes: dict[str, list[float]] = {
             'each rank divides by its own tokens, and few weigh as much as many: a mean of means': [
@@ -73,8 +73,8 @@ def exercise_1(rng: random.Random, token_loss: Callable[..., Any]) -> None:
             'divided by its own tokens, and not by the ranks: whose tokens are there in all?': [
                 float(n) for n in counts
             ],
-            'padding was counted, too, on each rank by itself': [n * k for n in places],
-            'padding was counted, too': [sum(places)] * k,
+            'padding was counted, too, on each rank by itself': [n * k for n in positions],
+            'padding was counted, too': [sum(positions)] * k,
             f'divided by the ranks twice: DDP takes the mean over {k}, so does your loss': [
                 sum(counts) * k
             ]
@@ -112,7 +112,7 @@ def exercise_2(rng: random.Random, prepare: Callable[..., Any]) -> None:
             case = f'inputs of {tokens}: {read}'
             hint = 'where a target counts, the input is the token before it'
             expect(read[:last] == tokens[:last], hint, case)
-            hint = 'a place without a token holds 0; an embedding has no row for -100'
+            hint = 'a position without a token holds 0; an embedding has no row for -100'
             expect((inputs[row] >= 0).all(), hint, case)
         expect_causal(mask, t)
 
@@ -127,21 +127,23 @@ def expect_next(tokens: list[int], given: list[float]) -> None:
         hint = 'these are the tokens before; those after are to be predicted'
         expect(last < 2 or given[1:last] != tokens[: last - 1], hint, case)
         j = next(j for j in range(last) if given[j] != right[j])
-        raise Hint(f'{case}: which token comes after {tokens[j]}, at place {j}?')
-    hint = f'nothing comes after {tokens[-1]}, at place {last}, so from there on no target counts: '
+        raise Hint(f'{case}: which token comes after {tokens[j]}, at position {j}?')
+    hint = (
+        f'nothing comes after {tokens[-1]}, at position {last}, so from there on no target counts: '
+    )
     hint += '-100'
     expect(all(y == -100 for y in given[last:]), hint, case)
 
 
 def expect_causal(mask: torch.Tensor, t: int) -> None:
-    """Raise a hint unless a mask lets each of t places look at itself and at those before."""
+    """Raise a hint unless a mask lets each of t positions look at itself and at those before."""
     hint = f'a mask of shape {tuple(mask.shape)}, not {(t, t)}: queries times keys, for all alike'
     expect(tuple(mask.shape) == (t, t), hint)
     may, ones = mask.bool(), torch.ones(t, t, dtype=torch.bool)
-    case = f'mask for {t} places, row 1: {may[1].int().tolist()}'
+    case = f'mask for {t} positions, row 1: {may[1].int().tolist()}'
     for hint, wrong in (
-        ('place 1 looks at place 2, whose token it is to predict', ones.tril(1)),
-        ('place 1 does not look at itself, and its own input is the newest one', ones.tril(-1)),
+        ('position 1 looks at position 2, whose token it is to predict', ones.tril(1)),
+        ('position 1 does not look at itself, and its own input is the newest one', ones.tril(-1)),
         ('turned over: rows are queries, columns are keys', ones.triu()),
         ('true where it may not look; asked is where it may', ones.triu(1)),
         ('all look at all, also at what they are to predict', ones),

@@ -141,7 +141,7 @@ def exercise_5(zigzag: Callable[..., Any]) -> None:
     for n, k, rank in ((12, 3, 0), (12, 3, 1), (16, 2, 1), (24, 4, 3), (8, 1, 0)):
         answer = tuple(zigzag(rank, k, n))
         case = f'rank {rank} of {k}, {n} tokens'
-        expect(len(answer) == 2, 'give the places, and the number of pairs', case)
+        expect(len(answer) == 2, 'give the positions, and the number of pairs', case)
         found = [int(i) for i in answer[0]]
         piece, m = n // (2 * k), n // k
         a, b = rank * piece, (2 * k - 1 - rank) * piece
@@ -153,9 +153,7 @@ def exercise_5(zigzag: Callable[..., Any]) -> None:
         expect(k == 1 or found != list(range(rank * m, (rank + 1) * m)), hint, case)
         hint = 'dealt one by one: nearly even, and a later rank still has more; deal out pieces'
         expect(k == 1 or found != list(range(rank, n, k)), hint, case)
-        hint = (
-            'the right places, in another order: in both pieces they go up, the earlier one first'
-        )
+        hint = 'the right ones in another order: ascending in both pieces, the earlier piece first'
         expect(found == right or sorted(found) != right, hint, case)
         hint = 'one piece is right; the other is counted from the end, so that both make up for '
         hint += 'one another'

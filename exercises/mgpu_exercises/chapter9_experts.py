@@ -39,7 +39,7 @@ class Experts:
 def exercise_7(rng: random.Random, mixture: Callable[..., Any]) -> None:
     """Tokens to their experts, and back into their order."""
     drawn = [rng.randrange(4) for _ in range(9)]
-    for choices, k in (([2, 0, 2, 1, 0, 2], 3), ([1, 3, 1, 0, 3], 4), (drawn, 4)):
+    for choices, k in (([2, 0, 2, 1, 0, 2], 3), ([1, 3, 1, 0, 3], 5), (drawn, 4)):
         n, experts = len(choices), Experts(rng, k, 3)
         x, weights = draw(rng, n, 3), draw(rng, n).abs() + 0.5
         leaves = x.clone().requires_grad_(), weights.clone().requires_grad_()
@@ -95,9 +95,10 @@ def exercise_7(rng: random.Random, mixture: Callable[..., Any]) -> None:
 
 
 def routed(rng: random.Random, choices: Sequence[int], k: int) -> torch.Tensor:
-    """Draw a router's probabilities, the largest where the choices say."""
-    scores = draw(rng, len(choices), k).clamp(-1, 1)
-    scores[range(len(choices)), choices] += 2.5
+    """Draw a router's probabilities, the largest where the choices say, every other one surer."""
+    n = len(choices)
+    scores = draw(rng, n, k).clamp(-0.3, 0.3)
+    scores[range(n), choices] += 1.5 + torch.arange(n, dtype=torch.float64) % 2
     return scores.softmax(-1)
 
 
@@ -163,10 +164,10 @@ def expect_dropped(
     found: Any, probabilities: torch.Tensor, by_expert: list[list[int]], room: float, case: str
 ) -> None:
     """Raise a hint unless these are the tokens that come when their expert is full."""
-    places = tensor(found)
-    if places.dtype == torch.bool:
-        places = places.nonzero().flatten()
-    dropped = sorted(int(i) for i in places)
+    positions = tensor(found)
+    if positions.dtype == torch.bool:
+        positions = positions.nonzero().flatten()
+    dropped = sorted(int(i) for i in positions)
     capacity, k = math.ceil(room), len(by_expert)
 
     def beyond(keep: int) -> list[int]:

@@ -19,7 +19,7 @@ def token_loss(of='tokens', ranks=1, over='all', reduction='sum', pad='ignored',
         l = F.cross_entropy(logits, labels, reduction=reduction)
         if of == 'nothing':
             return l
-        n = {'tokens': (labels >= 0).sum(), 'places': torch.tensor(len(labels))}[of].clone()
+        n = {'tokens': (labels >= 0).sum(), 'positions': torch.tensor(len(labels))}[of].clone()
         if over == 'all':
             dist.all_reduce(n)
         if sums:
@@ -56,7 +56,7 @@ def leaves_early(logits, labels, dist):
 
 
 def prepare(after=1, keep=0, pad=-100, mask=lambda ones: ones.tril(), wrap=False, empty=0):
-    """Targets so many places later, padded with something, and some mask."""
+    """Targets so many positions later, padded with something, and some mask."""
 
     def examples(sequences):
         t = max(map(len, sequences)) - 1 + keep
@@ -93,11 +93,11 @@ WRONG = [
     ('9.1', 'the mean of each rank', token_loss('nothing', reduction='mean'), 'a mean of means'),
     ('9.1', 'its own tokens', token_loss(ranks=0, over='own'), 'a mean of means'),
     ('9.1', 'its own tokens, times ranks', token_loss(over='own'), 'are there in all'),
-    ('9.1', 'padding counted', token_loss('places'), 'padding was counted'),
+    ('9.1', 'padding counted', token_loss('positions'), 'padding was counted'),
     (
         '9.1',
         'padding counted by each',
-        token_loss('places', ranks=0, over='own'),
+        token_loss('positions', ranks=0, over='own'),
         'on each rank by itself',
     ),
     ('9.1', 'padding learned', token_loss(pad='word 0'), 'padding has a gradient'),

@@ -70,8 +70,8 @@ def pieces(rank, k, n, which=lambda r, k: (r, 2 * k - 1 - r)):
     return [w * piece + i for w in which(rank, k) for i in range(piece)]
 
 
-def zigzag(places=pieces, pairs=lambda places, k, n: sum(i + 1 for i in places)):
-    return lambda rank, k, n: (places(rank, k, n), pairs(places(rank, k, n), k, n))
+def zigzag(positions=pieces, pairs=lambda positions, k, n: sum(i + 1 for i in positions)):
+    return lambda rank, k, n: (positions(rank, k, n), pairs(positions(rank, k, n), k, n))
 
 
 def mirrored(rank, k, n):
@@ -171,14 +171,14 @@ WRONG = [
     (
         '9.5',
         'no mask',
-        zigzag(pairs=lambda places, k, n: len(places) * n),
+        zigzag(pairs=lambda positions, k, n: len(positions) * n),
         'a query sees the keys up to itself',
     ),
-    ('9.5', 'not itself', zigzag(pairs=lambda places, k, n: sum(places)), 'sees itself, too'),
+    ('9.5', 'not itself', zigzag(pairs=lambda positions, k, n: sum(positions)), 'sees itself, too'),
     (
         '9.5',
         'its own keys',
-        zigzag(pairs=lambda places, k, n: len(places) * (len(places) + 1) // 2),
+        zigzag(pairs=lambda positions, k, n: len(positions) * (len(positions) + 1) // 2),
         'the others come round the ring',
     ),
     ('9.5', 'half of the square', zigzag(pairs=lambda p, k, n: n * n // k // 2), 'its diagonal'),

@@ -74,30 +74,30 @@ def in_arrays(rank, k):
 
 def chunks(rank, k, n):
     pieces = torch.arange(n).chunk(2 * k)
-    places = torch.cat([pieces[rank], pieces[-1 - rank]])
-    return places, (places + 1).sum()
+    positions = torch.cat([pieces[rank], pieces[-1 - rank]])
+    return positions, (positions + 1).sum()
 
 
 def folded(rank, k, n):
     front, back = np.arange(n).reshape(2, k, -1)
-    places = np.concatenate([front[rank], back[::-1][rank]])
-    mask = places[:, None] >= np.arange(n)
-    return places, np.count_nonzero(mask)
+    positions = np.concatenate([front[rank], back[::-1][rank]])
+    mask = positions[:, None] >= np.arange(n)
+    return positions, np.count_nonzero(mask)
 
 
 def two_ranges(rank, k, n):
     m = n // k // 2
-    places = list(range(rank * m, rank * m + m)) + list(range(n - rank * m - m, n - rank * m))
-    return tuple(places), n * (n + 1) // 2 // k  # all have the same
+    positions = list(range(rank * m, rank * m + m)) + list(range(n - rank * m - m, n - rank * m))
+    return tuple(positions), n * (n + 1) // 2 // k  # all have the same
 
 
 def query_by_key(rank, k, n):
-    places = [i for i in range(n) if i * 2 * k // n in (rank, 2 * k - 1 - rank)]
+    positions = [i for i in range(n) if i * 2 * k // n in (rank, 2 * k - 1 - rank)]
     pairs = 0
-    for query in places:
+    for query in positions:
         for key in range(n):
             pairs += key <= query
-    return iter(places), float(pairs)
+    return iter(positions), float(pairs)
 
 
 def views(x, k, all_to_all):

@@ -16,6 +16,7 @@ def mixture(
         numbers = {
             'all': choices.bincount(minlength=k),
             'without 0': choices.unique(return_counts=True)[1],
+            'to the last': choices.bincount(),
             'even': torch.tensor([len(x) // k + (e < len(x) % k) for e in range(k)]),
         }[counts]
         w = times(weights)[:, None]
@@ -117,6 +118,7 @@ WRONG = [
     ('9.7', 'weights before the expert', mixture(weight='before'), 'not to what it gets'),
     ('9.7', 'never sorted', mixture(order='as they are'), 'that were not sorted'),
     ('9.7', 'an expert without tokens', mixture(counts='without 0'), 'one for each, also a 0'),
+    ('9.7', 'bincount alone', mixture(counts='to the last'), 'one for each, also a 0'),
     ('9.7', 'even counts', mixture(counts='even'), 'have chosen them'),
     ('9.7', 'a call for each expert', one_by_one, 'call it once'),
     ('9.7', 'a copy sent', mixture(send=lambda x: x.detach()), 'it stays with the experts'),

@@ -56,8 +56,8 @@ def padded_then_cut(sequences):
     whole = [torch.tensor(s) for s in sequences]
     inputs = pad_sequence(whole, batch_first=True)[:, :-1]
     targets = pad_sequence(whole, batch_first=True, padding_value=-100)[:, 1:]
-    places = torch.arange(inputs.shape[1])
-    return inputs, targets, places[:, None] >= places
+    positions = torch.arange(inputs.shape[1])
+    return inputs, targets, positions[:, None] >= positions
 
 
 def lists_of_numbers(sequences):
@@ -75,7 +75,7 @@ def in_numpy(sequences):
     return whole[:, :-1], np.where(there[:, 1:], whole[:, 1:], -100), np.tri(t)
 
 
-def place_by_place(sequences):
+def position_by_position(sequences):
     t = max(map(len, sequences)) - 1
     inputs, targets = torch.zeros(2, len(sequences), t, dtype=torch.int64)
     targets.fill_(-100)
@@ -92,10 +92,10 @@ def written_back(x, choices, weights, k, exchange):
     return weights.unsqueeze(1) * out
 
 
-def lists_of_places(x, choices, weights, k, exchange):
-    places = [[i for i, e in enumerate(choices.tolist()) if e == expert] for expert in range(k)]
-    flat = sum(places, [])
-    results = exchange(torch.stack([x[i] for i in flat]), [len(mine) for mine in places])
+def lists_of_positions(x, choices, weights, k, exchange):
+    positions = [[i for i, e in enumerate(choices.tolist()) if e == expert] for expert in range(k)]
+    flat = sum(positions, [])
+    results = exchange(torch.stack([x[i] for i in flat]), [len(mine) for mine in positions])
     there = dict(zip(flat, results))
     return torch.stack([there[i] * weights[i] for i in range(len(x))])
 
@@ -165,14 +165,14 @@ RIGHT = [
     ('9.2', 'padded, then cut', padded_then_cut),
     ('9.2', 'lists of numbers', lists_of_numbers),
     ('9.2', 'NumPy', in_numpy),
-    ('9.2', 'place by place', place_by_place),
+    ('9.2', 'position by position', position_by_position),
     *CONTEXT,
     ('9.7', 'written back by the order', written_back),
-    ('9.7', 'lists of places', lists_of_places),
+    ('9.7', 'lists of positions', lists_of_positions),
     ('9.7', 'by masks', by_masks),
     ('9.7', 'by a permutation', by_a_permutation),
     ('9.7', 'index_add', index_add),
-    ('9.8', 'places in the line', in_line),
+    ('9.8', 'positions in the line', in_line),
     ('9.8', 'token after token', token_after_token),
     ('9.8', 'queues', queues),
 ]
