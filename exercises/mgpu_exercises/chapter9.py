@@ -44,9 +44,9 @@ def exercise_1(rng: random.Random, token_loss: Callable[..., Any]) -> None:
             logits = logits.clone().requires_grad_()
             return token_loss(logits, labels.clone(), dist), logits
 
-        counts, found, sums = [sum(lengths) for lengths in ranks], [], []
-        case = f'ranks with {counts} tokens'
+        case = f'ranks with {[sum(lengths) for lengths in ranks]} tokens'
         given, _ranks = on_ranks(k, call)
+        found = []
         for rank, (loss, logits) in enumerate(given):
             expect(loss is not None, 'give the loss back with return', case)
             hint = f'rank {rank} cannot call backward() on what you gave: a number, or a tensor '
@@ -55,42 +55,45 @@ def exercise_1(rng: random.Random, token_loss: Callable[..., Any]) -> None:
             expect(loss.numel() == 1, f'a loss of shape {tuple(loss.shape)}: give one number', case)
             (grad,) = torch.autograd.grad(loss.sum(), logits, allow_unused=True)
             found.append((torch.zeros_like(logits) if grad is None else grad) / k)
-            logits, labels = drawn[rank]
-            logits = logits.clone().requires_grad_()
-            total = cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction='sum')
-            sums.append(torch.autograd.grad(total, logits)[0])
-            hint = f'rank {rank} has no token that counts, and its mean is 0/0: nan'
-            expect(counts[rank] or found[-1].isfinite().all(), hint, case)
-            padding = found[-1][labels < 0]
-            hint = 'padding has a gradient: a label of -100 is for `ignore_index`, no token'
-            expect(not padding.abs().sum() > 0, hint, case)
-        positions = [labels.numel() for _, labels in drawn]
-        sequences = [len(labels) for _, labels in drawn]
-        mistakes: dict[str, list[float]] = {
-            'each rank divides by its own tokens, and few weigh as much as many: a mean of means': [
-                n * k for n in counts
-            ],
-            'divided by its own tokens, and not by the ranks: whose tokens are there in all?': [
-                float(n) for n in counts
-            ],
-            'padding was counted, too, on each rank by itself': [n * k for n in positions],
-            'padding was counted, too': [sum(positions)] * k,
-            f'divided by the ranks twice: DDP takes the mean over {k}, so does your loss': [
-                sum(counts) * k
-            ]
-            * k,
-            'DDP divides by the ranks alone; what of the tokens?': [k] * k,
-            'divided by sequences, not by tokens': [sum(sequences)] * k,
-        }
-        right = [g / sum(counts) for g in sums]
-        if not all(map(near, found, right)):
-            for hint, by in mistakes.items():
-                wrong = [g / max(n, 1) for g, n in zip(sums, by)]
-                expect(not all(map(near, found, wrong)), hint, case)
-            apart = float((found[0].norm() / right[0].norm()).item())
-            hint = f'after the mean over ranks the gradient of rank 0 is {apart:.3g} times that of '
-            hint += 'the mean over all tokens'
-            raise Hint(f'{case}: {hint}')
+        expect_token_mean(case, found, drawn)
+
+
+def expect_token_mean(
+    case: str, found: list[torch.Tensor], drawn: list[tuple[torch.Tensor, torch.Tensor]]
+) -> None:
+    """Raise a hint unless gradients, each rank's over their number, are of the mean over tokens."""
+    k, sums, counts = len(drawn), [], [int((labels >= 0).sum()) for _, labels in drawn]
+    for rank, (logits, labels) in enumerate(drawn):
+        leaf = logits.clone().requires_grad_()
+        total = cross_entropy(leaf.flatten(0, 1), labels.flatten(), reduction='sum')
+        sums.append(torch.autograd.grad(total, leaf)[0])
+        hint = f'rank {rank} has no token that counts, and its mean is 0/0: nan'
+        expect(counts[rank] or found[rank].isfinite().all(), hint, case)
+        hint = 'padding has a gradient: a label of -100 is for `ignore_index`, no token'
+        expect(not found[rank][labels < 0].abs().sum() > 0, hint, case)
+    if all(near(grad, total / sum(counts)) for grad, total in zip(found, sums)):
+        return
+    own, everywhere = [labels.numel() for _, labels in drawn], sum(x.numel() for _, x in drawn)
+    for hint, by in (
+        (
+            'each rank divides by its own tokens, and few weigh as much as many: a mean of means',
+            [k * n for n in counts],
+        ),
+        ('divided by its own tokens, and not by the ranks: how many are there in all?', counts),
+        ('padding was counted, too, on each rank by itself', [k * n for n in own]),
+        ('padding was counted, too', [everywhere] * k),
+        (
+            f'divided by the ranks twice: DDP takes the mean over {k}, so does your loss',
+            [k * sum(counts)] * k,
+        ),
+        ('DDP divides by the ranks alone; what of the tokens?', [k] * k),
+        ('divided by sequences, not by tokens', [sum(len(x) for _, x in drawn)] * k),
+    ):
+        wrong = all(near(grad, total / max(n, 1)) for grad, total, n in zip(found, sums, by))
+        expect(not wrong, hint, case)
+    apart = float(found[0].norm() * sum(counts) / sums[0].norm())
+    hint = f'after the mean over ranks the gradient of rank 0 is {apart:.3g} times that of the mean'
+    raise Hint(f'{case}: {hint} over all tokens')
 
 
 def exercise_2(rng: random.Random, prepare: Callable[..., Any]) -> None:

@@ -92,7 +92,7 @@ RATIO = tokens * 12 * 4096 * 14336 / (tera * 1e12) / (SENT / gigabytes / 1e9)
 WRONG = [
     ('9.1', 'the mean of each rank', token_loss('nothing', reduction='mean'), 'a mean of means'),
     ('9.1', 'its own tokens', token_loss(ranks=0, over='own'), 'a mean of means'),
-    ('9.1', 'its own tokens, times ranks', token_loss(over='own'), 'are there in all'),
+    ('9.1', 'its own tokens, times ranks', token_loss(over='own'), 'how many are there in all'),
     ('9.1', 'padding counted', token_loss('positions'), 'padding was counted'),
     (
         '9.1',
