@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Work is blue: `forward` and `backward` where the two are known apart, else `compute`.
+# Work is blue: `forward` and `backward` where the two are known apart, else `compute`; `weights`
+# is the half of a backward pass for which nobody waits.
 KINDS = {
     'compute': display.BLUE,
     'forward': display.SKY,
     'backward': display.DEEP,
+    'weights': display.BLUE,
     'copy': display.GREEN,
     'allreduce': display.ORANGE,
     'gather': display.GREEN,
@@ -32,7 +34,7 @@ KINDS = {
 PYTHON = 'Python'  # a lane beside those of devices, as are their ports'
 PORT = ' sends'  # at the end of such a lane's name
 MOVING = ('copy', 'allreduce', 'gather', 'scatter')  # what a device can do beside its computing
-DARK = ('compute', 'backward', 'copy', 'gather')  # white letters on these
+DARK = ('compute', 'backward', 'weights', 'copy', 'gather')  # white letters on these
 LETTER = 0.056  # width of a letter of a bar's name, inches
 WIDTH = 8  # of a picture, inches
 

@@ -117,7 +117,6 @@ def test_formulas_in_sentences_are_those_of_the_package():
     dense, board = Model('dense', [Layer('all', int(P), 2 * P)], 2), Machine('board', C, wire)
     sent = s.ring(10**10, dense.nbytes, Link('no latency', 1e-30, wire.bandwidth))
     backward, grow = s.step(dense, b, 1, board).backward, C / wire.bandwidth
-    joined = Machine('joined', C, Link('free', 1e-30, 1e30), None, 0, 8, SLOW)
     one_by_one, packing = m * s.ring(k, n, wire), 2 * m * n / M
     saved = one_by_one - s.ring(k, m * n, wire)
     sixteen = [COSTS[f](16, n, wire) for f in ('butterfly', 'halving_doubling')]
@@ -137,7 +136,6 @@ def test_formulas_in_sentences_are_those_of_the_package():
         ('twice the bytes: b > #. C is', 2 * grow),
         ('it saves # messages', steps['halving_doubling'] - steps['butterfly']),
         ('and pays with # arrays', ports['butterfly'] - ports['halving_doubling']),
-        ('latencies only # are', s.communication_seconds(8 * servers, 1, joined)),
         ('w slices of # bytes in', s.parameter_servers(w, servers, n, THIN, True) / w),
         ('each device waits for # of the', s.bubble(p, m)),
         ('√(# · time to save', (s.checkpoint_interval(1, 1) ** 2)),

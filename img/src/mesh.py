@@ -4,7 +4,7 @@ Ranks 0 and 1 are on machine 0, ranks 2 and 3 on machine 1. Along a row, inside 
 share the layers: activations travel four times a block. Along a column, between machines, two ranks
 have the same half of each layer and different examples: gradients travel once a step.
 
-What is said most often goes over the shortest link: tensor parallelism inside a machine,
+What is said most often goes over the fastest link: tensor parallelism inside a machine,
 data parallelism between machines.
 """
 
@@ -16,7 +16,8 @@ TOP, HIGH, GAP, LEFT, WIDE = 66, 116, 62, 24, 712
 BOX, BOX_H = 236, 62
 for machine in range(2):
     y = TOP + machine * (HIGH + GAP)
-    figure.device(LEFT, y, WIDE, HIGH, machine, f'machine {machine}: shard {machine}')
+    part = ('half of the batch', 'the other half')[machine]
+    figure.device(LEFT, y, WIDE, HIGH, machine, f'machine {machine}: {part}')
     for half in range(2):
         x = LEFT + 28 + half * (WIDE - 56 - BOX)
         rank = 2 * machine + half
@@ -25,12 +26,12 @@ for machine in range(2):
     inner = LEFT + 28 + BOX, LEFT + WIDE - 28 - BOX
     middle = y + 38 + BOX_H / 2
     figure.arrow((inner[0] + 4, middle), (inner[1] - 4, middle), both=True, width=2.5)
-    figure.label(sum(inner) / 2, middle - 17, 'activations', bold=True)
-    figure.hint(sum(inner) / 2, middle + 18, '4 times a block')
+    figure.label(sum(inner) / 2, middle - 17, 'axis "tensor"', bold=True)
+    figure.hint(sum(inner) / 2, middle + 18, 'activations, 4 a block')
 for half in range(2):
     x = LEFT + 28 + half * (WIDE - 56 - BOX) + BOX - 30  # beside the machine's name
     top = TOP + 38 + BOX_H
     figure.arrow((x, top + 4), (x, TOP + HIGH + GAP + 34), both=True, width=2.5)
 middle = TOP + HIGH + GAP / 2
-figure.label(d.WIDTH / 2, middle - 10, 'gradients of one half', bold=True)
-figure.hint(d.WIDTH / 2, middle + 10, 'once a step')
+figure.label(d.WIDTH / 2, middle - 10, 'axis "data"', bold=True)
+figure.hint(d.WIDTH / 2, middle + 10, 'gradients, once a step')

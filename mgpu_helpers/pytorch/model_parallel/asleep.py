@@ -50,7 +50,7 @@ class Sleeper(nn.Module):
         if not x.requires_grad:
             x = x.detach().requires_grad_()  # the first layer, too, goes back to its input
         x = _Pause.apply(x, bool, lambda: self.work('backward', 'x'))
-        weight = _Pause.apply(self.weight, bool, lambda: self.work('backward', 'w'))
+        weight = _Pause.apply(self.weight, bool, lambda: self.work('weights', 'w'))
         return _Pause.apply(x @ weight, lambda: self.work('forward', 'f'), bool)
 
 

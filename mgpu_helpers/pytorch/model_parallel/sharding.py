@@ -47,7 +47,9 @@ def zero_step(
 
 
 def shard_gradients(
-    params: Sequence[torch.Tensor], share: nn.Parameter, then: Callable[[], object] = bool
+    params: Sequence[torch.Tensor],
+    share: nn.Parameter,
+    then: Callable[[], object] = lambda: None,
 ) -> None:
     """Keep of a layer's gradients this rank's share alone (ZeRO 2), from now on.
 
@@ -59,7 +61,8 @@ def shard_gradients(
     def on_gradient(p: torch.Tensor) -> None:
         ready.append(p)
         if len(ready) == len(params):
-            share.grad = reduce_scatter(flatten([p.grad for p in params], dist.get_world_size()))  # type: ignore[misc]
+            mean = reduce_scatter(flatten([p.grad for p in params], dist.get_world_size()))  # type: ignore[misc]
+            share.grad = mean if share.grad is None else share.grad + mean
             for p in params:
                 p.grad = None
             ready.clear()
