@@ -168,7 +168,8 @@ def load(rename, strict=True):
 
 def what_fits(net, state):
     mine = net.state_dict()
-    state = {k.removeprefix('module.'): v for k, v in state.items()}
+    if not state.keys() & mine.keys():
+        state = {k.removeprefix('module.'): v for k, v in state.items()}
     net.load_state_dict(mine | {k: v for k, v in state.items() if k in mine})
 
 
@@ -255,6 +256,7 @@ WRONG = [
     ('5.7', 'as it is', load(lambda name: name), EACH_NAME),
     ('5.7', 'replaced everywhere', load(lambda n: n.replace('module.', '')), EACH_NAME),
     ('5.7', 'letters stripped', load(lambda n: n.lstrip('module.')), EACH_NAME),  # noqa: B005
+    ('5.7', 'cut where it is its own', load(lambda n: n.removeprefix('module.')), 'itself'),
     ('5.7', 'always cut', load(lambda n: n[7:]), EACH_NAME),
     ('5.7', 'what fits', what_fits, 'be strict'),
     ('5.8', 'set_epoch forgotten', cards(lambda s, e, r: [s]), 'set_epoch'),
