@@ -6,11 +6,11 @@ A schedule that cannot be played is a ``Hint``. Times are simulated: the same on
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from mgpu_helpers.collectives import Count, count
 from mgpu_helpers.lanes import Lanes, Span
 from mgpu_helpers.scaling import Link, ring
 
-from .checking import Hint, expect
+from .checking import expect
+from .counting import counted
 
 Order = list[tuple[str, int]]
 
@@ -39,14 +39,6 @@ class Work:
     def played(self, score: dict[str, float]) -> Played:
         """Sum up, with the milliseconds until all is done."""
         return Played(Lanes(self.spans), {'ms': 1e3 * max(self.free.values()), **score})
-
-
-def counted(algorithm: Callable[[Any], None], devices: int, size: int) -> Count:
-    """Count an algorithm, or say why it cannot be counted."""
-    try:
-        return count(algorithm, devices, size)
-    except (AttributeError, ValueError) as error:
-        raise Hint(str(error)) from None
 
 
 def sends(
