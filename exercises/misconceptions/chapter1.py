@@ -136,6 +136,23 @@ def without_the_rest(X, y, replicas):
     return right(X[:n], y[:n], replicas)
 
 
+def the_rest_for_the_last(X, y, replicas):
+    k, each = len(replicas), len(X) // len(replicas)
+    cuts = [*range(0, k * each, each), len(X)]
+    shards = ((X[a:b], y[a:b]) for a, b in zip(cuts, cuts[1:]))
+    return sum(
+        int(
+            (
+                mgpu.lenet(*[X_d.as_in_context(r[0].context), r]).argmax(axis=1)
+                == y_d.as_in_context(r[0].context)
+            )
+            .sum()
+            .asscalar()
+        )
+        for (X_d, y_d), r in zip(shards, replicas)
+    )
+
+
 ADA = given('1.6', 'Ada')
 COPIES, SPEED = 2 * (ADA['devices'] - 1), ADA['gigabytes_per_second']
 MB = 0.516272
@@ -239,5 +256,6 @@ WRONG = [
     ),
     ('1.9', 'the share', lambda X, y, rs: right(X, y, rs) / len(X), 'not the share'),
     ('1.9', 'the remainder is dropped', without_the_rest, 'k does not divide'),
+    ('1.9', 'the last replica takes the rest', the_rest_for_the_last, 'have one image more'),
     ('1.9', 'counted without labels', lambda X, y, rs: len(X), 'compare with the labels'),
 ]

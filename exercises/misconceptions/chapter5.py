@@ -166,6 +166,15 @@ def load(rename, strict=True):
     return load_any
 
 
+def never_waited(grads, dist):
+    flat = torch.cat([g.flatten() for g in grads])
+    dist.all_reduce(flat, async_op=True)
+
+
+def not_played(grads, dist):
+    dist.all_gather(grads, grads[0])
+
+
 def what_fits(net, state):
     mine = net.state_dict()
     if not state.keys() & mine.keys():
@@ -252,6 +261,8 @@ WRONG = [
     ('5.6', 'its turn or never', if_it_is_its_turn, 'every sum begins once'),
     ('5.6', 'all at the end', at_the_end, 'longer than it must'),
     ('5.6', 'before they are there', before_it_is_there, 'before they are there'),
+    ('5.4', 'never waited for', never_waited, 'never calls `wait()`'),
+    ('5.4', 'a call that is not played', not_played, 'and not all_gather'),
     ('5.7', 'not strict', load(lambda name: name, strict=False), 'strict=False'),
     ('5.7', 'as it is', load(lambda name: name), EACH_NAME),
     ('5.7', 'replaced everywhere', load(lambda n: n.replace('module.', '')), EACH_NAME),
