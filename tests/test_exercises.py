@@ -4,6 +4,7 @@ import ast
 import contextlib
 import importlib
 import io
+import re
 from collections import Counter
 from fractions import Fraction
 
@@ -109,10 +110,21 @@ def test_right_answers_that_go_another_way_are_right(chapter):
         assert verdict.right, (what, verdict)
     counted = Counter(number.split('.')[1] for number, *_ in right)
     checks = checking.exercises_of(module_of(chapter))
-    in_code = {n for n, exercise in checks.items() if not hasattr(exercise, 'draw')}
-    if chapter != '5':  # whose first ones have theirs among the tests of ranks
-        assert set(counted) == in_code
-    assert min(counted.values()) >= 2 + (chapter not in '59')
+    assert set(counted) == {n for n in checks if not hasattr(checks[n], 'draw')}  # not on paper
+    assert min(counted.values()) >= 3
+
+
+def test_what_gives_one_point_is_marked_as_a_warm_up():
+    for chapter, path in SETS.items():
+        opening = nbformat.read(path, as_version=4).cells[0].source
+        marked = re.search(r'([\d., and]+) (?:is a|are) warm-ups?', opening)
+        numbers = re.findall(r'\d+\.\d+', marked.group(1)) if marked else []
+        one_point = [
+            number
+            for number, (points, _) in teaching_plan.POINTS.items()
+            if points == 1 and number.split('.')[0] == chapter
+        ]
+        assert numbers == one_point, path.name
 
 
 def test_what_is_raised_in_an_answer_is_told_and_what_cannot_be_checked_refused():
