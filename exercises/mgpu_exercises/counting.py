@@ -78,7 +78,7 @@ class Array(messages.Counted):
         part = self.values[key]
         if not isinstance(value, messages.Counted):
             self.values[key] = value
-        elif not np.shares_memory(part, value.values):  # else it is the end of x[a:b] += y
+        elif not _same(part, value.values):  # else it is the end of x[a:b] += y
             self.book.views += 1
             value.copyto(Array(self.context, part, self.book, self.message))
 
@@ -103,6 +103,12 @@ class Array(messages.Counted):
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f'an array that is counted has no {name!r}: it knows {KNOWN}')
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    """Tell whether two views are of the very same numbers."""
+    begins = [x.__array_interface__['data'][0] for x in (one, other)]
+    return begins[0] == begins[1] and one.shape == other.shape
 
 
 def counted(algorithm: Callable[[Any], None], devices: int, size: int) -> Count:

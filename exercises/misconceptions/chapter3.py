@@ -12,6 +12,7 @@ from mgpu_helpers.collectives import (
     allreduce_tree,
     fill_buckets,
 )
+from mgpu_helpers.scaling import Link, halving_doubling
 
 from .chapter3_idioms import RIGHT as RIGHT
 
@@ -169,6 +170,12 @@ WRONG = [
         'whole arrays',
         lambda k, n, a, b: 2 * math.log2(k) * (a + n / b),
         'a half, a quarter',
+    ),
+    (
+        '3.7',
+        "the course's function",
+        lambda k, n, a, b: halving_doubling(k, n, Link('mine', a, b)),
+        "is the course's answer",
     ),
     (
         '3.7',
