@@ -4,6 +4,7 @@ import ast
 import contextlib
 import importlib
 import io
+import re
 from collections import Counter
 from fractions import Fraction
 
@@ -99,11 +100,31 @@ def test_each_known_mistake_gets_its_hint(chapter):
     assert min(counted.values()) >= 2
 
 
-def test_right_answers_that_go_another_way_are_right():
-    needs('5')
-    for number, what, answer in importlib.import_module('misconceptions.chapter5').RIGHT:
-        verdict = check(number, answer, seed=1)
+@pytest.mark.parametrize('chapter', '123456789')
+def test_right_answers_that_go_another_way_are_right(chapter):
+    needs(chapter)
+    right = importlib.import_module(f'misconceptions.chapter{chapter}').RIGHT
+    for number, what, answers in right:
+        answers = answers if isinstance(answers, tuple) else (answers,)
+        verdict = check(number, *answers, seed=1)
         assert verdict.right, (what, verdict)
+    counted = Counter(number.split('.')[1] for number, *_ in right)
+    checks = checking.exercises_of(module_of(chapter))
+    assert set(counted) == {n for n in checks if not hasattr(checks[n], 'draw')}  # not on paper
+    assert min(counted.values()) >= 3
+
+
+def test_what_gives_one_point_is_marked_as_a_warm_up():
+    for chapter, path in SETS.items():
+        opening = nbformat.read(path, as_version=4).cells[0].source
+        marked = re.search(r'([\d., and]+) (?:is a|are) warm-ups?', opening)
+        numbers = re.findall(r'\d+\.\d+', marked.group(1)) if marked else []
+        one_point = [
+            number
+            for number, (points, _) in teaching_plan.POINTS.items()
+            if points == 1 and number.split('.')[0] == chapter
+        ]
+        assert numbers == one_point, path.name
 
 
 def test_what_is_raised_in_an_answer_is_told_and_what_cannot_be_checked_refused():

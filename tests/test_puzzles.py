@@ -44,6 +44,15 @@ def test_the_published_costs_of_what_one_tries_first():
     for allreduce, steps, busiest in ((allreduce_ring, 10, 2), (allreduce_halving_doubling, 6, 3)):
         score = PLAY['6'](allreduce).score
         assert (score['steps'], score['MB through the busiest port']) == (steps, busiest)
+    dealt = {
+        'neighbours': [list(range(6 * r, 6 * r + 6)) for r in range(4)],
+        'zig-zag': [[*range(3 * r, 3 * r + 3), *range(21 - 3 * r, 24 - 3 * r)] for r in range(4)],
+        'one by one': [list(range(r, 24, 4)) for r in range(4)],
+    }
+    costs = {name: PLAY['7'](ranks).score for name, ranks in dealt.items()}
+    assert [(cost['pieces received'], round(cost['ms'], 6)) for cost in costs.values()] == [
+        (10, 34), (25, 30), (48, 24)
+    ]  # fmt: skip
     # Of all orders and sizes of buckets: the best, and the best of those that leave when ready.
     costs = [(b, PLAY['4'](b).score['ms']) for b in ordered_partitions(range(6))]
     ready = [

@@ -12,19 +12,22 @@ from mgpu_helpers.collectives import (
     allreduce_butterfly,
     allreduce_halving_doubling,
     count,
+    fill_buckets,
 )
-from mgpu_helpers.scaling import Link
+from mgpu_helpers.scaling import Link, halving_doubling
 
 from .arrays import Arrays, expect_sums, on_devices
+from .by_hand import by_hand
 from .checking import Numbers, expect, expect_value, on_paper
-from .schedules import counted
+from .counting import counted
 from .sums import expect_buckets
 
 
 def exercise_1(rng: random.Random, my_butterfly: Callable[..., None]) -> None:
     """A butterfly for a power of two."""
     for k in (2, 4, 8):
-        expect_sums(my_butterfly, on_devices(rng, k))
+        with by_hand(allreduce_butterfly):
+            expect_sums(my_butterfly, on_devices(rng, k))
         found, ours = counted(my_butterfly, k, 100), count(allreduce_butterfly, k, 100)
         case = f'{k} devices: right sums, but {found.messages} messages in {found.steps} steps'
         hint = 'in each step a device sends one array to one partner, i ^ d'
@@ -32,6 +35,13 @@ def exercise_1(rng: random.Random, my_butterfly: Callable[..., None]) -> None:
         hint = f'{case}, not {ours.messages} in {ours.steps}: in each step all devices exchange '
         hint += 'with a partner at the same time, and add what they received only then'
         expect(found.steps == ours.steps, hint)
+        rounded = [x / 7 for x in on_devices(rng, k, (1000,))]
+        my_butterfly(list(rounded))
+        first, *others = [x.asnumpy() for x in rounded]
+        differ = int(np.any([x != first for x in others], axis=0).sum())
+        hint = f'{k} devices: sums of whole numbers are right, but {differ} of 1,000 others differ '
+        hint += 'in their last bits between devices: do i and its partner add the same two arrays?'
+        expect(not differ, hint)
 
 
 def exercise_2(rng: random.Random, hierarchical: Callable[..., None]) -> None:
@@ -68,7 +78,9 @@ def exercise_4(rng: random.Random, my_fill: Callable[..., list[list[int]]]) -> N
     """Buckets, filled from the last layer on."""
     sizes = [rng.randint(1, 60) for _ in range(12)]
     for sizes, limit in (([10, 10, 10, 10, 10], 20), ([5, 90, 5, 5], 20), (sizes, 70)):  # noqa: B020
-        expect_buckets(my_fill(sizes, limit), sizes, limit)
+        with by_hand(fill_buckets):
+            found = my_fill(list(sizes), limit)
+        expect_buckets(found, sizes, limit)
 
 
 def exercise_5(rng: random.Random, last_arrival: Callable[..., float]) -> None:
@@ -136,7 +148,9 @@ def exercise_7(seconds: Callable[..., float]) -> None:
         }
         case = f'{k} devices, {n:,.0f} bytes: {{}} s, not {right:.4g}'
         hint = 'alpha for each step, and 2(k - 1)/k of the array at the bandwidth'
-        expect_value(seconds(k, n, alpha, bandwidth), right, case, mistakes, hint, 1e-3)
+        with by_hand(halving_doubling):
+            found = seconds(k, n, alpha, bandwidth)
+        expect_value(found, right, case, mistakes, hint, 1e-3)
 
 
 @on_paper(devices=(4, 8, 32), megabytes=(40, 200, 500))

@@ -1,5 +1,6 @@
 """The exercises of chapter 5: replicas that begin and stay alike, and what travels for it."""
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -190,21 +191,24 @@ def exercise_6(rng: random.Random, my_order: Callable[..., Any]) -> None:
 
 
 class Inner(nn.Module):
-    """A network in which a part is called ``module``."""
+    """A network in which a part is called ``module``: one of a part, and maybe one at the top."""
 
-    def __init__(self) -> None:
+    def __init__(self, top: bool = False) -> None:
         super().__init__()
         self.mode, self.block = nn.Linear(2, 2), nn.Module()
         self.block.module = nn.Linear(2, 1)
+        if top:
+            self.module = nn.Linear(1, 2)
 
 
 def exercise_7(rng: random.Random, load_any: Callable[..., None]) -> None:
     """Parameters saved with or without DDP's prefix."""
     torch.manual_seed(rng.randrange(99))
-    for prefix in ('', 'module.'):
-        saved, net = Inner(), Inner()
+    for top, prefix in itertools.product((False, True), ('module.', '')):
+        saved, net = Inner(top), Inner(top)
         state = {prefix + name: value.clone() for name, value in saved.state_dict().items()}
         case = f'a state with {", ".join(list(state)[:3:2])}, ...'
+        case += f', for a network that has {list(net.state_dict())[-1]} itself' if top else ''
         try:
             load_any(net, dict(state))
         except NotImplementedError:  # a RuntimeError, too: still blank
@@ -216,9 +220,11 @@ def exercise_7(rng: random.Random, load_any: Callable[..., None]) -> None:
         hint = 'the network has not got all values; `strict=False` passes over names that it does '
         hint += 'not know, without a word'
         expect(all(map(torch.equal, net.parameters(), saved.parameters())), hint, case)
-    state.pop('module.mode.bias')
-    try:
-        load_any(Inner(), state)
-    except (KeyError, RuntimeError):
-        return
-    raise Hint('a state without mode.bias is loaded as if nothing were missing: be strict')
+    for prefix in ('module.', ''):
+        state = {prefix + name: value for name, value in Inner().state_dict().items()}
+        state.pop(f'{prefix}mode.bias')
+        try:
+            load_any(Inner(), state)
+        except (KeyError, RuntimeError):
+            continue
+        raise Hint('a state without mode.bias is loaded as if nothing were missing: be strict')

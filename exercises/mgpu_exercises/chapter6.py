@@ -11,6 +11,7 @@ import numpy as np
 import torch
 import torch._dynamo  # noqa: F401  the first optimizer would, 5 s within an answer's time
 from torch import nn
+from torch.nn.functional import cross_entropy
 
 from mgpu_helpers.pytorch import launch
 
@@ -197,7 +198,11 @@ def exercise_5(rng: random.Random, my_step: Callable[..., None]) -> None:
             hint = f'sent by the passes {ddp.sent} of {pieces}; the last one alone is to'
             expect(ddp.sent == [pieces], hint, case)
             grads.append(gradient(net))
-        expect_mean(case, torch.stack(grads).mean(0), seed, n, size)
+        found = torch.stack(grads).mean(0)
+        net, X, y = classifier(seed, n)
+        cross_entropy(net(X), y).backward()
+        twice = f'it is 1/{size} of it; was it divided by the ranks twice? DDP does that, too'
+        expect_mean(case, found, seed, n, size, {twice: gradient(net).numpy() / size})
 
 
 def exercise_6(rng: random.Random, my_train: Callable[..., None]) -> None:

@@ -208,7 +208,12 @@ def exercise_7(devices_needed: Callable[..., int]) -> None:
             case += f'{activations:g} for activations, gave {found}'
             hint = 'what each must keep has no room at all, and then it is 0'
             expect(not found or found > 0, hint, case)
-            expect_value(found, right, case, mistakes, f'not {right}')
+            hint = f'not {right}: what is shared, over the room that each device has left for it'
+            if right == 0:
+                hint = 'what is not shared has no room on a device, and more devices do not help'
+            elif found == 0:
+                hint = 'what is not shared leaves some room, so with enough devices it fits'
+            expect_value(found, right, case, mistakes, hint)
 
 
 @on_paper(stages=(6, 12, 16, 24), percent=(4, 8, 15, 20))
@@ -217,22 +222,34 @@ def exercise_8(numbers: Numbers, micro_batches: int, gpipe: int, one_f_one_b: in
     p, percent = numbers.values()
     right = next(m for m in range(1, 10**6) if 100 * bubble(p, m) <= percent * (1 + 1e-12))
     mistakes = {
-        'the bubble is a share of the whole step, (p - 1) / (m + p - 1)': math.ceil(
+        'the bubble is a share of the whole step, working and waiting together': math.ceil(
             100 * (p - 1) / percent
         ),
         'with one less it would wait for more': right - 1,
         'p stages leave p - 1 micro-batches of waiting': math.ceil(p * (100 - percent) / percent),
     }
     expect_value(
-        micro_batches, right, '{} micro-batches', mistakes, f'(p - 1) / (m + p - 1) <= {percent}%'
+        micro_batches,
+        right,
+        '{} micro-batches',
+        mistakes,
+        f'of {p} stages, how long does one wait?',
     )
     mistakes = {'in GPipe all go forward before the first goes back': p}
-    expect_value(gpipe, right, 'GPipe keeps {}', mistakes, 'those of all micro-batches')
+    expect_value(
+        gpipe, right, 'GPipe keeps {}', mistakes, 'how many have gone forward before one goes back?'
+    )
     mistakes = {
         'the first stage sends a micro-batch back as soon as it can': right,
         'the last stage keeps one; the first one has others on their way': 1,
     }
-    expect_value(one_f_one_b, min(p, right), '1F1B keeps {}', mistakes, 'as many as stages')
+    expect_value(
+        one_f_one_b,
+        min(p, right),
+        '1F1B keeps {}',
+        mistakes,
+        'how many has it sent when its first one is back?',
+    )
 
 
 def exercise_9(rng: random.Random, efficiency: Callable[..., float]) -> None:

@@ -20,6 +20,10 @@ class Hint(Exception):
     """What is not right yet, and where to look."""
 
 
+class Lacks(Hint, AttributeError):
+    """What is given to an answer has no attribute of this name."""
+
+
 class WaitsForEver(Hint):
     """A rank never comes to where the others are."""
 

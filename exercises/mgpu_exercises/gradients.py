@@ -40,8 +40,10 @@ def expect_alike(case: str, found: list[torch.Tensor]) -> None:
     for grad in found[1:]:
         along = float(grad @ found[0] / found[0].norm() ** 2)
         equal = torch.equal(grad, found[0])
-        hint = f'a gradient is {along:.3g} times that of rank 0; the sum is the same, so by what '
-        hint += 'has each rank divided it?'
+        hint = (
+            f'a gradient is {along:.3g} times that of rank 0; the sum over the ranks is the same, '
+        )
+        hint += 'so by what has each rank divided it?'
         expect(equal or not torch.allclose(grad, along * found[0]), hint, case)
         hint = 'the ranks end with different gradients; each is summed over them, in place'
         expect(equal, hint, case)
@@ -59,11 +61,11 @@ def expect_mean(
     right = gradient(net).numpy()
     twice, by_ranks = right / size, right * n / size
     mistakes = {
-        f'it is 1/{size} of it; was it divided by the ranks twice? DDP does that, too': twice,
+        **(more or {}),
+        f'it is 1/{size} of it; a sum over the examples, over their number, is the mean': twice,
         f'it is {n} times as large; it is a sum, where a mean is wanted': right * n,
         f'it is {n / size:g} times as large; divided by the ranks, not by the examples': by_ranks,
         f'it is {size} times as large; divide by the examples of all ranks': right * size,
-        **(more or {}),
     }
     case = f'{case}: the gradient is not that of the mean over all {n} examples'
     hint = 'shares and pieces differ in length, so add up losses, each example with the same '

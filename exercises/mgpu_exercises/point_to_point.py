@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import torch
 
-from .checking import Hint, WaitsForEver, expect
+from .checking import Lacks, WaitsForEver, expect
 from .ranks import Waits, until_it_waits
 
 
@@ -65,7 +65,7 @@ class Peer:
         has = 'send, recv, isend, irecv, batch_isend_irecv, get_rank and get_world_size'
         if name.startswith('_'):
             raise AttributeError(name)
-        raise Hint(f'here `dist` has {has}, and not {name}: the sum is to be made by hand')
+        raise Lacks(f'here `dist` has {has}, and not {name}: the sum is to be made by hand')
 
     def get_rank(self) -> int:
         """Give this rank's number."""
@@ -75,17 +75,17 @@ class Peer:
         """Tell how many ranks there are."""
         return self.network.size
 
-    def send(self, tensor: torch.Tensor, dst: int) -> None:
+    def send(self, tensor: torch.Tensor, dst: int, group: Any = None) -> None:
         """Send a tensor, and wait until it is received."""
         self.isend(tensor, dst).wait()
 
-    def recv(self, tensor: torch.Tensor, src: int | None = None) -> int:
+    def recv(self, tensor: torch.Tensor, src: int | None = None, group: Any = None) -> int:
         """Wait for a tensor, and write it into this one; give the rank from which it came."""
         src = self._whoever() if src is None else src
         self.irecv(tensor, src).wait()
         return src
 
-    def isend(self, tensor: torch.Tensor, dst: int) -> Work:
+    def isend(self, tensor: torch.Tensor, dst: int, group: Any = None) -> Work:
         """Begin to send."""
         key, number = self._next('send', tensor, dst), self.count[self.rank, dst] - 1
         sent = self.network.sent[self.rank, dst]
@@ -101,7 +101,7 @@ class Peer:
 
         return Work(wait)
 
-    def irecv(self, tensor: torch.Tensor, src: int) -> Work:
+    def irecv(self, tensor: torch.Tensor, src: int, group: Any = None) -> Work:
         """Begin to receive."""
         key, number = self._next('recv', tensor, src), self.count[src, self.rank] - 1
         wanted, pair = self.network.wanted, (src, self.rank)

@@ -1,4 +1,4 @@
-"""Six puzzles for those who want more: find a schedule that reaches a target, and look at it."""
+"""Seven puzzles for those who want more: find a schedule that reaches a target, and look at it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from mgpu_helpers.scaling import LINKS, Link
 
 from .checking import Hint, check
-from .schedules import Order, Played, accumulated, in_buckets, pipelined, sends, sharded
+from .schedules import Order, Played, accumulated, in_buckets, packed, pipelined, sends, sharded
 
 # What a schedule may cost, at most.
 TARGETS: dict[str, dict[str, float]] = {
@@ -16,6 +16,7 @@ TARGETS: dict[str, dict[str, float]] = {
     '4': {'ms': 39.5},
     '5': {'micro-batches kept at a time': 4, 'ms': 21},
     '6': {'steps': 6, 'MB through the busiest port': 2},
+    '7': {'pieces received': 20, 'ms': 22},
 }
 NETWORK = LINKS['25 Gb RoCE']
 
@@ -35,6 +36,8 @@ PLAY: dict[str, Callable[[Any], Played]] = {
     '5': lambda order: pipelined([order(6, stage, 4) for stage in range(4)], 6),
     # Six devices, and an array of 1.2 MB on each.
     '6': lambda allreduce: sends(allreduce, 6, 300_000, LINKS['10 Gb Ethernet']),
+    # Four documents on four ranks.
+    '7': lambda ranks: packed(ranks, (10, 6, 5, 3), 4, 5e-4),
 }
 
 
@@ -150,3 +153,20 @@ def exercise_6(six: Callable[..., None]) -> None:
     steps = 'the more is exchanged at once, the fewer steps: 6 is 2 · 3, not 1 · 6'
     mb = 'whole arrays travel, or some devices only help: all six can halve, and then?'
     reach('6', six, steps, mb)
+
+
+def exercise_7(ranks: Any) -> None:
+    """Packed documents on several ranks."""
+
+    def slow(played: Played) -> str:
+        busy = {
+            f'rank {r}': 1e3 * sum(s.seconds for s in played.lanes.spans if s.lane == f'rank {r}')
+            for r in range(4)
+        }
+        least, most = (f(busy, key=lambda r: busy[r]) for f in (min, max))
+        return (
+            f'{most} computes for {busy[most]:g} ms, {least} for {busy[least]:g}: what does a '
+            'piece take, by its position in its document?'
+        )
+
+    reach('7', ranks, 'keys travel to ranks that do not hold them: who shares a document?', slow)

@@ -6,11 +6,11 @@ A schedule that cannot be played is a ``Hint``. Times are simulated: the same on
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from mgpu_helpers.collectives import Count, count
 from mgpu_helpers.lanes import Lanes, Span
 from mgpu_helpers.scaling import Link, ring
 
-from .checking import Hint, expect
+from .checking import expect
+from .counting import counted
 
 Order = list[tuple[str, int]]
 
@@ -39,14 +39,6 @@ class Work:
     def played(self, score: dict[str, float]) -> Played:
         """Sum up, with the milliseconds until all is done."""
         return Played(Lanes(self.spans), {'ms': 1e3 * max(self.free.values()), **score})
-
-
-def counted(algorithm: Callable[[Any], None], devices: int, size: int) -> Count:
-    """Count an algorithm, or say why it cannot be counted."""
-    try:
-        return count(algorithm, devices, size)
-    except (AttributeError, ValueError) as error:
-        raise Hint(str(error)) from None
 
 
 def sends(
@@ -190,3 +182,34 @@ def pipelined(orders: Sequence[Order], micro_batches: int) -> Played:
         stuck = [f'stage {s} to {o[0][0]} {o[0][1]}' for s, o in enumerate(waiting) if o]
         expect(len(ends) > before, f'nothing goes on: {", ".join(stuck)} cannot come yet')
     return work.played({'micro-batches kept at a time': max(kept)})
+
+
+def packed(
+    ranks: Iterable[Iterable[int]], lengths: Sequence[int], size: int, receive: float
+) -> Played:
+    """Play causal attention within documents of so many pieces, laid end to end, on some ranks.
+
+    A piece of queries takes 1 ms with a piece of keys, 0.5 ms with its own. A rank receives keys
+    that it lacks one piece at a time, in the order in which its queries need them.
+    """
+    owned, work, received = [[int(i) for i in mine] for mine in ranks], Work(), 0
+    begins = [sum(lengths[:d]) for d, n in enumerate(lengths) for _ in range(n)]
+    there = sorted(i for mine in owned for i in mine)
+    hint = f'pieces {there}: each of 0 to {len(begins) - 1} is on one rank'
+    expect(there == list(range(len(begins))), hint)
+    counts = [len(mine) for mine in owned]
+    room = len(begins) // size
+    hint = f'{counts} pieces on {len(counts)} ranks: each of {size} has memory for {room}'
+    expect(counts == [room] * size, hint)
+    for r, mine in enumerate(owned):
+        arrived = dict.fromkeys(mine, 0.0)
+        keys = {query: range(begins[query], query + 1) for query in mine}
+        for key in [key for query in mine for key in keys[query] if key not in mine]:
+            if key not in arrived:
+                arrived[key] = work.do(f'rank {r} receives', 'copy', key, receive)
+                received += 1
+        for query in mine:
+            for key in sorted(keys[query], key=lambda key: arrived[key]):  # noqa: B023
+                seconds = 5e-4 if key == query else 1e-3
+                work.do(f'rank {r}', 'compute', query, seconds, arrived[key])
+    return work.played({'pieces received': received})

@@ -7,6 +7,9 @@ from mxnet import nd
 
 import mgpu_helpers as mgpu
 from mgpu_exercises import given
+from mgpu_helpers.collectives import allreduce_sharded
+
+from .chapter1_idioms import RIGHT as RIGHT
 
 
 def rebinding(data):
@@ -17,9 +20,9 @@ def rebinding(data):
 
 
 def a_mean(data):
-    mgpu.allreduce(data)
+    total = sum(x.copyto(data[0].context) for x in data)
     for x in data:
-        x /= len(data)
+        x[:] = total.copyto(x.context) / len(data)
 
 
 def never_back(data):
@@ -65,8 +68,8 @@ def offsets(X, devices):
 
 
 def slices(X, devices, key=lambda s: s, shape=lambda x: x):
-    ends = [len(s) for s in mgpu.split_and_load(X, devices)]
-    cuts = [sum(ends[:i]) for i in range(len(ends) + 1)]
+    n, k = len(X), len(devices)
+    cuts = [i * (n // k) + min(i, n % k) for i in range(k + 1)]
     shards = (X[key(slice(a, b))] for a, b in zip(cuts, cuts[1:]))
     return [shape(s).as_in_context(d) for s, d in zip(shards, devices)]
 
@@ -133,6 +136,23 @@ def without_the_rest(X, y, replicas):
     return right(X[:n], y[:n], replicas)
 
 
+def the_rest_for_the_last(X, y, replicas):
+    k, each = len(replicas), len(X) // len(replicas)
+    cuts = [*range(0, k * each, each), len(X)]
+    shards = ((X[a:b], y[a:b]) for a, b in zip(cuts, cuts[1:]))
+    return sum(
+        int(
+            (
+                mgpu.lenet(*[X_d.as_in_context(r[0].context), r]).argmax(axis=1)
+                == y_d.as_in_context(r[0].context)
+            )
+            .sum()
+            .asscalar()
+        )
+        for (X_d, y_d), r in zip(shards, replicas)
+    )
+
+
 ADA = given('1.6', 'Ada')
 COPIES, SPEED = 2 * (ADA['devices'] - 1), ADA['gigabytes_per_second']
 MB = 0.516272
@@ -169,7 +189,7 @@ WRONG = [
     (
         '1.2',
         'nothing is copied',
-        lambda X, ds: [s.as_in_context(X.context) for s in mgpu.split_and_load(X, ds)],
+        lambda X, ds: slices(X, [X.context] * len(ds)),
         'as_in_context',
     ),
     ('1.2', 'begins at i times the first length', offsets, 'together 6 of 7'),
@@ -186,9 +206,11 @@ WRONG = [
         lambda X, ds: slices(X, ds, shape=lambda x: x.reshape((len(x), -1))),
         'only the first number changes',
     ),
+    ('1.2', "the course's function", mgpu.split_and_load, "is the course's answer"),
     ('1.2', 'the whole batch for each', lambda X, ds: [X.copyto(d) for d in ds], 'just one shard'),
     ('1.3', 'the entries of the list are rebound', rebinding, 'changes the list'),
     ('1.3', 'the mean instead of the sum', a_mean, 'hold the mean'),
+    ('1.3', "the course's function", lambda data: mgpu.allreduce(data), "is the course's answer"),
     ('1.3', 'the sum never comes back', never_back, 'has to go back'),
     ('1.3', 'added to what has changed', one_after_the_other, 'held a sum already'),
     ('1.3', 'each sums in turn', one_by_one, 'held a sum already'),
@@ -198,6 +220,7 @@ WRONG = [
     ('1.4', 'the gradient taken for a mean', without_mean, '8 times too long'),
     ('1.4', 'a name is assigned, not an array', other_arrays, 'no parameter has changed'),
     ('1.4', 'new arrays, which have no gradients', other_entries, 'holds other arrays now'),
+    ('1.4', "the course's function", mgpu.sgd, "is the course's answer"),
     ('1.4', 'up instead of down', uphill, 'uphill'),
     ('1.4', 'one gradient for all', by_the_first_gradient, 'by its own gradient'),
     ('1.5', 'mean of means', lambda means, sizes: sum(means) / len(means), 'mean of the means'),
@@ -220,6 +243,7 @@ WRONG = [
     ('1.6', 'seconds for milliseconds', (COPIES * MB, COPIES * 8, MB / SPEED / 1e3), '1,000 MB'),
     ('1.6', 'values taken for bytes', (COPIES * MB / 4, COPIES * 8, 1), 'values of 4 bytes'),
     ('1.7', 'the remainder is not summed', whole_slices_only, 'mind the remainder'),
+    ('1.7', "the course's function", allreduce_sharded, "is the course's answer"),
     ('1.7', 'device 0 adds everything', mgpu.allreduce, 'its own slice only'),
     ('1.8', 'without the absolute value', sum_of_differences, 'whatever its sign'),
     ('1.8', 'the first parameter only', first_parameter, 'parameter 1 on device 2'),
@@ -232,5 +256,6 @@ WRONG = [
     ),
     ('1.9', 'the share', lambda X, y, rs: right(X, y, rs) / len(X), 'not the share'),
     ('1.9', 'the remainder is dropped', without_the_rest, 'k does not divide'),
+    ('1.9', 'the last replica takes the rest', the_rest_for_the_last, 'have one image more'),
     ('1.9', 'counted without labels', lambda X, y, rs: len(X), 'compare with the labels'),
 ]

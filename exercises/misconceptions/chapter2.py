@@ -5,6 +5,8 @@ from mxnet import autograd
 
 from mgpu_exercises import given
 
+from .chapter2_idioms import RIGHT as RIGHT
+
 
 def backward_of(losses_of):
     def forward_backward(net, data, label, loss):

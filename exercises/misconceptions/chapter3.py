@@ -6,7 +6,15 @@ from mxnet import autograd
 
 import mgpu_helpers as mgpu
 from mgpu_exercises import given
-from mgpu_helpers.collectives import allreduce_ring, allreduce_tree
+from mgpu_helpers.collectives import (
+    allreduce_butterfly,
+    allreduce_ring,
+    allreduce_tree,
+    fill_buckets,
+)
+from mgpu_helpers.scaling import Link, halving_doubling
+
+from .chapter3_idioms import RIGHT as RIGHT
 
 
 def added_at_once(data):
@@ -22,6 +30,14 @@ def one_after_the_other(data):
             if i < i ^ d:
                 data[i] += data[i ^ d].copyto(data[i].context)
                 data[i].copyto(data[i ^ d])
+
+
+def in_a_circle(data):
+    k = len(data)
+    for step in range(k.bit_length() - 1):
+        received = [data[(i + 2**step) % k].copyto(x.context) for i, x in enumerate(data)]
+        for x, r in zip(data, received):
+            x += r
 
 
 def to_all(data):
@@ -120,6 +136,8 @@ NAIVE, TREE, RING = 2 * (K - 1) * ONE, 2 * LOG * ONE, 2 * (K - 1) * (0.01 + WHOL
 WRONG = [
     ('3.1', 'added before the partner received', added_at_once, 'devices'),
     ('3.1', 'one pair after the other', one_after_the_other, 'at the same time'),
+    ('3.1', 'partners in a circle', in_a_circle, 'differ in their last bits'),
+    ('3.1', "the course's function", allreduce_butterfly, "is the course's answer"),
     ('3.1', 'to all others', to_all, 'one array to one partner'),
     ('3.1', 'a tree', allreduce_tree, 'at the same time'),
     ('3.2', 'added before the partner received', pairs_added_at_once, '5 steps instead of 4'),
@@ -130,6 +148,7 @@ WRONG = [
     ('3.3', 'bits', lambda n, k, s: 16 * (k - 1) / k * n / s / 1e9, 'bytes, not bits'),
     ('3.3', 'bytes for gigabytes', lambda n, k, s: 2 * (k - 1) / k * n / s, 'a GB is 1e9'),
     ('3.4', 'from the first layer on', from_the_first, 'its gradients come last'),
+    ('3.4', "the course's function", lambda s, b: fill_buckets(s, b), "is the course's answer"),
     ('3.4', 'the large one is lost', without_the_large, 'larger than a bucket'),
     ('3.4', 'filled beyond the limit', overfull, 'has more bytes than that'),
     ('3.4', 'a bucket for each', one_each, 'buckets would do'),
@@ -151,6 +170,12 @@ WRONG = [
         'whole arrays',
         lambda k, n, a, b: 2 * math.log2(k) * (a + n / b),
         'a half, a quarter',
+    ),
+    (
+        '3.7',
+        "the course's function",
+        lambda k, n, a, b: halving_doubling(k, n, Link('mine', a, b)),
+        "is the course's answer",
     ),
     (
         '3.7',

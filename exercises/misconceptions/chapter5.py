@@ -166,9 +166,19 @@ def load(rename, strict=True):
     return load_any
 
 
+def never_waited(grads, dist):
+    flat = torch.cat([g.flatten() for g in grads])
+    dist.all_reduce(flat, async_op=True)
+
+
+def not_played(grads, dist):
+    dist.all_gather(grads, grads[0])
+
+
 def what_fits(net, state):
     mine = net.state_dict()
-    state = {k.removeprefix('module.'): v for k, v in state.items()}
+    if not state.keys() & mine.keys():
+        state = {k.removeprefix('module.'): v for k, v in state.items()}
     net.load_state_dict(mine | {k: v for k, v in state.items() if k in mine})
 
 
@@ -251,10 +261,13 @@ WRONG = [
     ('5.6', 'its turn or never', if_it_is_its_turn, 'every sum begins once'),
     ('5.6', 'all at the end', at_the_end, 'longer than it must'),
     ('5.6', 'before they are there', before_it_is_there, 'before they are there'),
+    ('5.4', 'never waited for', never_waited, 'never calls `wait()`'),
+    ('5.4', 'a call that is not played', not_played, 'and not all_gather'),
     ('5.7', 'not strict', load(lambda name: name, strict=False), 'strict=False'),
     ('5.7', 'as it is', load(lambda name: name), EACH_NAME),
     ('5.7', 'replaced everywhere', load(lambda n: n.replace('module.', '')), EACH_NAME),
     ('5.7', 'letters stripped', load(lambda n: n.lstrip('module.')), EACH_NAME),  # noqa: B005
+    ('5.7', 'cut where it is its own', load(lambda n: n.removeprefix('module.')), 'itself'),
     ('5.7', 'always cut', load(lambda n: n[7:]), EACH_NAME),
     ('5.7', 'what fits', what_fits, 'be strict'),
     ('5.8', 'set_epoch forgotten', cards(lambda s, e, r: [s]), 'set_epoch'),

@@ -1,4 +1,4 @@
-"""Right answers to exercises 5.10 to 5.14 that go another way than ours: no wrong hint for them."""
+"""Right answers to the exercises of chapter 5 that go another way than ours: no hint for them."""
 
 import functools
 import math
@@ -6,6 +6,8 @@ import math
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
+
+from .chapter5_steps_idioms import RIGHT as STEPS
 
 
 def whoever_comes(x, dist):
@@ -129,6 +131,18 @@ def in_numpy(way, k, nbytes):
     return np.array([2 * np.ceil(np.log2(k)), 2 * (1 - 1 / p) * nbytes + (p != k) * nbytes])
 
 
+def by_recursion(way, k, nbytes):
+    if way == 'ring':
+        return 2 * k - 2, nbytes / k * (2 * k - 2)
+    if k & (k - 1):
+        steps, travels = by_recursion(way, 1 << k.bit_length() - 1, nbytes)
+        return steps + 2, travels + nbytes
+    if k == 1:
+        return 0, 0
+    steps, travels = by_recursion(way, k // 2, nbytes / 2)
+    return steps + 2, travels + nbytes / 2 * 2
+
+
 def in_one_message(micro_batches, net, dist):
     net.zero_grad()
     for X, y in micro_batches:
@@ -193,7 +207,19 @@ def one_by_one(grads, limit):
     yield bucket
 
 
+def ascending(grads, limit):
+    buckets = [[len(grads) - 1]]
+    for i in range(len(grads) - 2, -1, -1):
+        together = [i, *buckets[-1]]
+        if sum(grads[j].nbytes for j in together) <= limit:
+            buckets[-1] = together
+        else:
+            buckets.append([i])
+    return buckets
+
+
 RIGHT = [
+    *STEPS,
     ('5.10', 'whoever comes', whoever_comes),
     ('5.10', 'along a line and back', along_a_line),
     ('5.10', 'everyone to everyone', everyone_to_everyone),
@@ -203,9 +229,11 @@ RIGHT = [
     ('5.11', 'a ring of padded slices', padded_ring),
     ('5.12', 'a loop', by_a_loop),
     ('5.12', 'NumPy', in_numpy),
+    ('5.12', 'recursive', by_recursion),
     ('5.13', 'one message, the count in it', in_one_message),
     ('5.13', 'the number of examples told beforehand', told_beforehand),
     ('5.13', 'gradients of autograd.grad', by_autograd),
     ('5.14', 'folded', folded),
     ('5.14', 'given one by one', one_by_one),
+    ('5.14', 'ascending within a bucket', ascending),
 ]

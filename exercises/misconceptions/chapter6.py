@@ -7,6 +7,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.optim.lr_scheduler import LambdaLR
 
+from .chapter6_idioms import RIGHT as RIGHT
 from .chapter6_restarts import WRONG as RESTARTS
 from .chapter6_shares import WRONG as SHARES
 

@@ -5,6 +5,8 @@ import math
 from mgpu_exercises import given
 from mgpu_helpers.scaling import ring
 
+from .chapter8_idioms import RIGHT as RIGHT
+
 
 def smallest(rounded=math.ceil, passes=2, backward=2, byte=8):
     """A batch by so many passes through the port, so much backward pass, so many bits a byte."""

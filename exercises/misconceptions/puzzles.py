@@ -134,4 +134,24 @@ WRONG = [
     ('puzzles.6', 'a butterfly', allreduce_butterfly, '3.6 MB through the busiest port'),
     ('puzzles.6', 'a tree', allreduce_tree, 'whole arrays travel'),
     ('puzzles.6', 'pairs alone', pairs_alone, 'do not hold the sum'),
+    (
+        'puzzles.7',
+        'neighbours',
+        [list(range(6 * r, 6 * r + 6)) for r in range(4)],
+        'rank 1 computes for 34 ms, rank 3 for 15',
+    ),
+    (
+        'puzzles.7',
+        'zig-zag',
+        [[*range(3 * r, 3 * r + 3), *range(21 - 3 * r, 24 - 3 * r)] for r in range(4)],
+        '25 pieces received, and the target is 20',
+    ),
+    ('puzzles.7', 'dealt', [list(range(r, 24, 4)) for r in range(4)], 'who shares a document'),
+    (
+        'puzzles.7',
+        'a document for each',
+        [list(range(a, b)) for a, b in ((0, 10), (10, 16), (16, 21), (21, 24))],
+        'has memory for 6',
+    ),
+    ('puzzles.7', 'one is there twice', [list(range(6))] * 4, 'is on one rank'),
 ]

@@ -1,0 +1,238 @@
+"""The exercises of chapter 9: tokens, long sequences (9.3 to 9.6), experts (9.7, 9.8), on paper."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from .chapter9_context import (  # noqa: F401  asked for as 9.3 to 9.6
+    exercise_3,
+    exercise_4,
+    exercise_5,
+    exercise_6,
+)
+from .chapter9_experts import exercise_7, exercise_8  # noqa: F401  asked for as 9.7 and 9.8
+from .checking import Hint, Numbers, expect, expect_value, on_paper
+from .gradients import draw
+from .ranks import on_ranks
+from .tensors import near, tensor
+
+WORDS = 5
+Ranks = list[list[int]]  # the lengths of each rank's sequences
+
+
+def batches(rng: random.Random, ranks: Ranks) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Draw logits and labels for each rank, padded to the longest sequence of all."""
+    longest, drawn = max(map(max, ranks)), []
+    for lengths in ranks:
+        labels = torch.full((len(lengths), longest), -100)
+        for row, n in zip(labels, lengths):
+            row[:n] = torch.tensor([rng.randrange(WORDS) for _ in range(n)], dtype=torch.long)
+        drawn.append((draw(rng, len(lengths), longest, WORDS), labels))
+    return drawn
+
+
+def exercise_1(rng: random.Random, token_loss: Callable[..., Any]) -> None:
+    """A loss whose gradients DDP may average."""
+    for ranks in ([[5, 4], [2, 3], [2]], [[4], [0], [3, 1]]):
+        k, drawn = len(ranks), batches(rng, ranks)
+
+        def call(dist: Any, drawn: Any = drawn) -> tuple[Any, torch.Tensor]:
+            logits, labels = drawn[dist.rank]
+            logits = logits.clone().requires_grad_()
+            return token_loss(logits, labels.clone(), dist), logits
+
+        case = f'ranks with {[sum(lengths) for lengths in ranks]} tokens'
+        given, _ranks = on_ranks(k, call)
+        found = []
+        for rank, (loss, logits) in enumerate(given):
+            expect(loss is not None, 'give the loss back with return', case)
+            hint = f'rank {rank} cannot call backward() on what you gave: a number, or a tensor '
+            hint += 'without a graph; also a rank whose labels are all padding needs a loss, of 0'
+            expect(isinstance(loss, torch.Tensor) and loss.requires_grad, hint, case)
+            expect(loss.numel() == 1, f'a loss of shape {tuple(loss.shape)}: give one number', case)
+            (grad,) = torch.autograd.grad(loss.sum(), logits, allow_unused=True)
+            found.append((torch.zeros_like(logits) if grad is None else grad) / k)
+        expect_token_mean(case, found, drawn)
+
+
+def expect_token_mean(
+    case: str, found: list[torch.Tensor], drawn: list[tuple[torch.Tensor, torch.Tensor]]
+) -> None:
+    """Raise a hint unless gradients, each rank's over their number, are of the mean over tokens."""
+    k, sums, counts = len(drawn), [], [int((labels >= 0).sum()) for _, labels in drawn]
+    for rank, (logits, labels) in enumerate(drawn):
+        leaf = logits.clone().requires_grad_()
+        total = cross_entropy(leaf.flatten(0, 1), labels.flatten(), reduction='sum')
+        sums.append(torch.autograd.grad(total, leaf)[0])
+        hint = f'rank {rank} has no token that counts, and its mean is 0/0: nan'
+        expect(counts[rank] or found[rank].isfinite().all(), hint, case)
+        hint = 'padding has a gradient: a label of -100 is for `ignore_index`, no token'
+        expect(not found[rank][labels < 0].abs().sum() > 0, hint, case)
+    if all(near(grad, total / sum(counts)) for grad, total in zip(found, sums)):
+        return
+    own, everywhere = [labels.numel() for _, labels in drawn], sum(x.numel() for _, x in drawn)
+    for hint, by in (
+        (
+            'each rank divides by its own tokens, and few weigh as much as many: a mean of means',
+            [k * n for n in counts],
+        ),
+        ('divided by its own tokens, and not by the ranks: how many are there in all?', counts),
+        ('padding was counted, too, on each rank by itself', [k * n for n in own]),
+        ('padding was counted, too', [everywhere] * k),
+        (
+            f'divided by the ranks twice: DDP takes the mean over {k}, so does your loss',
+            [k * sum(counts)] * k,
+        ),
+        ('DDP divides by the ranks alone; what of the tokens?', [k] * k),
+        ('divided by sequences, not by tokens', [sum(len(x) for _, x in drawn)] * k),
+    ):
+        wrong = all(near(grad, total / max(n, 1)) for grad, total, n in zip(found, sums, by))
+        expect(not wrong, hint, case)
+    apart = float(found[0].norm() * sum(counts) / sums[0].norm())
+    hint = f'after the mean over ranks the gradient of rank 0 is {apart:.3g} times that of the mean'
+    raise Hint(f'{case}: {hint} over all tokens')
+
+
+def exercise_2(rng: random.Random, prepare: Callable[..., Any]) -> None:
+    """Inputs, targets, and who may look where."""
+    drawn = [[rng.randint(1, 30) for _ in range(n)] for n in (4, rng.randint(5, 7), 1, 3)]
+    for sequences in ([[7, 3, 9, 4], [5, 8]], drawn):
+        n, t = len(sequences), max(map(len, sequences)) - 1
+        parts = tuple(prepare([list(s) for s in sequences]))
+        expect(len(parts) == 3, f'{len(parts)} things; give inputs, targets and mask')
+        inputs, targets, mask = map(tensor, parts)
+        case = f'{sequences}'
+        for name, x, shape in (('inputs', inputs, (n, t)), ('targets', targets, (n, t))):
+            hint = f'{name} of shape {tuple(x.shape)}, not {shape}: after the last token of the '
+            hint += 'longest sequence there is nothing to predict'
+            expect(tuple(x.shape) == shape, hint, case)
+        for row, (tokens, given) in enumerate(zip(sequences, targets.tolist())):
+            expect_next(tokens, given)
+            last, read = len(tokens) - 1, inputs[row].tolist()
+            case = f'inputs of {tokens}: {read}'
+            hint = 'where a target counts, the input is the token before it'
+            expect(read[:last] == tokens[:last], hint, case)
+            hint = 'a position without a token holds 0; an embedding has no row for -100'
+            expect((inputs[row] >= 0).all(), hint, case)
+        expect_causal(mask, t)
+
+
+def expect_next(tokens: list[int], given: list[float]) -> None:
+    """Raise a hint unless the targets of a sequence are the tokens that come next, then -100."""
+    last, case = len(tokens) - 1, f'targets of {tokens}: {[int(y) for y in given]}'
+    right = tokens[1:]
+    if given[:last] != right:
+        hint = 'these are the tokens themselves, which are in the input: nothing to learn'
+        expect(given[:last] != tokens[:last], hint, case)
+        hint = 'these are the tokens before; those after are to be predicted'
+        expect(last < 2 or given[1:last] != tokens[: last - 1], hint, case)
+        j = next(j for j in range(last) if given[j] != right[j])
+        raise Hint(f'{case}: which token comes after {tokens[j]}, at position {j}?')
+    hint = (
+        f'nothing comes after {tokens[-1]}, at position {last}, so from there on no target counts: '
+    )
+    hint += '-100'
+    expect(all(y == -100 for y in given[last:]), hint, case)
+
+
+def expect_causal(mask: torch.Tensor, t: int) -> None:
+    """Raise a hint unless a mask lets each of t positions look at itself and at those before."""
+    hint = f'a mask of shape {tuple(mask.shape)}, not {(t, t)}: queries times keys, for all alike'
+    expect(tuple(mask.shape) == (t, t), hint)
+    may, ones = mask.bool(), torch.ones(t, t, dtype=torch.bool)
+    case = f'mask for {t} positions, row 1: {may[1].int().tolist()}'
+    for hint, wrong in (
+        ('position 1 looks at position 2, whose token it is to predict', ones.tril(1)),
+        ('position 1 does not look at itself, and its own input is the newest one', ones.tril(-1)),
+        ('turned over: rows are queries, columns are keys', ones.triu()),
+        ('true where it may not look; asked is where it may', ones.triu(1)),
+        ('all look at all, also at what they are to predict', ones),
+    ):
+        expect(not torch.equal(may, wrong), hint, case)
+    i = int((may != ones.tril()).any(1).nonzero()[0]) if not torch.equal(may, ones.tril()) else -1
+    expect(i < 0, f'row {i} of the mask is {may[i].int().tolist()}; at how many may it look?')
+
+
+@on_paper(thousands=(32, 64, 128), heads=(40, 48, 56), ranks=(4, 8))
+def exercise_9(
+    numbers: Numbers, ring_bytes: float, ulysses_bytes: float, most_ranks: float
+) -> None:
+    """A ring of keys and values, or all-to-alls, on paper: what a rank sends in a layer."""
+    thousands, heads, k = numbers.values()
+    row = 1024 * thousands / k * 128 * 2  # bytes of one head of one rank's tokens
+    right = 2 * 8 * row * (k - 1)
+    mistakes = {
+        'keys travel, and values with them': right / 2,
+        'the last block need not go on: a rank has its own from the beginning': right / (k - 1) * k,
+        'a block has the tokens of one rank, not all of them': right * k,
+        f'queries have {heads} heads, and they stay; what travels has 8': right / 8 * heads,
+        'that is one round; how many are there?': right / (k - 1),
+        'two bytes a number': right / 2 * 4,
+    }
+    hint = 'so many rounds, in each the keys and values of the tokens of one rank'
+    expect_value(ring_bytes, right, 'a ring: {} bytes', mistakes, hint, 0.01)
+    right, away = (2 * heads + 2 * 8) * row * (k - 1) / k, (k - 1) / k
+    mistakes = {
+        'a rank keeps the part that is its own': right / away,
+        'what attention gives has to go back': (heads + 16) * row * away,
+        'queries, keys and values travel there, and the result back': heads * row * away,
+        'keys and values have 8 heads only, even if queries have more': 4 * heads * row * away,
+        'keys and values alone? Every head needs its queries, too': 16 * row * away,
+        f'a rank has few of the tokens, and sends each of {k - 1} others another part of them': (
+            right * k
+        ),
+        'two bytes a number': 2 * right,
+    }
+    hint = 'four things travel, of which each rank keeps its own part; count heads'
+    expect_value(ulysses_bytes, right, 'Ulysses: {} bytes', mistakes, hint, 0.01)
+    mistakes = {
+        'then a rank would have queries, and no keys of its own': heads,
+        'more would do: a rank needs a head of each kind': k,
+    }
+    expect_value(most_ranks, 8, '{} ranks', mistakes, 'which kind of heads runs out first?')
+
+
+@on_paper(tokens=(4096, 8192, 16384), gigabytes=(25, 50, 100), tera=(300, 400, 500))
+def exercise_10(numbers: Numbers, sent: float, step_ms: float, ratio: float) -> None:
+    """What the experts of Mixtral 8x7B send, and how long it takes, on paper."""
+    tokens, gigabytes, tera = numbers.values()
+    right = 2 * 2 * tokens * 4096 * 2 * 7 / 8
+    mistakes = {
+        'each token goes to two experts, and two results have to come back': right / 2,
+        'one expert in eight is on this very GPU': right / 7 * 8,
+        'two bytes a number': right * 2,
+        'what travels is as wide as the network, not as an expert within': right * 14336 / 4096,
+        'one token in eight leaves; or is it seven?': right / 7,
+        'there alone, and to one expert alone': right / 4,
+    }
+    hint = 'copies of tokens, times their bytes, times the share that leaves, there and back'
+    expect_value(sent, right, '{} bytes', mistakes, hint, 0.01)
+    ms = right / gigabytes / 1e9 * 1e3
+    mistakes = {
+        'that is one layer': 2 * ms,
+        'one layer, and forward alone': ms,
+        'the backward pass sends gradients the same ways': 32 * ms,
+        'the backward pass computes twice as much, and sends as much as the forward pass': 96 * ms,
+        'these are seconds': 64 * ms / 1e3,
+        'gigabytes, not gigabits': 64 * ms * 8,
+    }
+    hint = '32 layers, forward and back'
+    expect_value(step_ms, 64 * ms, '{} ms', mistakes, hint, 0.01)
+    computing = tokens * 2 * 3 * 4096 * 14336 * 2 / (tera * 1e12) * 1e3
+    mistakes = {
+        'a multiplication and an addition are two operations, and each token has two experts': (
+            computing / ms / 2
+        ),
+        'an expert has three matrices': computing / ms / 3,
+        'upside down: computing, over sending': ms / computing,
+        'sending there and back, against computing': 2 * computing / ms,
+        'of one layer both, or of all both': computing / ms / 64,
+        'all experts send to this one, too: it computes as many copies as it sends': (
+            computing / ms / 8
+        ),
+    }
+    hint = 'operations of two experts for each token, over operations a second; then over sending'
+    expect_value(ratio, computing / ms, '{} times', mistakes, hint, 0.01)

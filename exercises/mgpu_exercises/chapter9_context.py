@@ -1,0 +1,249 @@
+"""Exercises 9.3 to 9.6: a sequence that is longer than one device, by a ring and by heads."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .checking import Hint, expect, expect_value
+from .gradients import draw
+from .ranks import Dist, on_ranks
+from .tensors import near, tensor
+
+Part = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def attend(scores: torch.Tensor, values: torch.Tensor) -> Part:
+    """Give output, largest score and sum for each query; a score of -inf is a key not seen."""
+    largest = scores.amax(-1)
+    weights = (scores - largest.clamp(min=-1e300)[:, None]).exp()
+    total = weights.sum(-1)
+    return weights @ values / total.clamp(min=1e-300)[:, None], largest, total
+
+
+def exercise_3(rng: random.Random, combine: Callable[..., Any]) -> None:
+    """Two partial results of attention, made one."""
+
+    def combined(case: str, *parts: Part) -> Part:
+        found = tuple(combine(*(tuple(x.clone() for x in part) for part in parts)))
+        expect(len(found) == 3, f'{len(found)} things; give output, largest score and sum', case)
+        out, largest, total = map(tensor, found)
+        for name, x, right in zip(('output', 'largest', 'sum'), (out, largest, total), parts[0]):
+            hint = f'{name} has the shape {tuple(x.shape)}, not {tuple(right.shape)}'
+            expect(x.shape == right.shape, hint, case)
+        return out, largest, total
+
+    scores, values = draw(rng, 4, 9), draw(rng, 9, 3)
+    scores[0, 7], scores[1, 1] = 3.0, 3.0  # so each part has the largest of some query
+    cut = (scores[:, :5], values[:5]), (scores[:, 5:], values[5:])
+    (o1, m1, t1), (o2, m2, t2) = first, second = attend(*cut[0]), attend(*cut[1])
+    out, largest, total = combined('two parts', first, second)
+    right, m, t = attend(scores, values)
+    s1, s2 = (m1 - m).exp(), (m2 - m).exp()
+
+    def mean(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return (a[:, None] * o1 + b[:, None] * o2) / (a + b)[:, None]
+
+    for hint, wrong in (
+        ('the mean of both, as if both had the same weights in them', (o1 + o2) / 2),
+        ('both were added: weights must add up to 1', o1 + o2),
+        ('as if the sums had been taken against the same maximum', mean(t1, t2)),
+        ('by their numbers of keys; but keys have weights', mean(5 + 0 * t1, 4 + 0 * t1)),
+        ('not divided by the new sum', right * t[:, None]),
+        ('the sums are not in it: an output has been divided by its own', mean(s1, s2)),
+        (
+            'the sums are not in all of it: an output has been divided by its own',
+            mean(s1, s2) * ((s1 + s2) / t)[:, None],
+        ),
+        (
+            'the part with the smaller maximum weighs more: the exponent has the wrong sign',
+            mean(t1 / s1, t2 / s2),
+        ),
+    ):
+        expect(not near(out, wrong), f'the output: {hint}')
+    expect(near(out, right), 'the output is not that of all nine keys at once; try with one query')
+    hint = 'the largest score of both parts is that of one of them'
+    expect(near(largest, m), f'{hint}: {[round(float(x), 3) for x in largest]}')
+    hint = 'the sum: those of the parts are against two different maxima, so they cannot be added'
+    expect(not near(total, t1 + t2), hint)
+    expect(near(total, t), 'the sum is not that of exp(score - largest) over all keys')
+
+    for name, many in (
+        ('scores around 1,000', scores + 1000),
+        ('scores around -1,000', scores - 1000),
+        ('scores up to 2,000', 500 * scores),
+    ):
+        parts = attend(many[:, :5], values[:5]), attend(many[:, 5:], values[5:])
+        out, _, total = combined(name, *parts)
+        hint = f'exp of {float(many.abs().max()):.0f} is no number, nor is a quotient by exp of '
+        hint += 'its opposite: take differences of scores before you take exp'
+        expect(out.isfinite().all() and total.isfinite().all(), hint, name)
+        expect(near(out, attend(many, values)[0]), 'not the output of all keys at once', name)
+
+    unseen = scores.clone()
+    unseen[2:, 5:] = -torch.inf
+    seen, some = attend(unseen[:, :5], values[:5]), attend(unseen[:, 5:], values[5:])
+    for name, pair in (
+        ('a second part of which two queries see nothing', (seen, some)),
+        ('a first part of which two queries see nothing', (some, seen)),
+    ):
+        found = combined(name, *pair)
+        hint = 'nan or inf; with -inf as largest score, what is exp(largest - the new largest)?'
+        expect(all(x.isfinite().all() for x in found), hint, name)
+        hint = 'a part without weights must change nothing'
+        expect(all(map(near, found, attend(unseen, values))), hint, name)
+
+    thirds = [attend(scores[:, a : a + 3], values[a : a + 3]) for a in (0, 3, 6)]
+    found = combined('three parts', combined('three parts', *thirds[:2]), thirds[2])
+    hint = 'two parts are right, with a third they are not: is what you give of the same kind as '
+    hint += 'what you get?'
+    expect(near(found[0], right), hint)
+
+
+def exercise_4(rounds: Callable[..., Any]) -> None:
+    """Which keys a rank holds in which round of a ring, and what a causal mask leaves of them."""
+    for k, rank in ((4, 1), (3, 0), (3, 1), (3, 2), (1, 0), (5, 4)):
+        found = [(int(block), str(what)) for block, what in rounds(rank, k)]
+        case = f'rank {rank} of {k}: {found}'
+        blocks = [block for block, _ in found]
+        hint = f'{len(found)} rounds for {k} blocks: in the first a rank has its own, and nothing '
+        hint += 'has travelled; '
+        hint += 'is the last one there?' if len(found) < k else 'the last need not travel on'
+        expect(len(found) == k, hint, case)
+        expect(blocks[0] == rank, 'before anything travels, a rank has its own keys', case)
+        hint = 'there are blocks 0 to k - 1, and each comes by once'
+        expect(sorted(blocks) == list(range(k)), hint, case)
+        hint = 'the order of a ring in which all receive from the rank after them; here they '
+        hint += f'receive from the one before, rank {rank} from rank {(rank - 1) % k}'
+        expect(blocks != [(rank + i) % k for i in range(k)] or k < 3, hint, case)
+        right = [(rank - i) % k for i in range(k)]
+        hint = 'another order: what does the rank before hold one round earlier?'
+        expect(blocks == right, hint, case)
+        for block, what in found:
+            case = f"rank {rank} of {k}, block {block}, '{what}'"
+            known = ('whole', 'triangle', 'nothing')
+            expect(what in known, "there are 'whole', 'triangle' and 'nothing'", case)
+            if block == rank:
+                hint = 'queries and keys of the same tokens: the first query sees one key, the '
+                hint += 'last one sees them all'
+                expect(what == 'triangle', hint, case)
+            elif block < rank:
+                hint = f'its tokens come before all tokens of rank {rank}'
+                expect(what == 'whole', hint, case)
+            else:
+                hint = f'its tokens come after all tokens of rank {rank}'
+                expect(what == 'nothing', hint, case)
+
+
+def exercise_5(zigzag: Callable[..., Any]) -> None:
+    """Tokens for each rank of a causal ring, so that all have the same to do."""
+    for n, k, rank in ((12, 3, 0), (12, 3, 1), (16, 2, 1), (24, 4, 3), (8, 1, 0)):
+        answer = tuple(zigzag(rank, k, n))
+        case = f'rank {rank} of {k}, {n} tokens'
+        expect(len(answer) == 2, 'give the positions, and the number of pairs', case)
+        found = [int(i) for i in answer[0]]
+        piece, m = n // (2 * k), n // k
+        a, b = rank * piece, (2 * k - 1 - rank) * piece
+        right = [*range(a, a + piece), *range(b, b + piece)]
+        case = f'{case}: {found}'
+        expect(len(found) == m, f'a {k}-th of the tokens are {m}', case)
+        hint = 'these are neighbours, so the last rank has the most to do: cut into 2k pieces, and '
+        hint += 'give each rank a light one and a heavy one'
+        expect(k == 1 or found != list(range(rank * m, (rank + 1) * m)), hint, case)
+        hint = 'dealt one by one: nearly even, and a later rank still has more; deal out pieces'
+        expect(k == 1 or found != list(range(rank, n, k)), hint, case)
+        hint = 'the right ones in another order: ascending in both pieces, the earlier piece first'
+        expect(found == right or sorted(found) != right, hint, case)
+        hint = 'one piece is right; the other is counted from the end, so that both make up for '
+        hint += 'one another'
+        expect(found == right or not set(range(a, a + piece)) <= set(found), hint, case)
+        expect(found == right, 'pieces, counted from the front and from the end', case)
+        pairs = sum(i + 1 for i in right)
+        mistakes = {
+            'without a mask; a query sees the keys up to itself': m * n,
+            'a query sees itself, too': pairs - m,
+            'among its own keys; the others come round the ring': m * (m + 1) // 2,
+            'that is half of the square; on its diagonal each query sees itself': m * n // 2,
+            'within two triangles; the queries of both pieces see what comes before, too': (
+                piece * (piece + 1)
+            ),
+            'those of all ranks together': n * (n + 1) // 2,
+        }
+        hint = f'query {right[0]} sees {right[0] + 1} keys; go on, and add up'
+        expect_value(answer[1], pairs, f'{case}, {{}} pairs', mistakes, hint)
+
+
+def exchange_of(dist: Dist, sent: dict[int, int]) -> Callable[..., list[torch.Tensor]]:
+    """Give a rank its ``all_to_all``; how many numbers each sends is noted in ``sent``."""
+
+    def all_to_all(parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        size, mine = dist.get_world_size(), [part.clone() for part in parts]
+        hint = f'all_to_all got {len(mine)} tensors on {size} ranks: one for each, its own too'
+        expect(len(mine) == size, hint)
+        sent[dist.rank] = sent.get(dist.rank, 0) + sum(part.numel() for part in mine)
+        everyone: list[Any] = [None] * size
+        dist.all_gather_object(everyone, mine)
+        return [theirs[dist.rank].clone() for theirs in everyone]
+
+    return all_to_all
+
+
+def exercise_6(
+    rng: random.Random, to_heads: Callable[..., Any], to_tokens: Callable[..., Any]
+) -> None:
+    """All tokens of some heads, from some tokens of all heads, and back."""
+    for k, heads, tokens in ((2, 4, 6), (3, 3, 6), (2, 6, 4)):
+        whole = draw(rng, tokens, heads, 3)
+        rows, columns = list(whole.chunk(k)), list(whole.chunk(k, 1))
+        case = f'{tokens} tokens, {heads} heads, {k} ranks'
+        for name, function, given, right in (
+            ('to_heads', to_heads, rows, columns),
+            ('to_tokens', to_tokens, columns, rows),
+        ):
+
+            def call(dist: Any, function: Any = function, given: Any = given) -> Any:
+                sent: dict[int, int] = {}
+                found = function(given[dist.rank].clone(), k, exchange_of(dist, sent))  # noqa: B023
+                return found, sent.get(dist.rank, 0)
+
+            answers, _ranks = on_ranks(k, call)
+            for rank, (answer, sent) in enumerate(answers):
+                where = f'{case}: {name} on rank {rank}'
+                expect(answer is not None, f'{where} gave None: give the tensor back with return')
+                expect_moved(where, name, tensor(answer), right, rank)
+                most = given[rank].numel()
+                hint = f'right, but {where} sends {sent} numbers, of the {most} that it has: to '
+                hint += 'each rank only what that rank needs'
+                expect(sent <= most, hint)
+
+
+def expect_moved(
+    where: str, name: str, found: torch.Tensor, ranks: list[torch.Tensor], rank: int
+) -> None:
+    """Raise a hint unless a rank has of tokens and heads what is right; ``ranks`` have all that."""
+    k, right = len(ranks), ranks[rank]
+    hint = f'{where} gave {tuple(found.shape)}, not {tuple(right.shape)}: one axis is cut and '
+    hint += 'sent, along the other one what comes is joined'
+    expect(found.shape == right.shape, hint)
+    if near(found, right):
+        return
+    own = right.shape[1]
+    if name == 'to_heads':
+        interleaved = torch.stack(right.chunk(k), 1).flatten(0, 1)
+        hint = f'{where}: the tokens are in another order: those of rank 0 come first'
+        expect(not near(found, interleaved), hint)
+        steps = torch.cat(ranks, 1)[:, rank::k]
+        hint = f'{where}: heads in steps of {k}; rank {rank} has {own} that are neighbours, from '
+        hint += f'head {rank * own} on'
+        expect(not near(found, steps), hint)
+        turned = torch.cat(right.chunk(k)[::-1])
+        expect(not near(found, turned), f'{where}: the tokens of the last rank are first')
+    else:
+        interleaved = torch.stack(right.chunk(k, 1), 2).flatten(1, 2)
+        hint = f'{where}: the heads are in another order: those of rank 0 come first'
+        expect(not near(found, interleaved), hint)
+    raise Hint(
+        f'{where}: the shape is right, and tokens or heads are mixed up: a `view` or `reshape` '
+        'does not move an axis; compare the numbers of one token'
+    )

@@ -1,0 +1,19 @@
+"""What students give for a tensor: a tensor, an array, or lists; and whether it is right."""
+
+from typing import Any
+
+import torch
+
+
+def tensor(found: Any) -> torch.Tensor:
+    """Make a tensor of what a student gave, of lists of numbers or of tensors, too."""
+    if isinstance(found, list | tuple):
+        return torch.stack([tensor(part) for part in found]) if found else torch.zeros(0)
+    return torch.as_tensor(found)
+
+
+def near(found: torch.Tensor, right: torch.Tensor) -> bool:
+    """Tell whether two tensors have one shape, and values that are equal up to rounding."""
+    if found.shape != right.shape:
+        return False
+    return torch.allclose(found.detach().double(), right.detach().double(), rtol=1e-6, atol=1e-8)

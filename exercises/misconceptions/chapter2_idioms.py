@@ -1,0 +1,185 @@
+"""Right answers to the exercises of chapter 2 that go another way than ours: no hint for them."""
+
+import math
+
+import mxnet as mx
+import numpy as np
+from mxnet import autograd, gluon, metric, nd
+
+
+def all_at_once(net, data, label, loss):
+    losses = []
+    with autograd.record():
+        for X, y in zip(data, label):
+            losses.append(loss(net(X), y))
+    autograd.backward(losses)
+    return losses
+
+
+def device_by_device(net, data, label, loss):
+    found = ()
+    for c in range(len(data)):
+        with autograd.record():
+            l = loss(net(data[c]), label[c])
+        l.backward()
+        found += (l,)
+    return found
+
+
+def sums_go_back(net, data, label, loss):
+    with autograd.record():
+        losses = [loss(net(X), y) for X, y in zip(data, label)]
+        sums = [l.sum() for l in losses]
+    for total in sums:
+        total.backward()
+    return losses
+
+
+def bytes_of_arrays(net):
+    total = 0
+    for param in net.collect_params().values():
+        if param.grad_req != 'null':
+            total += param.list_grad()[0].asnumpy().nbytes
+    return total
+
+
+def bytes_by_shapes(net):
+    shapes = [p.shape for p in net.collect_params().values() if p.grad_req in ('write', 'add')]
+    return 4 * sum(math.prod(shape) for shape in shapes)
+
+
+def bytes_of_what_has_a_gradient(net):
+    params, total = net.collect_params(), np.int64(0)
+    for name in params:
+        if params[name].grad_req == 'null':
+            continue
+        total += np.prod(params[name].shape) * np.dtype('float32').itemsize
+    return total
+
+
+def mean_by_hand(stats):
+    mean = sum(s.as_in_context(stats[0].context) for s in stats) / len(stats)
+    for s in stats:
+        mean.copyto(s)
+
+
+def mean_by_numpy(stats):
+    mean = np.mean([s.asnumpy() for s in stats], axis=0)
+    for s in stats:
+        s[:] = mean
+
+
+def divided_first(stats):
+    k = len(stats)
+    first, *others = stats
+    first[:] = first / k
+    for s in others:
+        first += s.as_in_context(first.context) / k
+    for s in others:
+        s[:] = first.as_in_context(s.context)
+
+
+def by_gluon(grads, n, limit):
+    for of_device in grads:
+        gluon.utils.clip_global_norm(of_device, n * limit)
+
+
+def by_numpy(grads, n, limit):
+    flat = np.concatenate([g.asnumpy().ravel() for g in grads[0]])
+    norm = np.linalg.norm(flat) / n
+    if norm > limit:
+        for replica in grads:
+            for g in replica:
+                g[:] = g * float(limit / norm)
+
+
+def by_norms(grads, n, limit):
+    for arrays in grads:
+        squares = [float(nd.norm(g).asscalar()) ** 2 for g in arrays]
+        length = math.sqrt(sum(squares)) / n
+        factor = limit / length if length > limit else 1.0
+        for i in range(len(arrays)):
+            arrays[i] *= factor
+
+
+def by_one_vector(grads, n, limit):
+    for arrays in grads:
+        vector = nd.concat(*[g.reshape(-1) for g in arrays], dim=0) / n
+        factor = nd.minimum(limit / vector.norm(), nd.ones(1, ctx=vector.context))
+        for g in arrays:
+            g[:] = nd.broadcast_mul(g, factor.reshape((1,) * g.ndim))
+
+
+def about_the_mean(means, variances, sizes):
+    n = sum(sizes)
+    mean = sum(m * s for m, s in zip(means, sizes)) / n
+    return sum(s * (v + (m - mean) ** 2) for m, v, s in zip(means, variances, sizes)) / n
+
+
+def by_average(means, variances, sizes):
+    squares = np.average(np.add(variances, np.square(means)), weights=sizes)
+    return squares - np.average(means, weights=sizes) ** 2
+
+
+def one_after_the_other(means, variances, sizes):
+    mean, variance, n = 0.0, 0.0, 0
+    for m, v, s in zip(means, variances, sizes):  # Chan's way to join two
+        apart, both = m - mean, n + s
+        variance = (n * variance + s * v + apart**2 * n * s / both) / both
+        mean, n = mean + apart * s / both, both
+    return variance
+
+
+def with_a_metric(batches):
+    seen = metric.Accuracy()
+    for scores, labels, pad in batches:
+        n = labels.shape[0] - pad
+        seen.update(labels[:n], scores[:n])
+    return seen.get()[1]
+
+
+def row_by_row(batches):
+    verdicts = []
+    for scores, labels, pad in batches:
+        for i in range(len(labels) - pad):
+            verdicts.append(int(scores[i].argmax(axis=0).asscalar()) == int(labels[i].asscalar()))
+    return sum(verdicts) / len(verdicts)
+
+
+def all_joined(batches):
+    kept = [(s.asnumpy()[: len(y) - pad], y.asnumpy()[: len(y) - pad]) for s, y, pad in batches]
+    scores, labels = map(np.concatenate, zip(*kept))
+    return np.mean(scores.argmax(axis=-1) == labels)
+
+
+def with_a_mask(batches):
+    right, total = nd.zeros(1), 0
+    for scores, labels, pad in batches:
+        mask = nd.arange(labels.size) < labels.size - pad
+        right += (mx.nd.equal(scores.argmax(1), labels) * mask).sum()
+        total += labels.size - pad
+    return right / total
+
+
+RIGHT = [
+    ('2.1', 'one backward call for all', all_at_once),
+    ('2.1', 'device by device, in a tuple', device_by_device),
+    ('2.1', 'backward of sums', sums_go_back),
+    ('2.2', 'nbytes', bytes_of_arrays),
+    ('2.2', 'shapes', bytes_by_shapes),
+    ('2.2', 'a NumPy integer', bytes_of_what_has_a_gradient),
+    ('2.3', 'sum(), copyto', mean_by_hand),
+    ('2.3', 'NumPy', mean_by_numpy),
+    ('2.3', 'divided before they are added', divided_first),
+    ('2.4', "Gluon's function", by_gluon),
+    ('2.4', 'NumPy, if', by_numpy),
+    ('2.4', 'norm() of each', by_norms),
+    ('2.4', 'one vector, by MXNet', by_one_vector),
+    ('2.6', 'squared distances from the mean', about_the_mean),
+    ('2.6', 'average()', by_average),
+    ('2.6', 'two and two joined', one_after_the_other),
+    ('2.7', 'a metric', with_a_metric),
+    ('2.7', 'row by row', row_by_row),
+    ('2.7', 'joined', all_joined),
+    ('2.7', 'a mask, and an array', with_a_mask),
+]

@@ -1,0 +1,236 @@
+"""Right answers to the exercises of chapter 4 that go another way than ours: no hint for them."""
+
+import copy
+import itertools
+from collections import Counter, defaultdict
+
+import numpy as np
+
+from mgpu_helpers.cluster import shard
+
+
+def runs(order, batch_size, rank, num_workers):
+    mine = []
+    for start in range(0, len(order), batch_size):
+        batch = order[start : start + batch_size]
+        n = len(batch)
+        mine.append(batch[rank * n // num_workers : (rank + 1) * n // num_workers])
+    return mine
+
+
+def arrays(order, batch_size, rank, num_workers):
+    steps = np.split(np.asarray(order), range(batch_size, len(order), batch_size))
+    return [np.array_split(step, num_workers)[rank] for step in steps]
+
+
+def dealt_one_by_one(order, batch_size, rank, num_workers):
+    steps = [[] for _ in range(-(-len(order) // batch_size))]
+    for position, example in enumerate(order):
+        step, place = divmod(position, batch_size)
+        if place % num_workers == rank:
+            steps[step].append(example)
+    return tuple(steps)
+
+
+def example_by_example(X, y, w, rank, num_workers):
+    total = np.zeros_like(w)
+    for x, label in zip(shard(X, rank, num_workers), shard(y, rank, num_workers)):
+        total += 2 * (np.dot(x, w) - label) * x
+    return total / X.shape[0]
+
+
+def mean_weighted(X, y, w, rank, num_workers):
+    mine, labels = shard(X, rank, num_workers), shard(y, rank, num_workers)
+    if len(mine) == 0:
+        return np.zeros(3)
+    errors = (mine * w).sum(axis=1) - labels
+    mean = (2 * errors[:, None] * mine).mean(axis=0)
+    return mean * len(mine) / len(X)
+
+
+def as_a_list(X, y, w, rank, num_workers):
+    X_r, y_r = (shard(a, rank=rank, num_workers=num_workers) for a in (X, y))
+    gradient = np.einsum('i,ij->j', X_r.dot(w) - y_r, X_r)
+    return [2 * g / len(y) for g in gradient]
+
+
+def with_ends(scripts):
+    lists = [[*script, 'end'] for script in scripts]
+    at = [0] * len(lists)
+    while True:
+        heads = [script[i] for script, i in zip(lists, at)]
+        if heads.count(heads[0]) < len(heads):
+            return heads
+        if heads[0] == 'end':
+            return []
+        at = [i + 1 for i in at]
+
+
+def popped(scripts):
+    queues = [list(reversed(script)) for script in scripts]
+    while any(queues):
+        waiting = tuple(q[-1] if q else 'end' for q in queues)
+        if len(set(waiting)) != 1:
+            return waiting
+        for q in queues:
+            q.pop()
+    return ()
+
+
+def recursive(scripts):
+    heads = [script[0] if len(script) > 0 else 'end' for script in scripts]
+    if any(head != heads[0] for head in heads):
+        return heads
+    return [] if heads[0] == 'end' else recursive([script[1:] for script in scripts])
+
+
+def sum_and_count(server, key, gradient):
+    total, n = server.waiting.get(key, (0, 0))
+    total, n = total + gradient, n + 1
+    if n == server.num_workers:
+        server.values[key] = server.values[key] - server.lr * total
+        total, n = 0, 0
+    server.waiting[key] = (total, n)
+
+
+def joined_arrays(server, key, gradient):
+    if key not in server.waiting:
+        server.waiting[key] = np.empty((0, *gradient.shape))
+    server.waiting[key] = np.vstack([server.waiting[key], gradient])
+    if len(server.waiting[key]) >= server.num_workers:
+        server.values[key][:] -= server.lr * server.waiting.pop(key).sum(axis=0)
+
+
+def one_by_one_when_all_came(server, key, gradient):
+    server.waiting.setdefault(key, []).append(copy.deepcopy(gradient))
+    if len(server.waiting[key]) < server.num_workers:
+        return
+    for g in server.waiting[key]:
+        server.values[key] -= server.lr * g
+    del server.waiting[key]
+
+
+def versions(log):
+    version, seen, own, found = 0, {}, Counter(), []
+    for what, worker in log:
+        if what == 'pull':
+            seen[worker], own[worker] = version, 0
+        else:
+            found.append(version - seen[worker] - own[worker])
+            version, own[worker] = version + 1, own[worker] + 1
+    return found
+
+
+def looked_back(log):
+    found = []
+    for i, (what, worker) in enumerate(log):
+        if what != 'push':
+            continue
+        others = 0
+        for earlier, who in reversed(log[:i]):
+            if earlier == 'pull' and who == worker:
+                break
+            if earlier == 'push' and who != worker:
+                others += 1
+        found.append(others)
+    return found
+
+
+def in_numpy(log):
+    kinds, workers = map(np.array, zip(*log))
+    ages = []
+    for i in np.flatnonzero(kinds == 'push'):
+        pulls = np.flatnonzero((kinds[:i] == 'pull') & (workers[:i] == workers[i]))
+        between = slice(pulls[-1], i)
+        ages.append(((kinds[between] == 'push') & (workers[between] != workers[i])).sum())
+    return np.array(ages)
+
+
+def in_place(log, gradient, w, lr):
+    pulled = defaultdict(w.copy)
+    for event in log:
+        if event[0] == 'pull':
+            pulled[event[1]] = np.array(w)
+        elif event[0] == 'push':
+            w -= lr * gradient(pulled[event[1]], event[1])
+    return w
+
+
+def with_all_versions(log, gradient, w, lr):
+    versions, seen = [w], {}
+    for what, worker in log:
+        if what == 'pull':
+            seen[worker] = len(versions) - 1
+        else:
+            step = gradient(w=versions[seen[worker]], worker=worker)
+            versions.append(versions[-1] - lr * step)
+    return versions[-1]
+
+
+def gradients_when_pulled(log, gradient, w, lr):
+    coming = {}
+    for what, worker in log:
+        if what == 'pull':
+            coming[worker] = lr * gradient(w, worker)
+        else:
+            w = np.subtract(w, coming[worker])
+    return w.tolist()
+
+
+def save_all(training):
+    return copy.deepcopy(vars(training))
+
+
+def restore_all(training, state):
+    vars(training).update(copy.deepcopy(state))
+
+
+def save_lists(training):
+    return dict(
+        epoch=training.epoch,
+        lr=training.lr,
+        arrays=[training.w.tolist(), training.velocity.tolist()],
+    )
+
+
+def restore_lists(training, state):
+    training.epoch, training.lr = state['epoch'], state['lr']
+    training.w, training.velocity = (np.array(a) for a in state['arrays'])
+
+
+NAMES = ('w', 'velocity', 'lr', 'epoch')
+
+
+def save_by_name(training):
+    return {name: np.copy(getattr(training, name)) for name in NAMES}
+
+
+def restore_by_name(training, state):
+    for name, value in itertools.chain(state.items()):
+        kept = np.copy(value) if value.ndim else value.item()
+        setattr(training, name, kept)
+
+
+RIGHT = [
+    ('4.1', 'runs of each batch', runs),
+    ('4.1', 'array_split', arrays),
+    ('4.1', 'dealt one by one, in a tuple', dealt_one_by_one),
+    ('4.2', 'example by example', example_by_example),
+    ('4.2', 'the mean, weighted', mean_weighted),
+    ('4.2', 'a list', as_a_list),
+    ('4.3', 'with an end in each list', with_ends),
+    ('4.3', 'popped, in a tuple', popped),
+    ('4.3', 'recursive', recursive),
+    ('4.4', 'a sum and a count', sum_and_count),
+    ('4.4', 'one array, popped', joined_arrays),
+    ('4.4', 'one step for each', one_by_one_when_all_came),
+    ('4.6', 'versions', versions),
+    ('4.6', 'looked back', looked_back),
+    ('4.6', 'NumPy', in_numpy),
+    ('4.7', 'w -= …', in_place),
+    ('4.7', 'all versions, by keyword', with_all_versions),
+    ('4.7', 'gradients when pulled, a list', gradients_when_pulled),
+    ('4.8', 'deepcopy of all', (save_all, restore_all)),
+    ('4.8', 'lists', (save_lists, restore_lists)),
+    ('4.8', 'arrays of all', (save_by_name, restore_by_name)),
+]

@@ -1,0 +1,264 @@
+"""Right answers to the exercises of chapter 6 that go another way than ours: no hint for them."""
+
+import math
+import random
+import zlib
+from contextlib import nullcontext
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+from torch.optim.lr_scheduler import LambdaLR
+
+from .chapter6_restarts_idioms import RIGHT as RESTARTS
+
+
+def every_rank_th(n, batch_size, seed, epoch, done, size, rank):
+    order = list(np.random.default_rng([seed, epoch]).permutation(n))
+    found = []
+    for start in range(done * batch_size, n, batch_size):
+        found.append(order[start : start + batch_size][rank::size])
+    return found
+
+
+def by_tensors(n, batch_size, seed, epoch, done, size, rank):
+    order = torch.from_numpy(np.random.default_rng((seed, epoch)).permutation(n))
+    steps = order.split(batch_size)[done:]
+    return tuple(step.tensor_split(size)[rank] for step in steps)
+
+
+def by_arithmetic(n, batch_size, seed, epoch, done, size, rank):
+    order, shares = np.random.default_rng([seed, epoch]).permutation(n), []
+    for step in range(done, math.ceil(n / batch_size)):
+        begin = step * batch_size
+        length = min(n, begin + batch_size) - begin
+        mine = slice(begin + rank * length // size, begin + (rank + 1) * length // size)
+        shares.append([int(i) for i in order[mine]])
+    return shares
+
+
+def a_generator_of_its_own(seed, epoch, index):
+    return random.Random(f'{seed} {epoch} {index}').random() < 0.5
+
+
+def torch_generator(seed, epoch, index):
+    words = np.random.SeedSequence((seed, epoch, index)).generate_state(1)
+    generator = torch.Generator().manual_seed(int(words[0]))
+    return bool(torch.randint(2, (1,), generator=generator))
+
+
+def a_checksum(seed, epoch, index):
+    sums = zlib.crc32(f'{seed}/{epoch}/{index}'.encode())
+    return np.random.RandomState(sums).rand() >= 0.5
+
+
+def an_integer(seed, epoch, index):
+    return np.random.default_rng(seed=(seed, epoch, index)).integers(0, 2)
+
+
+def one_message(grads, limit, dist):
+    flat = torch.cat([g.reshape(-1) for g in grads]) / dist.get_world_size()
+    work = dist.all_reduce(flat, op=dist.ReduceOp.SUM, async_op=True)
+    work.wait()
+    norm = flat.norm()
+    if norm > limit:
+        flat.mul_(limit / norm)
+    for g, part in zip(grads, flat.split([g.numel() for g in grads])):
+        g.copy_(part.view_as(g))
+    return norm
+
+
+def all_begun_at_once(grads, limit, dist):
+    works = [dist.all_reduce(g, async_op=True) for g in grads]
+    squares = 0.0
+    for g, work in zip(grads, works):
+        work.wait()
+        g.div_(dist.get_world_size())
+        squares += float((g**2).sum())
+    norm = math.sqrt(squares)
+    factor = limit / norm if norm > limit else 1
+    for i in range(len(grads)):
+        grads[i][:] = grads[i] * factor
+    return norm
+
+
+def by_torch(grads, limit, dist):
+    for g in grads:
+        dist.all_reduce(tensor=g)
+        g.mul_(1 / dist.get_world_size())
+    norm = torch.linalg.vector_norm(torch.stack([g.norm() for g in grads]))
+    torch._foreach_mul_(grads, float(torch.clamp(limit / norm, max=1.0)))
+    return norm.item()
+
+
+def class_by_class(net, X, y, classes, dist):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    X, y = X.tensor_split(size)[rank], y.tensor_split(size)[rank]
+    net.train(False)
+    with torch.inference_mode():
+        guesses = net(X).argmax(dim=1)
+    net.train()
+    found = []
+    for c in range(classes):
+        pair = torch.tensor([((guesses == y) & (y == c)).sum(), (y == c).sum()])
+        dist.all_reduce(pair, op=dist.ReduceOp.SUM)
+        found.append(pair[0].item() / pair[1].item())
+    return found
+
+
+def example_by_example(net, X, y, classes, dist):
+    n, size, rank = len(X), dist.get_world_size(), dist.get_rank()
+    counts = torch.zeros(2, classes, dtype=torch.float64)
+    net.eval()
+    for i in range(n * rank // size, n * (rank + 1) // size):
+        with torch.no_grad():
+            guess = net(X[i : i + 1]).argmax(1)
+        counts[0, y[i]] += float(guess[0] == y[i])
+        counts[1, y[i]] += 1
+    net.train()
+    dist.all_reduce(counts)
+    return [float(r / c) for r, c in counts.T]
+
+
+def told_to_all(net, X, y, classes, dist):
+    mine = range(dist.get_rank(), len(X), dist.get_world_size())
+    indices = torch.tensor(list(mine), dtype=torch.long)
+    try:
+        net.eval()
+        with torch.no_grad():
+            hits = (net(X[indices]).argmax(-1) == y[indices]).tolist()
+    finally:
+        net.train()
+    parts = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, list(zip(y[indices].tolist(), hits)))
+    told = [pair for part in parts for pair in part]
+    of_class = [[hit for label, hit in told if label == c] for c in range(classes)]
+    return torch.tensor([np.mean(hits) for hits in of_class])
+
+
+def counted_pieces(ddp, X, y, n, size, pieces):
+    parts = list(zip(torch.tensor_split(X, pieces), torch.tensor_split(y, pieces)))
+    for i, (a, b) in enumerate(parts):
+        if i < pieces - 1:
+            with ddp.no_sync():
+                F.cross_entropy(ddp(a), b, reduction='sum').mul(size).div(n).backward()
+        else:
+            (size * F.cross_entropy(ddp(a), b, reduction='sum') / n).backward()
+
+
+def weighted_means(ddp, X, y, n, size, pieces):
+    for number in range(1, pieces + 1):
+        a, b = (t.tensor_split(pieces)[number - 1] for t in (X, y))
+        with nullcontext() if number == pieces else ddp.no_sync():
+            share = len(a) * size / n
+            loss = torch.nn.CrossEntropyLoss()(ddp(a), b) if len(a) else ddp(a).sum()
+            (share * loss).backward()
+
+
+def own_log_softmax(ddp, X, y, n, size, pieces):
+    def backward(a, b):
+        picked = ddp(a).log_softmax(1)[torch.arange(len(b)), b]
+        picked.sum().backward(torch.tensor(-size / n, dtype=picked.dtype))
+
+    xs, ys = X.tensor_split(pieces), y.tensor_split(pieces)
+    with ddp.no_sync():
+        for i in range(pieces - 1):
+            backward(xs[i], ys[i])
+    backward(xs[-1], ys[-1])
+
+
+def with_ifs(step, optimizer, warmup, epochs, steps):
+    def factor(i):
+        if i < warmup:
+            return (i + 1) / (warmup + 1)
+        return 1 - (i - warmup) / (epochs * steps - warmup)
+
+    scheduler = LambdaLR(optimizer, lr_lambda=factor)
+    for _epoch in range(epochs):
+        for _step in range(steps):
+            step()
+            scheduler.step()
+
+
+def from_a_table(step, optimizer, warmup, epochs, steps):
+    total = epochs * steps
+    up = np.linspace(0, 1, warmup + 2)[1:-1]
+    down = np.linspace(1, 0, total - warmup + 1)
+    rates = [*up, *down]
+    schedule = LambdaLR(optimizer, rates.__getitem__)
+    for i in range(total):
+        if i:
+            schedule.step()
+        step()
+
+
+def as_an_object(step, optimizer, warmup, epochs, steps):
+    class Triangle:
+        top, end = warmup + 1, epochs * steps - warmup
+
+        def __call__(self, i):
+            rising, falling = (i + 1) / self.top, (self.end - i + warmup) / self.end
+            return rising if rising < falling else falling
+
+    schedule, left = LambdaLR(optimizer, Triangle()), epochs * steps
+    while left > 0:
+        step()
+        schedule.step()
+        left -= 1
+
+
+def all_like_mine(found, dist):
+    everyone = [0] * dist.get_world_size()
+    dist.all_gather_object(object_list=everyone, obj=found)
+    return all(other == everyone[0] for other in everyone)
+
+
+def counted(found, dist):
+    values = list(range(dist.get_world_size()))
+    dist.all_gather_object(values, found)
+    return values.count(values[0]) == len(values)
+
+
+def by_sums(found, dist):
+    steps = -1 if found is None else found
+    numbers = torch.tensor([steps, steps**2], dtype=torch.float64)
+    dist.all_reduce(numbers)
+    total, squares = numbers.tolist()
+    return total**2 == squares * dist.get_world_size()
+
+
+def by_broadcast(found, dist):
+    mine = torch.tensor([-1 if found is None else found])
+    first = mine.clone()
+    dist.broadcast(first, src=0)
+    differ = (mine != first).int()
+    dist.all_reduce(differ)
+    return not differ.item()
+
+
+RIGHT = [
+    ('6.1', 'every k-th of a step', every_rank_th),
+    ('6.1', 'tensors, in a tuple', by_tensors),
+    ('6.1', 'by arithmetic', by_arithmetic),
+    ('6.2', 'random.Random of a text', a_generator_of_its_own),
+    ('6.2', "PyTorch's generator", torch_generator),
+    ('6.2', 'a checksum', a_checksum),
+    ('6.2', '0 or 1', an_integer),
+    ('6.3', 'one message, async_op', one_message),
+    ('6.3', 'all begun at once', all_begun_at_once),
+    ('6.3', 'norm of norms', by_torch),
+    ('6.4', 'a message for each class', class_by_class),
+    ('6.4', 'example by example', example_by_example),
+    ('6.4', 'told to all, a tensor', told_to_all),
+    ('6.5', 'pieces counted', counted_pieces),
+    ('6.5', 'weighted means', weighted_means),
+    ('6.5', 'own log_softmax, factor in backward', own_log_softmax),
+    ('6.6', 'ifs, two loops', with_ifs),
+    ('6.6', 'from a table', from_a_table),
+    ('6.6', 'an object, while', as_an_object),
+    ('6.7', 'all like the first', all_like_mine),
+    ('6.7', 'count', counted),
+    ('6.7', 'by sums', by_sums),
+    ('6.7', 'by broadcast', by_broadcast),
+    *RESTARTS,
+]

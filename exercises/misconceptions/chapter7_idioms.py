@@ -1,0 +1,273 @@
+"""Right answers to the exercises of chapter 7 that go another way than ours: no hint for them."""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+def held_by_lists(stage, n, k):
+    lengths = [n] * 3
+    for shared in range(stage):
+        lengths[2 - shared] = (n + k - 1) // k
+    return [size * count for size, count in zip((4, 4, 8), lengths)]
+
+
+def held_by_ifs(stage, n, k):
+    padded = n if n % k == 0 else n + k - n % k
+    parameters = gradients = 4 * n
+    state = 2 * 4 * n
+    if stage >= 1:
+        state = 2 * 4 * padded // k
+    if stage >= 2:
+        gradients = 4 * padded // k
+    if stage == 3:
+        parameters = 4 * padded // k
+    return parameters, gradients, state
+
+
+def held_by_tensors(stage, n, k):
+    share = math.ceil(n / k)
+    values = torch.tensor([[n, n, 2 * n], [share, share, 2 * share]])
+    return 4 * values[(torch.arange(3) >= 3 - stage).long(), torch.arange(3)]
+
+
+def value_by_value(sizes, rank, k):
+    share, at, found = -(-sum(sizes) // k), 0, []
+    for size in sizes:
+        mine = [i for i in range(size) if (at + i) // share == rank]
+        found.append((mine[0], mine[-1] + 1) if mine else (0, 0))
+        at += size
+    return found
+
+
+def by_intersection(sizes, rank, k):
+    share = math.ceil(sum(sizes) / k)
+    ends = torch.tensor(sizes).cumsum(0)
+    starts = ends - torch.tensor(sizes)
+    low = starts.clamp(min=rank * share)
+    high = ends.clamp(max=(rank + 1) * share)
+    pairs = torch.stack([low - starts, high - starts], dim=1)
+    pairs[high <= low] = 0
+    return pairs.tolist()
+
+
+def by_ranges(sizes, rank, k):
+    n = (sum(sizes) + k - 1) // k
+    mine, offset, spans = range(rank * n, rank * n + n), 0, []
+    for size in sizes:
+        here = range(max(offset, mine.start), min(offset + size, mine.stop))
+        spans.append([here.start - offset, here.stop - offset] if here else [0, 0])
+        offset += size
+    return spans
+
+
+def with_new_parts(ranks, params, grads, momenta, lr):
+    n = len(params[0]) // ranks.k
+    summed = ranks.reduce_scatter([g / ranks.k for g in grads])
+    parts = []
+    for r in range(ranks.k):
+        momenta[r].copy_(0.9 * momenta[r] + summed[r])
+        parts.append(params[r][r * n : (r + 1) * n] - lr * momenta[r])
+    for r, whole in enumerate(ranks.all_gather(parts)):
+        params[r][:] = whole
+
+
+def changes_gathered(ranks, params, grads, momenta, lr):
+    for m, g in zip(momenta, ranks.reduce_scatter(grads)):
+        m *= 0.9
+        m += g / ranks.k
+    changes = ranks.all_gather([-lr * m for m in momenta])
+    for p, change in zip(params, changes):
+        p += change
+
+
+def by_views(ranks, params, grads, momenta, lr):
+    means = [g.div(ranks.k) for g in ranks.reduce_scatter(vectors(grads))]
+    for m, mean in zip(momenta, means):
+        torch.add(mean, m, alpha=0.9, out=m)
+    own = [p.view(ranks.k, -1)[r] for r, p in enumerate(params)]
+    for share, m in zip(own, momenta):
+        share.add_(m, alpha=-lr)
+    gathered = ranks.all_gather(own)
+    for r in range(ranks.k):
+        params[r].copy_(gathered[r])
+
+
+def vectors(grads):
+    return tuple(g.flatten() for g in grads)
+
+
+def as_a_generator(L):
+    for i in range(L):
+        yield 'gather', i
+        yield 'forward', i
+        if i != L - 1:
+            yield 'drop', i
+    for i in range(L - 1, -1, -1):
+        if i != L - 1:
+            yield 'gather', i
+        yield 'backward', i
+        yield 'drop', i
+        yield 'scatter', i
+
+
+def middle_apart(L):
+    last = L - 1
+    up = [[what, i] for i in range(last) for what in ('gather', 'forward', 'drop')]
+    turn = [[what, last] for what in ('gather', 'forward', 'backward', 'scatter', 'drop')]
+    down = [
+        [what, i] for i in range(last)[::-1] for what in ('gather', 'backward', 'scatter', 'drop')
+    ]
+    return up + turn + down
+
+
+def scattered_late(L):
+    order = [('forward', i) for i in range(L)] + [('backward', L - 1 - i) for i in range(L)]
+    found, whole = [], None
+    for what, i in order:
+        if whole != i:
+            found += [] if whole is None else [('drop', whole)]
+            found.append(('gather', i))
+            whole = i
+        found.append((what, i))
+    return [*found, ('drop', whole), *[('scatter', i) for i in range(L)]]
+
+
+def mlp_by_slices(W1, b1, W2, b2, k):
+    h, parts = W1.shape[0] // k, []
+    for r in range(k):
+        mine = slice(r * h, (r + 1) * h)
+        parts.append([W1[mine], b1[mine], W2[:, mine], b2 if r == k - 1 else b2 * 0])
+    return parts
+
+
+def mlp_interleaved(W1, b1, W2, b2, k):
+    return [(W1[r::k], b1[r::k], W2[:, r::k], b2 / k) for r in range(k)]
+
+
+def mlp_by_split(W1, b1, W2, b2, k):
+    size = b1.numel() // k
+    zeros = torch.zeros(b2.shape, dtype=b2.dtype)
+    columns = [part.T for part in W2.T.split(size)]
+    return [
+        (rows, bias, column, b2.clone() if rank == 0 else zeros)
+        for rank, (rows, bias, column) in enumerate(zip(W1.split(size), b1.split(size), columns))
+    ]
+
+
+def heads_by_view(qkv, out, heads, k):
+    w = out.shape[0]
+    rows = qkv.view(3, k, w // k, w)
+    return [(rows[:, r].reshape(-1, w), out[:, r * w // k : (r + 1) * w // k]) for r in range(k)]
+
+
+def heads_one_by_one(qkv, out, heads, k):
+    w, parts = out.shape[1], []
+    d = w // heads
+    for rank in range(k):
+        mine = range(rank, heads, k)  # any heads will do, as long as they meet their columns
+        rows = [qkv[m * w + h * d : m * w + (h + 1) * d] for m in range(3) for h in mine]
+        parts.append((torch.cat(rows), torch.cat([out[:, h * d : h * d + d] for h in mine], 1)))
+    return parts
+
+
+def heads_by_index(qkv, out, heads, k):
+    features = torch.arange(out.shape[0]).chunk(k)
+    found = []
+    for mine in features:
+        index = torch.cat([mine + offset * out.shape[0] for offset in range(3)])
+        found.append([qkv.index_select(0, index), out.index_select(1, mine)])
+    return found
+
+
+def step_with_a_mask(ranks, x, Ws, Vs, grad_y):
+    terms, masks = [], []
+    for W, V in zip(Ws, Vs):
+        hidden = torch.mm(x, W)
+        masks.append(hidden.gt(0).to(x.dtype))
+        terms.append(hidden.clamp(min=0).mm(V))
+    ys = ranks.all_reduce(terms)
+    dHs = [grad_y.mm(V.t()) * mask for V, mask in zip(Vs, masks)]
+    dWs = [x.t().mm(dH) for dH in dHs]
+    return ys, ranks.all_reduce([dH.mm(W.t()) for dH, W in zip(dHs, Ws)]), dWs
+
+
+def step_by_where(ranks, x, Ws, Vs, grad_y):
+    grads_x, grads_W = [], []
+    for r in range(ranks.k):
+        grad_H = torch.where(x @ Ws[r] > 0, grad_y @ Vs[r].T, 0.0)
+        grads_x += [torch.einsum('ij,kj->ik', grad_H, Ws[r])]
+        grads_W += [torch.einsum('ni,nj->ij', x, grad_H)]
+    grads_x = ranks.all_reduce(grads_x)
+    ys = ranks.all_reduce(tuple(F.relu(x @ W) @ V for W, V in zip(Ws, Vs)))
+    return [ys, grads_x, grads_W]
+
+
+def step_by_autograd(ranks, x, Ws, Vs, grad_y):
+    terms, grads = [], []
+    for W, V in zip(Ws, Vs):
+        own_x, own_W = x.clone().requires_grad_(), W.clone().requires_grad_()
+        term = (own_x @ own_W).relu() @ V
+        grads.append(torch.autograd.grad(term, (own_x, own_W), grad_y))
+        terms.append(term.detach())
+    of_x, of_W = zip(*grads)
+    return ranks.all_reduce(terms), ranks.all_reduce(of_x), of_W
+
+
+def weighted_means(net, X, y, m):
+    counted = float(y.ge(0).sum())
+    for X_i, y_i in zip(torch.tensor_split(X, m), torch.tensor_split(y, m)):
+        n = int((y_i >= 0).sum())
+        scores = net(X_i)
+        loss = F.cross_entropy(scores, y_i) * n / counted if n else 0 * scores.sum()
+        loss.backward()
+
+
+def divided_at_the_end(net, X, y, m):
+    criterion = nn.CrossEntropyLoss(reduction='sum')
+    total = 0
+    for i in range(m):
+        criterion(net(X.tensor_split(m)[i]), y.tensor_split(m)[i]).backward()
+        total += (y.tensor_split(m)[i] != -100).sum().item()
+    for p in net.parameters():
+        p.grad /= total
+
+
+def what_counts_alone(net, X, y, m):
+    n = sum(label != -100 for label in y.tolist())
+    for inputs, labels in zip(X.tensor_split(m), y.tensor_split(m)):
+        kept = labels != -100
+        if kept.any():
+            log_p = net(inputs[kept]).log_softmax(-1)
+            picked = log_p.gather(1, labels[kept][:, None])
+            (-picked.sum() / n).backward()
+
+
+RIGHT = [
+    ('7.1', 'a list', held_by_lists),
+    ('7.1', 'ifs, padded', held_by_ifs),
+    ('7.1', 'a tensor', held_by_tensors),
+    ('7.2', 'value by value', value_by_value),
+    ('7.2', 'cumsum, in lists', by_intersection),
+    ('7.2', 'ranges', by_ranges),
+    ('7.3', 'means first, params[r][:] =', with_new_parts),
+    ('7.3', 'changes gathered', changes_gathered),
+    ('7.3', 'views, add_', by_views),
+    ('7.4', 'a generator, dropped before scattered', as_a_generator),
+    ('7.4', 'the last layer apart, in lists', middle_apart),
+    ('7.4', 'all scattered in the end', scattered_late),
+    ('7.5', 'slices, the bias on the last rank', mlp_by_slices),
+    ('7.5', 'every k-th feature, a k-th of the bias', mlp_interleaved),
+    ('7.5', 'split', mlp_by_split),
+    ('7.6', 'view', heads_by_view),
+    ('7.6', 'every k-th head', heads_one_by_one),
+    ('7.6', 'index_select', heads_by_index),
+    ('7.7', 'masks, mm', step_with_a_mask),
+    ('7.7', 'where, back before forward', step_by_where),
+    ('7.7', 'autograd of each term', step_by_autograd),
+    ('7.8', 'weighted means', weighted_means),
+    ('7.8', 'divided at the end', divided_at_the_end),
+    ('7.8', 'what counts alone', what_counts_alone),
+]

@@ -1,0 +1,187 @@
+"""Right answers to the exercises of chapter 8 that go another way than ours: no hint for them."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+
+from mgpu_helpers.scaling import Link, ring
+
+
+def counted_up(parameters, flops, value_bytes, operations, gigabits):
+    bits = 2 * 8 * parameters * value_bytes
+    sending = bits / (gigabits * 10**9)
+    examples = 1
+    while examples * 2 * flops / operations < sending:
+        examples += 1
+    return examples
+
+
+def floor_and_one(parameters, flops, value_bytes, operations, gigabits):
+    port = 125e6 * gigabits
+    ratio = (parameters * value_bytes / port) / (flops / operations)
+    return int(ratio) + (ratio > int(ratio))
+
+
+def numpy_ceil(parameters, flops, value_bytes, operations, gigabits):
+    seconds_to_send = np.float64(parameters) * value_bytes * 2 / (gigabits / 8 * 1e9)
+    return np.ceil(seconds_to_send * operations / (flops + flops))
+
+
+def solved(n1, t1, n2, t2):
+    latency, per_byte = np.linalg.solve([[2, 2 * n1], [2, 2 * n2]], [t1, t2])
+    return [latency, 1 / per_byte]
+
+
+def polyfit(n1, t1, n2, t2):
+    slope, intercept = np.polyfit([n1, n2], [t1 / 2, t2 / 2], 1)
+    return np.array([intercept, 1 / slope])
+
+
+def latency_first(n1, t1, n2, t2):
+    alpha = (n2 * t1 - n1 * t2) / (n2 - n1) / 2
+    return alpha, n2 / (t2 / 2 - alpha)
+
+
+def by_two_lines(k, alpha, bandwidth):
+    up_and_down, around = 2 * math.log2(k), 2 * (k - 1)
+    flat = alpha * (around - up_and_down)
+    steep = up_and_down / bandwidth - around / (k * bandwidth)
+    return flat / steep
+
+
+def by_bisection(k, alpha, bandwidth):
+    link = Link('mine', alpha, bandwidth)
+    low, high = 0.0, 1e12
+    for _ in range(200):
+        middle = (low + high) / 2
+        if ring(k, middle, link) > 2 * (k.bit_length() - 1) * link.seconds(middle):
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def by_shifts(k, alpha, bandwidth):
+    rounds = int(k).bit_length() - 1
+    return (k - 1 - rounds) * k * alpha * bandwidth / (k * rounds - k + 1)
+
+
+def step_by_step(k, forward, overhead, nbytes, alpha, bandwidth):
+    def step(devices):
+        backward = 2 * forward / devices
+        messages = 2 * (devices - 1)
+        sums = messages * alpha + messages * nbytes / (devices * bandwidth)
+        return overhead + forward / devices + max(backward, sums)
+
+    return step(1) / step(k)
+
+
+def with_if(k, forward, overhead, nbytes, alpha, bandwidth):
+    sums = ring(k, nbytes, Link('mine', alpha, bandwidth))
+    together = overhead + 3 * forward / k
+    if sums > 2 * forward / k:
+        together += sums - 2 * forward / k
+    return np.divide(overhead + 3 * forward, together)
+
+
+def by_numpy(k, forward, overhead, nbytes, alpha, bandwidth):
+    slice_time = alpha + (nbytes / k) / bandwidth
+    exposed = np.clip(2 * (k - 1) * slice_time - 2 * forward / k, 0, None)
+    return np.float64(overhead + 3 * forward) / (overhead + exposed + 3 * forward / k)
+
+
+def by_rings(nbytes, gpus, servers, ports, inside, network):
+    return ring(gpus, nbytes, inside) + ring(servers, nbytes / ports, network)
+
+
+def phase_by_phase(nbytes, gpus, servers, ports, inside, network):
+    scatter = sum(inside.seconds(nbytes / gpus) for _ in range(gpus - 1))
+    of_port = nbytes / ports
+    between = sum(network.seconds(of_port / servers) for _ in range(2 * (servers - 1)))
+    gather = scatter
+    return scatter + between + gather
+
+
+def by_latency_and_bytes(nbytes, gpus, servers, ports, inside, network):
+    total = 0
+    for link, members, size in ((inside, gpus, nbytes), (network, servers, nbytes / ports)):
+        steps = 2 * members - 2
+        start = link.seconds(0)
+        total += steps * start + steps * (link.seconds(size) - start) / members
+    return total
+
+
+def tried(parameters, stage, memory, activations):
+    whole = [12, 2, 2][stage:]
+    shared = [12, 2, 2][:stage]
+    if parameters * sum(whole) + activations >= memory:
+        fits_on_one = parameters * 16 + activations <= memory
+        return int(fits_on_one)
+    devices = 1
+    while parameters * (sum(whole) + sum(shared) / devices) + activations > memory:
+        devices += 1
+    return devices
+
+
+def negated_floor(parameters, stage, memory, activations):
+    adam, grads, weights = (k * parameters for k in (12, 2, 2))
+    divided = [0, adam, adam + grads, adam + grads + weights][stage]
+    kept = adam + grads + weights - divided + activations
+    room = memory - kept
+    if room <= 0:
+        return 0
+    return -int(-divided // room) or 1
+
+
+def exact(parameters, stage, memory, activations):
+    parts = [Fraction(n) * int(parameters) for n in (12, 2, 2)]
+    room = int(memory) - int(activations) - sum(parts[stage:])
+    if room < 0 or (room == 0 and stage):
+        return 0
+    return max(math.ceil(sum(parts[:stage], Fraction(0)) / room), 1)
+
+
+def waiting_first(times):
+    lasting = waited = 0
+    for step in times:
+        for seconds in step:
+            waited += max(step) - seconds
+            lasting += max(step)
+    return 1 - waited / lasting
+
+
+def arrays(times):
+    table = np.array(times)
+    return table.mean(axis=1).sum() / table.max(axis=1).sum()
+
+
+def each_device(times):
+    whole = sum(max(step) for step in times)
+    shares = [sum(device) / whole for device in zip(*times)]
+    return sum(shares) / len(shares)
+
+
+RIGHT = [
+    ('8.1', 'counted up', counted_up),
+    ('8.1', 'one more where it does not come out even', floor_and_one),
+    ('8.1', "NumPy's ceil, a float", numpy_ceil),
+    ('8.2', 'two equations, in a list', solved),
+    ('8.2', 'a line through two points', polyfit),
+    ('8.2', 'latency first', latency_first),
+    ('8.3', 'flat and steep', by_two_lines),
+    ('8.3', 'bisection', by_bisection),
+    ('8.3', 'bit_length', by_shifts),
+    ('8.5', 'steps of one and of k', step_by_step),
+    ('8.5', 'if, by the cost model', with_if),
+    ('8.5', 'NumPy', by_numpy),
+    ('8.6', 'by rings', by_rings),
+    ('8.6', 'phase by phase', phase_by_phase),
+    ('8.6', 'latency and bytes apart', by_latency_and_bytes),
+    ('8.7', 'tried one by one', tried),
+    ('8.7', 'a negated floor', negated_floor),
+    ('8.7', 'exact', exact),
+    ('8.9', 'what is waited', waiting_first),
+    ('8.9', 'NumPy', arrays),
+    ('8.9', 'each device', each_device),
+]
