@@ -17,7 +17,12 @@ import student
 
 CLOSING = ('Summary', 'Exercises', 'Next')  # of each chapter: no objective, no misconception
 KEYS = {'section', 'minutes', 'objective', 'needs', 'ask', 'wrong', 'cell', 'skip'}
-LENGTHS = {'90 minutes': 90, 'one day': 6 * 60, 'five weeks': 5 * 90}
+LENGTHS = {
+    '90 minutes': 90,
+    'one day': 6 * 60,
+    'five weeks': 5 * 90,
+    'five weeks in PyTorch': 5 * 90,
+}
 FOLDER = teaching_plan.GUIDE.parent
 PLAN, GUIDE = teaching_plan.PLAN, teaching_plan.GUIDE.read_text(encoding='utf8')
 
