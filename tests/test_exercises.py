@@ -100,14 +100,17 @@ def test_each_known_mistake_gets_its_hint(chapter):
     assert min(counted.values()) >= 2
 
 
-@pytest.mark.parametrize('chapter', '123456789')
+@pytest.mark.parametrize('chapter', SETS)
 def test_right_answers_that_go_another_way_are_right(chapter):
     needs(chapter)
-    right = importlib.import_module(f'misconceptions.chapter{chapter}').RIGHT
+    name = module_of(chapter).__name__.replace('mgpu_exercises', 'misconceptions')
+    right = importlib.import_module(name).RIGHT
     for number, what, answers in right:
         answers = answers if isinstance(answers, tuple) else (answers,)
         verdict = check(number, *answers, seed=1)
         assert verdict.right, (what, verdict)
+    if chapter == 'puzzles':  # a schedule is right by its cost, whatever way it was written
+        return
     counted = Counter(number.split('.')[1] for number, *_ in right)
     checks = checking.exercises_of(module_of(chapter))
     assert set(counted) == {n for n in checks if not hasattr(checks[n], 'draw')}  # not on paper
