@@ -131,6 +131,9 @@ def test_menus_open_and_close_and_figures_enlarge(site, browser, width):
     seen += '(document.querySelector("{0}").getBoundingClientRect())'
     for name, where in {'primary': '.bd-docs-nav a', 'secondary': '.page-toc a'}.items():
         links = seen.format(where)
+        if not browser.ask(f'document.querySelector(".{name}-toggle").checkVisibility()'):
+            assert width == 1280 and browser.ask(links), name  # it stands there anyhow
+            continue
         before = browser.ask(links)
         assert before == (width == 1280), name
         browser.ask(f'document.querySelector(".{name}-toggle").click()')

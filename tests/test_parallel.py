@@ -158,4 +158,4 @@ def test_chapter_7_takes_its_prices_from_here():
     ]
     rows = [*zip(*priced), (tensor_parallel(4, 32, A / 2, board[fast]), ring(2, P / 4, slow))]
     short = [[f'{s:.1f} s' if s > 1 else f'{1000 * s:.0f} ms' for s in row] for row in rows]
-    assert [row for row in told if row] == short and f'{bubble(8, 32):.0%} idle' in text
+    assert [row for row in told if row] == short and f'{bubble(8, 16):.0%} idle' in text
