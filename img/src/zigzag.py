@@ -10,7 +10,7 @@ unequal work; a piece from the front and one from the back together are as much 
 
 import draw as d
 
-figure = d.Figure(494, __doc__, 'Half the work in front, half behind')
+figure = d.Figure(494, __doc__, 'One piece from the front, one from the back')
 
 
 def table(left, pieces, title, shares):
