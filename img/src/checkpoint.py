@@ -49,7 +49,7 @@ for i, (name, what, found) in enumerate(STEPS):
     file(left, ROWS[0], 'epoch 2')
     y = ROWS[1] - 25
     if i < 2:
-        figure.text(left, y, f'{NEW}.….tmp', size=d.SMALL, mono=True)
+        figure.text(left, y, f'{NEW}.tmp', size=d.SMALL, mono=True)
     else:
         figure.text(left, y, '….tmp', size=d.SMALL, fill=d.MUTED, mono=True)
         figure.arrow((left + 46, y - 4), (left + 72, y - 4))

@@ -59,8 +59,8 @@ def compute_gradients(
     Devices for which no example is left add a gradient of 0.
     """
     X_rank, y_rank = shard(X, rank, num_workers), shard(y, rank, num_workers)
-    busy = devices[: len(X_rank)]
-    for device in devices[len(busy) :]:
+    busy = devices[: len(X_rank)]  # fewer examples than devices: the others
+    for device in devices[len(busy) :]:  # stay idle, but must add zeros
         for param in parameters_of(net):
             if param.grad_req != 'null':
                 param.grad(device)[:] = 0
@@ -68,7 +68,7 @@ def compute_gradients(
         return []
     data = split_and_load(X_rank, busy, even_split=False)
     label = split_and_load(y_rank, busy, even_split=False)
-    return forward_backward(net, data, label, lambda scores, y: loss(scores, y) / len(X))
+    return forward_backward(net, data, label, lambda scores, labels: loss(scores, labels) / len(X))
 
 
 def check_kind(kind: str) -> None:
