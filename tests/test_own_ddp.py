@@ -88,7 +88,7 @@ def in_each_rank():
     own, under_way = pt.OwnDDP(Odd(seed=rank)), []
 
     def watch(module, inputs, output):
-        output.register_hook(lambda grad: under_way.append(len(own.sums)))
+        output.register_hook(lambda grad: under_way.append(len(own.works)))
 
     own.module.conv.register_forward_hook(watch)
     theirs = DistributedDataParallel(Odd(seed=rank), forward_sync_buffers=False)

@@ -65,25 +65,25 @@ class OwnDDP(Replica):
         super().__init__(module)
         # From the last layer to the first, about as the backward pass reaches them; none if alone.
         self.params = [p for p in module.parameters() if p.requires_grad and self.size > 1][::-1]
-        self.there, self.sums = set(), []  # type: ignore[var-annotated]  # as in the notebook
+        self.ready, self.works = set(), []  # type: ignore[var-annotated]  # as in the notebook
         # Called when ``p.grad`` is complete, while the layers before are still computed.
         self.hooks = [p.register_post_accumulate_grad_hook(self.arrived) for p in self.params]
 
     def arrived(self, param: Tensor) -> None:
         """Start the all-reduces of the gradients that are there."""
         check_first_pass(self, param)
-        self.there.add(param)
+        self.ready.add(param)
         # A collective pairs what comes first on each rank, so all ranks keep the order of
         # ``params``: a gradient waits until those before it in the list are there.
-        for p in takewhile(lambda p: p in self.there, self.params[len(self.sums) :]):
-            self.sums.append(dist.all_reduce(p.grad.div_(self.size), async_op=True))  # type: ignore[union-attr]
+        for p in takewhile(lambda p: p in self.ready, self.params[len(self.works) :]):
+            self.works.append(dist.all_reduce(p.grad.div_(self.size), async_op=True))  # type: ignore[union-attr]
 
     def finish(self) -> None:
         """Wait for the all-reduces."""
         check_all_there(self)
-        for work in self.sums:
+        for work in self.works:
             work.wait()
-        self.there, self.sums = set(), []
+        self.ready, self.works = set(), []
 
 
 def check_network(module: Any) -> None:
@@ -100,7 +100,7 @@ def check_network(module: Any) -> None:
 
 def check_first_pass(net: OwnDDP, param: Tensor) -> None:
     """Raise if a gradient changes while its all-reduce may be under way."""
-    if param in net.there:
+    if param in net.ready:
         raise RuntimeError(
             'a second backward pass before finish(): call finish() after each one, or add the '
             'losses up and call backward() once'
@@ -111,7 +111,7 @@ def check_all_there(net: OwnDDP) -> None:
     """Raise if a gradient was not summed; perhaps those after it were not, either."""
     named = net.module.named_parameters() if net.size > 1 else ()
     wanted = set(net.params)
-    missing = [n for n, p in named if p not in net.there and (p.requires_grad or p in wanted)]
+    missing = [n for n, p in named if p not in net.ready and (p.requires_grad or p in wanted)]
     if missing:
         raise RuntimeError(
             f'no gradient was summed for {", ".join(missing)}: each parameter must take part in '
