@@ -176,6 +176,7 @@ def test_what_is_handed_out_has_the_tasks_and_no_solution(tmp_path):
     assert {'Makefile', 'exercises/teaching/AGENTS.md', *STUDENTS} <= set(names)
     assert not [text for text in notebooks if b'BEGIN SOLUTION' in text]
     kept_back = ('tests/', 'exercises/misconceptions/', 'exercises/teaching/guide.md')
+    kept_back += ('exercises/teaching/exams.md',)
     assert not [name for name in names if name.startswith(kept_back)]
     course = tmp_path / 'course'
     for page in ('README.md', 'exercises/teaching/syllabus.md', 'book/machines.md'):
