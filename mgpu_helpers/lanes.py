@@ -17,24 +17,25 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Work is blue: `forward` and `backward` where the two are known apart, else `compute`; `weights`
-# is the half of a backward pass for which nobody waits.
+# Work is blue: `forward` and `backward` where the two are known apart, else `compute`; a pass
+# backward in two halves is `input gradient`, for which others wait, and `weight gradient`.
 KINDS = {
     'compute': display.BLUE,
     'forward': display.SKY,
     'backward': display.DEEP,
-    'weights': display.BLUE,
+    'input gradient': display.DEEP,
+    'weight gradient': display.BLUE,
     'copy': display.GREEN,
     'allreduce': display.ORANGE,
-    'gather': display.GREEN,
-    'scatter': display.ORANGE,
+    'all-gather': display.GREEN,
+    'reduce-scatter': display.ORANGE,
     'update': display.PINK,
     'python': display.GREY,
 }
 PYTHON = 'Python'  # a lane beside those of devices, as are their ports'
 PORT = ' sends'  # at the end of such a lane's name
-MOVING = ('copy', 'allreduce', 'gather', 'scatter')  # what a device can do beside its computing
-DARK = ('compute', 'backward', 'weights', 'copy', 'gather')  # white letters on these
+MOVING = ('copy', 'allreduce', 'all-gather', 'reduce-scatter')  # beside a device's computing
+DARK = (display.BLUE, display.DEEP, display.GREEN)  # white letters on these
 LETTER = 0.056  # width of a letter of a bar's name, inches
 WIDTH = 8  # of a picture, inches
 
@@ -232,6 +233,6 @@ def _draw_row(
         if s.seconds > 0.06 * inch:  # wide enough to be told apart from the bar before it
             axes.vlines(left, y, y + height, color=display.WHITE, alpha=0.4, lw=0.5, zorder=1.3)
         if height > 0.15 and s.seconds > (LETTER * len(s.name) + 0.08) * inch:
-            ink = display.WHITE if s.kind in DARK else display.INK
+            ink = display.WHITE if KINDS[s.kind] in DARK else display.INK
             middle = left + width / 2, y + height / 2
             axes.text(*middle, s.name, color=ink, fontsize=7, ha='center', va='center')

@@ -131,7 +131,7 @@ def test_panels_share_one_time_axis_and_the_legend_names_the_kinds_that_occur(fi
     assert legend.get_window_extent().y0 > first.get_window_extent().y1
     for together in (
         ('compute', 'forward', 'backward', 'copy', 'allreduce', 'update', 'python'),
-        ('forward', 'backward', 'weights', 'gather', 'scatter'),
+        ('forward', 'input gradient', 'weight gradient', 'all-gather', 'reduce-scatter'),
     ):
         assert len({KINDS[kind] for kind in together}) == len(together)
     for lanes in (1, 8):

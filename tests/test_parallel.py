@@ -147,7 +147,7 @@ def test_chapter_7_takes_its_prices_from_here():
     cells = json.loads(CHAPTER_7.read_text(encoding='utf8'))['cells']
     (text,) = (t for cell in cells if 'Which way when?' in (t := ''.join(cell['source'])))
     text = text.replace('\N{NO-BREAK SPACE}', ' ')
-    told = [re.findall(r'\| ([\d.]+ m?s) (?=\|)', line) for line in text.splitlines()]
+    told = [re.findall(r'\| (?:\+ )?([\d.]+ m?s) (?=\|)', line) for line in text.splitlines()]
     P, A = 14e9, 16 * 4096 * 4096 * 2
     fast, slow = LINKS['NVLink 4'], LINKS['400 Gb InfiniBand']  # a port for each GPU
     board = {link: Machine('board', 1, link) for link in (fast, slow)}

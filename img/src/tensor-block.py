@@ -2,30 +2,30 @@
 
 Two ranks, one above the other. From left to right on each: norm; q, k and v for its two of four
 heads; attention with these heads; its rows of the output layer. Then a bar over both ranks: an
-allreduce on the way forward. Again norm; half of the features of the MLP, and the matching rows of
+all-reduce on the way forward. Again norm; half of the features of the MLP, and the matching rows of
 its second layer; and a second such bar. Two hollow bars, before q, k, v and before the MLP, are
-allreduces on the way back.
+all-reduces on the way back.
 
-What goes into attention and into the MLP, and what comes out, is the same on both ranks;
-norms, too. The stream that each part is added to is not drawn.
+What goes into attention and into the MLP, and what comes out, is the same on both ranks.
+The normalizations are computed on both. The stream that each part is added to is not drawn.
 """
 
 import draw as d
 
-figure = d.Figure(420, __doc__, 'Each rank has whole heads, and whole features')
+figure = d.Figure(420, __doc__, 'Each rank has whole heads, and its columns of the MLP')
 
 TOP, LANE, GAP, H = 84, 96, 24, 48
 ROWS = [TOP + k * (LANE + GAP) + 58 for k in range(2)]
 for k in range(2):
     figure.device(d.MARGIN, TOP + k * (LANE + GAP), d.INNER, LANE, k, f'rank {k}')
 
-PARTS = (  # width, lines for each rank; None is an allreduce, forward or backward
-    (50, [['norm']] * 2), 'backward', (76, [['q, k, v', f'heads {h}'] for h in ('0, 1', '2, 3')]),
+PARTS = (  # width, lines for each rank; a word is an all-reduce, forward or backward
+    (50, [['norm']] * 2), 'backward', (84, [['q, k, v', f'heads {h}'] for h in ('0, 1', '2, 3')]),
     (78, [['attention', 'of these']] * 2), (58, [['out', 'rows']] * 2), 'forward',
     (50, [['norm']] * 2), 'backward', (88, [['mlp.0', 'columns']] * 2),
     (70, [['mlp.2', 'rows']] * 2), 'forward',
 )  # fmt: skip
-SPACE, BAR = 15, 14
+SPACE, BAR = 14, 14
 x = d.MARGIN + 14
 bottom = TOP + 2 * LANE + GAP
 for part in PARTS:
@@ -46,3 +46,5 @@ for part in PARTS:
             figure.arrow((x - SPACE, y), (x, y))
         figure.box(x, y - H / 2, width, H, *lines[k], k=k, size=d.SMALL)
     x += width + SPACE
+for y in ROWS:
+    figure.arrow((x - SPACE, y), (x + 4, y))

@@ -1,7 +1,7 @@
-"""A small vision transformer: 16 patches, four blocks, ten scores.
+"""A small vision transformer: 16 patches, four blocks, ten logits.
 
 An image of 28 times 28 pixels is cut into 16 patches; each becomes a vector of 96 numbers. Four
-blocks follow, and a layer that gives ten scores. Inside a block: the vectors are normalized,
+blocks follow, and a layer that gives ten logits. Inside a block: the vectors are normalized,
 attention with four heads is added to them; they are normalized, and an MLP, from 96 to 384 to 96
 numbers, is added.
 
@@ -11,7 +11,7 @@ the MLP treats each by itself. Both only add something to the vector.
 
 import draw as d
 
-figure = d.Figure(396, __doc__, 'A small vision transformer: 16 patches, four blocks, ten scores')
+figure = d.Figure(396, __doc__, 'A small vision transformer: 16 patches, four blocks, ten logits')
 
 LINE_Y, H = 102, 46
 for i in range(4):
@@ -21,12 +21,12 @@ for i in range(4):
 figure.text(d.MARGIN, LINE_Y + 54, '28 × 28, 16 patches', size=d.SMALL, fill=d.MUTED)
 blocks = [(270 + 92 * i, 76, 'Block') for i in range(4)]
 end = d.MARGIN + 66
-for x, w, name in ((134, 96, 'Patches'), *blocks, (648, 88, 'Scores')):
+for x, w, name in ((134, 96, 'Patches'), *blocks, (648, 88, 'Logits')):
     figure.arrow((end, LINE_Y), (x, LINE_Y))
     figure.box(x, LINE_Y - H / 2, w, H, name)
     end = x + w
 figure.text(270, LINE_Y + 54, '16 vectors of 96 numbers, all the way', size=d.SMALL, fill=d.MUTED)
-figure.text(648, LINE_Y + 54, '10 scores', size=d.SMALL, fill=d.MUTED)
+figure.text(648, LINE_Y + 54, '10 logits', size=d.SMALL, fill=d.MUTED)
 
 TOP = 178
 figure.panel(d.MARGIN, TOP, d.INNER, 126)

@@ -49,8 +49,8 @@ class Sleeper(nn.Module):
         """Multiply by the weights."""
         if not x.requires_grad:
             x = x.detach().requires_grad_()  # the first layer, too, goes back to its input
-        x = _Pause.apply(x, bool, lambda: self.work('backward', 'x'))
-        weight = _Pause.apply(self.weight, bool, lambda: self.work('weights', 'w'))
+        x = _Pause.apply(x, bool, lambda: self.work('input gradient', 'x'))
+        weight = _Pause.apply(self.weight, bool, lambda: self.work('weight gradient', 'w'))
         return _Pause.apply(x @ weight, lambda: self.work('forward', 'f'), bool)
 
 
@@ -73,18 +73,18 @@ class _SlowCollective:
         return torch.empty(*size, **how)
 
     def __call__(self, output_tensor: Tensor, input_tensor: Tensor, **how: Any) -> Any:
-        kind, call = 'gather', dist.all_gather_single
+        kind, call = 'all-gather', dist.all_gather_single
         if 'op' in how:
-            kind, call = 'scatter', dist.reduce_scatter_single
+            kind, call = 'reduce-scatter', dist.reduce_scatter_single
         arrival = self.carry(kind, call(output_tensor, input_tensor, **how | {'async_op': True}))
-        return arrival if self.ahead and kind == 'gather' else not arrival.wait()
+        return arrival if self.ahead and kind == 'all-gather' else not arrival.wait()
 
 
 def slow_link(layers: Iterable[Any], seconds: float, ahead: bool, spans: list[Span]) -> None:
-    """Let gathers and scatters of ``fully_shard``'s layers take ``seconds``, one after the other.
+    """Let collectives of ``fully_shard``'s layers take ``seconds``, one after the other.
 
     With ``ahead`` a layer waits for its gather when it begins, not where that was asked for: what
-    a stream of its own does on a GPU. Scatters are waited for at once.
+    a stream of its own does on a GPU. Reduce-scatters are waited for at once.
     """
     free = 0.0  # when the link has carried all
 

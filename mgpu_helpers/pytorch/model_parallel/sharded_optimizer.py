@@ -88,7 +88,7 @@ class ShardedOptimizer(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
-        """Move this rank's shards by the mean of all ranks' gradients, and gather the others'."""
+        """Update this rank's shards by the mean of all ranks' gradients, and gather the others'."""
         loss = closure and torch.enable_grad()(closure)()
         for group, cut in zip(self.param_groups, self.inner.param_groups):
             cut.update({**group, 'params': cut['params']})  # a schedule changes ours

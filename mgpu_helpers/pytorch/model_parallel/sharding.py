@@ -35,7 +35,7 @@ def zero_step(
     params: Sequence[torch.Tensor],
     optimizer: torch.optim.Optimizer,
 ) -> None:
-    """Take one step (ZeRO 1): the optimizer moves this rank's share; all shares are gathered.
+    """Take one step (ZeRO 1): the optimizer updates this rank's share; all shares are gathered.
 
     ``whole`` and ``share`` are those of ``own_share(params)``; gradients become ``None``.
     """
@@ -50,8 +50,8 @@ def shard_gradients(
     params: Sequence[torch.Tensor],
     share: nn.Parameter,
     then: Callable[[], object] = lambda: None,
-) -> None:
-    """Keep of a layer's gradients this rank's share alone (ZeRO 2), from now on.
+) -> nn.Parameter:
+    """Keep of a layer's gradients this rank's share alone (ZeRO 2), from now on; give the share.
 
     As soon as a backward pass has the last of them, they are reduced and scattered, each ``.grad``
     becomes ``None``, and ``then`` is called.
@@ -70,6 +70,7 @@ def shard_gradients(
 
     for p in params:
         p.register_post_accumulate_grad_hook(on_gradient)  # p.grad is complete
+    return share
 
 
 def shard_parameters(layer: nn.Module) -> nn.Parameter:
@@ -78,7 +79,9 @@ def shard_parameters(layer: nn.Module) -> nn.Parameter:
     All are gathered just before the layer's forward and backward passes, and dropped after them.
     """
     whole, share = own_share(list(layer.parameters()))
-    share.data, drop = share.data.clone(), partial(whole.untyped_storage().resize_, 0)
+    share.data = share.data.clone()  # memory of its own: that of the whole goes
+
+    drop = partial(whole.untyped_storage().resize_, 0)
 
     def gather(*_: object) -> None:
         whole.untyped_storage().resize_(whole.nbytes)
@@ -90,6 +93,5 @@ def shard_parameters(layer: nn.Module) -> nn.Parameter:
             output.register_hook(gather)  # its backward pass begins here
 
     layer.register_forward_pre_hook(gather), layer.register_forward_hook(after_forward)
-    shard_gradients(list(layer.parameters()), share, then=drop)
     drop()
-    return share
+    return shard_gradients(list(layer.parameters()), share, then=drop)

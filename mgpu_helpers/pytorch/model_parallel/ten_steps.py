@@ -5,6 +5,7 @@ In float64, with batches of 51 images, which neither 2 nor 4 divides.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
@@ -80,6 +81,8 @@ def ten_steps(
     means = torch.stack(losses)
     if over:
         dist.all_reduce(means, group=over)
+    # Of a mesh of two axes, gathering whole parameters warns that it sends twice; it is no step.
+    logging.getLogger('torch.distributed.tensor._redistribute').setLevel(logging.ERROR)
     found = state() if state else dict(net.named_parameters())
     values = {
         name.removeprefix('module.'): getattr(p, 'full_tensor', p.clone)().detach().cpu().numpy()

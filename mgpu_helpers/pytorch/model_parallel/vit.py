@@ -58,15 +58,15 @@ class Block(nn.Module):
         return x + self.mlp(self.norm2(x))
 
 
-class Scores(nn.Module):
-    """Take the mean over the patches, and give it ten scores (n, 10)."""
+class Logits(nn.Module):
+    """Take the mean over the patches, and give ten logits (n, 10)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.norm, self.linear = nn.LayerNorm(width), nn.Linear(width, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give the scores."""
+        """Give the logits."""
         return self.linear(self.norm(x).mean(1))
 
 
@@ -76,7 +76,7 @@ def vit(
     """Build a pre-norm vision transformer for Fashion-MNIST; as it stands, 454,858 values.
 
     Its layers are those of a list: ``net[0]`` cuts patches, ``net[1:-1]`` are blocks, ``net[-1]``
-    gives scores. The same seed gives the same values, in any process.
+    gives logits. The same seed gives the same values, in any process.
     """
     checks.positive_int('heads', heads)
     checks.positive_int('depth', depth)
@@ -84,6 +84,6 @@ def vit(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         net = nn.Sequential(
-            Patches(width), *(Block(width, heads) for _ in range(depth)), Scores(width)
+            Patches(width), *(Block(width, heads) for _ in range(depth)), Logits(width)
         )
     return net.to(getattr(torch, dtype))
