@@ -5,8 +5,8 @@ chosen. An all-to-all brings them to the ranks of their experts: expert 0 gets s
 five, expert 2 gets two and expert 3 three. Each expert computes; a second all-to-all brings the
 tokens back to their places.
 
-A square is a token, in the colour of its rank, with the expert that its router has chosen.
-The experts get different numbers: six, five, two and three.
+A square is a token, in the colour of the rank that it comes from; the number in it is the expert
+that its router has chosen. On each rank is one expert; they get six, five, two and three tokens.
 """
 
 import draw as d
@@ -28,7 +28,7 @@ for k, choices in enumerate(CHOICES):
         figure.device(x, y, 164, HIGH, k, f'rank {k}')
         for i, expert in enumerate(choices):
             token(x + 22 + i * 32, y + 29, k, expert)
-    figure.device(MIDDLE, y, 236, HIGH, k, f'expert {k}')
+    figure.device(MIDDLE, y, 236, HIGH, k, f'expert {k}, on rank {k}')
     visitors = [rank for rank, row in enumerate(CHOICES) for e in row if e == k]
     for i, rank in enumerate(visitors):
         token(MIDDLE + 22 + i * 32, y + 29, rank, k)

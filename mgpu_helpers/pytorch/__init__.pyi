@@ -46,7 +46,6 @@ from .language.experts import Experts as Experts
 from .language.experts import Router as Router
 from .language.experts import balance as balance
 from .language.experts import moe as moe
-from .language.experts import there_and_back as there_and_back
 from .language.gpt import GPT as GPT
 from .language.gpt import CausalAttention as CausalAttention
 from .language.gpt import attend as attend
@@ -62,7 +61,6 @@ from .language.text import encode as encode
 from .language.text import shifted as shifted
 from .language.tokens import backward as backward
 from .language.tokens import found_by as found_by
-from .language.tokens import perplexity as perplexity
 from .language.tokens import sum_gradients as sum_gradients
 from .language.tokens import token_loss as token_loss
 from .language.tokens import train_gpt as train_gpt

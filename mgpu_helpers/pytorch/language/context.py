@@ -100,29 +100,32 @@ def ring_forward(q: Tensor, k: Tensor, v: Tensor, pieces: Pieces) -> tuple[Tenso
 
 
 def block_backward(
-    k: Tensor, v: Tensor, causal: bool, q: Tensor, grad: Tensor, log_sum: Tensor, mean: Tensor
+    q: Tensor, out: Tensor, log_sum: Tensor, grad: Tensor, k: Tensor, v: Tensor, causal: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Give the gradients of queries, keys and values from one block, whose weights come again."""
     weights = (scores_of(q, k, causal) - log_sum).exp()
-    by_score = weights * (grad @ v.mT - mean) / q.shape[-1] ** 0.5
+    by_score = weights * (grad @ v.mT - (grad * out).sum(-1, keepdim=True))
+    by_score = by_score / q.shape[-1] ** 0.5
     return by_score @ k, by_score.mT @ q, weights.mT @ grad
 
 
-def ring_backward(saved: Sequence[Tensor], grad: Tensor, pieces: Pieces) -> list[Tensor]:
+def ring_backward(
+    grad: Tensor, pieces: Pieces, q: Tensor, k: Tensor, v: Tensor, out: Tensor, log_sum: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Give the gradients of queries, keys and values; the last two travel until they are home."""
-    (q, k, v, out, log_sum), rank, size = saved, dist.get_rank(), dist.get_world_size()
+    rank, size = dist.get_rank(), dist.get_world_size()
     cut = partial(torch.chunk, chunks=len(pieces[rank]), dim=2)
-    mine = [*zip(*map(cut, (q, grad, log_sum, (grad * out).sum(-1, keepdim=True))))]
-    dq, dk, dv = (torch.zeros(t.shape).to(t) for t in (q, k, v))
+    mine = list(zip(cut(q), cut(out), cut(log_sum), cut(grad)))
+    dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
     for turn in range(size):
         arrived = pass_on(k, v) if turn < size - 1 else None
         for i, j, same in pairs(pieces[rank], pieces[(rank - turn) % size]):
-            found = block_backward(cut(k)[j], cut(v)[j], same, *mine[i])
+            found = block_backward(*mine[i], cut(k)[j], cut(v)[j], same)
             for whole, at, part in zip((dq, dk, dv), (i, j, j), found):
                 cut(whole)[at].add_(part)
         k, v = arrived() if arrived else (k, v)
         dk, dv = pass_on(dk, dv)() if size > 1 else (dk, dv)
-    return [dq, dk, dv]
+    return dq, dk, dv
 
 
 class RingAttention(torch.autograd.Function):
@@ -139,7 +142,7 @@ class RingAttention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
         """Send keys and values round again, and their gradients with them."""
-        return *ring_backward(ctx.saved_tensors, grad, ctx.pieces), None
+        return *ring_backward(grad, ctx.pieces, *ctx.saved_tensors), None
 
 
 def ring(pieces: Pieces) -> Attend:
@@ -152,13 +155,13 @@ def to_heads(x: Tensor) -> Tensor:
     size = dist.get_world_size()
     check_heads(x.shape[1], size)
     rows = torch.stack(x.chunk(size, dim=1))
-    return torch.cat([*AllToAll.apply(rows)], dim=2)
+    return torch.cat(AllToAll.apply(rows).unbind(), dim=2)
 
 
 def to_tokens(x: Tensor) -> Tensor:
     """Exchange all tokens of some heads (n, h/k, t, d) for some of all (n, h, t/k, d)."""
     rows = torch.stack(x.chunk(dist.get_world_size(), dim=2))
-    return torch.cat([*AllToAll.apply(rows)], dim=1)
+    return torch.cat(AllToAll.apply(rows).unbind(), dim=1)
 
 
 def ulysses(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -37,57 +37,52 @@ class AllExperts(nn.Module):
         self.router, self.experts = router, experts
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give each of the tokens (..., width) to its expert."""
+        """Take each of the tokens (..., width) through its expert, times the router's weight."""
         tokens = x.flatten(0, -2)
         weight, choice = self.router(tokens)
+        return (weight[:, None] * self.apply_experts(tokens, choice)).view_as(x)
+
+    def apply_experts(self, tokens: Tensor, choice: Tensor) -> Tensor:
+        """Give what the chosen experts make of tokens (n, width)."""
         out = torch.zeros_like(tokens)
         for name, expert in self.experts.items():
             here = choice == int(name)
             out[here] = expert(tokens[here])
-        return (weight[:, None] * out).view_as(x)
-
-
-def there_and_back(expert: nn.Module, tokens: Tensor, choice: Tensor) -> Tensor:
-    """Send tokens (n, width) to the experts on the ranks of ``choice``; give what these answer."""
-    order = choice.argsort(stable=True)
-    gives = choice.bincount(minlength=dist.get_world_size())
-    takes = torch.empty_like(gives)
-    dist.all_to_all_single(takes, gives)
-    rows = gives.tolist(), takes.tolist()
-    visitors = AllToAll.apply(tokens[order], *rows)
-    back = AllToAll.apply(expert(visitors), *rows[::-1])
-    return torch.empty_like(tokens).index_copy(0, order, back)
+        return out
 
 
 class Experts(AllExperts):
-    """One expert on each rank: it keeps its own of all, and tokens travel."""
+    """One expert on each rank: tokens travel there and back."""
 
-    def __init__(self, router: Router, experts: nn.ModuleDict) -> None:
-        own = str(dist.get_rank())
-        super().__init__(router, nn.ModuleDict({own: experts[own]}))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Give each of the tokens (..., width) to its expert."""
-        tokens = x.flatten(0, -2)
-        weight, choice = self.router(tokens)
-        (expert,) = self.experts.values()
-        out = there_and_back(expert, tokens, choice)
-        return (weight[:, None] * out).view_as(x)
+    def apply_experts(self, tokens: Tensor, choice: Tensor) -> Tensor:
+        """Give what the chosen experts, here and on other ranks, make of tokens (n, width)."""
+        expert = self.experts[str(dist.get_rank())]
+        order = choice.argsort(stable=True)
+        gives = choice.bincount(minlength=dist.get_world_size())
+        takes = torch.empty_like(gives)
+        dist.all_to_all_single(takes, gives)
+        away, here = gives.tolist(), takes.tolist()
+        visitors = AllToAll.apply(tokens[order], away, here)
+        back = AllToAll.apply(expert(visitors), here, away)
+        return torch.empty_like(tokens).index_copy(0, order, back)
 
 
 def moe(layer: type[AllExperts], experts: int = 4, router: Any = Router, **options: Any) -> GPT:
     """Build a GPT with ``Experts`` or ``AllExperts`` for MLPs; the same values in any process."""
     checks.positive_int('experts', experts)
-    if layer is not AllExperts:
+    held = range(experts)
+    if issubclass(layer, Experts):
         size = dist.get_world_size()
         checks.expect(size == experts, 'experts', f'{size}, one a rank', experts, ValueError)
+        held = range(dist.get_rank(), dist.get_rank() + 1)
     net = gpt(**options)
     width, like = net.tokens.embedding_dim, net.tokens.weight
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
         for block in net.blocks:
-            mlps = {str(e): Block(width, 1).mlp for e in range(experts)}
-            block.mlp = layer(router(width, experts), nn.ModuleDict(mlps)).to(like)
+            mlps = [Block(width, 1).mlp for _ in range(experts)]
+            own = nn.ModuleDict({str(e): mlps[e] for e in held})
+            block.mlp = layer(router(width, experts), own).to(like)
     return net
 
 

@@ -48,14 +48,6 @@ def sum_gradients(params: Iterable[nn.Parameter]) -> None:
         p.grad = grad
 
 
-def perplexity(net: nn.Module, x: Tensor, y: Tensor) -> float:
-    """Give exp of the mean loss over the tokens of all ranks: so many guesses are as good."""
-    with torch.no_grad():
-        both = torch.stack([token_loss(net(x), y), (y != PAD).sum()])
-    dist.all_reduce(both)
-    return float((both[0] / both[1]).exp())
-
-
 def train_gpt(sequences: Any, steps: int, batch_size: int = 24, lr: float = 1e-2) -> Any:
     """Train on this rank's shard of every batch; give the network, on the CPU, and the losses."""
     net, shuffle = gpt(dtype='float32').to(this_device()), torch.Generator().manual_seed(0)
