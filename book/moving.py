@@ -10,6 +10,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from steps import moving
 
 PICTURES = [*moving()]
+FILES = {'bill': 'explorer', 'scaling': 'explorer'}  # others: as the kind
 
 
 class Moving(SphinxPostTransform):
@@ -45,10 +46,11 @@ class Moving(SphinxPostTransform):
 
 def scripts(app, pagename, templatename, context, doctree):
     """Load what draws only where there is something to draw."""
-    if any(page == pagename for page, *_ in PICTURES):
+    kinds = {kind for page, _, kind, _ in PICTURES if page == pagename}
+    if kinds:
         app.add_css_file('steps.css')
-        for file in ('steps.js', 'explorer.js'):
-            app.add_js_file(file, defer='defer')
+        for name in ('steps', *sorted({FILES.get(kind, kind) for kind in kinds})):
+            app.add_js_file(f'{name}.js', defer='defer')
 
 
 def setup(app):

@@ -157,9 +157,88 @@ def explorers():
     ]
 
 
+# --- chapter 7: a pipeline's schedules ----------------------------------------
+
+
+def as_soon_as_possible(orders):
+    """Time each stage's passes, of 1 and 2 units: lists of (kind, micro-batch, start, end)."""
+    left, ends, timed = [[*order] for order in orders], {}, [[] for _ in orders]
+    while any(left):
+        for s, order in enumerate(left):
+            while order:
+                kind, i = order[0]
+                before = s - 1 if kind == 'forward' else s + 1
+                needed = (kind, i, before)
+                if 0 <= before < len(orders) and needed not in ends:
+                    break
+                start = max(timed[s][-1][3] if timed[s] else 0, ends.get(needed, 0))
+                ends[kind, i, s] = start + (1 if kind == 'forward' else 2)
+                timed[s].append((kind, i, start, ends[kind, i, s]))
+                order.pop(0)
+    return timed
+
+
+def pipelines():
+    """Give both schedules, for some numbers of stages and of micro-batches."""
+    orders = load('pytorch/model_parallel/pipeline.py', 'gpipe_order one_f_one_b_order')
+    schedules = {'GPipe': orders.gpipe_order, '1F1B': orders.one_f_one_b_order}
+    stages, batches = (2, 3, 4), (4, 6, 8, 12)
+    runs = {
+        f'{name} {p} {m}': as_soon_as_possible([order(m, s, p) for s in range(p)])
+        for name, order in schedules.items()
+        for p in stages
+        for m in batches
+    }
+    choices = [
+        {'name': 'schedule', 'label': 'Schedule', 'values': [*schedules]},
+        {'name': 'stages', 'label': 'Stages', 'values': stages},
+        {'name': 'batches', 'label': 'Micro-batches', 'values': batches},
+    ]
+    start = {'schedule': 'GPipe', 'stages': 4, 'batches': 6}  # the still figure's
+    return {'title': 'A pipeline, pass by pass', 'runs': runs, 'choices': choices, 'start': start}
+
+
+# --- chapter 9: keys and values in a ring ----------------------------------------
+
+TOKENS = 384  # of chapter 9's table of work; a multiple of twice these numbers of ranks
+RANKS = (2, 3, 4, 6, 8)
+
+
+def rings(*names):
+    """Give the pieces of each rank, and the pairs of them that it computes turn by turn."""
+    of = load('pytorch/language/context.py', 'contiguous zigzag pairs')
+    ways, runs = {'in order': of.contiguous, 'zig-zag': of.zigzag}, {}
+    for name in ways:
+        for k in RANKS:
+            pieces = ways[name](k)
+            turns = [
+                [
+                    [(mine[i], theirs[j], int(same)) for i, j, same in of.pairs(mine, theirs)]
+                    for rank, mine in enumerate(pieces)
+                    for theirs in [pieces[(rank - turn) % k]]  # as ring_forward does
+                ]
+                for turn in range(k)
+            ]
+            runs[f'{name} {k}'] = {'pieces': pieces, 'turns': turns}
+    choices = [
+        {'name': 'way', 'label': 'Pieces', 'values': names},
+        {'name': 'ranks', 'label': 'Ranks', 'values': RANKS},
+    ]
+    start = {'way': names[-1], 'ranks': 4, 'longest': 'in order'}
+    kept = {key: run for key, run in runs.items() if key.startswith((*names, 'in order'))}
+    return {
+        'title': 'Keys and values in a ring, turn by turn',
+        'runs': kept,
+        'tokens': TOKENS,
+        'choices': choices,
+        'start': start,
+    }
+
+
 # --- where ----------------------------------------
 
-CHAPTER3, CHAPTER8 = 'notebooks/03-faster-allreduce', 'notebooks/08-what-would-it-cost'
+CHAPTER3, CHAPTER7 = 'notebooks/03-faster-allreduce', 'notebooks/07-larger-than-one-device'
+CHAPTER8, CHAPTER9 = 'notebooks/08-what-would-it-cost', 'notebooks/09-a-language-model'
 
 
 def moving():
@@ -168,5 +247,8 @@ def moving():
         # Chapter 1 has the figure of the first; chapter 3 counts it in a section.
         after = 'What a sum costs' if figure == 'allreduce.svg' else figure
         yield CHAPTER3, after, 'allreduce', data
+    yield CHAPTER7, 'pipeline-schedules.svg', 'pipeline', pipelines()
+    yield CHAPTER9, 'ring-attention.svg', 'ring', rings('in order')
+    yield CHAPTER9, 'zigzag.svg', 'ring', rings('in order', 'zig-zag')
     for kind, data in explorers():
         yield CHAPTER8, 'mgpu.scaling.explore_bill()', kind, data

@@ -13,6 +13,7 @@ from checkouts import ROOT
 from mgpu_helpers.collectives import REGISTRY, count
 from mgpu_helpers.scaling import Layer, Link, Machine, Model, step, strong_scaling
 from mgpu_helpers.scaling.bill import plot_bill
+from mgpu_helpers.scaling.costs import bubble
 from mgpu_helpers.scaling.sliders import BILL, FLOPS, MOST, SLIDERS, WORK, explore, picture
 
 # What a picture says at each step, for each choice, and what it draws at the end.
@@ -31,7 +32,9 @@ CHOOSE = """(({index, chosen}) => {
     select.value = chosen[i];
     select.dispatchEvent(new Event('change'));
   });
-  document.querySelectorAll('.moving')[index].querySelectorAll('button')[2].click();
+  const slider = document.querySelectorAll('.moving')[index].querySelector('input');
+  slider.value = Math.ceil(slider.max / 2);
+  slider.dispatchEvent(new Event('input'));
 })"""
 
 
@@ -93,6 +96,51 @@ def test_an_allreduce_shows_the_messages_that_are_counted(page, pictures):
             assert arrays == pytest.approx(counted.busiest / (4 * cells), abs=0.006)
             sums = [k * (k + 1) // 2 * (c + 1) for c in range(cells)]
             assert list(map(int, shown['drawn'])) == sums * k, (name, k)
+
+
+def test_a_pipeline_shows_the_order_of_the_stages_and_what_they_keep(page, pictures):
+    pytest.importorskip('torch', reason='the schedules are those of PyTorch')
+    from mgpu_helpers.pytorch.model_parallel import pipeline
+
+    (index,) = find(pictures, 'pipeline')
+    orders = {'GPipe': pipeline.gpipe_order, '1F1B': pipeline.one_f_one_b_order}
+    sizes = itertools.product(orders, (2, 3, 4), (4, 6, 8, 12))
+    choices = [dict(zip(('schedule', 'stages', 'batches'), size)) for size in sizes]
+    for (name, p, m), shown in zip(map(dict.values, choices), walk(page, index, choices)):
+        ends = [re.findall(r'stage (\d) (\w+) ?(\d*)', said) for said in shown['said'][1:]]
+        for stage in range(p):
+            done = [
+                (kind, int(i)) for moment in ends for s, kind, i in moment if i and int(s) == stage
+            ]
+            # Each unit of time is told: a backward pass twice.
+            twice = [
+                one for one in orders[name](m, stage, p) for _ in range(1 + (one[0] == 'backward'))
+            ]
+            assert done == twice, (name, p, m, stage)
+        waits, units = map(int, re.search(r'waits (\d+) of (\d+)', shown['note']).groups())
+        assert waits / units == pytest.approx(bubble(p, m))
+        keeps = [m] * p if name == 'GPipe' else [min(m, p - stage) for stage in range(p)]
+        assert f'Kept at most: {", ".join(map(str, keeps))} micro' in shown['note']
+
+
+def test_a_ring_shows_the_pairs_that_each_rank_computes(page, pictures):
+    pytest.importorskip('torch', reason='the ring is that of PyTorch')
+    from mgpu_helpers.pytorch.language import context
+
+    def work(pieces, rank, turn):
+        k, size = len(pieces), 384 // sum(map(len, pieces))
+        found = context.pairs(pieces[rank], pieces[(rank - turn) % k])
+        return sum(size * (size + 1) // 2 if same else size * size for *_, same in found)
+
+    for index, ways in zip(find(pictures, 'ring'), (['in order'], ['in order', 'zig-zag'])):
+        for way in ways:
+            places = context.contiguous if way == 'in order' else context.zigzag
+            choices = [{'way': way, 'ranks': k} for k in (2, 3, 4, 6, 8)]
+            for k, shown in zip((2, 3, 4, 6, 8), walk(page, index, choices)):
+                turns = [[work(places(k), rank, turn) for rank in range(k)] for turn in range(k)]
+                for said, ranks in zip(shown['said'][1:], turns, strict=True):
+                    assert said.endswith(f'computed: {"; ".join(f"{n:,}" for n in ranks)}.'), said
+                assert f'compute {sum(map(max, turns)):,} pairs' in shown['note']
 
 
 def close(found, wanted):
@@ -207,7 +255,9 @@ LAID_OUT = r"""(() => {
 def test_labels_can_be_read_on_a_phone_and_nothing_moves_for_who_wants_that(page, pictures):
     for index, (*_, data) in enumerate(pictures):
         if 'runs' in data:  # the most there is to draw
-            page.ask(f'{CHOOSE}({json.dumps({"index": index, "chosen": [8]})})')
+            values = [c['values'] for c in data.get('choices', [])] or [range(2, 9)]
+            chosen = [v[-1] for v in values if len(v) > 1]
+            page.ask(f'{CHOOSE}({json.dumps({"index": index, "chosen": chosen})})')
     assert not page.ask(LAID_OUT)
     moves = 'getComputedStyle(document.querySelector(".moving-mover")).animationName'
     page.ask('(document.adoptedStyleSheets = [], 1)')  # the browser of the tests stops all motion
