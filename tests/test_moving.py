@@ -55,10 +55,8 @@ def page(pictures, browser, tmp_path_factory):
         f'{json.dumps(data)}</script></div></section>'
         for _, _, kind, data in pictures
     )
-    head = ''.join(
-        f'<script defer src="{path.name}"></script>'
-        for path in sorted(folder.glob('[!b]*.js'))[::-1]
-    )
+    files = ['steps.js', *sorted({f.name for f in folder.glob('*.js')} - {'steps.js', 'book.js'})]
+    head = ''.join(f'<script defer src="{file}"></script>' for file in files)
     html = '<!doctype html><meta charset=utf8><link rel=stylesheet href=steps.css>'
     (folder / 'index.html').write_text(f'{html}{head}<body class="bd-article">{divs}', 'utf8')
     browser.open((folder / 'index.html').as_uri(), 390)
@@ -72,6 +70,13 @@ def walk(page, index, choices):
 
 def find(pictures, wanted):
     return [i for i, (*_, kind, data) in enumerate(pictures) if kind == wanted]
+
+
+def test_each_stands_behind_what_its_chapter_shows(pictures):
+    for page, after, *_ in pictures:
+        cells = json.loads((ROOT / f'{page}.ipynb').read_text('utf8'))['cells']
+        text = '\n'.join(''.join(cell['source']) for cell in cells)
+        assert (f'../img/{after})' if after.endswith('.svg') else after) in text, (page, after)
 
 
 def test_an_allreduce_shows_the_messages_that_are_counted(page, pictures):

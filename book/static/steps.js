@@ -6,7 +6,9 @@ const Moving = {
   // An element, of HTML or of SVG, with attributes and children.
   make(tag, attributes = {}, ...children) {
     const drawn = /^(svg|g|path|rect|text|circle|line)$/.test(tag);
-    const element = drawn ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+    const element = drawn
+      ? document.createElementNS("http://www.w3.org/2000/svg", tag)
+      : document.createElement(tag);
     for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
     element.append(...children);
     return element;
@@ -14,7 +16,13 @@ const Moving = {
 
   // A drawing as wide as its place, so that its letters keep their size on a phone.
   canvas(width, height, label) {
-    return Moving.make("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
+    return Moving.make("svg", {
+      width,
+      height,
+      viewBox: `0 0 ${width} ${height}`,
+      role: "img",
+      "aria-label": label,
+    });
   },
 
   text(x, y, words, style = "", anchor = "middle") {
@@ -36,7 +44,11 @@ const Moving = {
     };
     input.addEventListener("input", () => (set(input.value), moved(Number(input.value))));
     set(value);
-    return { input, set, row: Moving.make("label", { class: "moving-slider" }, Moving.make("span", {}, label), input, output) };
+    return {
+      input,
+      set,
+      row: Moving.make("label", { class: "moving-slider" }, Moving.make("span", {}, label), input, output),
+    };
   },
 
   // Draw again when the place gets wider or narrower.
@@ -56,7 +68,8 @@ const Moving = {
     const stage = make("div", { class: "moving-stage" });
     const words = make("p", { class: "moving-words", "aria-live": "polite" });
     const still = make("p", { class: "moving-note" });
-    let now = 0, timer = null;
+    let now = 0,
+      timer = null;
     const go = (step) => {
       now = Math.min(Math.max(step, 0), steps(choice));
       slider.set(now);
@@ -91,22 +104,33 @@ const Moving = {
       words.setAttribute("aria-live", "off"); // it would talk all the time
       timer = setInterval(() => (now < steps(choice) ? go(now + 1) : stop()), pace);
     });
-    const slider = Moving.slider("Step", 1, 0, (step) => `${step} of ${steps(choice)}`, (step) => (stop(), go(step)));
-    const chosen = choices.filter(({ values }) => values.length > 1).map(({ name, label, values }) => {
-      const options = values.map((value) => make("option", { value }, String(value)));
-      const select = make("select", {}, ...options);
-      select.value = choice[name];
-      select.addEventListener("change", () => {
-        choice[name] = select.value;
-        stop();
-        slider.input.max = steps(choice);
-        words.style.minHeight = "";
-        go(0);
+    const slider = Moving.slider(
+      "Step",
+      1,
+      0,
+      (step) => `${step} of ${steps(choice)}`,
+      (step) => (stop(), go(step)),
+    );
+    const chosen = choices
+      .filter(({ values }) => values.length > 1)
+      .map(({ name, label, values }) => {
+        const options = values.map((value) => make("option", { value }, String(value)));
+        const select = make("select", {}, ...options);
+        select.value = choice[name];
+        select.addEventListener("change", () => {
+          choice[name] = select.value;
+          stop();
+          slider.input.max = steps(choice);
+          words.style.minHeight = "";
+          go(0);
+        });
+        return make("label", {}, label, select);
       });
-      return make("label", {}, label, select);
-    });
     const controls = make("div", { class: "moving-controls" }, play, back, next, slider.row);
-    host.append(make("p", { class: "moving-title" }, title), make("div", { class: "moving-choices" }, ...chosen));
+    host.append(
+      make("p", { class: "moving-title" }, title),
+      make("div", { class: "moving-choices" }, ...chosen),
+    );
     host.append(stage, words, controls, still);
     slider.input.max = steps(choice);
     Moving.follow(stage, show);
