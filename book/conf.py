@@ -16,7 +16,7 @@ copyright = 'the authors of the course. Apache-2.0'
 language = 'en'
 highlight_language = 'none'  # a command is no Python
 
-extensions = ['myst_nb', 'sphinx_copybutton', 'course']
+extensions = ['myst_nb', 'sphinx_copybutton', 'course', 'moving']
 include_patterns = [
     '*.md',
     'reference/*.rst',

@@ -1,0 +1,59 @@
+"""Pictures that move: the data of steps.py behind still figures, for static/steps.js to draw.
+
+On paper, and without JavaScript, the still figures are all there is.
+"""
+
+import json
+
+from docutils import nodes
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from steps import moving
+
+PICTURES = [*moving()]
+FILES = {'bill': 'explorer', 'scaling': 'explorer'}  # others: as the kind
+
+
+class Moving(SphinxPostTransform):
+    """Put each picture of a page in its place."""
+
+    default_priority = 6
+    formats = ('html',)
+
+    def run(self):
+        # What follows the same block is placed from the last to the first.
+        for page, after, kind, data in reversed(PICTURES):
+            if page == self.env.docname:
+                written = json.dumps(data, separators=(',', ':'), ensure_ascii=False)
+                script = f'<script type="application/json">{written}</script>'
+                text = f'<div class="moving" data-kind="{kind}">{script}</div>'
+                self.insert(after, nodes.raw('', text, format='html'))
+
+    def insert(self, after, raw):
+        """Append to the section of that title, or place it behind the block with that figure."""
+        for node in self.document.findall():
+            if isinstance(node, nodes.title) and node.astext() == after:
+                node.parent.append(raw)
+                return
+            figure = isinstance(node, nodes.image) and node['uri'].endswith(f'/{after}')
+            code = isinstance(node, nodes.literal_block) and after in node.astext()
+            if figure or code:
+                while not isinstance(node.parent, nodes.section):
+                    node = node.parent
+                node.parent.insert(node.parent.index(node) + 1, raw)
+                return
+        raise LookupError(f'{self.env.docname} has no {after!r} for a picture that moves')
+
+
+def scripts(app, pagename, templatename, context, doctree):
+    """Load what draws only where there is something to draw."""
+    kinds = {kind for page, _, kind, _ in PICTURES if page == pagename}
+    if kinds:
+        app.add_css_file('steps.css')
+        for name in ('steps', *sorted({FILES.get(kind, kind) for kind in kinds})):
+            app.add_js_file(f'{name}.js', defer='defer')
+
+
+def setup(app):
+    app.add_post_transform(Moving)
+    app.connect('html-page-context', scripts)
+    return {'parallel_read_safe': True, 'parallel_write_safe': True}

@@ -1,0 +1,254 @@
+"""What moves in the book: what the package's own functions do, step by step, as data.
+
+The book's environment has no framework, so definitions are taken out of their files and run alone.
+"""
+
+import ast
+import inspect
+import sys
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+PACKAGE = Path(__file__).resolve().parents[1] / 'mgpu_helpers'
+DEVICES = range(2, 9)
+
+
+def load(path, names='', **given):
+    """Run the named definitions of a file, or all of them, without what it imports from elsewhere.
+
+    ``given`` stands for that.
+    """
+    tree, wanted = ast.parse((PACKAGE / path).read_text('utf8')), set(names.split())
+
+    def kept(node):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = getattr(node, 'module', None) or node.names[0].name
+            return not getattr(node, 'level', 0) and module.split('.')[0] in sys.stdlib_module_names
+        targets = getattr(node, 'targets', None) or [getattr(node, 'target', node)]
+        defined = {getattr(t, 'id', getattr(t, 'name', '')) for t in targets} - {''}
+        return defined & wanted if wanted else defined
+
+    tree.body = [node for node in tree.body if kept(node)]
+    space = {'__name__': __name__, '__file__': str(PACKAGE / path), **given}
+    exec(compile(tree, path, 'exec'), space)
+    return SimpleNamespace(**space)
+
+
+class Checks:
+    """Arguments are ours, and right."""
+
+    def __getattr__(self, name):
+        return lambda *values, **options: None
+
+
+# --- chapter 3: who sends which slices to whom ----------------------------------------
+
+
+class Sent(int):
+    """A number of bytes that knows of which numbers of the array they are."""
+
+
+class Cells:
+    """Some numbers of one device's array, as far as an allreduce asks; each weighs one byte."""
+
+    dtype = None
+
+    def __init__(self, first, size):
+        self.first, self.size, self.shape = first, size, (size,)
+
+    @property
+    def nbytes(self):
+        sent = Sent(self.size)
+        sent.first = self.first
+        return sent
+
+    def reshape(self, shape):
+        return self
+
+    def copy(self):
+        return self
+
+    def __getitem__(self, key):
+        return Cells(self.first + key.start, key.stop - key.start)
+
+    def __setitem__(self, key, other):
+        pass
+
+    def __iadd__(self, other):
+        return self
+
+
+def allreduces():
+    """Give each allreduce's figure and, for each number of devices, its cells and messages.
+
+    A message is (step, source, target, first cell, cells, 1 where it is added and 0 where it is
+    kept); all that are added have been when the first is kept, on each cell.
+    """
+    algorithms = load('collectives/algorithms.py', checks=Checks())
+    listed = load('collectives/costs.py', algorithms=algorithms)
+    log = load('collectives/messages.py', 'Message Count Counted', checks=Checks())
+    found = {}
+    for name, algorithm in listed.REGISTRY.items():
+        runs = {}
+        for k in DEVICES:
+            # Halving takes powers of two; the others' slices are as many as the devices.
+            cells = 2 ** (k.bit_length() - 1) if name == 'halving_doubling' else k
+            book = log.Count(k)
+            algorithm.function([log.Counted(i, Cells(0, cells), book) for i in range(k)])
+            sent = sorted(book.travel(lambda nbytes: 1), key=lambda m: m.start)
+            has = [[{i} for _ in range(cells)] for i in range(k)]  # whose numbers are in a cell
+            messages = []
+            for step in range(int(sent[-1].end)):
+                before = [[set(cell) for cell in row] for row in has]
+                for m in (m for m in sent if m.start == step):
+                    at = range(m.nbytes.first, m.nbytes.first + m.nbytes)
+                    add = all(not before[m.source][c] & before[m.target][c] for c in at)
+                    for c in at:
+                        here = has[m.target][c] if add else set()
+                        has[m.target][c] = here | before[m.source][c]
+                    messages.append([step + 1, *m[:2], m.nbytes.first, int(m.nbytes), int(add)])
+            assert all(len(cell) == k for row in has for cell in row), (name, k)
+            runs[k] = {'cells': cells, 'messages': messages}
+        title = name.replace('_', ' and ').capitalize()
+        found[algorithm.figure] = {'title': f'{title}, step by step', 'runs': runs}
+    return found
+
+
+# --- chapter 8: the two explorers ----------------------------------------
+
+
+def explorers():
+    """Give the sliders, where they begin, and the constants of the formulas."""
+    published = tomllib.loads((PACKAGE / 'scaling/published.toml').read_text('utf8'))
+    write = load('display.py', 'quantity').quantity
+    models = load('scaling/models.py', 'FLOAT32 Layer Model _convolutional', checks=Checks())
+    resnet = models.Model('ResNet-50', models._convolutional()['ResNet-50'])
+    v100 = SimpleNamespace(**published['machines']['p3.16xlarge'])
+    ours = load(
+        'scaling/sliders.py',
+        'MOST WORK FLOPS SLIDERS BILL TITLES picture',
+        MODELS={'ResNet-50': resnet},
+        MACHINES={'p3.16xlarge': v100},
+    )
+    bill = load('scaling/bill.py', 'BETWEEN_FAILURES plot_bill')
+    constants = {
+        'most': ours.MOST,
+        'work': ours.WORK,
+        'flops': ours.FLOPS,
+        'valueBytes': models.FLOAT32,
+        'betweenFailures': bill.BETWEEN_FAILURES,
+        'peak': published['chips']['H100'],
+    }
+
+    def sliders(draw, choices):
+        start = {name: p.default for name, p in inspect.signature(draw).parameters.items()}
+        for name, (unit, values) in choices.items():
+            values = sorted({*values, start[name]})
+            shown = [f'{v:,}' if unit is None else write(v, unit).strip() for v in values]
+            label, at = ours.TITLES.get(name, name), values.index(start[name])
+            yield {'name': name, 'label': label, 'values': values, 'shown': shown, 'start': at}
+
+    titles = {'bill': 'The bill of a training', 'scaling': 'How well devices work together'}
+    drawn = {'bill': (bill.plot_bill, ours.BILL), 'scaling': (ours.picture, ours.SLIDERS)}
+    return [
+        (kind, {'title': titles[kind], 'sliders': [*sliders(*of)], 'constants': constants})
+        for kind, of in drawn.items()
+    ]
+
+
+# --- chapter 7: a pipeline's schedules ----------------------------------------
+
+
+def as_soon_as_possible(orders):
+    """Time each stage's passes, of 1 and 2 units: lists of (kind, micro-batch, start, end)."""
+    left, ends, timed = [[*order] for order in orders], {}, [[] for _ in orders]
+    while any(left):
+        for s, order in enumerate(left):
+            while order:
+                kind, i = order[0]
+                before = s - 1 if kind == 'forward' else s + 1
+                needed = (kind, i, before)
+                if 0 <= before < len(orders) and needed not in ends:
+                    break
+                start = max(timed[s][-1][3] if timed[s] else 0, ends.get(needed, 0))
+                ends[kind, i, s] = start + (1 if kind == 'forward' else 2)
+                timed[s].append((kind, i, start, ends[kind, i, s]))
+                order.pop(0)
+    return timed
+
+
+def pipelines():
+    """Give both schedules, for some numbers of stages and of micro-batches."""
+    orders = load('pytorch/model_parallel/pipeline.py', 'gpipe_order one_f_one_b_order')
+    schedules = {'GPipe': orders.gpipe_order, '1F1B': orders.one_f_one_b_order}
+    stages, batches = (2, 3, 4), (4, 6, 8, 12)
+    runs = {
+        f'{name} {p} {m}': as_soon_as_possible([order(m, s, p) for s in range(p)])
+        for name, order in schedules.items()
+        for p in stages
+        for m in batches
+    }
+    choices = [
+        {'name': 'schedule', 'label': 'Schedule', 'values': [*schedules]},
+        {'name': 'stages', 'label': 'Stages', 'values': stages},
+        {'name': 'batches', 'label': 'Micro-batches', 'values': batches},
+    ]
+    start = {'schedule': 'GPipe', 'stages': 4, 'batches': 6}  # the still figure's
+    return {'title': 'A pipeline, pass by pass', 'runs': runs, 'choices': choices, 'start': start}
+
+
+# --- chapter 9: keys and values in a ring ----------------------------------------
+
+TOKENS = 384  # of chapter 9's table of work; a multiple of twice these numbers of ranks
+RANKS = (2, 3, 4, 6, 8)
+
+
+def rings(*names):
+    """Give the pieces of each rank, and the pairs of them that it computes turn by turn."""
+    of = load('pytorch/language/context.py', 'contiguous zigzag pairs')
+    ways, runs = {'in order': of.contiguous, 'zig-zag': of.zigzag}, {}
+    for name in ways:
+        for k in RANKS:
+            pieces = ways[name](k)
+            turns = [
+                [
+                    [(mine[i], theirs[j], int(same)) for i, j, same in of.pairs(mine, theirs)]
+                    for rank, mine in enumerate(pieces)
+                    for theirs in [pieces[(rank - turn) % k]]  # as ring_forward does
+                ]
+                for turn in range(k)
+            ]
+            runs[f'{name} {k}'] = {'pieces': pieces, 'turns': turns}
+    choices = [
+        {'name': 'way', 'label': 'Pieces', 'values': names},
+        {'name': 'ranks', 'label': 'Ranks', 'values': RANKS},
+    ]
+    start = {'way': names[-1], 'ranks': 4, 'longest': 'in order'}
+    kept = {key: run for key, run in runs.items() if key.startswith((*names, 'in order'))}
+    return {
+        'title': 'Keys and values in a ring, turn by turn',
+        'runs': kept,
+        'tokens': TOKENS,
+        'choices': choices,
+        'start': start,
+    }
+
+
+# --- where ----------------------------------------
+
+CHAPTER3, CHAPTER7 = 'notebooks/03-faster-allreduce', 'notebooks/07-larger-than-one-device'
+CHAPTER8, CHAPTER9 = 'notebooks/08-what-would-it-cost', 'notebooks/09-a-language-model'
+
+
+def moving():
+    """Yield each picture: its page, the figure, section or code that it follows, kind and data."""
+    for figure, data in allreduces().items():
+        # Chapter 1 has the figure of the first; chapter 3 counts it in a section.
+        after = 'What a sum costs' if figure == 'allreduce.svg' else figure
+        yield CHAPTER3, after, 'allreduce', data
+    yield CHAPTER7, 'pipeline-schedules.svg', 'pipeline', pipelines()
+    yield CHAPTER9, 'ring-attention.svg', 'ring', rings('in order')
+    yield CHAPTER9, 'zigzag.svg', 'ring', rings('in order', 'zig-zag')
+    for kind, data in explorers():
+        yield CHAPTER8, 'mgpu.scaling.explore_bill()', kind, data

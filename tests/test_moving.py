@@ -1,0 +1,272 @@
+"""Pictures that move in the book: they show what the package counts, and compute what it does."""
+
+import importlib
+import itertools
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+from checkouts import ROOT
+
+from mgpu_helpers.collectives import REGISTRY, count
+from mgpu_helpers.scaling import Layer, Link, Machine, Model, step, strong_scaling
+from mgpu_helpers.scaling.bill import plot_bill
+from mgpu_helpers.scaling.costs import bubble
+from mgpu_helpers.scaling.sliders import BILL, FLOPS, MOST, SLIDERS, WORK, explore, picture
+
+# What a picture says at each step, for each choice, and what it draws at the end.
+WALK = """(({index, choices}) => {
+  const host = document.querySelectorAll('.moving')[index];
+  const data = JSON.parse(host.querySelector('script').textContent);
+  const {steps, say, draw, note} = Moving.kinds[host.dataset.kind](data);
+  return choices.map((choice) => {
+    const last = steps(choice), said = [...Array(last + 1).keys()].map((step) => say(choice, step));
+    const texts = draw(choice, last, 320).querySelectorAll('text[class$="-text"]');
+    return {said, drawn: [...texts].map((text) => text.textContent), note: note(choice)};
+  });
+})"""
+CHOOSE = """(({index, chosen}) => {
+  document.querySelectorAll('.moving')[index].querySelectorAll('select').forEach((select, i) => {
+    select.value = chosen[i];
+    select.dispatchEvent(new Event('change'));
+  });
+  const slider = document.querySelectorAll('.moving')[index].querySelector('input');
+  slider.value = Math.ceil(slider.max / 2);
+  slider.dispatchEvent(new Event('input'));
+})"""
+
+
+@pytest.fixture(scope='module')
+def pictures():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / 'book')
+        return [*importlib.import_module('steps').moving()]
+
+
+@pytest.fixture(scope='module')
+def page(pictures, browser, tmp_path_factory):
+    """A page with all of them and nothing else, as the book lays it out."""
+    folder = tmp_path_factory.mktemp('page')
+    shutil.copytree(ROOT / 'book/static', folder, dirs_exist_ok=True)
+    divs = ''.join(
+        f'<section><div class="moving" data-kind="{kind}"><script type="application/json">'
+        f'{json.dumps(data)}</script></div></section>'
+        for _, _, kind, data in pictures
+    )
+    files = ['steps.js', *sorted({f.name for f in folder.glob('*.js')} - {'steps.js', 'book.js'})]
+    head = ''.join(f'<script defer src="{file}"></script>' for file in files)
+    html = '<!doctype html><meta charset=utf8><link rel=stylesheet href=steps.css>'
+    (folder / 'index.html').write_text(f'{html}{head}<body class="bd-article">{divs}', 'utf8')
+    browser.open((folder / 'index.html').as_uri(), 390)
+    browser.wait_for('document.querySelectorAll(".moving[role=group] svg").length')
+    return browser
+
+
+def walk(page, index, choices):
+    return page.ask(f'{WALK}({json.dumps({"index": index, "choices": choices})})')
+
+
+def find(pictures, wanted):
+    return [i for i, (*_, kind, data) in enumerate(pictures) if kind == wanted]
+
+
+def test_each_stands_behind_what_its_chapter_shows(pictures):
+    for page, after, *_ in pictures:
+        cells = json.loads((ROOT / f'{page}.ipynb').read_text('utf8'))['cells']
+        text = '\n'.join(''.join(cell['source']) for cell in cells)
+        assert (f'../img/{after})' if after.endswith('.svg') else after) in text, (page, after)
+
+
+def test_an_allreduce_shows_the_messages_that_are_counted(page, pictures):
+    places = find(pictures, 'allreduce')
+    for index, (name, algorithm) in zip(places, REGISTRY.items(), strict=True):
+        by_devices = walk(page, index, [{'devices': k} for k in range(2, 9)])
+        for k, shown in enumerate(by_devices, 2):
+            cells = pictures[index][3]['runs'][k]['cells']
+            counted = count(algorithm.function, k, cells)
+            found = []
+            for said in shown['said'][1:]:
+                at = int(re.match(r'Step (\d+) of', said)[1])
+                for message in re.findall(r'(\d) to (\d)(?: \(slices? (\d)(?:–(\d))?\))?', said):
+                    source, target, first, last = message
+                    size = int(last or first) - int(first) + 1 if first else cells
+                    found.append((at, int(source), int(target), 4 * size))
+            travel = counted.travel(lambda nbytes: 1)
+            wanted = [(m.start + 1, m.source, m.target, m.nbytes) for m in travel]
+            assert sorted(found) == sorted(wanted), (name, k)
+            assert f'{counted.messages} messages in {counted.steps} steps' in shown['note']
+            arrays = float(re.search('carries (.*?) array', shown['note'])[1])
+            assert arrays == pytest.approx(counted.busiest / (4 * cells), abs=0.006)
+            sums = [k * (k + 1) // 2 * (c + 1) for c in range(cells)]
+            assert list(map(int, shown['drawn'])) == sums * k, (name, k)
+
+
+def test_a_pipeline_shows_the_order_of_the_stages_and_what_they_keep(page, pictures):
+    pytest.importorskip('torch', reason='the schedules are those of PyTorch')
+    from mgpu_helpers.pytorch.model_parallel import pipeline
+
+    (index,) = find(pictures, 'pipeline')
+    orders = {'GPipe': pipeline.gpipe_order, '1F1B': pipeline.one_f_one_b_order}
+    sizes = itertools.product(orders, (2, 3, 4), (4, 6, 8, 12))
+    choices = [dict(zip(('schedule', 'stages', 'batches'), size)) for size in sizes]
+    for (name, p, m), shown in zip(map(dict.values, choices), walk(page, index, choices)):
+        ends = [re.findall(r'stage (\d) (\w+) ?(\d*)', said) for said in shown['said'][1:]]
+        for stage in range(p):
+            done = [
+                (kind, int(i)) for moment in ends for s, kind, i in moment if i and int(s) == stage
+            ]
+            # Each unit of time is told: a backward pass twice.
+            twice = [
+                one for one in orders[name](m, stage, p) for _ in range(1 + (one[0] == 'backward'))
+            ]
+            assert done == twice, (name, p, m, stage)
+        waits, units = map(int, re.search(r'waits (\d+) of (\d+)', shown['note']).groups())
+        assert waits / units == pytest.approx(bubble(p, m))
+        keeps = [m] * p if name == 'GPipe' else [min(m, p - stage) for stage in range(p)]
+        assert f'Kept at most: {", ".join(map(str, keeps))} micro' in shown['note']
+
+
+def test_a_ring_shows_the_pairs_that_each_rank_computes(page, pictures):
+    pytest.importorskip('torch', reason='the ring is that of PyTorch')
+    from mgpu_helpers.pytorch.language import context
+
+    def work(pieces, rank, turn):
+        k, size = len(pieces), 384 // sum(map(len, pieces))
+        found = context.pairs(pieces[rank], pieces[(rank - turn) % k])
+        return sum(size * (size + 1) // 2 if same else size * size for *_, same in found)
+
+    for index, ways in zip(find(pictures, 'ring'), (['in order'], ['in order', 'zig-zag'])):
+        for way in ways:
+            places = context.contiguous if way == 'in order' else context.zigzag
+            choices = [{'way': way, 'ranks': k} for k in (2, 3, 4, 6, 8)]
+            for k, shown in zip((2, 3, 4, 6, 8), walk(page, index, choices)):
+                turns = [[work(places(k), rank, turn) for rank in range(k)] for turn in range(k)]
+                for said, ranks in zip(shown['said'][1:], turns, strict=True):
+                    assert said.endswith(f'computed: {"; ".join(f"{n:,}" for n in ranks)}.'), said
+                assert f'compute {sum(map(max, turns)):,} pairs' in shown['note']
+
+
+def close(found, wanted):
+    assert np.asarray(found) == pytest.approx(np.asarray(wanted), rel=1e-9, abs=0)
+
+
+def grid(choices, *numbers):
+    """Values from all along each slider."""
+    values = [
+        [v[round(i * (len(v) - 1) / n)] for i in range(n + 1)]
+        for (_, v), n in zip(choices.values(), numbers)
+    ]
+    return [dict(zip(choices, chosen)) for chosen in itertools.product(*values)]
+
+
+def test_the_explorer_computes_what_python_does(page, pictures):
+    constants = json.dumps(pictures[find(pictures, 'scaling')[0]][3]['constants'])
+    choices = grid(SLIDERS, 3, 1, 2, 1, 2)
+    found = page.ask(f'{json.dumps(choices)}.map((c) => Explorer.scaling(c, {constants}))')
+    counts = [2**i for i in range(MOST.bit_length())]
+    for c, got in zip(choices, found, strict=True):
+        machine = Machine('m', FLOPS, Link('l', c['latency'], c['bandwidth']))
+        model = Model('m', [Layer('all', c['parameters'], WORK * c['parameters'])])
+        one = step(model, c['batch'], c['devices'], machine)
+        parts = ('forward', 'backward', 'communication', 'exposed', 'seconds')
+        close([got[part] for part in parts], [getattr(one, part) for part in parts])
+        alone = step(model, c['batch'], 1, machine).seconds
+        close(
+            got['weak'],
+            [(k, k * alone / step(model, c['batch'], k, machine).seconds) for k in counts],
+        )
+        whole = c['batch'] * c['devices']
+        fewer = [k for k in counts if k <= whole]
+        close(got['strong'], [*zip(fewer, strong_scaling(model, whole, fewer, machine).speedup)])
+    figure = picture(**choices[70])  # what Lab draws is the same
+    assert figure.axes[0].lines[1].get_xydata() == pytest.approx(np.array(found[70]['weak']))
+
+
+def test_the_bill_is_that_of_python(page, pictures):
+    constants = json.dumps(pictures[find(pictures, 'bill')[0]][3]['constants'])
+    choices = grid(BILL, 1, 1, 2, 1, 1, 1)
+    found = page.ask(f'{json.dumps(choices)}.map((c) => Explorer.bill(c, {constants}))')
+    for c, got in zip(choices[::4], found[::4]):
+        bars = [bar.get_width() for bar in plot_bill(**c).axes[0].patches]
+        close([got[part] for part in ('training', 'larger', 'failures')], bars)
+
+
+def test_sliders_of_the_book_are_those_of_lab(page, pictures):
+    data = pictures[find(pictures, 'scaling')[0]][3]
+    lab = explore().sliders
+    assert [s['name'] for s in data['sliders']] == [*lab]
+    for slider, ours in zip(data['sliders'], lab.values()):
+        assert slider['label'] == ours.description
+        assert [*zip(slider['shown'], slider['values'])] == [*ours.options]
+        assert slider['values'][slider['start']] == ours.value
+
+
+def test_keyboard_and_screen_reader(page):
+    page.ask('document.querySelector(".moving select").focus()')
+    said = 'document.querySelector(".moving-words")'
+    focused = []
+    for _ in range(4):
+        page.press('Tab', windowsVirtualKeyCode=9)
+        focused.append(
+            page.ask('(document.activeElement.textContent || document.activeElement.type)')
+        )
+    # At the start there is nothing to go back to.
+    page.ask('(document.querySelector(".moving input").value = 0, 1)')
+    assert 'Play' in focused and 'range' in focused, focused
+    page.ask('document.querySelector(".moving input").focus()')
+    page.press('Home', windowsVirtualKeyCode=36)
+    page.press('ArrowRight', windowsVirtualKeyCode=39)
+    page.wait_for(f'{said}.textContent.startsWith("Step 1 of ")')
+    assert page.ask('document.activeElement.getAttribute("aria-valuetext")').startswith('1 of ')
+    assert page.ask(f'{said}.getAttribute("aria-live")') == 'polite'
+    page.ask('document.querySelector(".moving button").focus()')
+    page.press('Enter', windowsVirtualKeyCode=13, text='\r')
+    page.wait_for(f'{said}.textContent.startsWith("Step 2 of ")')
+    assert page.ask('document.activeElement.textContent') == 'Pause'
+    assert page.ask(f'{said}.getAttribute("aria-live")') == 'off'  # it would talk all the time
+    page.press('Enter', windowsVirtualKeyCode=13, text='\r')
+    assert page.ask('document.activeElement.textContent') == 'Play'
+    named = """[...document.querySelectorAll('.moving, .moving svg, .moving :is(input, select)')]
+      .every((e) => e.getAttribute('aria-label') || e.labels?.[0].textContent)"""
+    assert page.ask(named)
+
+
+LAID_OUT = r"""(() => {
+  const wrong = [];
+  for (const svg of document.querySelectorAll('.moving svg')) {
+    const texts = [...svg.querySelectorAll('text')], card = svg.getBoundingClientRect();
+    for (const text of texts) {
+      const box = text.getBoundingClientRect(), size = parseFloat(getComputedStyle(text).fontSize);
+      const name = `${svg.getAttribute('aria-label')}: ${text.textContent}`;
+      if (size < 11) wrong.push(`${name} in ${size} px`);
+      if (box.left < card.left - 1 || box.right > card.right + 1) wrong.push(`${name} sticks out`);
+      if (box.top < card.top - 1 || box.bottom > card.bottom + 1) wrong.push(`${name} is cut`);
+      for (const other of texts) {
+        const there = other.getBoundingClientRect();
+        const beside = box.left >= there.right - 1 || there.left >= box.right - 1;
+        const apart = beside || box.top >= there.bottom - 3 || there.top >= box.bottom - 3;
+        if (other !== text && !apart) wrong.push(`${name} on ${other.textContent}`);
+      }
+    }
+  }
+  if (document.documentElement.scrollWidth > innerWidth) wrong.push('wider than the window');
+  const asked = performance.getEntriesByType('resource').map((entry) => entry.name);
+  return [...wrong, ...said, ...asked.filter((name) => !name.startsWith('file:'))];
+})()"""
+
+
+def test_labels_can_be_read_on_a_phone_and_nothing_moves_for_who_wants_that(page, pictures):
+    for index, (*_, data) in enumerate(pictures):
+        if 'runs' in data:  # the most there is to draw
+            values = [c['values'] for c in data.get('choices', [])] or [range(2, 9)]
+            chosen = [v[-1] for v in values if len(v) > 1]
+            page.ask(f'{CHOOSE}({json.dumps({"index": index, "chosen": chosen})})')
+    assert not page.ask(LAID_OUT)
+    moves = 'getComputedStyle(document.querySelector(".moving-mover")).animationName'
+    page.ask('(document.adoptedStyleSheets = [], 1)')  # the browser of the tests stops all motion
+    for preference, name in {'reduce': 'none', 'no-preference': 'moving-go'}.items():
+        media = [{'name': 'prefers-reduced-motion', 'value': preference}]
+        page.call('Emulation.setEmulatedMedia', features=media)
+        assert page.ask(moves) == name
