@@ -2,122 +2,92 @@
 
 import contextlib
 import csv
-import json
+import itertools
 import os
-import re
 import resource
 import signal
 import subprocess
 import sys
-import textwrap
 import time
+from datetime import datetime
 from pathlib import Path
 
 import grade
-import nbformat
 import psutil
 import pytest
 import sandbox
-import yaml
+from classroom import (
+    DUE,
+    FIRST,
+    GIVEN,
+    NUMBERS,
+    ODD_NAMES,
+    ROOT,
+    Handed,
+    a_class,
+    harmful,
+    notebook,
+    to_chapter_1,
+    two_environments,
+)
 from launching import Started
 
-import student
-
-ROOT = Path(__file__).resolve().parent.parent
-FIRST = student.SOURCES[0]
-WORTH = yaml.safe_load((ROOT / 'exercises/teaching/plan.yml').read_text('utf8'))['points']
-NUMBERS = [f'1.{n}' for n in range(1, 10)]
-GIVEN = yaml.safe_load((ROOT / 'tests/submissions.yml').read_text('utf8'))
+WORTH = grade.yaml.safe_load(grade.PLAN.read_text('utf8'))['points']
 
 
-def notebook(fill=None, first=None, without=()):
-    """Make a submission: solutions of all, or, with ``fill``, blanks and an answer to 1.1."""
-    text = (FIRST if fill is None else FIRST.parent / 'student' / FIRST.name).read_text('utf8')
-    made = nbformat.reads(text, as_version=4)
-    if fill is not None:
-        cell = next(c for c in made.cells if c.source.startswith('def shard_sizes'))
-        cell.source = re.sub(
-            r' *raise NotImplementedError.*', lambda _: textwrap.indent(fill, '    '), cell.source
-        )
-    if first is not None:
-        made.cells.insert(2, nbformat.v4.new_code_cell(first))
-    made.cells = [c for c in made.cells if not any(c.source.startswith(w) for w in without)]
-    return nbformat.writes(made)
-
-
-def submissions():
-    """Give name -> (text, right ones, a part of the remarks)."""
-    solved = nbformat.reads(notebook(), as_version=4)
-    checks = [cell for cell in solved.cells if cell.source.startswith('check(')]
-    others = [cell for cell in solved.cells if not cell.source.startswith('check(')]
-    given = {
-        'solved': (notebook(), NUMBERS, ''),
-        'blank': (notebook('raise NotImplementedError'), [], ''),
-        'no checks': (notebook(without=['check(']), NUMBERS, ''),
-        'one deleted': (notebook(without=['def shard_sizes']), NUMBERS[2:], ''),  # 1.2 calls it
-        'no notebook': ('PK\x03\x04 not JSON', [], 'no notebook'),
-        'half': (notebook()[:5000], [], 'no notebook'),
-        'odd cells': (json.dumps({'cells': [1, {'cell_type': 'code'}]}), [], 'no notebook'),
-        'deep': ('[' * 10**6, [], 'no notebook'),
-        'large': (' ' * (grade.LARGEST + 1), [], 'too large'),
-        'objects': (json.dumps(solved | {'metadata': {'x': [{}] * 10**6}}), NUMBERS, ''),
-        'marked': ('\ufeff' + notebook(), NUMBERS, ''),  # as some editors begin a file
-        # Their names mean something to a shell, a page and a spreadsheet.
-        '=cmd()': ('', [], 'no notebook'),
-        """O'Neil, "Bo" & <b>Co""": ('', [], 'no notebook'),
-        'M\udcfcller': (notebook(), NUMBERS, ''),  # a name in Latin-1
-        'another order': (json.dumps(solved | {'cells': checks + others}), NUMBERS, ''),
-        'version 3': (nbformat.writes(nbformat.convert(solved, 3), version=3), NUMBERS, ''),
-    }
-    for name, of in GIVEN['answers'].items():
-        right = ['1.1'] if 'right' in of else []
-        given[f'answer {name}'] = notebook(of['text']), right, of.get('remark', '')
-    for name, of in GIVEN['cells'].items():
-        given[f'cell {name}'] = notebook(first=of['text']), NUMBERS, of.get('remark', '')
-    for name, first in GIVEN['changes'].items():
-        given[f'change {name}'] = notebook(first=first), NUMBERS, 'OSError'
-    for name, first in GIVEN['cheats'].items():
-        given[f'cheat {name}'] = notebook('return [n // k] * k', first), [], ''
-    return given
-
-
-def graded(folder, chosen, times=1):
-    """Grade these, and as many innocent ones as ``times`` says; check rows and pages."""
-    innocent = [f'{("zebra", "apple", "mango")[i % 3]} {i}' for i in range(times)]
-    made, names = submissions(), [*chosen, *innocent]
-    made |= dict.fromkeys(innocent, made['solved'])
-    for name in names:
-        (folder / 'in' / name).mkdir(parents=True)
-        path = folder / 'in' / name / FIRST.name
-        path.write_text(made[name][0], encoding='utf8')
-    command = [sys.executable, ROOT / 'tools/grade.py', folder / 'in', '--build', folder / 'out']
-    secrets = dict.fromkeys(('MY_PAT', 'AUTHORIZATION', 'SSH_AUTH_SOCK'), 'a-password')
-    secrets |= {'MGPU_DATA_MIRRORS': 'https://me:a-password@localhost/'}
+def graded(folder, handed, *options, python=sys.executable, **environment):
+    """Grade what is handed in; return the rows by name, and all that was printed."""
+    due = datetime.fromisoformat(DUE).timestamp()
+    for one in itertools.chain(*handed.values()):
+        path = folder / 'in' / one.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(one.text, encoding='utf8')
+        os.utime(path, (due - 3600 * one.hours,) * 2)
+    command = [python, ROOT / 'tools/grade.py', folder / 'in', '--build', folder / 'out']
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=3000, env=os.environ | secrets
-    )
+        [*command, *options], cwd=ROOT, capture_output=True, text=True, timeout=3000,
+        env=os.environ | environment,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     with (folder / 'out' / 'grades.csv').open(encoding='utf8', newline='') as file:
         rows = {row['name'].lstrip("'"): row for row in csv.DictReader(file)}
-        assert not [row for row in rows.values() if row['name'].startswith('=')]
-    made = {grade.plain(Path(name)): of for name, of in made.items()}
-    assert set(rows) == {grade.plain(Path(name)) for name in names}
-    for name, row in rows.items():
-        _, right, remark = made[name]
-        assert [n for n in NUMBERS if int(row[n])] == right, row
-        assert int(row['points']) == sum(WORTH[number][0] for number in right)
-        assert remark in row['remarks'], row
+    assert not [row for row in rows.values() if row['name'].startswith('=')]
+    return rows, done.stdout
+
+
+def check_rows(rows, handed, chosen):
+    """Hold each row against what is right of what was handed in, remarks and lateness included."""
+    for name, files in handed.items():
+        row, counting = rows[grade.plain(Path(name))], [one for one in files if one.counts]
+        points = {n: 0 for one in counting for n in NUMBERS[one.chapter]}
+        points |= {n: WORTH[n][0] for one in counting for n in one.right}
+        found = {n: int(row[n]) for n in chosen if row[n]}
+        assert found == {n: points[n] for n in chosen if n in points}, row
+        assert int(row['points']) == sum(found.values())
+        assert all(one.remark in row['remarks'] for one in counting), row
+        assert bool(row['late']) == any(one.hours < 0 for one in counting), row
+        assert row['files'] == '; '.join(sorted(grade.plain(Path(one.path)) for one in counting))
+
+
+def pages_in(folder):
     pages = [page.read_text(encoding='utf8') for page in (folder / 'out').rglob('*.html')]
-    assert len(pages) == len(names)
     assert not any('<b>' in page or 'a-secret' in page for page in pages)
+    return pages
 
 
 def test_each_submission_gets_its_verdict_and_nothing_is_left(tmp_path, started):
     # What leaves processes is right, and all else there is blank.
-    files = ['no notebook', '=cmd()', """O'Neil, "Bo" & <b>Co""", 'M\udcfcller']
+    cell, remark = harmful()['surrogate']
+    given = {'surrogate': (notebook(first=cell), NUMBERS['1'], remark), **ODD_NAMES}
+    given |= {name: to_chapter_1()[name] for name in ('answer dies', 'answer leaves processes')}
+    handed = {name: [Handed(f'{name}/{FIRST.name}', '1', *of)] for name, of in given.items()}
     (tmp_path / 'out' / 'feedback').mkdir(parents=True)
     (tmp_path / 'out' / 'feedback' / 'of-last-year.html').touch()
-    graded(tmp_path, ['cell surrogate', 'answer dies', 'answer leaves processes', *files])
+    secrets = dict.fromkeys(('MY_PAT', 'AUTHORIZATION', 'SSH_AUTH_SOCK'), 'a-password')
+    secrets |= {'MGPU_DATA_MIRRORS': 'https://me:a-password@localhost/'}
+    rows, _ = graded(tmp_path, handed, **secrets)
+    check_rows(rows, handed, NUMBERS['1'])
+    assert len(pages_in(tmp_path)) == len(handed) == len(rows)
     assert not started()
 
 
@@ -160,14 +130,29 @@ def test_what_hides_behind_two_forks_ends_where_nothing_can_be_hidden(alone):
     assert ['sleep', '987'] not in [p.info['cmdline'] for p in psutil.process_iter(['cmdline'])]
 
 
-@pytest.mark.slow
-def test_whatever_is_handed_in(tmp_path, started):
+@pytest.mark.slow  # about ten minutes; a notebook takes six seconds, what never ends a minute
+def test_a_class_of_40_in_one_table_where_there_are_two_environments(tmp_path, started):
+    pytest.importorskip('mxnet', reason='MXNet is not installed')
+    pytest.importorskip('torch', reason='PyTorch is not installed')
     before = {path: path.stat().st_mtime_ns for path in (ROOT / 'mgpu_helpers').rglob('*.py')}
+    roster, handed = a_class()
+    chosen = [n for c in NUMBERS if c.isdigit() for n in NUMBERS[c] if n not in ('1.9', '3.7')]
+    (tmp_path / 'roster.csv').write_text(
+        ''.join(f'{id},{name}\n' for id, name in roster.items()), encoding='utf8'
+    )
+    options = '--roster', tmp_path / 'roster.csv', '--set', ' '.join(chosen), '--due', DUE
     began = time.monotonic()
-    graded(tmp_path, list(submissions()), times=40)
-    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    print(f'{time.monotonic() - began:.0f} s, {most / 1e6:.2f} GB in the largest process')
+    rows, printed = graded(tmp_path, handed, *options, python=two_environments(tmp_path))
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
+    minutes, pages = (time.monotonic() - began) / 60, pages_in(tmp_path)
+    print(f'{len(rows)} rows, {len(pages)} notebooks in {minutes:.1f} min, {most:.2f} GB at most')
+    assert list(rows)[:40] == [*roster.values()] and len(rows) == 40 + len(ODD_NAMES)
+    check_rows(rows, handed, chosen)
+    for name in set(roster.values()) - set(handed):
+        assert rows[name]['points'] == '0' and not rows[name]['files'], 'absent'
+    assert len(pages) == sum(one.counts for files in handed.values() for one in files)
     assert not started()
+    assert not [p for p in psutil.process_iter(['cmdline']) if str(tmp_path) in str(p.info)]
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 

@@ -91,6 +91,7 @@ def test_a_roster_is_read_with_headings_or_without(tmp_path, text):
         (f'x_12345_678_{ONE}.ipynb', '12345'),
         (f'Lovelace Ada_9_assignsubmission_file_/{ONE}.ipynb', '12345'),
         (f'ngôbảochâu_9_678_{ONE}.ipynb', '77'),
+        (f'week 3/Ada Lovelace/{ONE}.ipynb', '12345'),
         (f'somebody/{ONE}.ipynb', ''),
     ],
 )

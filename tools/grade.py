@@ -31,7 +31,8 @@ from tqdm import tqdm
 from student import CHECK, set_of
 
 SECONDS = 240  # for a submission, restarts included; after that, what has been graded counts
-CELL_SECONDS = 20  # for one cell or answer; the slowest solution takes about two
+CELL_SECONDS = 20  # for one cell
+ANSWER_SECONDS = 45  # some checks start processes: 5 s, and on slow machines that are busy 20
 LARGEST = 10 << 20  # bytes of a notebook
 PLAN = ROOT / 'exercises' / 'teaching' / 'plan.yml'  # what each exercise is worth
 NEVER = False, 'not reached'
@@ -93,18 +94,22 @@ def run_checks(course, prefix, answers, seed, deadline, names):
     """
     waiting = list(answers)
     while waiting and time.monotonic() < deadline:
+        ready = False
         try:
             with Program('grade_checks.py', course, prefix) as program:
                 program.send(number=waiting[0])
                 program.receive(deadline)  # it has imported what the checks need
+                ready = True
                 while waiting:
                     path = course.given / f'{waiting[0]}.pickle'
                     path.write_bytes(answers[waiting[0]])
                     program.send(number=waiting[0], answers=str(path), seed=seed)
-                    message = program.receive(min(deadline, time.monotonic() + CELL_SECONDS))
+                    message = program.receive(min(deadline, time.monotonic() + ANSWER_SECONDS))
                     names |= {message['name']} - {None}
                     yield waiting.pop(0), (message['right'] is True, message['sentence'])
         except Ended as how:
+            if not ready and time.monotonic() < deadline:  # nothing that an answer has done
+                raise Refused(f'nothing could be checked: what checks it {how}') from None
             yield waiting.pop(0), (False, f'its answer {how}')
 
 

@@ -106,7 +106,8 @@ def find(folder, sources, roster=(), due=None):
             continue
         student, whose, late = student_of(rest, path.parent.relative_to(folder))
         known = [s for s in roster if student.id and s.id == student.id]
-        known = known or [s for s in roster if same_person(s.name, student.name)]
+        name = student.name.rpartition('/')[2]  # of a folder in another one
+        known = known or [s for s in roster if same_person(s.name, name)]
         student = known[0] if len(known) == 1 else student
         when = path.lstat().st_mtime
         hours = (when - due.timestamp()) / 3600 if due else 0

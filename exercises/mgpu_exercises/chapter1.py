@@ -46,7 +46,7 @@ def with_right_sizes(my_split: Any) -> Iterator[None]:
         return [n // k + (i < n % k) for i in range(k)]
 
     names = getattr(inspect.unwrap(my_split), '__globals__', {})
-    with mock.patch.dict(names, {'shard_sizes': shard_sizes} if 'shard_sizes' in names else {}):
+    with mock.patch.dict(names, {'shard_sizes': shard_sizes}):
         yield
 
 

@@ -1,4 +1,4 @@
-"""The exercises of chapter 2: what the trainer does, clipping, running statistics, evaluation."""
+"""The exercises of chapter 2: what the trainer does, clipping, running statistics."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -150,23 +150,3 @@ def exercise_6(rng: random.Random, whole_variance: Callable[..., float]) -> None
         hint = f'not {right:.4f}; variance is the mean of the squares minus the square of the mean'
         found = whole_variance(means, variances, sizes)
         expect_value(found, right, f'shards of {list(sizes)} examples: {{}}', mistakes, hint, 1e-5)
-
-
-def exercise_7(rng: random.Random, accuracy: Callable[..., float]) -> None:
-    """The share of right answers, padding left out."""
-    right, batches = 0, []
-    for pad in (0, 0, 3):
-        labels = np.array([rng.randrange(4) for _ in range(8)])
-        guesses = labels.copy()
-        guesses[rng.sample(range(5), 2)] += 1  # two of those that count are wrong
-        right += 8 - pad - 2
-        batches.append((nd.array(np.eye(5)[guesses]), nd.array(labels), pad))
-    of_batches = np.mean([6 / 8, 6 / 8, 3 / 5])
-    mistakes = {
-        'the examples that fill up the last batch were counted twice': (right + 3) / 24,
-        'a mean of batches, where an example of the short one counts for more': of_batches,
-        'leave the padding out of both, of what is counted, too': right / 24,
-        'leave the padding out of both, of what is right, too': (right + 3) / 21,
-    }
-    case = 'two whole batches of 8, a last one with 3 of 8 padded: {}'
-    expect_value(accuracy(batches), right / 21, case, mistakes, f'not {right / 21:.4f}', 1e-5)

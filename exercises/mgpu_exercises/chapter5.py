@@ -20,6 +20,7 @@ from .chapter5_messages import (  # noqa: F401  asked for as 5.10 to 5.14
     exercise_14,
 )
 from .chapter5_shares import exercise_8, exercise_9  # noqa: F401  asked for as 5.8 and 5.9
+from .chapter5_timing import exercise_15  # noqa: F401  asked for as 5.15
 from .checking import Hint, expect, expect_value
 from .gradients import classifier, draw, expect_alike, expect_mean, gradient
 from .ranks import on_ranks

@@ -16,6 +16,7 @@ from torch.nn.functional import cross_entropy
 from mgpu_helpers.pytorch import launch
 
 from .chapter6_restarts import exercise_8, exercise_9  # noqa: F401  asked for as 6.8 and 6.9
+from .chapter6_scaling import exercise_10  # noqa: F401  asked for as 6.10
 from .checking import expect
 from .gradients import Counting, classifier, draw, expect_clipped, expect_mean, gradient, real_clip
 from .ranks import on_ranks

@@ -111,19 +111,6 @@ def first_device(grads, n, limit):
     scaled(grads[0], n * limit)
 
 
-def counted(batches, hits, seen):
-    both = [(s.argmax(axis=1) == y, pad) for s, y, pad in batches]
-    return sum(hits(r, p) for r, p in both) / sum(seen(r, p) for r, p in both)
-
-
-def all_of(r, pad):
-    return r.sum().asscalar()
-
-
-def true_ones(r, pad):
-    return r[: len(r) - pad].sum().asscalar()
-
-
 ADA = given('2.5', 'Ada')
 START, TRAVEL, COMPUTE = ADA['arrays'] * 0.02, ADA['megabytes'] / 10, ADA['compute_ms']
 GAIN = 2 * COMPUTE / (COMPUTE + START + TRAVEL)
@@ -156,28 +143,4 @@ WRONG = [
     ('2.6', 'mean of the variances', lambda m, v, s: np.mean(v), 'the means differ, too'),
     ('2.6', 'sum of the variances', lambda m, v, s: sum(v), 'from each other'),
     ('2.6', 'shards taken as even', lambda m, v, s: np.mean(v) + np.var(m), 'counts for more'),
-    (
-        '2.7',
-        'the padding is counted',
-        lambda b: counted(b, all_of, lambda r, p: 8),
-        'counted twice',
-    ),
-    (
-        '2.7',
-        'mean of batches',
-        lambda b: np.mean([counted([x], true_ones, lambda r, p: 8 - p) for x in b]),
-        'a mean of batches',
-    ),
-    (
-        '2.7',
-        'left out of one of the two',
-        lambda b: counted(b, true_ones, lambda r, p: 8),
-        'out of both',
-    ),
-    (
-        '2.7',
-        'of the last batch',
-        lambda b: counted(b[2:], true_ones, lambda r, p: 8 - p),
-        'not 0.7',
-    ),
 ]

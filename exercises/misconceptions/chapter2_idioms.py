@@ -2,9 +2,8 @@
 
 import math
 
-import mxnet as mx
 import numpy as np
-from mxnet import autograd, gluon, metric, nd
+from mxnet import autograd, gluon, nd
 
 
 def all_at_once(net, data, label, loss):
@@ -130,37 +129,6 @@ def one_after_the_other(means, variances, sizes):
     return variance
 
 
-def with_a_metric(batches):
-    seen = metric.Accuracy()
-    for scores, labels, pad in batches:
-        n = labels.shape[0] - pad
-        seen.update(labels[:n], scores[:n])
-    return seen.get()[1]
-
-
-def row_by_row(batches):
-    verdicts = []
-    for scores, labels, pad in batches:
-        for i in range(len(labels) - pad):
-            verdicts.append(int(scores[i].argmax(axis=0).asscalar()) == int(labels[i].asscalar()))
-    return sum(verdicts) / len(verdicts)
-
-
-def all_joined(batches):
-    kept = [(s.asnumpy()[: len(y) - pad], y.asnumpy()[: len(y) - pad]) for s, y, pad in batches]
-    scores, labels = map(np.concatenate, zip(*kept))
-    return np.mean(scores.argmax(axis=-1) == labels)
-
-
-def with_a_mask(batches):
-    right, total = nd.zeros(1), 0
-    for scores, labels, pad in batches:
-        mask = nd.arange(labels.size) < labels.size - pad
-        right += (mx.nd.equal(scores.argmax(1), labels) * mask).sum()
-        total += labels.size - pad
-    return right / total
-
-
 RIGHT = [
     ('2.1', 'one backward call for all', all_at_once),
     ('2.1', 'device by device, in a tuple', device_by_device),
@@ -178,8 +146,4 @@ RIGHT = [
     ('2.6', 'squared distances from the mean', about_the_mean),
     ('2.6', 'average()', by_average),
     ('2.6', 'two and two joined', one_after_the_other),
-    ('2.7', 'a metric', with_a_metric),
-    ('2.7', 'row by row', row_by_row),
-    ('2.7', 'joined', all_joined),
-    ('2.7', 'a mask, and an array', with_a_mask),
 ]

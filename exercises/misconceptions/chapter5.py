@@ -10,6 +10,7 @@ from mgpu_exercises import given
 
 from .chapter5_idioms import RIGHT as RIGHT
 from .chapter5_messages import WRONG as MESSAGES
+from .chapter5_timing import WRONG as TIMING
 
 
 def rebound(tensors):
@@ -287,4 +288,5 @@ WRONG = [
     ('5.9', 'only the loader drops', (STEPS, TWICE, LAST, LEFT - N % K), 'the sampler has left'),
     ('5.9', 'one rank drops', (STEPS, TWICE, LAST, FEWER % B), "one rank's share"),
     *MESSAGES,
+    *TIMING,
 ]

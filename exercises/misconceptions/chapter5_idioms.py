@@ -8,6 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from .chapter5_steps_idioms import RIGHT as STEPS
+from .chapter5_timing import RIGHT as TIMING
 
 
 def whoever_comes(x, dist):
@@ -236,4 +237,5 @@ RIGHT = [
     ('5.14', 'folded', folded),
     ('5.14', 'given one by one', one_by_one),
     ('5.14', 'ascending within a bucket', ascending),
+    *TIMING,
 ]

@@ -9,6 +9,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from .chapter6_idioms import RIGHT as RIGHT
 from .chapter6_restarts import WRONG as RESTARTS
+from .chapter6_scaling import WRONG as SCALING
 from .chapter6_shares import WRONG as SHARES
 
 
@@ -234,4 +235,5 @@ WRONG = [
     ('6.7', 'any of them', gathered(lambda r, i: any(r)), 'not False'),
     ('6.7', 'only rank 0 says it', gathered(lambda r, i: None if i else len(set(r)) == 1), 'alone'),
     *RESTARTS,
+    *SCALING,
 ]

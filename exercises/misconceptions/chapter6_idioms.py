@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from torch.optim.lr_scheduler import LambdaLR
 
 from .chapter6_restarts_idioms import RIGHT as RESTARTS
+from .chapter6_scaling import RIGHT as SCALING
 
 
 def every_rank_th(n, batch_size, seed, epoch, done, size, rank):
@@ -261,4 +262,5 @@ RIGHT = [
     ('6.7', 'by sums', by_sums),
     ('6.7', 'by broadcast', by_broadcast),
     *RESTARTS,
+    *SCALING,
 ]

@@ -5,6 +5,7 @@ from torch.nn import functional as F
 
 from mgpu_exercises import given
 
+from .chapter7_fsdp import WRONG as FSDP
 from .chapter7_idioms import RIGHT as RIGHT
 
 
@@ -194,4 +195,5 @@ WRONG = [
     ('7.9', 'one too many', (STEP, IDLE, ENOUGH + 1, p), 'so are fewer'),
     ('7.9', 'as GPipe', (STEP, IDLE, ENOUGH, m), 'GPipe keeps all'),
     ('7.9', 'one less', (STEP, IDLE, ENOUGH, p - 1), 'how many has it sent'),
+    *FSDP,
 ]

@@ -6,6 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from .chapter7_fsdp import RIGHT as FSDP
+
 
 def held_by_lists(stage, n, k):
     lengths = [n] * 3
@@ -270,4 +272,5 @@ RIGHT = [
     ('7.8', 'weighted means', weighted_means),
     ('7.8', 'divided at the end', divided_at_the_end),
     ('7.8', 'what counts alone', what_counts_alone),
+    *FSDP,
 ]

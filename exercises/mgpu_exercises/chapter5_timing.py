@@ -1,0 +1,79 @@
+"""Exercise 5.15: what a step takes, on a played device that Python runs ahead of."""
+
+from collections.abc import Callable
+
+from .checking import expect, expect_value
+
+
+class Played:
+    """A device that does what it is asked for in turn, while Python goes on, and its clock.
+
+    The first ``slow`` steps take long, as where a library is loaded and memory allocated.
+    """
+
+    def __init__(self, asking: float, work: float, slow: int) -> None:
+        self.asking, self.work, self.slow = asking, work, slow
+        self.now = self.busy_until = 100.0
+        self.steps = 0
+
+    def step(self) -> None:
+        """Ask for a step."""
+        self.now += self.asking
+        work = self.work if self.steps >= self.slow else 40 * self.work
+        self.busy_until, self.steps = max(self.busy_until, self.now) + work, self.steps + 1
+
+    def synchronize(self) -> None:
+        """Wait until all is done."""
+        self.now = max(self.now, self.busy_until)
+
+    def clock(self) -> float:
+        """Give the seconds."""
+        return self.now
+
+
+def exercise_15(seconds_per_step: Callable[..., float]) -> None:
+    """Warm up, wait, ask for all steps, wait."""
+    for asking, work, warmup, steps in ((0.001, 0.004, 3, 20), (0.004, 0.001, 2, 5)):
+
+        def timed(
+            *waits: str, slow: int = warmup, ask: float = asking, do: float = work, n: int = steps
+        ) -> float:
+            """Time as students do, who wait at these places."""
+            device = Played(ask, do, slow)
+            for _ in range(slow if 'all' not in waits else 0):
+                device.step()
+            if 'before' in waits:
+                device.synchronize()
+            begin = device.clock()
+            for _ in range(n):
+                device.step()
+                if 'each' in waits:
+                    device.synchronize()
+            if 'after' in waits:
+                device.synchronize()
+            return (device.clock() - begin) / n
+
+        device, right = Played(asking, work, warmup), timed('before', 'after')
+        found = seconds_per_step(device.step, device.synchronize, device.clock, warmup, steps)
+        case = f'asking {1e3 * asking:g} ms, work {1e3 * work:g} ms, {warmup} + {steps} steps'
+        hint = f'{device.steps} steps were made: {warmup} that do not count, {steps} that do'
+        expect(device.steps == warmup + steps, hint, case)
+        mistakes = {
+            'so long it takes to ask for a step; the clock was read before the last one was done': (
+                timed('before')
+            ),
+            'the steps that do not count were still under way when the clock was read first': (
+                timed('after')
+            ),
+            'this waits after each step, and the device has nothing to do while Python asks': (
+                timed('before', 'each')
+            ),
+            'the first steps are in it': timed('all', 'after', n=warmup + steps),
+            'the first steps are in it, divided by those that count alone': (
+                timed('all', 'after', n=warmup + steps) * (warmup + steps) / steps
+            ),
+            'this is the time of all steps that count': right * steps,
+            'divide by the steps that count': right * steps / (warmup + steps),
+        }
+        hint = f'not {right:.6g}: nothing is under way when the clock is read, before and after'
+        expect_value(found, right, f'{case}: {{}} s', mistakes, hint, 1e-6)

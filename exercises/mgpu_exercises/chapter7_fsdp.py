@@ -1,0 +1,131 @@
+"""Exercise 7.10: PyTorch's ``fully_shard``, rank after rank, in a group of this process alone."""
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+import torch.distributed
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+from torch.nn.functional import cross_entropy
+
+from mgpu_helpers.pytorch import this_device
+
+from .checking import Hint, expect, expect_value
+
+Case = tuple[nn.Sequential, torch.Tensor, torch.Tensor]
+
+
+def case_of(seed: int, n: int) -> Case:
+    """Give three blocks, n examples and their labels, in double precision."""
+    torch.manual_seed(seed)
+    pairs = (4, 6), (6, 6), (6, 3)
+    net = nn.Sequential(*(nn.Sequential(nn.Linear(a, b), nn.Tanh()) for a, b in pairs))
+    X, y = torch.randn(n, 4, dtype=torch.float64), torch.arange(n) % 3
+    return net.to(this_device(), torch.float64), X.to(this_device()), y.to(this_device())
+
+
+class Alone:
+    """What stands for ``torch.distributed`` where one process plays rank after rank."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        self.rank, self.size = rank, size
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch.distributed, name)
+
+    def get_rank(self, group: Any = None) -> int:
+        """Give the number of the rank that is played."""
+        return self.rank
+
+    def get_world_size(self, group: Any = None) -> int:
+        """Tell how many are played."""
+        return self.size
+
+
+@contextlib.contextmanager
+def group_of_one() -> Iterator[None]:
+    """Belong to a group of this process, which needs no network."""
+    if torch.distributed.is_initialized():
+        yield
+        return
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group(store=store, rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def whole(net: nn.Module) -> int:
+    """Count the values of parameters that are not cut."""
+    return sum(p.numel() for p in net.parameters() if not isinstance(p, DTensor))
+
+
+def step_of(
+    rank: int, size: int, sharded_step: Callable[..., None], seed: int, n: int
+) -> tuple[torch.Tensor, int]:
+    """Let one rank make its step; give its gradient, and the number of its examples."""
+    (net, X, y), most, lengths = case_of(seed, n), list[int](), list[int]()
+    net.register_forward_pre_hook(lambda _, args: lengths.append(len(args[0])))
+    for block in net:
+        block[1].register_forward_pre_hook(lambda *_: most.append(whole(net)))
+    sharded_step(net, X, y, Alone(rank, size))
+    expect(lengths and most, 'the network made no forward pass: net(...)')
+    values = sum(p.numel() for p in net.parameters())
+    hint = f'{max(most)} of {values} values are whole at one time: fully_shard(block) for each '
+    hint += 'block, then for net; what no call has taken before is one unit'
+    expect(max(most) < values, hint)
+    grads = [getattr(p.grad, 'full_tensor', lambda p=p: p.grad)() for p in net.parameters()]  # type: ignore[misc]
+    expect(all(g is not None for g in grads), 'there are parameters without a gradient: backward()')
+    return torch.cat([g.flatten().cpu() for g in grads]), sum(lengths)
+
+
+def exercise_10(rng: random.Random, sharded_step: Callable[..., None]) -> None:
+    """A network cut block by block, and the gradient of one device."""
+    seed, size = rng.randrange(99), 2
+    for n in (8, 9):
+        factors, case = list[float](), f'{n} examples on {size} ranks'
+        set_factor = FSDPModule.set_gradient_divide_factor
+
+        def noted(module: Any, factor: float, of: Any = factors, then: Any = set_factor) -> None:
+            of.append(factor)
+            then(module, factor)
+
+        with group_of_one(), mock.patch.object(FSDPModule, 'set_gradient_divide_factor', noted):
+            grads, lengths = zip(*(step_of(r, size, sharded_step, seed, n) for r in range(size)))
+        hint = f'the ranks compute with {list(lengths)}: each example belongs to one rank'
+        expect(sum(lengths) == n, hint, case)
+        found = torch.stack(grads).sum(0) / (1 if factors else size)
+        expect_right(case, found, seed, n, size)
+
+
+def expect_right(case: str, found: torch.Tensor, seed: int, n: int, size: int) -> None:
+    """Raise a hint unless this is the gradient of the mean over all examples."""
+    net, X, y = case_of(seed, n)
+
+    def gradient(loss: torch.Tensor) -> Any:
+        grads = torch.autograd.grad(loss, [*net.parameters()])
+        return torch.cat([g.flatten() for g in grads]).cpu().numpy()
+
+    right = gradient(cross_entropy(net(X), y))
+    shares = zip(X.tensor_split(size), y.tensor_split(size))
+    of_means = gradient(torch.stack([cross_entropy(net(A), b) for A, b in shares]).mean())
+    mistakes = {
+        f'it is 1/{size} of it: fully_shard divides by the ranks, and you by all examples': (
+            right / size
+        ),
+        'it is the mean of means, where an example in a short share counts for more': of_means,
+        f'it is {n} times as large: divide by the examples': right * n,
+        f'it is {n / size:g} times as large: fully_shard divides by the ranks, who by the '
+        'examples?': right * n / size,
+    }
+    if found.shape != right.shape:
+        raise Hint(f'{case}: the gradient has {len(found)} values, the network {len(right)}')
+    case += ': the gradient is not that of the mean over all'
+    hint = 'fully_shard leaves the mean of the ranks: what has each of them to give?'
+    expect_value(found.numpy(), right, case, mistakes, hint)

@@ -1,0 +1,97 @@
+"""Wrong answers to exercise 6.10, with a part of the hint, and right ones that go another way."""
+
+import torch
+
+
+def unscaled(kind=torch.float32, back=torch.float32, ranks=True, scale_out=True, finite='sum'):
+    def answer(grads, scale, dist):
+        if finite == 'own, at once' and not all(g.isfinite().all() for g in grads):
+            return None, scale / 2
+        own = all(g.isfinite().all() for g in grads)
+        means = [g.to(kind) for g in grads]
+        for g in means:
+            dist.all_reduce(g)
+            g /= dist.get_world_size() if ranks else 1
+            g /= scale if scale_out else 1
+        good = own if finite == 'own' else all(g.isfinite().all() for g in means)
+        if good or finite == 'never':
+            return [g.to(back) for g in means], scale
+        if finite == 'zeros':
+            return [g.nan_to_num(0, 0, 0) for g in means], scale / 2
+        return None, scale if finite == 'kept' else scale / 2
+
+    return answer
+
+
+def scale_out_in_float16(grads, scale, dist):
+    means = [(g / scale / dist.get_world_size()).float() for g in grads]
+    for g in means:
+        dist.all_reduce(g)
+    return (means, scale) if all(g.isfinite().all() for g in means) else (None, scale / 2)
+
+
+def only_gradients(grads, scale, dist):
+    return unscaled()(grads, scale, dist)[0]
+
+
+def one_message(grads, scale, dist):
+    joined = torch.cat([g.flatten() for g in grads]).double() / dist.get_world_size()
+    work = dist.all_reduce(joined, op=dist.ReduceOp.SUM, async_op=True)
+    work.wait()
+    if not joined.sum().isfinite():
+        return [None, scale * 0.5]
+    parts = (joined / scale).float().split([g.numel() for g in grads])
+    return [[part.view_as(g) for part, g in zip(parts, grads)], scale]
+
+
+def votes_first(grads, scale, dist):
+    bad = torch.tensor(float(any((~torch.isfinite(g)).any() for g in grads)))
+    dist.all_reduce(bad)
+    if bad > 0:
+        return None, scale / 2
+    means = []
+    for g in grads:
+        whole = torch.zeros(g.shape).copy_(g)
+        dist.all_reduce(whole)
+        means.append(whole.div_(scale).div_(dist.get_world_size()))
+    return means, scale
+
+
+def smaller_in_float16(grads, scale, dist):
+    size, found = dist.get_world_size(), []
+    for g in grads:
+        small = g / size
+        dist.all_reduce(small)
+        found.append(small.float() / scale)
+    overflow = any(not x.isfinite().all().item() for x in found)
+    return (None if overflow else tuple(found)), (scale / 2 if overflow else scale)
+
+
+def objects(grads, scale, dist):
+    everyone = [None] * dist.get_world_size()
+    dist.all_gather_object(everyone, [g.double() for g in grads])
+    means = [torch.stack(parts).mean(0) / scale for parts in zip(*everyone)]
+    if any(x.isnan().any() or x.isinf().any() for x in means):
+        return None, scale / 2
+    return means, scale
+
+
+WRONG = [
+    ('6.10', 'stays away at once', unscaled(finite='own, at once'), 'waits for ever'),
+    ('6.10', 'by its own alone', unscaled(finite='own'), 'replicas drift apart'),
+    ('6.10', 'never looked', unscaled(finite='never'), 'spoils the sum of all'),
+    ('6.10', 'zeros for them', unscaled(finite='zeros'), 'spoils the sum of all'),
+    ('6.10', 'the scale stays', unscaled(finite='kept'), 'next scale is 1024, and 512'),
+    ('6.10', 'summed in float16', unscaled(kind=torch.float16), 'does not fit into float16'),
+    ('6.10', 'scale out in float16', scale_out_in_float16, 'no numbers below 6e-8'),
+    ('6.10', 'given in float16', unscaled(back=torch.float16), 'not float32'),
+    ('6.10', 'the sum', unscaled(ranks=False), 'has the sum'),
+    ('6.10', 'with the scale', unscaled(scale_out=False), 'still has the scale'),
+    ('6.10', 'no scale given', only_gradients, 'gives no pair'),
+]
+RIGHT = [
+    ('6.10', 'one message, async_op, in lists', one_message),
+    ('6.10', 'votes first', votes_first),
+    ('6.10', 'a share of each in float16', smaller_in_float16),
+    ('6.10', 'objects, double', objects),
+]
