@@ -15,7 +15,7 @@ LANGUAGE = (ROOT / 'training' / 'task_language.py').read_text(encoding='utf8')
 PICTURES = '''
 from PIL import Image
 
-SCORE, MAY_BE_0 = 'test acc', ('seed', 'num_workers')
+SCORE, MAY_BE_0, PARTS = 'test acc', ('seed', 'num_workers'), ('train', 'test')
 
 
 def options(add):
@@ -27,7 +27,7 @@ class Pictures(torch.utils.data.Dataset):
     """Files in a folder for each class. Mirrored or not: that depends on seed, epoch and index."""
 
     def __init__(self, files):
-        self.files, self.seed, self.epoch = files, 0, 0
+        self.files = files  # seed and epoch are told
 
     def __len__(self):
         return len(self.files)
@@ -96,7 +96,7 @@ def language(alone):
     words = (ROOT / 'LICENSE').read_text(encoding='utf8').splitlines()  # a text that stays
     words = [line.strip() for line in words if len(line.strip()) > 2]
     (alone.folder / 'words').mkdir()
-    for part, lines in {'train': words[::2], 't10k': words[1::2]}.items():
+    for part, lines in {'train': words[::2], 'test': words[1::2]}.items():
         (alone.folder / 'words' / f'{part}.txt').write_text('\n'.join(lines), encoding='utf8')
     return alone
 

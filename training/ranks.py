@@ -88,7 +88,8 @@ def watch(store, limit, done):
         if silent >= limit:
             sys.stderr.write(f'error: rank {other} is stopped, or cut off\n')
     finally:  # also where torchrun, and with it the store, is gone: no rank trains on alone
-        done.is_set() or os._exit(1)
+        if not done.is_set():
+            os._exit(1)
 
 
 def stop(why):
@@ -219,7 +220,10 @@ def load(file, options):
 
 
 def parallel(net, device, shard):
-    """Give each rank the whole network, or, block by block, a part of each parameter."""
+    """Give each rank the whole network, or, block by block, a part of each parameter.
+
+    PyTorch refuses blocks that share a parameter (tied weights): shard those as one, as it says.
+    """
     if not shard:
         return nn.parallel.DistributedDataParallel(net)
     from torch.distributed.fsdp import fully_shard

@@ -8,11 +8,12 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader
 
 PAD, LONGEST, SCORE = 0, 64, 'right'
+PARTS = 'train', 'test'
 MAY_BE_0 = 'seed', 'decay', 'warmup', 'num_workers', 'dropout'
 
 
 def options(add):
-    add('--data', type=Path, required=True, metavar='DIR', help='its train.txt and t10k.txt')
+    add('--data', type=Path, required=True, metavar='DIR', help='its train.txt and test.txt')
     add('--width', type=int, default=32, help='numbers that stand for a token (32)')
     add('--lr', type=float, default=0.01, help='learning rate (0.01)')
     add('--sgd', action='store_true', help='instead of AdamW')

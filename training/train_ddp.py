@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader, TensorDataset
 # The task: LeNet on Fashion-MNIST. For another one change this part, down to the next such line.
 
 DATA = Path(os.environ.get('MXNET_HOME') or '~/.mxnet').expanduser() / 'datasets/fashion-mnist'
+PARTS = 'train', 't10k'  # of the data: to train on, to test on
 SCORE = 'test acc'  # what score_of adds up
 MAY_BE_0 = 'seed', 'momentum', 'decay', 'warmup', 'num_workers', 'dropout'
 
@@ -77,7 +78,7 @@ def optimizer_of(net, args):
     return (torch.optim.AdamW if args.adamw else torch.optim.SGD)(groups, args.lr, **more)
 
 
-def schedule_of(optimizer, args):
+def schedule_of(optimizer, args):  # args.steps is how many there will be
     def share(step):  # of the learning rate
         rise = min(1, (step + 1) / (args.warmup + 1))
         done = max(0, step - args.warmup) / (args.cosine or math.inf)
@@ -161,7 +162,7 @@ def deal(args, examples, steps, epoch=0, training=False):
     rank, size, cut = dist.get_rank(), dist.get_world_size(), args.accumulate if training else 1
     shares = [np.array_split(np.array_split(step, size)[rank], cut) for step in steps]
     pieces = [piece for share in shares for piece in share]
-    examples.seed, examples.epoch = args.seed, epoch
+    examples.epoch = epoch
     own = np.random.default_rng([args.seed, epoch, rank]).integers(2**62)  # seeds the workers
     batches = loader(
         examples, [piece if len(piece) else [0] for piece in pieces],
@@ -237,7 +238,9 @@ def evaluate(args, net, tests):
 
 def train(args):
     rank, size, device = dist.get_rank(), dist.get_world_size(), args.device
-    examples, tests = read(args.data, 'train', args.limit), read(args.data, 't10k')
+    examples, tests = read(args.data, PARTS[0], args.limit), read(args.data, PARTS[1])
+    examples.seed = tests.seed = args.seed  # before an example is drawn
+    examples.epoch = tests.epoch = 0
     some = [d[i] for d in (examples, tests) for i in range(0, len(d), len(d) // 500 + 1)]
     options = {k: v for k, v in vars(args).items() if k not in FREE}
     parts = ranks.digest(part for example in some for part in example)
@@ -259,6 +262,7 @@ def train(args):
     model.train()
     optimizer = optimizer_of(net, args)
     optimizer.zero_grad()
+    args.steps = args.epochs * math.ceil(len(examples) / args.batch_size)
     schedule = schedule_of(optimizer, args)
     random = torch.cuda if device == 'cuda' else torch  # whose numbers are those of the device
     if state:

@@ -11,7 +11,7 @@ examples, at a learning rate and with moments that do not belong together.
 
 import draw as d
 
-figure = d.Figure(500, __doc__, 'Only rank 0 sees the checkpoint: what then?')
+figure = d.Figure(500, __doc__, 'What two ranks find before the first step, and what they do then')
 
 ROW, HIGH = 38, 30
 CASES = (
