@@ -16,7 +16,7 @@ ROOT_OK := $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 CELL_TIMEOUT := 900
 # Variables of the command line are passed to the tools by the environment, unexpanded:
 # make test PYTEST_ARGS="-k 'ring or tree'"
-VARIABLES := GPU TORCH PDF FROM PRIVATE ROSTER SET DUE UPGRADE SLOW CHANGED CHAPTER TESTS CELL_TIMEOUT \
+VARIABLES := GPU TORCH PDF SERVE FROM PRIVATE ROSTER SET DUE UPGRADE SLOW CHANGED CHAPTER TESTS CELL_TIMEOUT \
     PYTEST_ARGS LAB_ARGS RUN_ARGS BENCH_ARGS DOCTOR_ARGS DATA_ARGS REPORT_ARGS
 $(foreach name,$(VARIABLES),$(eval override $(name) := $$(value $(name))))
 export $(VARIABLES)
@@ -58,7 +58,7 @@ data: setup ## fetch and verify the data sets ahead of a class (DATA_ARGS='--fro
 figures: setup ## draw img/*.svg anew
 	@$(PYTHON) img/src/all.py
 
-book: ## make the site of the chapters, to be read, in build/book/site (PDF=1: also on paper; needs Chromium)
+book: ## make the site of the chapters, to be read, in build/book/site (SERVE=1: and serve it; PDF=1: and on paper; needs Chromium)
 	@sh tools/book.sh
 
 student: setup ## write the students' version of the exercises: blanks for solutions

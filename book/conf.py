@@ -16,7 +16,7 @@ copyright = 'the authors of the course. Apache-2.0'
 language = 'en'
 highlight_language = 'none'  # a command is no Python
 
-extensions = ['myst_nb', 'sphinx_copybutton', 'course', 'moving']
+extensions = ['myst_nb', 'sphinx_copybutton', 'course', 'citing', 'moving']
 include_patterns = [
     '*.md',
     'reference/*.rst',
@@ -34,6 +34,8 @@ nb_execution_mode = 'off'
 myst_enable_extensions = ['dollarmath']
 myst_dmath_allow_space = False
 myst_heading_anchors = 3
+numfig = True  # by chapter: Figure 3.4
+numfig_format = {'figure': 'Figure %s.'}
 copybutton_selector = 'div.cell_input pre, div.highlight-python pre, div.highlight-none pre'
 
 LAUNCH = {

@@ -16,7 +16,8 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 # What Colab can run.
 PYTORCH = {f'notebooks/{c.file}' for c in CHAPTERS if c.framework == 'torch'}
 HOSTED = 'On Colab, [one cell](../elsewhere.md#colab-and-other-hosted-notebooks) comes first.'
-NOT_LINKED = nodes.title | nodes.reference | nodes.literal | nodes.strong | nodes.thead
+ELSEWHERE = 'reference', 'benchmarks', 'training', 'elsewhere'  # "token" is another one there
+NOT_LINKED = nodes.title | nodes.reference | nodes.literal | nodes.strong | nodes.table
 
 
 def mathml(self, node):
@@ -50,7 +51,7 @@ class Terms(SphinxPostTransform):
         for xref in list(self.document.findall(pending_xref)):  # a type is no link to a namesake
             if xref.get('refdomain') == 'py':
                 xref.replace_self(xref.children)
-        if page == 'glossary' or page.startswith(('reference', 'benchmarks')):
+        if page == 'glossary' or page.startswith(ELSEWHERE):
             return
         texts = [node for node in self.document.findall(nodes.Text) if self.may_link(node)]
         for pattern, address, said in glossary(self.env):

@@ -3,6 +3,8 @@
 # another host. Usually called as `make book`. It needs neither MXNet nor PyTorch, and executes nothing.
 #
 #   PDF=1   also print it, as build/book/site/book.pdf: needs Chromium, or what CHROME names
+#   SERVE=1 also serve it on this machine's port 8000 (SERVE=8080: on that): a browser does not let a page
+#           that is a file read others, and so the search would find them, but show no excerpt
 #   BOOK_REPOSITORY (in the environment)
 #           the address of the repository, for links that edit, and for buttons that open a chapter in Binder
 #           or Colab; without it there are none
@@ -50,7 +52,13 @@ for path in book/*.md notebooks img exercises training benchmarks mgpu_helpers L
     [ ! -e "$path" ] || cp -R "$path" "$out/source/"
 done
 "$python" -m sphinx --quiet --fail-on-warning --jobs auto --doctree-dir "$out/read" --conf-dir book "$out/source" "$out/site"
-say "the site: $out/site/index.html"
+say "the site: $out/site/index.html (with excerpts in its search: make book SERVE=1)"
 
 # --- On paper ---------------------------------------------------------------------------------------
 [ -z "${PDF:-}" ] || "$python" book/paper.py "$out/site" "$out/site/book.pdf"
+
+# --- On this machine ----------------------------------------------------------------------------------
+[ -n "${SERVE:-}" ] || exit 0
+[ "$SERVE" != 1 ] || SERVE=8000
+say "http://127.0.0.1:$SERVE/ until Ctrl+C"
+exec "$python" -m http.server --bind 127.0.0.1 --directory "$out/site" "$SERVE"

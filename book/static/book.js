@@ -20,8 +20,8 @@ addEventListener("DOMContentLoaded", () => {
 });
 
 // Sphinx finds a heading only if the words searched for are at least half of it. Here a chapter's section
-// whose heading has all of them comes first, in the order of the chapters, then their text; a name of the
-// package comes after what explains it.
+// whose heading has all of them comes first, in the order of the chapters, then such a figure, then their
+// text; a name of the package comes after what explains it.
 if (typeof Search !== "undefined") {
   Object.assign(Scorer, { objPartialMatch: 0, objPrio: {} });
   const inText = Search.performTermsSearch;
@@ -35,7 +35,8 @@ if (typeof Search !== "undefined") {
         const chapter = Number((docnames[page].match(/^notebooks\/(\d+)-/) || [])[1]);
         if (!chapter || id === null) continue;
         const name = `${titles[page]} > ${title}`;
-        found.push([docnames[page], name, "#" + id, null, 300 - chapter, filenames[page], "title"]);
+        const score = (id.startsWith("figure-") ? 200 : 300) - chapter;
+        found.push([docnames[page], name, "#" + id, null, score, filenames[page], "title"]);
       }
     }
     const hits = inText(terms, excluded);
@@ -43,3 +44,20 @@ if (typeof Search !== "undefined") {
     return [...found, ...hits];
   };
 }
+
+// A finger has no hover: its first touch of a term or a citation shows what a mouse would see.
+let touched = false;
+addEventListener("pointerdown", (event) => (touched = event.pointerType === "touch"), true);
+addEventListener("click", (event) => {
+  const link = event.target.closest?.("a.term, a.cite");
+  if (!link || !touched) return;
+  event.preventDefault();
+  document.querySelector(".said")?.remove();
+  const note = Object.assign(document.createElement("div"), { className: "said", popover: "auto" });
+  const more = Object.assign(document.createElement("a"), { href: link.href });
+  more.textContent = link.matches(".term") ? "In the glossary" : link.matches(".internal") ? "In the references" : "To the paper";
+  note.setAttribute("role", "note");
+  note.append(link.title, " ", more);
+  document.body.append(note);
+  note.showPopover();
+});
