@@ -1,12 +1,12 @@
-"""Four workers with one server, and four workers in a ring: what passes each port.
+"""Four workers with one server, and four workers in a ring: what passes each link.
 
 Left: one server above four workers; each worker sends its gradients to the server and gets the
-parameters back. In one step, one model goes out of the port of each worker and one comes in; at the
-port of the server four come in and four go out. Right: four workers in a ring, each of which sends
-to the next one. In one step, 1.5 models go out of every port, and 1.5 come in.
+parameters back. In one step, one model goes out over the link of each worker and one comes in;
+over the link of the server four come in and four go out. Right: four workers in a ring, each of
+which sends to the next one. In one step, 1.5 models go over every link, and 1.5 come in.
 
-How many times the whole model passes each port in one step. With W workers: W times in and
-W times out at the port of one server; 2(W − 1)/W times at every port of a ring.
+How many times the whole model passes each link in one step. With W workers: W times in and
+W times out over the link of one server; 2(W − 1)/W times over every link of a ring.
 """
 
 import draw as d
@@ -23,8 +23,8 @@ def worker(k, cx, y, w):
     figure.label(cx, y + H / 2, f'worker {k}', bold=True, fill=d.SHADE[k])
 
 
-figure.headline('One server: its port carries all', 42, LEFT)
-figure.headline('A ring: every port carries the same', 42, RIGHT)
+figure.headline('One server: its link carries all', 42, LEFT)
+figure.headline('A ring: every link carries the same', 42, RIGHT)
 
 # --- one server
 middle, W = LEFT + PANEL / 2, 80

@@ -59,8 +59,8 @@ def compute_gradients(
     Devices for which no example is left add a gradient of 0.
     """
     X_rank, y_rank = shard(X, rank, num_workers), shard(y, rank, num_workers)
-    busy = devices[: len(X_rank)]  # fewer examples than devices: the others
-    for device in devices[len(busy) :]:  # stay idle, but must add zeros
+    busy, idle = devices[: len(X_rank)], devices[len(X_rank) :]  # without examples: zeros
+    for device in idle:
         for param in parameters_of(net):
             if param.grad_req != 'null':
                 param.grad(device)[:] = 0
@@ -131,9 +131,10 @@ def train_epoch(
         compute_gradients(X, y, net, devices, store.rank, store.num_workers)
         nd.waitall()
         computed = time.perf_counter()
-        trainer.step(1, ignore_stale_grad=True)
+        trainer.step(1, ignore_stale_grad=True)  # allows the zeros of idle devices
         nd.waitall()
-        computing, waiting = computing + computed - start, waiting + time.perf_counter() - computed
+        computing += computed - start
+        waiting += time.perf_counter() - computed
     return computing, waiting
 
 
