@@ -16,7 +16,7 @@ ROOT_OK := $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 CELL_TIMEOUT := 900
 # Variables of the command line are passed to the tools by the environment, unexpanded:
 # make test PYTEST_ARGS="-k 'ring or tree'"
-VARIABLES := GPU TORCH PDF SERVE FROM PRIVATE ROSTER SET DUE UPGRADE SLOW CHANGED CHAPTER TESTS CELL_TIMEOUT \
+VARIABLES := GPU TORCH PDF SERVE FROM PRIVATE ROSTER SET DUE UPGRADE SLOW CHANGED CHAPTER SESSION TESTS CELL_TIMEOUT \
     PYTEST_ARGS LAB_ARGS RUN_ARGS BENCH_ARGS DOCTOR_ARGS DATA_ARGS REPORT_ARGS
 $(foreach name,$(VARIABLES),$(eval override $(name) := $$(value $(name))))
 export $(VARIABLES)
@@ -36,8 +36,8 @@ test: setup ## run the tests, and the notebooks through nbval (TESTS=FILE; SLOW=
 run: setup ## execute the notebooks into build/, also as HTML (CHAPTER=1: one of them)
 	@$(call with,RUN_ARGS) tools/run_notebooks.py --timeout "$$CELL_TIMEOUT" $(if $(CHAPTER),--chapter "$$CHAPTER")
 
-slides: setup ## write the chapters as slides for a lecture into build/slides/ (CHAPTER=1: one of them)
-	@$(PYTHON) tools/slides.py $(if $(CHAPTER),--chapter "$$CHAPTER")
+slides: setup ## write the chapters as slides for a lecture into build/slides/ (CHAPTER=1: one of them; SESSION='five weeks 1': a session of the plan)
+	@$(PYTHON) tools/slides.py $(if $(CHAPTER),--chapter "$$CHAPTER") $(if $(SESSION),--session "$$SESSION")
 
 bench: setup ## measure against what one would use instead (BENCH_ARGS)
 	@$(call with,BENCH_ARGS) -m benchmarks

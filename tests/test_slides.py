@@ -23,7 +23,7 @@ SLIDES = """
   const end = slide.querySelector('footer').getBoundingClientRect().top + 1;
   const size = (part) => parseFloat(getComputedStyle(part).fontSize);
   return {
-    heading: slide.querySelector('h1, h2').textContent,
+    heading: slide.dataset.section,
     size: [slide.offsetWidth, slide.offsetHeight],
     empty: !rest.length || rest.some((e) => !e.textContent.trim() && !e.querySelector('img, svg')),
     out: [slide, ...rest, ...slide.querySelectorAll('h2, pre, table, img, svg')].filter((part) =>
@@ -168,3 +168,31 @@ def test_no_such_chapter_and_a_chapter_of_ones_own(tmp_path):
     nb = new_notebook(cells=[new_code_cell('1'), new_markdown_cell('Only a text, and $$x$$')])
     html, number = slides.page_of(nb, tmp_path, 'mine')
     assert number >= 1 and '<title>mine</title>' in html and pages.title_of(nb) is None
+
+
+def test_a_session_of_the_plan_asks_before_it_answers(browser, tmp_path):
+    done = CliRunner().invoke(slides.main, ['--session', 'five weeks 5', '--build', str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    session, plan = slides.session_of('five weeks 5')
+    browser.open((tmp_path / 'five-weeks-5.html').as_uri(), 1280, 720)
+    browser.resize(720)
+    shown = browser.ask(SLIDES)
+    assert not [s for s in shown if s['empty'] or s['out'] or s['small']]
+    words = browser.ask('[...document.querySelectorAll("section")].map((s) => s.textContent)')
+    asked = [i for i, text in enumerate(words) if 'What do you expect?' in text]
+    planned = [
+        s['ask']
+        for part in session['parts']
+        for s in plan.CHAPTERS.get(part.get('chapter'), {'sections': []})['sections']
+        if s['section'] in part['sections']
+    ]
+    assert len(asked) == len(planned)
+    for i, ask in zip(asked, planned):  # in the order of the plan
+        assert re.sub('[`*]', '', ask) in words[i]
+    # The idle shares come after the question about them.
+    (bubble,) = (i for i in asked if 'and less with 1F1B?' in words[i])
+    drawn = [i for i, s in enumerate(shown) if s['heading'] == 'By layers' and s['figures']]
+    assert drawn[-1] > bubble and words[-1].strip().startswith('At home')
+    for wrong in ('six weeks 1', 'five weeks 6'):
+        done = CliRunner().invoke(slides.main, ['--session', wrong, '--build', str(tmp_path)])
+        assert done.exit_code == 2 and f"no session '{wrong}'" in done.output
