@@ -131,11 +131,12 @@ class Browser:
 
 @contextlib.contextmanager
 def lab(folder, chapter):
-    """Run `make lab` on a copy of a chapter and the figures; yield the address that it prints."""
+    """Run `make lab` on a copy of a chapter, its exercises and figures; yield the address."""
     root, settings, home = folder / 'a course', folder / 'settings', folder / 'home'
     shutil.copytree(ROOT / 'img', root / 'img')
-    (root / 'notebooks').mkdir()
-    shutil.copy(ROOT / 'notebooks' / chapter, root / 'notebooks')
+    for part in ('notebooks', 'exercises'):
+        (root / part).mkdir()
+        shutil.copy(ROOT / part / chapter, root / part)
     home.mkdir()  # nothing of the caller's own Jupyter
     shutil.copy(ROOT / 'tools/lab/default-37a8.jupyterlab-workspace', home)
     file = settings / '@jupyterlab/notebook-extension/tracker.jupyterlab-settings'

@@ -119,7 +119,8 @@ SCREEN = """
   const shown = (element) => element.getBoundingClientRect().width > 0;
   return {
     idle: (sessionContext.session?.kernel?.status ?? '') === 'idle',
-    contents: all('.jp-TableOfContents-content .jp-tocItem-heading').filter(shown).length,
+    beside: all('#jp-right-stack').filter(shown).length,
+    cut: all('.jp-CodeCell .cm-scroller').filter((e) => e.scrollWidth > e.clientWidth + 1).length,
     rest: [model.dirty, all('.Toastify__toast').map((toast) => toast.textContent),
       all('.jp-DirListing-itemText').filter(shown).map(
         (name) => [name.textContent, name.scrollWidth <= name.clientWidth]),
@@ -146,19 +147,28 @@ def test_make_lab_opens_the_first_chapter_on_a_clean_screen_light_and_dark(brows
     text = '\n'.join(c.source for c in nb.cells if c.cell_type == 'markdown')
     images = text.count('](../img/') + sum('image/png' in str(c.get('outputs')) for c in nb.cells)
     headings, formulas = len(re.findall('^## ', text, re.M)), text.count('$$') // 2
-    change = 'jupyterapp.commands.execute("apputils:change-theme", {theme: "JupyterLab Dark"})'
+    contents = (
+        "[...document.querySelectorAll('.jp-tocItem-heading')].filter((e) => e.checkVisibility())"
+    )
+    linked = "document.querySelector('.jp-MarkdownOutput a[href*=exercises]')"
     with lab(tmp_path, path.name) as address:
         assert f'/lab/tree/notebooks/{path.name}?' in address
-        browser.open(address, 1440, 900)
-        browser.wait_for(f'[{SCREEN}].every((seen) => seen.idle && seen.contents > 10)', 240)
-        seen = browser.ask(SCREEN)['rest']
+        browser.open(address, 1280, 900)
+        browser.wait_for(f'[{SCREEN}].every((seen) => seen.idle)', 240)
+        seen = browser.ask(SCREEN)
         browser.picture(LOOK / 'first-screen.png', 900)
-        assert seen == [False, [], [[path.name, True]], ['Name']]  # no pop-up, nothing cut off
+        assert seen['rest'] == [False, [], [[path.name, True]], ['Name']]  # no pop-up, none cut off
+        assert (seen['beside'], seen['cut']) == (0, 0)  # no code is cut off either
+        browser.ask('jupyterapp.commands.execute("toc:show-panel").then(() => true)')
+        browser.wait_for(f'{contents}.length > 10')
         for theme, light in (('light', 'true'), ('dark', 'false')):
             if theme == 'dark':
-                browser.ask(f'{change}.then(() => true)')
+                browser.prefer('dark')  # the system's setting is followed
             seen = f'{headings} {images} {images} {formulas} 0 {light}'
             try:
                 browser.wait_for(f"{IN_LAB} === '{seen}'", seconds=90)
             finally:
                 browser.picture(LOOK / f'01-lab-{theme}.png', 1800, SCALE)
+        browser.ask(f'{linked}.click()')
+        where = 'jupyterapp.shell.currentWidget.context.path'
+        browser.wait_for(f'{where} === "exercises/{path.name}"')
