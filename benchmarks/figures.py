@@ -39,6 +39,21 @@ def scaled(name, apart, single, brief=''):
     ]
 
 
+# Why a row of the book may miss what is wanted: said below the table, where it does.
+APART = (
+    'Two processes wait for nobody; here each step sums the gradients and waits for the slower '
+    'device, and one Python hands out the work of both.'
+)
+MORE_CORES = {
+    'Chapter 1': 'One device gets a little faster by a second thread; that little is missing.',
+    'Chapter 2, ResNet-18': 'One device divides its large convolutions between two threads almost '
+    'as well as two stand-ins divide the batch: both use both cores.',
+    'Chapter 5': "PyTorch's operators make good use of two threads, so one device has most of what "
+    'both cores can give.',
+}
+WHY = {f'{of}: two stand-ins over one device at its fastest': why for of, why in MORE_CORES.items()}
+WHY |= {f'{of}: two stand-ins over two processes that share nothing': APART for of in MORE_CORES}
+
 SCRATCH = 'from scratch, 2 devices'
 SAME = 'Gluon, chapter 1 network, 2 devices'
 # Peers as they are and with our settings: a row takes the faster.

@@ -33,6 +33,11 @@ class Figure:
         return '' if self.aim is None else f'≥ {self.aim}'
 
     @property
+    def met(self):
+        """Whether the median is what is wanted, in the two digits that are printed."""
+        return '' if self.aim is None else 'yes' if round(self.median, 2) >= self.aim else 'no'
+
+    @property
     def range(self):
         return f'{min(self.values):.2f} to {max(self.values):.2f}'
 

@@ -9,14 +9,16 @@ from tabulate import tabulate
 from mgpu_helpers.display import Table
 
 from .chapter3 import COPY, NAIVE
-from .figures import MEMORY, WAITING, figures
+from .figures import MEMORY, WAITING, WHY, figures
 from .ratios import rate
 from .result import FOLDER, QUICK, ROOT
 
 PAGE = ROOT / 'book/measured.md'
 BEGIN = '<!-- speed: written by python -m benchmarks --book -->'
 END = '<!-- speed: end -->'
-HEADS = ['what', 'over', 'median', 'range', 'n', 'wanted']
+HEADS = ['what', 'over', 'median', 'range', 'n', 'wanted', 'met']
+HEADS_IN_THE_BOOK = ['what', 'ratio', 'range', 'wanted', 'met']
+UNKNOWN = 'Why, nobody has looked at yet.'
 NOT_PUBLISHED = 'A quick look: few and short runs, not to be published.'
 # What a table's heading says already is left out of the names of its cases.
 PREFIXES = {WAITING: 'first step, ', MEMORY: 'memory, '}
@@ -38,7 +40,7 @@ def ratio_rows(result):
         rows = []
         for f in members:
             names = short(f, f.what), short(f, f.over)
-            row = [*names, *median_and_range(f.values, '.2f'), len(f.values), f.wanted]
+            row = [*names, *median_and_range(f.values, '.2f'), len(f.values), f.wanted, f.met]
             rows.append(row)
         yield group, rows
 
@@ -166,7 +168,14 @@ def markdown(result):
 def page_block(result, folder=FOLDER):
     """Format the rows for the book: what, ratio, range, in plain words."""
     rows = [
-        [f.brief, f'{f.median:.2f}', f.range, f.wanted] for f in figures(result.measured) if f.brief
+        [f.brief, f'{f.median:.2f}', f.range, f.wanted, f.met]
+        for f in figures(result.measured)
+        if f.brief
+    ]
+    missed = [
+        f'* {brief} ({ratio}). {WHY.get(brief, UNKNOWN)}'
+        for brief, ratio, *_, met in rows
+        if met == 'no'
     ]
     where = pathlib.Path(folder).resolve().relative_to(ROOT.resolve()).as_posix()
     machine = result.machine
@@ -176,8 +185,9 @@ def page_block(result, folder=FOLDER):
         f'{result.rounds} rounds. Unless stated otherwise: LeNet, batches of 256, stand-in '
         'devices.',
         '',
-        tabulate(rows, ['what', 'ratio', 'range', 'wanted'], 'github', disable_numparse=True),
+        tabulate(rows, HEADS_IN_THE_BOOK, 'github', disable_numparse=True),
         '',
+        *(['Where less was measured than is wanted:', '', *missed, ''] if missed else []),
         f'[All rows, what they were measured with, and a picture](../{where}/{result.name}.md).',
     ]
     return '\n'.join(lines)

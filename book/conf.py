@@ -48,6 +48,7 @@ html_title = project
 # One field to search in, beside the contents.
 html_sidebars = {'**': ['navbar-logo.html', 'search-button-field.html', 'sbt-sidebar-nav.html']}
 html_static_path = ['static']
+html_favicon = 'static/icon.svg'
 html_css_files = ['book.css']
 html_js_files = [('book.js', {'defer': 'defer'})]
 python_maximum_signature_line_length = 80

@@ -1,6 +1,7 @@
 """What the book needs beyond Sphinx's options: formulas, terms, links, buttons, less to load."""
 
 import functools
+import html
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 # What Colab can run.
 PYTORCH = {f'notebooks/{c.file}' for c in CHAPTERS if c.framework == 'torch'}
+DESCRIPTION = 'A course in notebooks on training a neural network on several GPUs, on any laptop.'
 HOSTED = 'On Colab, [one cell](../elsewhere.md#colab-and-other-hosted-notebooks) comes first.'
 ELSEWHERE = 'reference', 'benchmarks', 'training', 'elsewhere'  # "token" is another one there
 NOT_LINKED = nodes.title | nodes.reference | nodes.literal | nodes.strong | nodes.table
@@ -123,6 +125,17 @@ def buttons(app, pagename, templatename, context, doctree):
     context['header_buttons'] = list(filter(kept, context.get('header_buttons', [])))
 
 
+def described(app, pagename, templatename, context, doctree):
+    """Say in a sentence what a page is about, for who shares its address or searches for it."""
+    questions = {f'notebooks/{c.file}': c.question for c in CHAPTERS}
+    said = html.escape(questions.get(pagename, DESCRIPTION))
+    title = html.escape(re.sub('<[^>]*>', '', context.get('title') or app.config.project))
+    context['metatags'] = context.get('metatags', '') + (
+        f'<meta name="description" content="{said}"><meta property="og:description" '
+        f'content="{said}"><meta property="og:title" content="{title}">'
+    )
+
+
 def plain(match):
     """Write a signature's parameters, one a line, without a list."""
     return match[1].replace('<dd>', '<span class="param">').replace('</dd>', '</span>')
@@ -152,5 +165,6 @@ def setup(app):
     app.connect('config-inited', lambda app, config: reference.write(Path(app.srcdir)))
     app.connect('source-read', links)
     app.connect('html-page-context', buttons, priority=900)
+    app.connect('html-page-context', described)
     app.connect('build-finished', lighter)
     return {'parallel_read_safe': True, 'parallel_write_safe': True}

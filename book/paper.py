@@ -1,4 +1,4 @@
-"""The site as one PDF, printed by Chromium: contents with page numbers, then page after page."""
+"""The site as one PDF, printed by Chromium: a cover, contents with page numbers, all pages."""
 
 import os
 import re
@@ -10,11 +10,13 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag
 
 from bs4 import BeautifulSoup
-from pypdf import PdfReader
+from pypdf import PdfReader, PdfWriter
 
 TITLE = 'Training on several GPUs'
+ABOUT = 'A course in notebooks: by hand, with a framework, faster, and beyond one machine'
+LONG = 15  # lines of code or output; what is longer may go on on the next page
 CHROMES = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable')
-FLAGS = '--headless --disable-gpu --no-pdf-header-footer --generate-pdf-document-outline'.split()
+FLAGS = '--headless --disable-gpu --no-pdf-header-footer'.split()
 STYLES = ('_static/pygments.css', '_static/book.css', '_static/paper.css')
 
 
@@ -41,6 +43,11 @@ def one_page(site):
             part.decompose()
         for part in article.find_all(id=True):
             part['id'] = name(f'{page}-{part["id"]}')
+        for part in article.select('p:has(> a[href="book.pdf"])'):  # this is it
+            part.decompose()
+        for part in article.find_all('pre'):
+            if part.get_text().strip().count('\n') >= LONG:
+                part['class'] = [*part.get('class', []), 'long']
         for part in article.find_all('details'):
             part['open'] = ''
         for tag, attribute in (('a', 'href'), ('img', 'src')):
@@ -53,11 +60,33 @@ def one_page(site):
                 inside = path in pages and name(f'{path}-{anchor}' if anchor else path)
                 part[attribute] = f'#{inside}' if inside else path
         article['id'] = name(page)
+        article['style'] = f'page: {name(page)}'
         body.append(str(article))
-        contents += [(2, name(page), article.h1.get_text())]
+        contents += [(2, name(page), article.h1.get_text().strip())]
         if page.startswith('notebooks'):
-            contents += [(3, h.parent['id'], h.get_text()) for h in article.find_all('h2')]
+            contents += [(3, h.parent['id'], h.get_text().strip()) for h in article.find_all('h2')]
     return body, contents
+
+
+def heads(contents):
+    """Write above each page which chapter it belongs to."""
+    for level, i, title in contents:
+        if level == 2:
+            words = title.replace('\\', '').replace('"', "'").replace('\n', ' ')
+            yield f'@page {i} {{ @top-right {{ content: "{words}"; font: 8pt sans-serif }} }}'
+
+
+def bookmark(target, contents, numbers):
+    """Give the file its outline; Chromium's joins words where a heading breaks."""
+    writer, above = PdfWriter(clone_from=target), None
+    for level, i, title in contents:
+        item = writer.add_outline_item(
+            title, numbers[i] - 1, parent=above if level == 3 else None, is_open=False
+        )
+        above = item if level == 2 else above
+    writer.add_metadata({'/Title': TITLE})
+    writer.page_mode = '/UseOutlines'
+    writer.write(target)
 
 
 def main(site, target):
@@ -78,8 +107,9 @@ def main(site, target):
         )
         file.write_text(
             f'<!doctype html><html lang="en" data-theme="light"><meta charset="utf8">{styles}'
-            f'<title>{TITLE}</title><nav><h1>{TITLE}</h1><h2>Contents</h2><ul>{rows}</ul></nav>'
-            + ''.join(body),
+            f'<title>{TITLE}</title><style>{"".join(heads(contents))}</style><header><h1>{TITLE}</h1>'
+            f'<p>{ABOUT}</p><img src="_images/course.svg" alt=""></header>'
+            f'<nav><h2>Contents</h2><ul>{rows}</ul></nav>' + ''.join(body),
             'utf8',
         )
         with tempfile.TemporaryDirectory() as profile:
@@ -90,6 +120,7 @@ def main(site, target):
         places = pdf.named_destinations.items()
         numbers = {i.lstrip('/'): pdf.get_destination_page_number(to) + 1 for i, to in places}
     file.unlink()
+    bookmark(target, contents, numbers)
     print(f'book: {target}, {len(pdf.pages)} pages, {Path(target).stat().st_size / 1e6:.1f} MB')
 
 

@@ -138,6 +138,7 @@ def test_the_books_page_gets_its_lines_and_nothing_else_changes(result, tmp_path
     assert 'old figures' not in text
     row = r'^\| Chapter 1: two stand-ins over two processes .*\| 0\.90 '
     assert re.search(row, text, re.MULTILINE), text
+    assert re.search(r'≥ 0\.93 +\| no ', text) and '(0.90). Two processes wait' in text
 
 
 def test_the_books_page_shows_the_newest_result_and_none_tells_anything_of_who_made_it():
