@@ -2,6 +2,8 @@
 
 import ast
 import contextlib
+import json
+import math
 import os
 import random
 import runpy
@@ -116,6 +118,32 @@ def test_what_is_wrong_is_named_in_a_sentence(alone, monkeypatch, capsys):
         assert ended.value.code == 2 and last.startswith('train_ddp.py: error: ') and name in last
 
 
+def test_it_ends_early_reports_its_mfu_and_lets_the_rate_fall_to_the_end(alone):
+    """With a rate at which no parameter changes, the second epoch is no better than the first."""
+    options = '--limit 128 --batch-size 64 --lr 1e-30 --patience 1 --cosine --checkpoint run'
+    options += ' --report 1 --peak 1e9 --log-file log --fused --epochs'
+    alone.run(f'{options} 9')
+    said = [json.loads(line) for line in (alone.folder / 'log').read_text().splitlines()]
+    assert [line['epoch'] for line in said] == [1, 1, 1, 2, 2, 2]
+    rates = [line['lr'] for line in said if 'lr' in line]  # 18 steps would bring it to 0
+    assert rates == pytest.approx([1e-30 * (1 + math.cos(math.pi * i / 18)) / 2 for i in range(4)])
+    # Forward: two convolutions, two products. Backward: each twice, but no gradient of the images.
+    first, *rest = (9 * 20 * 26**2, 20 * 25 * 50 * 9**2, 800 * 128, 128 * 10)
+    work = 2 * (2 * first + 3 * sum(rest))
+    assert said[0]['mfu'] * 1e9 / said[0]['rate'] == pytest.approx(work)
+    (again,) = alone.run(f'{options} 9')  # its last epoch's line, and no third epoch
+    assert again.startswith('epoch 2,')
+    (said,) = alone.run(f'{options} 8', status=1)
+    assert said == "error: run/checkpoint.pt was saved with other options: {'epochs': 9}"
+
+
+def test_compiled_it_computes_the_same(alone):
+    (alone.folder / 'sitecustomize.py').unlink()  # which keeps the compiler away
+    options = '--limit 100 --batch-size 64 --dtype float64 --epochs 1 --digest'
+    compiled = alone.run(f'{options} --compile eager', 2)[-1]  # traced; no C++ compiler is needed
+    assert compiled == alone.run(options, 2)[-1]
+
+
 def test_missing_data_and_a_damaged_checkpoint_are_named_and_help_names_all_options(alone):
     said = alone.run('--data nowhere', status=2)[-1]
     assert said == 'train_ddp.py: error: argument --data: there is no folder nowhere'
@@ -128,7 +156,7 @@ def test_missing_data_and_a_damaged_checkpoint_are_named_and_help_names_all_opti
     text = '\n'.join(alone.run('--help'))
     for option in (
         'epochs batch-size lr adamw cosine decay seed dtype accumulate clip limit data num-workers '
-        'shard device report log-file checkpoint every save-timeout digest'
+        'shard device report log-file checkpoint every save-timeout digest peak patience compile'
     ).split():
         assert f'--{option}' in text
     assert 'datasets/fashion-mnist' in text.replace('\n', '').replace(' ', '')

@@ -89,7 +89,7 @@ def test_a_full_disk_is_named_and_leaves_the_old_checkpoint_alone(ranks, saved, 
 def test_a_second_job_in_a_folder_gets_one_sentence(alone):
     with alone.start('--epochs 10000 --limit 640 --checkpoint run') as first:
         assert first.stdout.readline().startswith('epoch 1,')
-        (said,) = alone.run(f'{SHORT} --checkpoint run', status=1)
+        (said,) = errors(alone.run(f'{SHORT} --checkpoint run', 2, status=1))
         assert said.startswith('error: run: another job trains there')
         assert first.poll() is None
         first.kill()

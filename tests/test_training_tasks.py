@@ -154,7 +154,12 @@ def test_tokens_count_for_all_numbers_of_ranks_and_micro_batches(language):
 
 
 def test_a_sharded_run_goes_on_as_another_number_of_ranks_and_whole(language):
-    """Moments of AdamW, its two groups and the schedule are in the checkpoint."""
+    """Moments of AdamW, its two groups and the schedule are in the checkpoint; weights are tied."""
+    script = language.folder / 'train_ddp.py'
+    text, head = script.read_text(encoding='utf8'), 'nn.Linear(width, 128))\n'
+    assert text.count(head) == 1
+    tied = f'{head}        self.head[1].weight = self.tokens.weight\n'
+    script.write_text(text.replace(head, tied), encoding='utf8')
     logged(language, f'{WORDS} --epochs 2', 2, 'straight')
     logged(language, f'{WORDS} --shard --checkpoint run', 3, 'continued')
     logged(language, f'{WORDS} --epochs 2 --checkpoint run', 2, 'continued')  # adds to the file

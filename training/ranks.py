@@ -6,12 +6,14 @@ train_ddp.py imports it; so can a script of yours. Nothing here knows what is tr
 import gc
 import hashlib
 import json
+import math
 import os
 import secrets
 import sys
 import threading
 import time
 import warnings
+from collections import Counter
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
@@ -19,6 +21,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
+
+REPORT = (
+    'epoch {epoch}, step {step}, loss: {loss:.6f}, lr: {lr:.3g}, norm: {norm:.4g}, {rate:.0f}/s, '
+    '{memory:.0f} MiB'
+)
 
 
 def device_of(wanted):
@@ -110,6 +117,18 @@ def agree(group=None, **found):
             stop(f'not the same {name} in all ranks: {values}')
 
 
+def settle(rows, epoch, done):
+    """Add up the losses of the last steps over ranks; stop all at one that is not finite."""
+    table = torch.stack(rows, 1)
+    dist.all_reduce(table[0])
+    found = list(zip(*table.tolist(), strict=True))
+    for i, (loss, _, norm) in enumerate(found, done - len(rows) + 1):
+        if not math.isfinite(loss + norm):
+            stop(f'epoch {epoch + 1}, step {i}: loss {loss}, norm of the gradient {norm}')
+    rows.clear()
+    return found
+
+
 def digest(values):
     """Hash tensors, whole also where each rank has a part, or numbers, one after another."""
     sha = hashlib.sha256()
@@ -139,6 +158,18 @@ def tell(line, log_file=None, **found):
         if log_file:
             with open(log_file, 'a') as file:
                 file.write(json.dumps(found) + '\n')
+
+
+def report(args, rows, seconds, work, **found):
+    """Tell what the last steps found, each of ``work`` operations for an example or token."""
+    losses, counts, norms = zip(*rows, strict=True)
+    rate, line = sum(counts) / seconds, REPORT
+    found |= {'loss': sum(losses) / sum(counts), 'norm': norms[-1], 'rate': rate}
+    found['memory'] = memory(args.device) / 2**20
+    if args.peak:
+        found['mfu'] = rate * work / dist.get_world_size() / args.peak
+        line += ', mfu: {mfu:.3g}'  # model FLOPs utilization
+    tell(line, args.log_file, **found)
 
 
 def memory(device):
@@ -220,21 +251,22 @@ def load(file, options):
 
 
 def parallel(net, device, shard):
-    """Give each rank the whole network, or, block by block, a part of each parameter.
-
-    PyTorch refuses blocks that share a parameter (tied weights): shard those as one, as it says.
-    """
+    """Give each rank the whole network, or, block by block, a part of each parameter."""
     if not shard:
         return nn.parallel.DistributedDataParallel(net)
     from torch.distributed.fsdp import fully_shard
 
     warnings.filterwarnings('ignore', 'FSDP2-wrapped .* view')  # nothing writes into an output
     mesh = dist.init_device_mesh(device, (dist.get_world_size(),))
-    blocks = [*net.children()]
-    for block in blocks:  # whole only while it computes
+    blocks, holders = [*net.children()], Counter()
+    for block in blocks:
         if isinstance(block, nn.ModuleList):
             blocks += block
-        elif [*block.parameters()]:
+        else:
+            holders.update(block.parameters())
+    for block in blocks:  # whole only while it computes; tied weights: with the network's rest
+        own = [] if isinstance(block, nn.ModuleList) else [*block.parameters()]
+        if own and all(holders[parameter] == 1 for parameter in own):
             fully_shard(block, mesh=mesh)
     return fully_shard(net, mesh=mesh)
 
@@ -255,5 +287,5 @@ def spread(net, optimizer, state):
     full, kept = (dcp.StateDictOptions(full_state_dict=f) for f in (True, bool(theirs['state'])))
     dcp.set_model_state_dict(net, state['net'], options=full)
     dcp.set_optimizer_state_dict(net, optimizer, theirs, options=kept)
-    for state in optimizer.state.values():  # on CPUs, these may still be parts of the mapped file
-        state |= {k: v.clone() if torch.is_tensor(v) else v for k, v in state.items()}
+    for moments in optimizer.state.values():  # on CPUs, they may still be parts of the mapped file
+        moments |= {k: v.clone() if torch.is_tensor(v) else v for k, v in moments.items()}

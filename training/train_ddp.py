@@ -20,13 +20,15 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.flop_counter import FlopCounterMode
 
 # The task: LeNet on Fashion-MNIST. For another one change this part, down to the next such line.
+# (MXNET_HOME: where the course's other chapters, and MXNet itself, keep the same files.)
 
 DATA = Path(os.environ.get('MXNET_HOME') or '~/.mxnet').expanduser() / 'datasets/fashion-mnist'
 PARTS = 'train', 't10k'  # of the data: to train on, to test on
 SCORE = 'test acc'  # what score_of adds up
-MAY_BE_0 = 'seed', 'momentum', 'decay', 'warmup', 'num_workers', 'dropout'
+MAY_BE_0 = 'seed', 'momentum', 'decay', 'warmup', 'cosine', 'num_workers'
 
 
 def options(add):
@@ -36,7 +38,8 @@ def options(add):
     add('--adamw', action='store_true', help='instead of SGD')
     add('--decay', type=float, default=0.0, help='of weights, not of biases and norms (0)')
     add('--warmup', type=int, default=0, metavar='N', help='steps before the full rate (0)')
-    add('--cosine', type=int, metavar='N', help='then let the rate fall to 0 within N steps')
+    add('--cosine', type=int, nargs='?', const=0, metavar='N', help='then to 0 in N steps (all)')
+    add('--fused', action='store_true', help='update all parameters in one kernel')
     add('--augment', action='store_true', help='mirror every other image, at random')
 
 
@@ -74,15 +77,18 @@ def optimizer_of(net, args):
         {'params': [p for p in net.parameters() if p.dim() > 1], 'weight_decay': args.decay},
         {'params': [p for p in net.parameters() if p.dim() < 2], 'weight_decay': 0.0},
     ]
-    more = {} if args.adamw else {'momentum': args.momentum}
-    return (torch.optim.AdamW if args.adamw else torch.optim.SGD)(groups, args.lr, **more)
+    if args.adamw:
+        return torch.optim.AdamW(groups, args.lr, fused=args.fused or None)
+    return torch.optim.SGD(groups, args.lr, momentum=args.momentum, fused=args.fused or None)
 
 
 def schedule_of(optimizer, args):  # args.steps is how many there will be
+    fall = args.cosine or max(1, args.steps - args.warmup)
+
     def share(step):  # of the learning rate
-        rise = min(1, (step + 1) / (args.warmup + 1))
-        done = max(0, step - args.warmup) / (args.cosine or math.inf)
-        return rise * (1 + math.cos(math.pi * min(1, done))) / 2
+        if step < args.warmup or args.cosine is None:
+            return min(1, (step + 1) / (args.warmup + 1))
+        return (1 + math.cos(math.pi * min(1, (step - args.warmup) / fall))) / 2
 
     return torch.optim.lr_scheduler.LambdaLR(optimizer, share)
 
@@ -112,12 +118,8 @@ def score_of(output, y):
 
 FREE = (  # may change at a restart
     'epochs data checkpoint every keep timeout save_timeout digest report log_file num_workers '
-    'shard device real'
+    'shard device real peak patience steps'
 ).split()
-REPORT = (
-    'epoch {epoch}, step {step}, loss: {loss:.6f}, lr: {lr:.3g}, norm: {norm:.4g}, {rate:.0f}/s, '
-    '{memory:.0f} MiB'
-)
 EPOCH = 'epoch {epoch}, time: {time:.2f} sec, train loss: {train_loss:.6f}, '
 EPOCH += f'test loss: {{test_loss:.6f}}, {SCORE}: {{score:.4f}}'
 
@@ -135,8 +137,11 @@ def parse():
     add('--accumulate', type=int, default=1, metavar='N', help='micro-batches of a share (1)')
     add('--clip', type=float, metavar='NORM', help='the largest norm of the whole gradient')
     add('--shard', action='store_true', help='FSDP: each rank holds a part of the network')
+    add('--compile', nargs='?', const='inductor', metavar='BACKEND', help='by torch.compile')
+    add('--patience', type=int, metavar='K', help='end after K epochs without a lower test loss')
     add('--device', default='auto', choices=['auto', 'cpu', 'cuda'], help='(auto)')
     add('--report', type=int, metavar='N', help='print a line every N steps')
+    add('--peak', type=float, metavar='FLOPS', help='of a device, a second: report the MFU, too')
     add('--log-file', type=Path, metavar='FILE', help='add all that is printed to it, as JSON')
     add('--checkpoint', type=Path, metavar='DIR', help='go on from what is there, and save there')
     add('--every', type=int, metavar='N', help='save after N steps, not only after each epoch')
@@ -206,18 +211,6 @@ def step(args, model, optimizer, batches):
     return torch.stack([losses, count, norm.double()])
 
 
-def settle(rows, epoch, done):
-    """Add up the losses of the last steps over ranks; stop all at one that is not finite."""
-    table = torch.stack(rows, 1)
-    dist.all_reduce(table[0])
-    found = list(zip(*table.tolist(), strict=True))
-    for i, (loss, _, norm) in enumerate(found, done - len(rows) + 1):
-        if not math.isfinite(loss + norm):
-            ranks.stop(f'epoch {epoch + 1}, step {i}: loss {loss}, norm of the gradient {norm}')
-    rows.clear()
-    return found
-
-
 def evaluate(args, net, tests):
     """Give mean loss and score of the tests, over all ranks, by rank 0's running statistics."""
     together = 256 * dist.get_world_size()  # 1,000 for each take 2.5 times as long on CPUs
@@ -241,8 +234,11 @@ def train(args):
     examples, tests = read(args.data, PARTS[0], args.limit), read(args.data, PARTS[1])
     examples.seed = tests.seed = args.seed  # before an example is drawn
     examples.epoch = tests.epoch = 0
+    args.steps = args.epochs * math.ceil(len(examples) / args.batch_size)
     some = [d[i] for d in (examples, tests) for i in range(0, len(d), len(d) // 500 + 1)]
     options = {k: v for k, v in vars(args).items() if k not in FREE}
+    if vars(args).get('cosine') == 0:  # then the rate depends on it
+        options['epochs'] = args.epochs
     parts = ranks.digest(part for example in some for part in example)
     options['data'] = [ranks.fingerprint(args.data), parts]
     slow = dist.new_group(backend='gloo', timeout=timedelta(seconds=args.save_timeout))
@@ -258,11 +254,14 @@ def train(args):
     # DDP orders its buckets by its first backward pass. That must not be a step: after a restart,
     # three ranks would add up in another order than before, and round otherwise.
     ((X, y, _),) = next(deal(args, examples, [np.zeros(1, int)]))
-    loss_of(model.eval()(X), y).backward()
+    with FlopCounterMode(display=False) as counter:
+        loss_of(model.eval()(X), y).backward()
+    work = counter.get_total_flops() / float(count_of(y))  # for one example, or token
     model.train()
     optimizer = optimizer_of(net, args)
     optimizer.zero_grad()
-    args.steps = args.epochs * math.ceil(len(examples) / args.batch_size)
+    if args.compile:
+        net.compile(backend=args.compile)  # in place: its parameters keep their names
     schedule = schedule_of(optimizer, args)
     random = torch.cuda if device == 'cuda' else torch  # whose numbers are those of the device
     if state:
@@ -270,7 +269,7 @@ def train(args):
         schedule.load_state_dict(state['schedule'])
         for numbers in state['random'][rank : rank + 1]:
             random.set_rng_state(numbers)
-    first, done = state.get('epoch', 0), state.get('done', 0)
+    first, done, tested = state.get('epoch', 0), state.get('done', 0), state.get('tested', [])
     log, rows = [state.get('total', (0.0, 0.0, 0.0))], []
     del state
 
@@ -286,14 +285,11 @@ def train(args):
             schedule.step()
             due = file and (done == len(steps) or args.every and done % args.every == 0)
             if due or done == len(steps) or done % (args.report or 100) == 0:
-                log += settle(rows, epoch, done)
+                log += ranks.settle(rows, epoch, done)
             if args.report and done % args.report == 0:
-                losses, counts, norms = zip(*log[1:][-args.report :], strict=True)
-                loss, count, now = sum(losses), sum(counts), time.perf_counter()
-                ranks.tell(
-                    REPORT, args.log_file, epoch=epoch + 1, step=done, loss=loss / count, lr=lr,
-                    norm=norms[-1], rate=count / (now - last), memory=ranks.memory(device) / 2**20,
-                )  # fmt: skip
+                now = time.perf_counter()
+                ranks.report(args, log[1:][-args.report :], now - last, work, epoch=epoch + 1,
+                             step=done, lr=lr)  # fmt: skip
                 last = now
             if due:
                 numbers = [None] * size
@@ -301,6 +297,7 @@ def train(args):
                 state = ranks.gather(net, optimizer) | {
                     'schedule': schedule.state_dict(), 'random': numbers, 'options': options,
                     'epoch': epoch, 'done': done, 'total': [sum(column) for column in zip(*log)],
+                    'tested': tested,
                 }  # fmt: skip
                 if rank == 0:
                     ranks.save(file, state, args.keep)
@@ -314,6 +311,9 @@ def train(args):
         ranks.tell(EPOCH, args.log_file, epoch=epoch + 1, time=seconds, train_loss=loss / count,
                    test_loss=test_loss, score=score)  # fmt: skip
         done, log = 0, [(0.0, 0.0, 0.0)]
+        tested.append(test_loss)
+        if args.patience and len(tested) - tested.index(min(tested)) > args.patience:
+            break
     if args.digest:
         ranks.tell('{digest}', args.log_file, digest=ranks.digest(net.state_dict().values()))
 
