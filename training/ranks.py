@@ -22,11 +22,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-REPORT = (
-    'epoch {epoch}, step {step}, loss: {loss:.6f}, lr: {lr:.3g}, norm: {norm:.4g}, {rate:.0f}/s, '
-    '{memory:.0f} MiB'
-)
-
 
 def device_of(wanted):
     """Choose 'cuda' if each process of this machine can have a GPU, else 'cpu'."""
@@ -107,6 +102,19 @@ def stop(why):
     os._exit(1)  # at the interpreter's own end, gloo's threads may abort
 
 
+def in_rank_0(group, what, *arguments):
+    """Let rank 0 do something while the others wait; if it exits, all end with its sentence."""
+    error = [None]
+    if dist.get_rank() == 0:
+        try:
+            what(*arguments)
+        except SystemExit as end:
+            error = [str(end).removeprefix('error: ')]
+    dist.broadcast_object_list(error, 0, group)
+    if error[0]:
+        stop(error[0])
+
+
 def agree(group=None, **found):
     """Stop all ranks if one has found something else than the others."""
     ranks = [None] * dist.get_world_size()
@@ -163,9 +171,11 @@ def tell(line, log_file=None, **found):
 def report(args, rows, seconds, work, **found):
     """Tell what the last steps found, each of ``work`` operations for an example or token."""
     losses, counts, norms = zip(*rows, strict=True)
-    rate, line = sum(counts) / seconds, REPORT
+    rate = sum(counts) / seconds
     found |= {'loss': sum(losses) / sum(counts), 'norm': norms[-1], 'rate': rate}
     found['memory'] = memory(args.device) / 2**20
+    line = 'epoch {epoch}, step {step}, loss: {loss:.6f}, lr: {lr:.3g}, norm: {norm:.4g}, '
+    line += '{rate:.0f}/s, {memory:.0f} MiB'
     if args.peak:
         found['mfu'] = rate * work / dist.get_world_size() / args.peak
         line += ', mfu: {mfu:.3g}'  # model FLOPs utilization
@@ -258,16 +268,15 @@ def parallel(net, device, shard):
 
     warnings.filterwarnings('ignore', 'FSDP2-wrapped .* view')  # nothing writes into an output
     mesh = dist.init_device_mesh(device, (dist.get_world_size(),))
-    blocks, holders = [*net.children()], Counter()
+    blocks = [*net.children()]
     for block in blocks:
         if isinstance(block, nn.ModuleList):
             blocks += block
-        else:
-            holders.update(block.parameters())
-    for block in blocks:  # whole only while it computes; tied weights: with the network's rest
-        own = [] if isinstance(block, nn.ModuleList) else [*block.parameters()]
-        if own and all(holders[parameter] == 1 for parameter in own):
-            fully_shard(block, mesh=mesh)
+    units = [block for block in blocks if not isinstance(block, nn.ModuleList)]
+    holders = Counter(p for unit in units for p in unit.parameters())
+    for unit in units:  # whole only while it computes; tied weights: with the network's rest
+        if max((holders[p] for p in unit.parameters()), default=0) == 1:
+            fully_shard(unit, mesh=mesh)
     return fully_shard(net, mesh=mesh)
 
 

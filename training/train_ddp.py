@@ -243,8 +243,8 @@ def train(args):
     options['data'] = [ranks.fingerprint(args.data), parts]
     slow = dist.new_group(backend='gloo', timeout=timedelta(seconds=args.save_timeout))
     file = args.checkpoint and args.checkpoint / 'checkpoint.pt'
-    if file and rank == 0:
-        ranks.lock(file.parent)
+    if file:
+        ranks.in_rank_0(slow, ranks.lock, file.parent)
     state, sha = ranks.load(file, options)
     ranks.agree(slow, options=options, checkpoint=sha)
 
@@ -299,9 +299,8 @@ def train(args):
                     'epoch': epoch, 'done': done, 'total': [sum(column) for column in zip(*log)],
                     'tested': tested,
                 }  # fmt: skip
-                if rank == 0:
-                    ranks.save(file, state, args.keep)
-                dist.barrier(slow)  # the others wait here, as long as saving may take
+                # The others wait, as long as saving may take.
+                ranks.in_rank_0(slow, ranks.save, file, state, args.keep)
         loss, count, _ = (sum(column) for column in zip(*log))
         seconds = time.perf_counter() - begin
         test_loss, score = evaluate(args, net, tests)

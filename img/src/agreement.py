@@ -2,8 +2,8 @@
 
 Rank 0 and rank 1 look for a checkpoint before the first step. Above, both find the one of step
 1,000, compare its SHA-256, and go on with step 1,001. In the middle, rank 1 finds none, and nothing
-compares: DDP copies rank 0's parameters to rank 1, rank 0 goes on with step 1,001, rank 1 begins
-with step 1, and their gradients are averaged. Below, they compare, and both stop with one sentence.
+compares: rank 0 goes on with step 1,001, rank 1 begins with step 1, and their gradients are
+averaged. Below, they compare, and both stop with one sentence.
 
 Without a comparison no step fails: the ranks train on examples, at a learning rate and with moments
 that do not belong together, until one is done before the other.

@@ -12,7 +12,7 @@ and after a restart the steps that are left are the same, whatever the number of
 import draw as d
 import numpy as np
 
-figure = d.Figure(348, __doc__, 'One order, steps, shares')
+figure = d.Figure(364, __doc__, 'One order, steps, shares')
 
 LEFT, CELL, HIGH, GAP, TOP = 92, 29, 30, 26, 92
 ORDER = np.random.default_rng([0, 0]).permutation(20)
@@ -34,5 +34,5 @@ for number, step in enumerate(STEPS, 1):
         begin += CELL * len(share)
     x += wide + GAP
 done = LEFT + CELL * 8 + GAP / 2
-figure.moment(done, TOP - 26, TOP + 54 + 42 * 3 - 6)
-figure.hint(done + 8, TOP + 54 + 42 * 2 + HIGH / 2, 'a checkpoint', anchor='start')
+figure.moment(done, TOP - 26, TOP + 54 + 42 * 3 + 14)
+figure.hint(done + 8, TOP + 54 + 42 * 3 + 8, 'a checkpoint', anchor='start')
