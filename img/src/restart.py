@@ -30,6 +30,6 @@ figure.arrow((LEFT + 182, FILE), (AGAIN + 42, FILE), (AGAIN + 42, ROWS[0] + HIGH
 figure.arrow((LEFT + 182, FILE), (AGAIN + 42, FILE), (AGAIN + 42, ROWS[1]))
 figure.idle(LEFT + 3 * STEP, ROWS[0], STEP - 8, HIGH)
 figure.hint(LEFT + 3 * STEP + (STEP - 8) / 2, ROWS[0] + HIGH / 2, '4')
-figure.hint(LEFT + 4 * STEP + 6, ROWS[0] + HIGH / 2, 'waits, is ended', anchor='start')
+figure.hint(LEFT + 4 * STEP + 6, ROWS[0] + HIGH / 2, 'waits, ended', anchor='start')
 figure.cross(LEFT + 3 * STEP + (STEP - 8) / 2, ROWS[1] + HIGH / 2)
 figure.small(LEFT + 4 * STEP - 8, ROWS[1] + HIGH / 2, 'killed', anchor='start')
