@@ -184,6 +184,28 @@ def percent(share: float) -> str:
 
 
 @contextlib.contextmanager
+def closed_with_the_cell(bar: tqdm) -> Iterator[None]:
+    """Close the bar at its cell's end: a comprehension's iterator lives on in a traceback."""
+    if not in_notebook():
+        yield
+        return
+    from IPython import get_ipython
+
+    events = get_ipython().events
+
+    def close(*_: object) -> None:
+        with contextlib.suppress(ValueError):  # it was closed at the cell's end
+            events.unregister('post_run_cell', close)
+        bar.close()
+
+    events.register('post_run_cell', close)
+    try:
+        yield
+    finally:
+        close()
+
+
+@contextlib.contextmanager
 def progress(
     iterable: Iterable[T], label: str | None, unit: str = 'batch', total: int | None = None
 ) -> Iterator[Iterator[T]]:
@@ -202,5 +224,6 @@ def progress(
     elif worker.started_as_worker():
         make = functools.partial(TextBar, functools.partial(worker.send, 'bar'))
     options = {'leave': False, 'dynamic_ncols': True, 'delay': 0.5, 'total': total}
-    with make(iterable=iterable, desc=label, unit=unit, **options) as bar:
+    bar = make(iterable=iterable, desc=label, unit=unit, **options)
+    with bar, closed_with_the_cell(bar):
         yield iter(bar)
