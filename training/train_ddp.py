@@ -253,7 +253,7 @@ def train(args):
     model = ranks.parallel(net, device, args.shard)
     # DDP orders its buckets by its first backward pass. That must not be a step: after a restart,
     # three ranks would add up in another order than before, and round otherwise.
-    ((X, y, _),) = next(deal(args, examples, [np.zeros(1, int)]))
+    ((X, y, _),) = next(deal(args, examples, [np.zeros(1, int)]))  # example 0
     with FlopCounterMode(display=False) as counter:
         loss_of(model.eval()(X), y).backward()
     work = counter.get_total_flops() / float(count_of(y))  # for one example, or token
@@ -263,12 +263,12 @@ def train(args):
     if args.compile:
         net.compile(backend=args.compile)  # in place: its parameters keep their names
     schedule = schedule_of(optimizer, args)
-    random = torch.cuda if device == 'cuda' else torch  # whose numbers are those of the device
+    rng = torch.cuda if device == 'cuda' else torch  # whose random numbers are the device's
     if state:
         ranks.spread(net, optimizer, state)
         schedule.load_state_dict(state['schedule'])
         for numbers in state['random'][rank : rank + 1]:
-            random.set_rng_state(numbers)
+            rng.set_rng_state(numbers)
     first, done, tested = state.get('epoch', 0), state.get('done', 0), state.get('tested', [])
     log, rows = [state.get('total', (0.0, 0.0, 0.0))], []
     del state
@@ -293,7 +293,7 @@ def train(args):
                 last = now
             if due:
                 numbers = [None] * size
-                dist.all_gather_object(numbers, random.get_rng_state())
+                dist.all_gather_object(numbers, rng.get_rng_state())
                 state = ranks.gather(net, optimizer) | {
                     'schedule': schedule.state_dict(), 'random': numbers, 'options': options,
                     'epoch': epoch, 'done': done, 'total': [sum(column) for column in zip(*log)],
