@@ -29,6 +29,11 @@ PLAIN = 36  # words kept of a paragraph without bold words
 WHOLE = re.compile(r'\*\*.+?\*\*|`[^`]+`|\[[^]]*\]\([^)]*\)|.', re.DOTALL)
 PARAGRAPH = re.compile(r'```.*?```|(?:(?!\n\n|```).)+', re.DOTALL)
 POINT = re.compile(r'(?:\*|\d+\.) ')
+# A sentence that begins so says nothing without the one before it.
+REFERS = re.compile(
+    r'[*(]*(?:(?:It|Its|They|These|Their|This|That|Those|Both|Neither|So|But|Then)\b'
+    r'|(?:\w+ ){1,4}(?:it|they|them)\b)'
+)
 
 
 def sentences(paragraph):
@@ -44,12 +49,18 @@ def sentences(paragraph):
 
 
 def key_of(paragraph):
-    """Return the sentence with bold words, with the next one if it is short or asks; or ''."""
+    """Return the sentence with bold words, with what it needs around it; or ''.
+
+    That is the next one if it is short or asks, and those before it while it refers to them.
+    """
     parts = sentences(paragraph)
     for i, part in enumerate(parts):
         if '**' in part:
             short = len(re.sub(r'\(.*?\)', '', POINT.sub('', part)).split()) < 6
-            return ' '.join(parts[i : i + 1 + (short or '?' in part)])
+            end = i + 1 + (short or '?' in part)
+            while i > 0 and REFERS.match(parts[i]):
+                i -= 1
+            return ' '.join(parts[i:end])
     return ''
 
 
@@ -128,7 +139,8 @@ def titled(slides):
         found = re.search(r'\*\*(.+?)\*\*', text)
         code = slide['blocks'][0]['text'] if slide['blocks'] else ''
         defined = re.search(r'(?m)^(?:def|class) (\w+)', code)
-        if found and len(found[1]) <= TITLE and not POINT.match(text):
+        alone = found and found[0] == text and not slide['blocks']
+        if found and len(found[1]) <= TITLE and not POINT.match(text) and not alone:
             slide['heading'] = found[1][0].upper() + found[1][1:].rstrip('.:,')
             rest = text[found.end() :].strip()
             if not found.start() and found[1][-1] in '.:' and (rest or slide['blocks']):
@@ -234,6 +246,7 @@ def page_of(nb, folder, name, slides=None):
     for slide in slides:
         for part in ('words', 'notes'):
             slide[part] = text_of('\n\n'.join(slide[part]), up='../')
+        slide['fills'] = any('aspect' in block for block in slide['blocks'])
         slide['blocks'] = [
             block | {'html': text_of(block['html'], up='../')} if block['kind'] in DRAWN else block
             for block in slide['blocks']
