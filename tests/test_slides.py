@@ -36,7 +36,7 @@ SLIDES = """
     figures: [...slide.querySelectorAll('img')].map((image) => {
       const aspect = image.naturalWidth / image.naturalHeight;
       const width = Math.min(image.clientWidth, image.clientHeight * aspect);
-      // Drawings are 760 wide, with letters of 13 and more: of 17 here. A tall one fills the height.
+      // Drawings are 760 wide, with letters from 13 on: 17 here. A tall one fills the height.
       return [image.naturalWidth > 0, image.src.startsWith('data:'),
         width > 970 || width / aspect > 590];
     }),
@@ -198,7 +198,7 @@ def test_a_session_of_the_plan_asks_before_it_answers(browser, tmp_path):
     for i, ask in zip(asked, planned):  # in the order of the plan
         assert re.sub('[`*]', '', ask) in words[i]
     # The idle shares come after the question about them.
-    (bubble,) = (i for i in asked if 'and less with 1F1B?' in words[i])
+    (bubble,) = (i for i in asked if 'is it less with 1F1B?' in words[i])
     drawn = [i for i, s in enumerate(shown) if s['heading'] == 'By layers' and s['figures']]
     assert drawn[-1] > bubble and words[-1].strip().startswith('At home')
     for wrong in ('six weeks 1', 'five weeks 6'):
