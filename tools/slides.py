@@ -4,9 +4,10 @@
 Shown are: of each paragraph the sentence with bold words, list items, figures, formulas, tables,
 plots, short outputs, and the short functions that the chapter teaches; a paragraph without bold
 words only right before one of these. A slide shows one thing, half of a tall figure say, with the
-chapter's text as a note for the speaker. The tag ``slide`` shows a cell's output however long it is, or its source if it has
-none; ``skip-slide`` shows nothing of a cell. ``make slides SESSION='five weeks 2'`` writes instead
-a session of the teacher's plans, each question before the cell that answers it.
+chapter's text as a note for the speaker. The tag ``slide`` shows a cell's output however long it
+is, or its source if it has none; ``skip-slide`` shows nothing of a cell. ``make slides
+SESSION='five weeks 2'`` writes instead a session of the teacher's plans, each question before the
+cell that answers it.
 """
 
 import re
