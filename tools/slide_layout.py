@@ -4,42 +4,27 @@ A slide is 80 units wide and 45 high, in any window; all sizes here are in these
 """
 
 import ast
-import base64
 import contextlib
 import re
-import struct
 from itertools import pairwise, takewhile
 from math import ceil
 
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import DiffLexer, PythonLexer, TextLexer
+from slide_figures import COLUMN, FULL, LEGIBLE, NEARLY, WHOLE, aspect_ratio, cut, place_for
 
 STYLES = {'light': HtmlFormatter(style='default'), 'dark': HtmlFormatter(style='github-dark')}
-WIDTH, HEIGHT, COLUMN = 74, 34, 25  # the area below the heading; the text column beside a figure
+WIDTH, HEIGHT = 74, 34  # the area below the heading
 LETTER, FIXED, LINE = 0.56, 0.605, 1.35  # per font size: width of a letter, of a fixed one, a line
 WORDS, ABOVE, READ = 2.6, 1.9, 1.5  # font size of text alone, of text above blocks, the smallest
 CODE, SMALL = 1.9, 1.15  # font size of code, output and tables; at the smaller, 100 columns fit
-PICTURE, FORMULA, GAP = 20, 8, 1  # height of a figure (at least), of a formula, of a gap
-HEAD = 6  # additional height of a heading in the narrow column
-TALL = 1.5  # a figure of a smaller aspect ratio stands beside the text
-LEAST = {'size': READ, 'small': SMALL, 'beside': False}  # for content that cannot be cut
+FORMULA, GAP = 8, 1  # height of a formula, of a gap
+HEAD = 9  # height of a heading in the narrow column beside a figure
+LEAST = {'size': READ, 'small': SMALL, 'beside': 0}  # for content that cannot be cut
 MANY, BROKEN = 120, 80  # the most words on a slide; the most characters in a line of a table
 TEXT = ('note', 'plain', 'tail', 'key', 'point')
 JOINED = 1.4  # at this font size or more, the blocks of two consecutive cells share a slide
-
-
-def aspect_ratio(figure, folder):
-    """Return width over height of an SVG file or an embedded PNG."""
-    address = re.search(r'\]\((?:data:image/png;base64,)?([^)\s]+)', figure)[1]
-    with contextlib.suppress(OSError, TypeError):
-        if address.endswith('.svg'):
-            text = (folder / address).read_text(encoding='utf-8')
-            width, height = re.search(r'viewBox="\S+ \S+ (\S+) ([^"\s]+)"', text).groups()
-        else:
-            width, height = struct.unpack('>II', base64.b64decode(address[:32])[16:])
-        return float(width) / float(height)
-    return 2
 
 
 def block_of(folder, kind, text, plain=''):
@@ -80,30 +65,55 @@ def height(words, size, width):
     return sum((n * LINE + 0.7) * size for n in lines)
 
 
+def column_for(words, size):
+    """Return the least width in which words can stand beside a figure; 0 if there are too many."""
+    letters = [len(word) for text in words for word in re.sub(r'\]\(.*?\)', '', text).split()]
+    width = max(COLUMN, LETTER * size * max(letters, default=0))
+    return width if height(words, size, width) <= WHOLE - HEAD else 0
+
+
+def drawn(words, blocks, figure):
+    """Fit a slide with a figure: words only where they leave it nearly as large as it can be."""
+    rows, aspect = sum(block.get('rows', FORMULA) for block in blocks) - FORMULA, figure['aspect']
+    alone = place_for(aspect, 0, COLUMN)[0]
+    for size in (ABOVE, READ):
+        above = height(words, size, FULL) + rows * LINE * SMALL + GAP * (len(blocks) - 1)
+        column = column_for(words, size) if len(blocks) == 1 else 0
+        width, column = place_for(aspect, above, column)
+        if width >= min(LEGIBLE, NEARLY * alone):
+            return {'size': size, 'small': SMALL, 'beside': round(column, 2)}
+    return None
+
+
 def fitted(words, blocks):
     """Return font sizes at which words and blocks fit on a slide, for the template, or None."""
     figures = [block for block in blocks if 'aspect' in block]
     texts = [block for block in blocks if 'rows' in block]
-    tall = figures != [] and figures[0]['aspect'] < TALL
-    if len(figures) > 1 or tall and texts or sum(len(text.split()) for text in words) > MANY:
+    if len(figures) > 1 or sum(len(text.split()) for text in words) > MANY:
         return None
-    beside = tall and words != []
-    room = (
-        HEIGHT
-        - (HEAD if beside else GAP) * len(blocks)
-        - FORMULA * (len(blocks) - len(texts) - len(figures))
-    )
-    room -= PICTURE * len(figures) * (not beside)
+    if figures:
+        return drawn(words, blocks, figures[0])
+    room = HEIGHT - GAP * len(blocks) - FORMULA * (len(blocks) - len(texts))
     rows = sum(block['rows'] for block in texts) * LINE
-    size, width = ABOVE if blocks else WORDS, COLUMN if beside else WIDTH
-    while size >= READ and height(words, size, width) + rows * SMALL > room:
+    size = ABOVE if blocks else WORDS
+    while size >= READ and height(words, size, WIDTH) + rows * SMALL > room:
         size -= 0.1
     if size < READ:
         return None
     most = [WIDTH / FIXED / block['columns'] for block in texts]
-    left = room - height(words, size, width)
+    left = room - height(words, size, WIDTH)
     small = min([CODE, *most, left / rows if rows else CODE])
-    return {'size': round(size, 2), 'small': round(small, 2), 'beside': beside}
+    return {'size': round(size, 2), 'small': round(small, 2), 'beside': 0}
+
+
+def halves(group, folder):
+    """Begin a new group with the second half of a tall figure."""
+    groups = [[]]
+    for kind, text, *more in group:
+        first, *others = cut(text, folder) if kind == 'figure' else [text]
+        groups[-1].append((kind, first, *more))
+        groups += [[(kind, part)] for part in others]
+    return groups
 
 
 def pieces(folder, block):
@@ -136,6 +146,7 @@ def arranged(heading, groups, folder):
     the block that follows, and so does a tail, the last sentence of a paragraph with a key one.
     """
     slides, notes, plain, tail, last = [], [], [], [], ''
+    groups = [part for group in groups for part in halves(group, folder)]
 
     def new():
         slides.append({'heading': heading, 'words': [], 'blocks': [], 'notes': []})

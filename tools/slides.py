@@ -3,10 +3,11 @@
 ``make slides`` calls this and writes ``build/slides/NN-name.html``, each a self-contained file.
 Shown are: of each paragraph the sentence with bold words, list items, figures, formulas, tables,
 plots, short outputs, and the short functions that the chapter teaches; a paragraph without bold
-words only right before one of these. A slide shows one thing, with the chapter's text as a note for
-the speaker. The tag ``slide`` shows a cell's output however long it is, or its source if it has
-none; ``skip-slide`` shows nothing of a cell. ``make slides SESSION='five weeks 2'`` writes instead
-a session of the teacher's plans, each question before the cell that answers it.
+words only right before one of these. A slide shows one thing, half of a tall figure say, with the
+chapter's text as a note for the speaker. The tag ``slide`` shows a cell's output however long it
+is, or its source if it has none; ``skip-slide`` shows nothing of a cell. ``make slides
+SESSION='five weeks 2'`` writes instead a session of the teacher's plans, each question before the
+cell that answers it.
 """
 
 import re
@@ -29,6 +30,11 @@ PLAIN = 36  # words kept of a paragraph without bold words
 WHOLE = re.compile(r'\*\*.+?\*\*|`[^`]+`|\[[^]]*\]\([^)]*\)|.', re.DOTALL)
 PARAGRAPH = re.compile(r'```.*?```|(?:(?!\n\n|```).)+', re.DOTALL)
 POINT = re.compile(r'(?:\*|\d+\.) ')
+# A sentence that begins so says nothing without the one before it.
+REFERS = re.compile(
+    r'[*(]*(?:(?:It|Its|They|These|Their|This|That|Those|Both|Neither|So|But|Then)\b'
+    r'|(?:\w+ ){1,4}(?:it|they|them)\b)'
+)
 
 
 def sentences(paragraph):
@@ -44,12 +50,18 @@ def sentences(paragraph):
 
 
 def key_of(paragraph):
-    """Return the sentence with bold words, with the next one if it is short or asks; or ''."""
+    """Return the sentence with bold words, with what it needs around it; or ''.
+
+    That is the next one if it is short or asks, and those before it while it refers to them.
+    """
     parts = sentences(paragraph)
     for i, part in enumerate(parts):
         if '**' in part:
             short = len(re.sub(r'\(.*?\)', '', POINT.sub('', part)).split()) < 6
-            return ' '.join(parts[i : i + 1 + (short or '?' in part)])
+            end = i + 1 + (short or '?' in part)
+            while i > 0 and REFERS.match(parts[i]):
+                i -= 1
+            return ' '.join(parts[i:end])
     return ''
 
 
@@ -128,7 +140,8 @@ def titled(slides):
         found = re.search(r'\*\*(.+?)\*\*', text)
         code = slide['blocks'][0]['text'] if slide['blocks'] else ''
         defined = re.search(r'(?m)^(?:def|class) (\w+)', code)
-        if found and len(found[1]) <= TITLE and not POINT.match(text):
+        alone = found and found[0] == text and not slide['blocks']
+        if found and len(found[1]) <= TITLE and not POINT.match(text) and not alone:
             slide['heading'] = found[1][0].upper() + found[1][1:].rstrip('.:,')
             rest = text[found.end() :].strip()
             if not found.start() and found[1][-1] in '.:' and (rest or slide['blocks']):
@@ -234,6 +247,7 @@ def page_of(nb, folder, name, slides=None):
     for slide in slides:
         for part in ('words', 'notes'):
             slide[part] = text_of('\n\n'.join(slide[part]), up='../')
+        slide['fills'] = any('aspect' in block for block in slide['blocks'])
         slide['blocks'] = [
             block | {'html': text_of(block['html'], up='../')} if block['kind'] in DRAWN else block
             for block in slide['blocks']

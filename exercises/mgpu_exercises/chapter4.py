@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from mgpu_helpers.cluster import shard
+
+from .by_hand import by_hand
 from .checking import Numbers, expect, expect_value, on_paper
 
 Log = list[tuple[str, int]]  # what a server saw: ('pull', worker) and ('push', worker)
@@ -23,7 +26,9 @@ def exercise_1(rng: random.Random, my_steps: Callable[..., Any]) -> None:
     for n, size, k in ((10, 4, 3), (23, 8, 3), (12, 4, 2)):
         order, case = rng.sample(range(n), n), f'{n} examples, joint batches of {size}, {k} workers'
         batches = [order[i : i + size] for i in range(0, n, size)]
-        found = [[list(step) for step in my_steps(list(order), size, r, k)] for r in range(k)]
+        with by_hand(shard):
+            steps_of = [my_steps(list(order), size, r, k) for r in range(k)]
+            found = [[list(step) for step in steps] for steps in steps_of]
         for step, (batch, *parts) in enumerate(zip(batches, *found), 1):
             seen, where = Counter(sum(parts, [])), f'{case}: in step {step}'
             lengths, left = [len(part) for part in parts], set(batch) - set(seen)

@@ -7,6 +7,9 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
+from mgpu_helpers.pytorch import shifted
+
+from .by_hand import by_hand
 from .chapter9_context import (  # noqa: F401  asked for as 9.3 to 9.6
     exercise_3,
     exercise_4,
@@ -101,7 +104,8 @@ def exercise_2(rng: random.Random, prepare: Callable[..., Any]) -> None:
     drawn = [[rng.randint(1, 30) for _ in range(n)] for n in (4, rng.randint(5, 7), 1, 3)]
     for sequences in ([[7, 3, 9, 4], [5, 8]], drawn):
         n, t = len(sequences), max(map(len, sequences)) - 1
-        parts = tuple(prepare([list(s) for s in sequences]))
+        with by_hand(shifted):
+            parts = tuple(prepare([list(s) for s in sequences]))
         expect(len(parts) == 3, f'{len(parts)} things; give inputs, targets and mask')
         inputs, targets, mask = map(tensor, parts)
         case = f'{sequences}'

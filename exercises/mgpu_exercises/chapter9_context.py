@@ -6,6 +6,9 @@ from typing import Any
 
 import torch
 
+from mgpu_helpers.pytorch.language import context
+
+from .by_hand import by_hand
 from .checking import Hint, expect, expect_value
 from .gradients import draw
 from .ranks import Dist, on_ranks
@@ -139,7 +142,8 @@ def exercise_4(rounds: Callable[..., Any]) -> None:
 def exercise_5(zigzag: Callable[..., Any]) -> None:
     """Tokens for each rank of a causal ring, so that all have the same to do."""
     for n, k, rank in ((12, 3, 0), (12, 3, 1), (16, 2, 1), (24, 4, 3), (8, 1, 0)):
-        answer = tuple(zigzag(rank, k, n))
+        with by_hand(context.zigzag, context.own_places):
+            answer = tuple(zigzag(rank, k, n))
         case = f'rank {rank} of {k}, {n} tokens'
         expect(len(answer) == 2, 'give the positions, and the number of pairs', case)
         found = [int(i) for i in answer[0]]
@@ -204,7 +208,9 @@ def exercise_6(
 
             def call(dist: Any, function: Any = function, given: Any = given) -> Any:
                 sent: dict[int, int] = {}
-                found = function(given[dist.rank].clone(), k, exchange_of(dist, sent))  # noqa: B023
+                with by_hand(context.to_heads, context.to_tokens):
+                    x = given[dist.rank].clone()
+                    found = function(x, k, exchange_of(dist, sent))  # noqa: B023
                 return found, sent.get(dist.rank, 0)
 
             answers, _ranks = on_ranks(k, call)

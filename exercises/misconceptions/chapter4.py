@@ -3,6 +3,7 @@
 import numpy as np
 
 from mgpu_exercises import given
+from mgpu_helpers.cluster import shard
 
 from .chapter4_idioms import RIGHT as RIGHT
 
@@ -217,6 +218,12 @@ WRONG = [
     ),
     ('4.1', 'the remainder forgotten', without_the_remainder, 'belong to nobody'),
     ('4.1', 'the remainder to the last', remainder_to_the_last, 'wait for the longest'),
+    (
+        '4.1',
+        "the course's function",
+        lambda o, b, r, k: [shard(batch, r, k) for batch in cut(o, b)],
+        "is the course's answer",
+    ),
     ('4.1', 'all examples for all', whole_batches, 'belong to several workers'),
     ('4.2', 'a mean of means', pushing('own', 'workers'), 'in a mean of their means'),
     ('4.2', 'the mean of the shard', pushing('own', 'shard'), 'divides by its own shard'),

@@ -4,6 +4,7 @@ import torch
 from torch.nn import functional as F
 
 from mgpu_exercises import given
+from mgpu_helpers.pytorch import shifted
 
 from .chapter9_context import WRONG as CONTEXT
 from .chapter9_experts import WRONG as EXPERTS
@@ -53,6 +54,12 @@ def leaves_early(logits, labels, dist):
     if not (labels >= 0).any():
         return logits.sum() * 0
     return token_loss(ranks=1)(logits, labels, dist)
+
+
+def by_the_courses_function(sequences):
+    inputs, targets = shifted(sequences)
+    targets[targets == 0] = -100
+    return inputs, targets, torch.ones(inputs.shape[1], inputs.shape[1]).tril()
 
 
 def prepare(after=1, keep=0, pad=-100, mask=lambda ones: ones.tril(), wrap=False, empty=0):
@@ -123,6 +130,7 @@ WRONG = [
     ('9.2', 'the mask is to be added', prepare(mask=additive), 'where it may not look'),
     ('9.2', 'no mask', prepare(mask=lambda x: x), 'all look at all'),
     ('9.2', 'a mask for each', prepare(mask=for_each_sequence), 'for all alike'),
+    ('9.2', "the course's function", by_the_courses_function, "is the course's answer"),
     *CONTEXT,
     *EXPERTS,
     ('9.9', 'keys only', (RING / 2, ULYSSES, 8), 'values with them'),

@@ -2,6 +2,8 @@
 
 import torch
 
+from mgpu_helpers.pytorch.language import context
+
 
 def combine(weight='exp', out='mean', total='scaled', largest=torch.maximum):
     """Weights of the two parts, what is made of the outputs, and of the sums, by another way."""
@@ -189,6 +191,18 @@ WRONG = [
         'within two triangles',
     ),
     ('9.5', 'all ranks', zigzag(pairs=lambda p, k, n: n * (n + 1) // 2), 'all ranks together'),
+    (
+        '9.5',
+        "the course's function",
+        zigzag(other(lambda r, k: context.zigzag(k)[r])),
+        "is the course's answer",
+    ),
+    (
+        '9.6',
+        "the course's functions",
+        (lambda x, k, all_to_all: context.to_heads(x), context.to_tokens),
+        "is the course's answer",
+    ),
     ('9.6', 'tokens interleaved', (shares(join='stack'), to_tokens), 'tokens are in another order'),
     ('9.6', 'every k-th head', (shares(every=True), to_tokens), 'heads in steps of 2'),
     ('9.6', 'the last rank first', (shares(turned=True), to_tokens), 'of the last rank are first'),

@@ -4,6 +4,8 @@ import math
 
 import torch
 
+from mgpu_helpers.pytorch import balance
+
 
 def mixture(
     back='inverse', weight='own', send=lambda x: x, counts='all', order='sorted', times=lambda w: w
@@ -135,6 +137,12 @@ WRONG = [
         'without a way back',
     ),
     ('9.8', 'the factor k missing', load(lambda loss, n, k: loss), 'number of experts, 4, is'),
+    (
+        '9.8',
+        "the course's function",
+        lambda p, factor: (p.argmax(1).bincount(), balance(p, p.argmax(1)), []),
+        "is the course's answer",
+    ),
     ('9.8', 'a mean over experts', load(lambda loss, n, k: loss / k), 'a mean over experts'),
     ('9.8', 'counts for shares', load(f=lambda counts, n: counts), 'shares of the tokens belong'),
     ('9.8', 'counts and sums', load(f=lambda c, n: c, P=lambda p: p.sum(0)), 'counts and sums'),

@@ -7,11 +7,11 @@ from .local import LocalCluster as LocalCluster
 from .resuming import load_parameters as load_parameters
 from .resuming import parameters as parameters
 from .resuming import resume as resume
+from .shards import shard as shard
 from .sockets import Traffic as Traffic
 from .sockets import socket_bytes as socket_bytes
 from .training import compute_gradients as compute_gradients
 from .training import connect as connect
 from .training import make_trainer as make_trainer
-from .training import shard as shard
 from .training import train as train
 from .training import train_epoch as train_epoch

@@ -1,7 +1,8 @@
 """What each worker of a cluster does: its shard, its gradients, push and pull, a checkpoint.
 
-Every function marked ``#@save`` in ``notebooks/04-multiple-machines.ipynb`` stands here, and a test
-holds the two equal. Chapter 2, after Dive into Deep Learning's ResNet-18, ends where this begins.
+Functions marked ``#@save`` in ``notebooks/04-multiple-machines.ipynb`` stand here, ``shard`` beside
+it, and a test holds them equal. Chapter 2, after Dive into Deep Learning's ResNet-18, ends where
+this begins.
 """
 
 from __future__ import annotations
@@ -30,23 +31,13 @@ from ..gluon import (
 from ..scratch import load_data_fashion_mnist, loss
 from .checkpoint import save_checkpoint
 from .resuming import parameters, resume
+from .shards import shard
 
 if TYPE_CHECKING:
     from mxnet import Context
     from mxnet.gluon import Block, Trainer
     from mxnet.kvstore import KVStore
     from mxnet.ndarray import NDArray
-
-    from ..checks import Array
-
-
-def shard(X: Array, rank: int, num_workers: int) -> Array:
-    """Give the part of a joint batch (n, ...), or of a list, that belongs to one worker.
-
-    Its length is n / ``num_workers``, rounded down or up; with fewer examples than workers it is 0
-    for some. Over all ranks, each example comes once, in order.
-    """
-    return X[len(X) * rank // num_workers : len(X) * (rank + 1) // num_workers]
 
 
 def compute_gradients(

@@ -1,0 +1,109 @@
+"""Figures on slides: their shape, where a tall one is cut in two, and how they fill a slide."""
+
+import base64
+import contextlib
+import io
+import re
+import struct
+from html import escape
+from xml.etree import ElementTree
+
+import numpy as np
+from PIL import Image
+
+TALL, BETWEEN = 1.45, 20  # a drawing of a smaller aspect ratio is cut, at a gap of so many pixels
+# A slide with a figure has narrow margins: what is below its heading, and beside its column.
+FULL, BELOW, WHOLE = 77.6, 39, 41.6
+COLUMN, BESIDE = 15, 1.6  # the least width of a column with text, the gap between it and a figure
+LEGIBLE, NEARLY = 66, 0.92  # at this width labels have 18 of 720 pixels; what words leave of it
+
+
+def drawing_of(figure, folder):
+    """Return the text of the SVG that a figure's Markdown names or has, a PNG's bytes, or None."""
+    embedded = re.search(r'data:image/(png|svg\+xml);base64,([^)"\s]+)', figure)
+    address = re.search(r'\]\(([^)\s]+\.svg)\)', figure)
+    if embedded:
+        data = base64.b64decode(embedded[2])
+        return data if embedded[1] == 'png' else data.decode()
+    with contextlib.suppress(OSError):
+        return (folder / address[1]).read_text(encoding='utf-8') if address else None
+    return None
+
+
+def size_of(drawing):
+    """Return a drawing's width and height in pixels."""
+    if isinstance(drawing, bytes):
+        return struct.unpack('>II', drawing[16:24])
+    found = re.search(r'viewBox="\S+ \S+ (\S+) ([^"\s]+)"', drawing or '')
+    return tuple(map(float, found.groups())) if found else (2, 1)
+
+
+def aspect_ratio(figure, folder):
+    """Return width over height of an SVG, in a file or cut out of one, or of an embedded PNG."""
+    width, height = size_of(drawing_of(figure, folder))
+    return width / height
+
+
+def heights_in(drawing):
+    """List from where to where each shape of an SVG of ours, or row of a PNG, reaches downwards."""
+    found = []
+    if isinstance(drawing, bytes):
+        pixels = np.asarray(Image.open(io.BytesIO(drawing)).convert('RGB'))
+        return [(y, y + 1) for y in np.flatnonzero((pixels != pixels[0, 0]).any((1, 2)))]
+    for shape in list(ElementTree.fromstring(drawing))[3:]:  # after title, description and card
+        of = {name: float(shape.get(name, 0)) for name in ('y', 'height', 'cy', 'r', 'font-size')}
+        if path := shape.get('d'):
+            ys = [float(y) for y in re.findall(r'-?[\d.]+', path)[1::2]]
+            found.append((min(ys), max(ys)))
+        elif shape.tag.endswith('text'):
+            found.append((of['y'] - of['font-size'], of['y'] + of['font-size'] / 3))
+        else:
+            top = of['y'] + of['cy'] - of['r']
+            found.append((top, top + of['height'] + 2 * of['r']))
+    return sorted(found)
+
+
+def cut(figure, folder):
+    """Cut a tall figure in two where nothing is drawn, so that both halves can be larger."""
+    drawing, reached, gaps = drawing_of(figure, folder), 0, []
+    width, height = size_of(drawing)
+    if width >= TALL * height:
+        return [figure]
+    for top, bottom in heights_in(drawing):
+        if reached and top - reached >= BETWEEN:
+            gaps.append((reached + top) / 2)
+        reached = max(reached, bottom)
+    middle = min(gaps, key=lambda y: abs(y - height / 2), default=0)
+    if not 0.3 < middle / height < 0.7:
+        return [figure]
+    part = part_of_png if isinstance(drawing, bytes) else part_of_svg
+    alt = escape(re.match(r'!\[([^]]*)', figure)[1])
+    parts = (part(drawing, *ends) for ends in ((0, middle), (middle, height)))
+    return [f'<p><img src="data:image/{data}" alt="{alt}"></p>' for data in parts]
+
+
+def part_of_svg(svg, top, bottom):
+    """Give what is between two heights of a drawing, on a card of its own."""
+    size = f'width="760" height="{bottom - top:g}" viewBox="0 {top:g} 760 {bottom - top:g}"'
+    svg = re.sub(r'width="760" height="\S+" viewBox="[^"]*"', size, svg, count=1)
+    card = f'y="{top + 0.75:g}" width="758.5" height="{bottom - top - 1.5:g}"'
+    svg = re.sub(r'y="0.75" width="758.5" height="\S+"', card, svg, count=1)
+    return f'svg+xml;base64,{base64.b64encode(svg.encode()).decode()}'
+
+
+def part_of_png(png, top, bottom):
+    """Give what is between two heights of a picture."""
+    picture, file = Image.open(io.BytesIO(png)), io.BytesIO()
+    picture.crop((0, int(top), picture.width, int(bottom))).save(file, 'png')
+    return f'png;base64,{base64.b64encode(file.getvalue()).decode()}'
+
+
+def place_for(aspect, above, column):
+    """Return how a figure is best shown: its width, and that of a column beside it, or 0.
+
+    ``above`` is the height of what else is on the slide if it stands above the figure; ``column``
+    is the least width in which it could stand beside it, or 0 if it cannot.
+    """
+    wide = min(FULL, (BELOW - above) * aspect)
+    narrow = min(FULL - BESIDE - column, WHOLE * aspect) if column else 0
+    return (narrow, FULL - BESIDE - narrow) if narrow > wide else (wide, 0)
