@@ -73,14 +73,14 @@ def step_of(
     (net, X, y), most, lengths = case_of(seed, n), list[int](), list[int]()
     net.register_forward_pre_hook(lambda _, args: lengths.append(len(args[0])))
     for block in net:
-        block[1].register_forward_pre_hook(lambda *_: most.append(whole(net)))
+        [*block.children()][1].register_forward_pre_hook(lambda *_: most.append(whole(net)))
     sharded_step(net, X, y, Alone(rank, size))
     expect(lengths and most, 'the network made no forward pass: net(...)')
     values = sum(p.numel() for p in net.parameters())
     hint = f'{max(most)} of {values} values are whole at one time: fully_shard(block) for each '
     hint += 'block, then for net; what no call has taken before is one unit'
     expect(max(most) < values, hint)
-    grads = [getattr(p.grad, 'full_tensor', lambda p=p: p.grad)() for p in net.parameters()]  # type: ignore[misc]
+    grads = [getattr(p.grad, 'full_tensor', lambda p=p: p.grad)() for p in net.parameters()]
     expect(all(g is not None for g in grads), 'there are parameters without a gradient: backward()')
     return torch.cat([g.flatten().cpu() for g in grads]), sum(lengths)
 

@@ -12,7 +12,7 @@ from mgpu_helpers.collectives import (
     allreduce_tree,
     fill_buckets,
 )
-from mgpu_helpers.scaling import Link, halving_doubling
+from mgpu_helpers.scaling import Link, halving_doubling, last_arrival
 
 from .chapter3_idioms import RIGHT as RIGHT
 
@@ -152,6 +152,7 @@ WRONG = [
     ('3.4', 'the large one is lost', without_the_large, 'larger than a bucket'),
     ('3.4', 'filled beyond the limit', overfull, 'has more bytes than that'),
     ('3.4', 'a bucket for each', one_each, 'buckets would do'),
+    ('3.5', "the course's", last_arrival, 'write yours without it'),
     ('3.5', 'all wait for the last', lambda r, c: max(r) + sum(c), 'the whole point'),
     (
         '3.5',

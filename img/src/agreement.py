@@ -5,8 +5,8 @@ Rank 0 and rank 1 look for a checkpoint before the first step. Above, both find 
 compares: DDP copies rank 0's parameters to rank 1, rank 0 goes on with step 1,001, rank 1 begins
 with step 1, and their gradients are averaged. Below, they compare, and both stop with one sentence.
 
-Without a comparison nothing fails: DDP makes the parameters equal, but the ranks train on
-examples, at a learning rate and with moments that do not belong together.
+Without a comparison no step fails: the ranks train on examples, at a learning rate and with moments
+that do not belong together, until one is done before the other.
 """
 
 import draw as d
