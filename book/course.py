@@ -153,6 +153,8 @@ def lighter(app, error):
         text = re.sub('<script[^>]*/fontawesome.js.*?</script>', '', text)
         # The theme's script takes the first of these, which lie in a header that is hidden.
         text = re.sub(r'(?s)<button class="pst-navbar-icon sidebar-toggle.*?</button>', '', text)
+        # What this button shows is its name: "Search", and the keys for it.
+        text = re.sub(r'(search-button-field[^>]*) aria-label="Search"', r'\1', text)
         text = text.replace('<summary><span', '<summary aria-label="more"><span')
         start = 'class="sidebar-primary-items__start'
         text = text.replace(start, f'role="region" aria-label="The book" {start}')
