@@ -195,6 +195,7 @@ def test_search_and_keyboard(site, browser):
         'allreduce': '01-multiple-gpus-scratch.html#summing-across-devices-allreduce',
         'bucket': '03-faster-allreduce.html#many-small-gradients-buckets',
         'ring allreduce': '03-faster-allreduce.html#figure-allreduce-ring',
+        'all-reduce ring': '03-faster-allreduce.html#figure-allreduce-ring',
         'resume': '04-multiple-machines.html#resume-bit-for-bit',
     }
     for word, section in first.items():
