@@ -23,9 +23,14 @@ NOT_LINKED = nodes.title | nodes.reference | nodes.literal | nodes.strong | node
 
 
 def mathml(self, node):
-    """Write a formula as MathML, which browsers set without a script or a font of ours."""
+    """Write a formula as MathML, which browsers set without a script."""
     tex = node.astext().replace(r'\dots', r'\ldots')  # the one command of ours that it lacks
-    self.body.append(tex2mathml(tex, as_block=isinstance(node, nodes.math_block)))
+    if isinstance(node, nodes.math_block):  # a narrow window goes on in a new line before = and +
+        parts = [tex2mathml(part, as_block=True) for part in re.split(r'(?=\\;[=+]\\;)', tex)]
+        box = '<div class="formula pst-scrollable-table-container">{}</div>'
+        self.body.append(box.format(' '.join(parts)))
+    else:
+        self.body.append(tex2mathml(tex))
     raise nodes.SkipNode
 
 
@@ -153,7 +158,10 @@ def lighter(app, error):
         text = re.sub('<script[^>]*/fontawesome.js.*?</script>', '', text)
         # The theme's script takes the first of these, which lie in a header that is hidden.
         text = re.sub(r'(?s)<button class="pst-navbar-icon sidebar-toggle.*?</button>', '', text)
+        # What this button shows is its name: "Search", and the keys for it.
+        text = re.sub(r'(search-button-field[^>]*) aria-label="Search"', r'\1', text)
         text = text.replace('<summary><span', '<summary aria-label="more"><span')
+        text = re.sub(r'<th class="head[^"]*"><p></p></th>', '<td></td>', text)  # heads nothing
         start = 'class="sidebar-primary-items__start'
         text = text.replace(start, f'role="region" aria-label="The book" {start}')
         page.write_text(text, 'utf8')

@@ -1,5 +1,6 @@
 """The site as one PDF, printed by Chromium: a cover, contents with page numbers, all pages."""
 
+import logging
 import os
 import re
 import shutil
@@ -58,7 +59,10 @@ def one_page(site):
                 path = os.path.normpath(os.path.join(os.path.dirname(page), unquote(path)))
                 path = path if part[attribute][0] != '#' else page
                 inside = path in pages and name(f'{path}-{anchor}' if anchor else path)
-                part[attribute] = f'#{inside}' if inside else path
+                if inside or tag == 'img':
+                    part[attribute] = f'#{inside}' if inside else path
+                else:  # a file to download: it lay on the machine that printed
+                    del part['href']
         article['id'] = name(page)
         article['style'] = f'page: {name(page)}'
         body.append(str(article))
@@ -80,9 +84,8 @@ def bookmark(target, contents, numbers):
     """Give the file its outline; Chromium's joins words where a heading breaks."""
     writer, above = PdfWriter(clone_from=target), None
     for level, i, title in contents:
-        item = writer.add_outline_item(
-            title, numbers[i] - 1, parent=above if level == 3 else None, is_open=False
-        )
+        place = {'page_number': numbers[i] - 1, 'parent': above if level == 3 else None}
+        item = writer.add_outline_item(title=title, **place, is_open=False)
         above = item if level == 2 else above
     writer.add_metadata({'/Title': TITLE})
     writer.page_mode = '/UseOutlines'
@@ -90,6 +93,7 @@ def bookmark(target, contents, numbers):
 
 
 def main(site, target):
+    logging.getLogger('pypdf').setLevel(logging.ERROR)  # it counts Chromium's objects otherwise
     site = Path(site).resolve()
     chrome = next(filter(None, map(shutil.which, [os.environ.get('CHROME', ''), *CHROMES])), None)
     if not chrome:

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urldefrag, urlparse
 import pytest
 import yaml
 from checkouts import ROOT, call
+from fontTools.ttLib import TTFont
 from nbformat import NO_CONVERT, read
 
 SITE = ROOT / 'build/book/site'
@@ -54,6 +55,11 @@ FINDINGS = r"""(() => {
   for (const box of all('div.output, div.cell_output')) {
     if (!box.textContent.trim() && !box.querySelector('img')) said.push('an empty box');
   }
+  for (const box of all('article :is(div, pre, table, math)')) {
+    const scrolls = /auto|scroll/.test(getComputedStyle(box).overflowX);
+    if (scrolls && box.scrollWidth > box.clientWidth && box.tabIndex) said.push('no key scrolls');
+  }
+  for (const head of all('th')) if (!head.textContent.trim()) said.push('a column of no name');
   const width = document.documentElement.scrollWidth;
   if (width > innerWidth) said.push(`wider than the window: ${width}`);
   return [...new Set(said)];
@@ -102,6 +108,15 @@ def test_every_page_is_whole_and_can_be_read_light_and_dark_wide_and_narrow(site
     browser.open(site + 'index.html', 1280)
     loaded = 'performance.getEntries().reduce((sum, e) => sum + (e.decodedBodySize || 0), 0)'
     assert 1e5 < browser.ask(loaded) < 1e6
+
+
+@pytest.mark.slow
+def test_the_font_of_formulas_has_each_of_their_signs(site):
+    text = ''.join(path.read_text('utf8') for path in SITE.rglob('*.html'))
+    formulas = re.findall(r'(?s)<math.*?</math>', text)
+    signs = set(html.unescape(re.sub(r'<[^>]*>|\s', '', ''.join(formulas))))
+    known = TTFont(ROOT / 'book/static/math.woff').getBestCmap()
+    assert len(formulas) > 2 and not signs - set(map(chr, known))
 
 
 @pytest.mark.slow
@@ -180,6 +195,7 @@ def test_search_and_keyboard(site, browser):
         'allreduce': '01-multiple-gpus-scratch.html#summing-across-devices-allreduce',
         'bucket': '03-faster-allreduce.html#many-small-gradients-buckets',
         'ring allreduce': '03-faster-allreduce.html#figure-allreduce-ring',
+        'all-reduce ring': '03-faster-allreduce.html#figure-allreduce-ring',
         'resume': '04-multiple-machines.html#resume-bit-for-bit',
     }
     for word, section in first.items():

@@ -13,7 +13,11 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
+# The repository's address, once it is known; README.md then links book, Binder, Colab:
+# PUBLISHED = 'https://github.com/OWNER/NAME'
+PUBLISHED = ''
 START, END = '<!-- chapters -->\n', '<!-- end -->\n'  # around a table of the chapters
+PLACES = '<!-- places -->\n'
 
 
 @dataclass
@@ -60,6 +64,20 @@ def table(to_notebooks):
     return ''.join(['| | chapter | the question it answers |\n|---|---|---|\n', *rows])
 
 
+def places(address):
+    """Make README's line of places where the course can be read or run without being installed."""
+    if not address:
+        return ''
+    owner, name = address.split('/')[-2:]
+    first = next(c for c in CHAPTERS if c.framework == 'torch')
+    colab = f'https://colab.research.google.com/github/{owner}/{name}/blob/main/notebooks'
+    return (
+        f'\n**Without installing**: [read the book](https://{owner.lower()}.github.io/{name}/) · '
+        f'[Binder](https://mybinder.org/v2/gh/{owner}/{name}/main?urlpath=lab) · '
+        f'[Colab, chapter {first.number}]({colab}/{first.path.name})\n'
+    )
+
+
 def renewed():
     """Map each file that repeats part of the list to the text that it should have."""
     texts = {}
@@ -67,6 +85,12 @@ def renewed():
         text = (ROOT / name).read_text(encoding='utf8')
         before, rest = text.split(START)
         texts[ROOT / name] = before + START + table(to_notebooks) + END + rest.split(END, 1)[1]
+    readme = texts[ROOT / 'README.md']
+    before, rest = readme.split(PLACES)
+    readme = before + PLACES + places(PUBLISHED) + END + rest.split(END, 1)[1]
+    texts[ROOT / 'README.md'] = readme.replace(
+        'https://github.com/OWNER/NAME', PUBLISHED or 'https://github.com/OWNER/NAME'
+    )
     for chapter in CHAPTERS:
         text = chapter.path.read_text(encoding='utf8')
         first = json.loads(text)['cells'][0]['source']
