@@ -142,7 +142,7 @@ def exercise_4(rounds: Callable[..., Any]) -> None:
 def exercise_5(zigzag: Callable[..., Any]) -> None:
     """Tokens for each rank of a causal ring, so that all have the same to do."""
     for n, k, rank in ((12, 3, 0), (12, 3, 1), (16, 2, 1), (24, 4, 3), (8, 1, 0)):
-        with by_hand(context.zigzag, context.own_places):
+        with by_hand(context.zigzag, context.my_part):
             answer = tuple(zigzag(rank, k, n))
         case = f'rank {rank} of {k}, {n} tokens'
         expect(len(answer) == 2, 'give the positions, and the number of pairs', case)

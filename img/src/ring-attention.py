@@ -26,7 +26,7 @@ for start, end in (
     ((114, 262), (114, 178)),
 ):
     figure.arrow(start, end, width=2.5)
-figure.small(204, 219, 'K and V', bold=True)
+figure.small(204, 219, 'keys and values', bold=True)
 
 LEFT, TOP, CELL = 476, 110, 60
 figure.label(LEFT + 2 * CELL, TOP - 40, 'keys and values of rank', bold=True)

@@ -5,15 +5,15 @@ with all heads. An all-to-all: each rank sends three of its four parts away. In 
 has all tokens, of one head of four, and computes attention for it. A second all-to-all gives the
 tokens back.
 
-A square is some tokens of some heads. Each rank keeps one of its four and sends three:
-there for queries, keys and values, and back for what attention gives.
+A square is some tokens of some heads: filled, the rank that has it; edged, whose tokens they are.
+Each rank keeps one of its four and sends three: queries, keys and values there, the result back.
 """
 
 import draw as d
 
 figure = d.Figure(432, __doc__, 'All tokens of some heads, just for attention')
 
-CELL, TOP, LEFTS = 42, 132, (88, 316, 544)
+CELL, TOP, LEFTS = 42, 132, (84, 296, 508)
 
 
 def table(left, by_rows, title):
@@ -21,10 +21,13 @@ def table(left, by_rows, title):
     figure.hint(left + 2 * CELL, TOP - 16, 'heads')
     for i in range(4):
         for j in range(4):
-            figure.part(left + j * CELL, TOP + i * CELL, CELL, CELL, i if by_rows else j)
+            x, y = left + j * CELL + 2, TOP + i * CELL + 2
+            tint = d.TINT[i if by_rows else j]
+            figure.rect(x, y, CELL - 4, CELL - 4, tint, d.SOLID[i], r=0, width=3)
         at = TOP + (i + 0.5) * CELL
         if by_rows:
-            figure.small(left - 10, at, f'rank {i}', fill=d.SHADE[i], bold=True, anchor='end')
+            x, anchor = (left - 10, 'end') if title == 'before' else (left + 4 * CELL + 10, 'start')
+            figure.small(x, at, f'rank {i}', fill=d.SHADE[i], bold=True, anchor=anchor)
         else:
             at = left + (i + 0.5) * CELL
             figure.small(at, TOP + 4 * CELL + 16, str(i), fill=d.SHADE[i], bold=True)
@@ -33,6 +36,7 @@ def table(left, by_rows, title):
 table(LEFTS[0], True, 'before')
 table(LEFTS[1], False, 'attention')
 table(LEFTS[2], True, 'after')
+figure.hint(LEFTS[0] - 10, TOP - 16, 'tokens', anchor='end')
 figure.small(LEFTS[1] - 12, TOP + 4 * CELL + 16, 'rank', bold=True, anchor='end')
 for start, end in zip(LEFTS, LEFTS[1:]):
     x, y = start + 4 * CELL, TOP - 54

@@ -10,7 +10,7 @@ unequal work; a piece from the front and one from the back together are as much 
 
 import draw as d
 
-figure = d.Figure(494, __doc__, 'One piece from the front, one from the back')
+figure = d.Figure(510, __doc__, 'One piece from the front, one from the back')
 
 
 def table(left, pieces, title, shares):
@@ -25,11 +25,14 @@ def table(left, pieces, title, shares):
             else:
                 path = f'M{x:g} {y:g}L{x:g} {y + cell:g}L{x + cell:g} {y + cell:g}Z'
                 figure.add('path', d=path, **d.painted(d.TINT[k], d.SOLID[k], 1))
+    figure.hint(left - 8, 116, 'piece', anchor='end')
+    figure.hint(left - 8, top + 128, 'queries', anchor='end')
+    figure.hint(left + 128, top + 270, 'keys')
     figure.rect(left, top, 256, 256, 'none', d.DATA_EDGE, r=0, width=1)
     for k, share in enumerate(shares):
         place = left + 128 + 30, top + 22 + 20 * k
         figure.small(*place, f'rank {k}: {share}', fill=d.SHADE[k], bold=True, anchor='start')
 
 
-table(64, (0, 1, 2, 3), 'four pieces, in order', ('1/16', '3/16', '5/16', '7/16'))
-table(440, (0, 1, 2, 3, 3, 2, 1, 0), 'eight pieces, in zig-zag', ('1/4',) * 4)
+table(88, (0, 1, 2, 3), 'four pieces, in order', ('1/16', '3/16', '5/16', '7/16'))
+table(446, (0, 1, 2, 3, 3, 2, 1, 0), 'eight pieces, in zig-zag', ('1/4',) * 4)

@@ -29,8 +29,8 @@ from .language.context import add_block as add_block
 from .language.context import block_backward as block_backward
 from .language.context import by_context as by_context
 from .language.context import contiguous as contiguous
+from .language.context import my_part as my_part
 from .language.context import nothing_yet as nothing_yet
-from .language.context import own_places as own_places
 from .language.context import pairs as pairs
 from .language.context import pass_on as pass_on
 from .language.context import ring as ring
@@ -66,7 +66,6 @@ from .language.tokens import token_loss as token_loss
 from .language.tokens import train_gpt as train_gpt
 from .language.tokens import worst as worst
 from .model_parallel.asleep import Sleeper as Sleeper
-from .model_parallel.asleep import late_stager as late_stager
 from .model_parallel.asleep import slow_link as slow_link
 from .model_parallel.bytes_sent import Traffic as Traffic
 from .model_parallel.fsdp import OwnFSDP as OwnFSDP

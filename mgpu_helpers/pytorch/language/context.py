@@ -36,12 +36,11 @@ def pairs(mine: Sequence[int], theirs: Sequence[int]) -> list[tuple[int, int, bo
     return [(i, j, theirs[j] == mine[i]) for i, j in found if theirs[j] <= mine[i]]
 
 
-def own_places(length: int, pieces: Pieces) -> Tensor:
-    """Give the places in the sequence of this rank's tokens, as many on all ranks."""
-    number = sum(map(len, pieces))
-    check_length(length, number)
-    places = torch.arange(length).chunk(number)
-    return torch.cat([places[piece] for piece in pieces[dist.get_rank()]])
+def my_part(whole: Tensor, pieces: Pieces) -> Tensor:
+    """Give this rank's pieces of whole sequences (..., t), in its own order."""
+    check_length(whole.shape[-1], sum(map(len, pieces)))
+    parts = whole.chunk(sum(map(len, pieces)), dim=-1)
+    return torch.cat([parts[piece] for piece in pieces[dist.get_rank()]], dim=-1)
 
 
 def check_length(length: int, number: int) -> None:
@@ -78,11 +77,11 @@ def nothing_yet(q: Tensor) -> State:
 
 def add_block(state: State, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> State:
     """Take a block of keys and values into the running softmax."""
-    out, total, top = state
+    u, s, m = state
     scores = scores_of(q, k, causal)
-    higher = torch.maximum(top, scores.amax(-1, keepdim=True))
-    weights, shrink = (scores - higher).exp(), (top - higher).exp()
-    return out * shrink + weights @ v, total * shrink + weights.sum(-1, keepdim=True), higher
+    higher = torch.maximum(m, scores.amax(-1, keepdim=True))
+    weights, shrink = (scores - higher).exp(), (m - higher).exp()
+    return u * shrink + weights @ v, s * shrink + weights.sum(-1, keepdim=True), higher
 
 
 def ring_forward(q: Tensor, k: Tensor, v: Tensor, pieces: Pieces) -> tuple[Tensor, Tensor]:
@@ -95,8 +94,8 @@ def ring_forward(q: Tensor, k: Tensor, v: Tensor, pieces: Pieces) -> tuple[Tenso
         for i, j, same in pairs(pieces[rank], pieces[(rank - turn) % size]):
             states[i] = add_block(states[i], cut(q)[i], cut(k)[j], cut(v)[j], same)
         k, v = arrived() if arrived else (k, v)
-    out, total, top = (torch.cat(parts, dim=2) for parts in zip(*states))
-    return out / total, top + total.log()
+    u, s, m = (torch.cat(parts, dim=2) for parts in zip(*states))
+    return u / s, m + s.log()
 
 
 def block_backward(
@@ -151,7 +150,7 @@ def ring(pieces: Pieces) -> Attend:
 
 
 def to_heads(x: Tensor) -> Tensor:
-    """Exchange some tokens of all heads (n, h, t/k, d) for all tokens of some (n, h/k, t, d)."""
+    """Exchange some tokens of all heads (n, h, t/N, d) for all tokens of some (n, h/N, t, d)."""
     size = dist.get_world_size()
     check_heads(x.shape[1], size)
     rows = torch.stack(x.chunk(size, dim=1))
@@ -159,7 +158,7 @@ def to_heads(x: Tensor) -> Tensor:
 
 
 def to_tokens(x: Tensor) -> Tensor:
-    """Exchange all tokens of some heads (n, h/k, t, d) for some of all (n, h, t/k, d)."""
+    """Exchange all tokens of some heads (n, h/N, t, d) for some of all (n, h, t/N, d)."""
     rows = torch.stack(x.chunk(dist.get_world_size(), dim=2))
     return torch.cat(AllToAll.apply(rows).unbind(), dim=1)
 
@@ -179,9 +178,9 @@ def check_heads(heads: int, size: int) -> None:
 
 def by_context(x: Tensor, y: Tensor, *ways: tuple[Attend, Pieces], **sizes: int) -> list[Found]:
     """Take this rank's tokens through a GPT that attends in each of the ways."""
-    found, here = [], this_device()
+    found, here, wholes = [], this_device(), (x, y, torch.arange(x.shape[1]))
     for way, pieces in ways:
-        places = own_places(x.shape[1], pieces)
-        mine = [part.to(here) for part in (x[:, places], y[:, places], places)]
-        found.append(found_by(gpt(attend=way, **sizes).to(here), *mine[:2], 1, mine[2]))  # type: ignore[arg-type]
+        own_x, own_y, places = (my_part(whole, pieces).to(here) for whole in wholes)
+        net = gpt(attend=way, **sizes).to(here)  # type: ignore[arg-type]
+        found.append(found_by(net, own_x, own_y, 1, places))
     return found

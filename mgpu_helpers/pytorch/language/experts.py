@@ -38,40 +38,40 @@ class AllExperts(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Take each of the tokens (..., width) through its expert, times the router's weight."""
-        tokens = x.flatten(0, -2)
-        weight, choice = self.router(tokens)
-        return (weight[:, None] * self.apply_experts(tokens, choice)).view_as(x)
+        weight, choice = self.router(x.flatten(0, -2))
+        return (weight[:, None] * self.apply_experts(x.flatten(0, -2), choice)).view_as(x)
 
     def apply_experts(self, tokens: Tensor, choice: Tensor) -> Tensor:
         """Give what the chosen experts make of tokens (n, width)."""
         out = torch.zeros_like(tokens)
         for name, expert in self.experts.items():
-            here = choice == int(name)
-            out[here] = expert(tokens[here])
+            out[choice == int(name)] = expert(tokens[choice == int(name)])
         return out
 
 
 class Experts(AllExperts):
     """One expert on each rank: tokens travel there and back."""
 
+    one_a_rank = True
+
     def apply_experts(self, tokens: Tensor, choice: Tensor) -> Tensor:
         """Give what the chosen experts, here and on other ranks, make of tokens (n, width)."""
         expert = self.experts[str(dist.get_rank())]
-        order = choice.argsort(stable=True)
+        order = choice.argsort(stable=True)  # by expert: what belongs together travels together
         gives = choice.bincount(minlength=dist.get_world_size())
         takes = torch.empty_like(gives)
-        dist.all_to_all_single(takes, gives)
+        dist.all_to_all_single(takes, gives)  # how many rows each rank sends me
         away, here = gives.tolist(), takes.tolist()
         visitors = AllToAll.apply(tokens[order], away, here)
         back = AllToAll.apply(expert(visitors), here, away)
-        return torch.empty_like(tokens).index_copy(0, order, back)
+        return torch.empty_like(tokens).index_copy(0, order, back)  # in their order again
 
 
 def moe(layer: type[AllExperts], experts: int = 4, router: Any = Router, **options: Any) -> GPT:
     """Build a GPT with ``Experts`` or ``AllExperts`` for MLPs; the same values in any process."""
     checks.positive_int('experts', experts)
     held = range(experts)
-    if issubclass(layer, Experts):
+    if getattr(layer, 'one_a_rank', False):
         size = dist.get_world_size()
         checks.expect(size == experts, 'experts', f'{size}, one a rank', experts, ValueError)
         held = range(dist.get_rank(), dist.get_rank() + 1)
@@ -90,4 +90,6 @@ def balance(probs: Tensor, choice: Tensor) -> Tensor:
     """Give this rank's term of the auxiliary loss, from shares and probabilities of all ranks."""
     load = choice.bincount(minlength=probs.shape[1]).to(probs)
     dist.all_reduce(load)
-    return len(load) * (load / load.sum() ** 2 @ probs.sum(0))
+    tokens = load.sum()
+    f, p = load / tokens, probs.sum(0) / tokens  # of all ranks; this rank's part of the mean
+    return len(load) * (f @ p)

@@ -28,7 +28,7 @@ def token_loss(scores: Tensor, y: Tensor) -> Tensor:
 def backward(net: nn.Module, x: Tensor, y: Tensor, micro_batches: int = 1, *more: Any) -> Tensor:
     """Give the mean loss over the tokens of all ranks; a rank's own terms leave their gradients."""
     checks.positive_int('micro_batches', micro_batches)
-    count, total = (y != PAD).sum(), torch.zeros_like(y, dtype=torch.float64).sum()
+    count, total = (y != PAD).sum(), torch.zeros((), dtype=torch.float64, device=y.device)
     dist.all_reduce(count)
     checks.expect(int(count) > 0, 'y', 'a token on some rank', 'padding alone', ValueError)
     for part_x, part_y in zip(x.tensor_split(micro_batches), y.tensor_split(micro_batches)):

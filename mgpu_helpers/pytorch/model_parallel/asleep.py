@@ -10,7 +10,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
 from ...lanes import Span
 
@@ -31,27 +30,32 @@ class _Pause(torch.autograd.Function):
 class Sleeper(nn.Module):
     """A layer for (n, 8) that sleeps ``seconds`` forward, and back for its input and its weights.
 
-    When it did is added to ``spans``, on a lane, with this name, or as ``f``, ``x`` and ``w``.
+    When it did is added to ``spans``, on a lane, with this name, or else with the number of the
+    micro-batch, counted from 0 in an empty list, and ``mark``, which tells a rank's layers apart.
     """
 
-    def __init__(self, seconds: float, spans: list[Span], lane: str, name: str = '') -> None:
+    def __init__(
+        self, seconds: float, spans: list[Span], lane: str, name: str = '', mark: str = ''
+    ) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.eye(8))
-        self.seconds, self.spans, self.lane, self.name = seconds, spans, lane, name
+        self.seconds, self.spans, self.lane, self.name, self.mark = seconds, spans, lane, name, mark
 
-    def work(self, kind: str, name: str) -> None:
+    def work(self, kind: str) -> None:
         """Sleep, and note it."""
+        same = [s.name.lstrip('0123456789') for s in self.spans if s.kind == kind]
         start = time.monotonic()
         time.sleep(self.seconds)
-        self.spans.append(Span(self.lane, kind, self.name or name, start, time.monotonic()))
+        name = self.name or f'{same.count(self.mark)}{self.mark}'
+        self.spans.append(Span(self.lane, kind, name, start, time.monotonic()))
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply by the weights."""
         if not x.requires_grad:
             x = x.detach().requires_grad_()  # the first layer, too, goes back to its input
-        x = _Pause.apply(x, bool, lambda: self.work('input gradient', 'x'))
-        weight = _Pause.apply(self.weight, bool, lambda: self.work('weight gradient', 'w'))
-        return _Pause.apply(x @ weight, lambda: self.work('forward', 'f'), bool)
+        x = _Pause.apply(x, bool, lambda: self.work('input gradient'))
+        weight = _Pause.apply(self.weight, bool, lambda: self.work('weight gradient'))
+        return _Pause.apply(x @ weight, lambda: self.work('forward'), bool)
 
 
 class _Arrival(dist.Work):
@@ -99,10 +103,3 @@ def slow_link(layers: Iterable[Any], seconds: float, ahead: bool, spans: list[Sp
         slow = _SlowCollective(partial(carry, str(i)), ahead)
         layer.set_custom_all_gather(slow)
         layer.set_custom_reduce_scatter(slow)
-
-
-def late_stager() -> DefaultStager:
-    """Make what copies for ``async_save`` in a thread of its own, beginning 0.2 seconds late."""
-    stager = DefaultStager(StagingOptions(False, False, True, False))
-    stager._staging_executor.submit(time.sleep, 0.2)  # type: ignore[union-attr]
-    return stager

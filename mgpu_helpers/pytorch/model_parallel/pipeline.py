@@ -168,8 +168,7 @@ def run_stage(
     check_step(layers, X, y, num_micro_batches, group)
     stage = Stage(layers, X, y, num_micro_batches, group)
     order = order_of(num_micro_batches, stage.rank, stage.last + 1)
-    held, spans = 0, []
-    message = trade(stage, ('', 0), None, order[0])
+    held, spans, message = 0, [], trade(stage, ('', 0), None, order[0])
     for (kind, i), following in zip(order, [*order[1:], None]):
         start = time.monotonic()
         out = stage.forward(i, message) if kind == 'forward' else stage.backward(i, message)
