@@ -66,6 +66,7 @@ from .language.tokens import token_loss as token_loss
 from .language.tokens import train_gpt as train_gpt
 from .language.tokens import worst as worst
 from .model_parallel.asleep import Sleeper as Sleeper
+from .model_parallel.asleep import late_stager as late_stager
 from .model_parallel.asleep import slow_link as slow_link
 from .model_parallel.bytes_sent import Traffic as Traffic
 from .model_parallel.fsdp import OwnFSDP as OwnFSDP

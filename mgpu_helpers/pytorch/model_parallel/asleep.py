@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
 from ...lanes import Span
 
@@ -103,3 +104,10 @@ def slow_link(layers: Iterable[Any], seconds: float, ahead: bool, spans: list[Sp
         slow = _SlowCollective(partial(carry, str(i)), ahead)
         layer.set_custom_all_gather(slow)
         layer.set_custom_reduce_scatter(slow)
+
+
+def late_stager() -> DefaultStager:
+    """Make what copies for ``async_save`` in a thread of its own, beginning 0.2 seconds late."""
+    stager = DefaultStager(StagingOptions(False, False, True, False))
+    stager._staging_executor.submit(time.sleep, 0.2)  # type: ignore[union-attr]
+    return stager
