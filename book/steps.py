@@ -85,9 +85,9 @@ def allreduces():
     A message is (step, source, target, first cell, cells, 1 where it is added and 0 where it is
     kept); all that are added have been when the first is kept, on each cell.
     """
-    algorithms = load('collectives/algorithms.py', checks=Checks())
+    algorithms = load('collectives/algorithms.py', arguments=Checks())
     listed = load('collectives/costs.py', algorithms=algorithms)
-    log = load('collectives/messages.py', 'Message Count Counted', checks=Checks())
+    log = load('collectives/messages.py', 'Message Count Counted', arguments=Checks())
     found = {}
     for name, algorithm in listed.REGISTRY.items():
         runs = {}
@@ -122,7 +122,7 @@ def explorers():
     """Give the sliders, where they begin, and the constants of the formulas."""
     published = tomllib.loads((PACKAGE / 'scaling/published.toml').read_text('utf8'))
     write = load('display.py', 'quantity').quantity
-    models = load('scaling/models.py', 'FLOAT32 Layer Model _convolutional', checks=Checks())
+    models = load('scaling/models.py', 'FLOAT32 Layer Model _convolutional', arguments=Checks())
     resnet = models.Model('ResNet-50', models._convolutional()['ResNet-50'])
     v100 = SimpleNamespace(**published['machines']['p3.16xlarge'])
     ours = load(

@@ -1,4 +1,4 @@
-from . import checks as checks
+from . import arguments as arguments
 from . import cluster as cluster
 from . import collectives as collectives
 from . import data as data

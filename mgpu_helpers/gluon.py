@@ -16,7 +16,7 @@ from mxnet import autograd, gluon, init, nd
 from mxnet.gluon import nn
 from mxnet.gluon.utils import split_and_load
 
-from . import checks
+from . import arguments
 from .devices import choose_devices
 from .history import History
 from .scratch import allreduce, load_data_fashion_mnist, loss, total_loss
@@ -78,8 +78,8 @@ def resnet18_28(num_classes: int, norm: Norm = nn.BatchNorm) -> nn.HybridSequent
     convolution of 3×3 and three widths instead of four. With ten classes, 2,777,868 trainable
     values in 58 arrays and 3,586 running statistics in 26. ``norm`` makes a normalization layer.
     """
-    checks.positive_int('num_classes', num_classes)
-    checks.function('norm', norm, 'that makes a layer, such as nn.BatchNorm')
+    arguments.positive_int('num_classes', num_classes)
+    arguments.function('norm', norm, 'that makes a layer, such as nn.BatchNorm')
     net = nn.HybridSequential(prefix='resnet_')
     with net.name_scope():
         net.add(norm(), nn.Conv2D(64, kernel_size=3), nn.MaxPool2D(pool_size=3, strides=2))
@@ -92,7 +92,7 @@ def resnet18_28(num_classes: int, norm: Norm = nn.BatchNorm) -> nn.HybridSequent
 
 def forward_backward(net: Block, data: Arrays, label: Arrays, loss: Loss = loss) -> list[NDArray]:
     """Compute the losses of all shards, then their gradients, on their devices, without waiting."""
-    checks.network_shards(data, label, loss, devices_of(net))
+    arguments.network_shards(data, label, loss, devices_of(net))
     with autograd.record():
         losses = [loss(net(X), y) for X, y in zip(data, label)]
     for l in losses:
@@ -108,7 +108,7 @@ def train_batch(
     X (n, ...), y (n,), with n at least the number of devices, which need not divide it. Returns the
     losses of the examples, an array per device, without waiting.
     """
-    checks.network_step(X, y, devices, trainer, devices_of(net), parameters_of(net))
+    arguments.network_step(X, y, devices, trainer, devices_of(net), parameters_of(net))
     data = split_and_load(X, devices, even_split=False)
     label = split_and_load(y, devices, even_split=False)
     losses = forward_backward(net, data, label, loss)
@@ -120,7 +120,7 @@ def train_epoch(
     train_iter: NDArrayIter, net: Block, devices: Devices, trainer: Trainer, loss: Loss = loss
 ) -> tuple[float, float]:
     """Train on every batch; give the seconds that it took and the mean loss per example."""
-    checks.epochs(1, train_iter)
+    arguments.epochs(1, train_iter)
     start = time.perf_counter()
     losses = [train_batch(X, y, net, devices, trainer, loss) for X, y in train_iter]
     nd.waitall()
@@ -133,14 +133,14 @@ def evaluate_accuracy_gpus(net: Block, data_iter: Pairs) -> float:
     Each device uses its own replica, with its own running statistics. The original texts use the
     first device only, and *The Straight Dope* counts the examples that pad its last batch twice.
     """
-    checks.pairs(data_iter)
+    arguments.pairs(data_iter)
     devices, counts, seen = devices_of(net), [], 0
     for X, y in data_iter:
         data = split_and_load(X, devices[: len(X)], even_split=False)
         label = split_and_load(y, devices[: len(X)], even_split=False)
         counts += [(net(X_d).argmax(axis=1) == y_d).sum() for X_d, y_d in zip(data, label)]
         seen += len(y)
-    checks.any_examples(seen)
+    arguments.any_examples(seen)
     return sum(count.asscalar() for count in counts) / seen
 
 
@@ -166,8 +166,8 @@ def prepare(
 
     A step of ResNet-18, 128 examples, takes 221 ms on a stand-in, 266 without ``static_shape``.
     """
-    checks.device_list(devices)
-    checks.network(net, devices)
+    arguments.device_list(devices)
+    arguments.network(net, devices)
     if seed is not None:
         mx.random.seed(seed)
     net.initialize(initializer or init.Xavier(), ctx=devices, force_reinit=True)
@@ -181,8 +181,8 @@ def make_trainer(net: Block, lr: float) -> Trainer:
     from the first device to the others, without waiting for running statistics that a compiled
     backward pass writes: their first update is lost. ``update_on_kvstore=False`` was no faster.
     """
-    checks.positive_number('lr', lr)
-    checks.some_gradient(devices_of(net), parameters_of(net))
+    arguments.positive_number('lr', lr)
+    arguments.some_gradient(devices_of(net), parameters_of(net))
     trained = [p for p in net.collect_params().values() if p.grad_req != 'null']
     return gluon.Trainer(trained, 'sgd', {'learning_rate': lr})
 
@@ -206,13 +206,13 @@ def train(
     ``load_data(batch_size, num_examples=..., seed=...)`` returns a training and a test iterator.
     After each epoch the running statistics are averaged.
     """
-    checks.training(num_epochs, lr)
-    checks.enough_examples(num_gpus, batch_size)
+    arguments.training(num_epochs, lr)
+    arguments.enough_examples(num_gpus, batch_size)
     devices = choose_devices(num_gpus, devices)
-    checks.function('load_data', load_data, 'such as load_data_fashion_mnist')
-    checks.network(net, devices)
+    arguments.function('load_data', load_data, 'such as load_data_fashion_mnist')
+    arguments.network(net, devices)
     train_iter, test_iter = load_data(batch_size, num_examples=num_examples, seed=seed)
-    checks.last_batch(train_iter, batch_size, devices)
+    arguments.last_batch(train_iter, batch_size, devices)
     prepare(net, devices, seed, initializer)
     trainer = make_trainer(net, lr)
     history = History(f'devices: {num_gpus}, batch: {batch_size}', train_iter.num_examples)
@@ -234,7 +234,7 @@ def parameters_of(net: Block) -> list[Parameter]:
 
 def devices_of(net: Block) -> list[mx.Context]:
     """List the devices on which a network is initialized, or will be once shapes are known."""
-    checks.network(net)
+    arguments.network(net)
     devices: list[mx.Context] = []
     for param in parameters_of(net):
         try:

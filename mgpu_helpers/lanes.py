@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import checks, display
+from . import arguments, display
 from .display import Table, percent, quantity
 
 if TYPE_CHECKING:
@@ -149,7 +149,9 @@ class Lanes:
 
         for other in others:
             if not isinstance(other, Lanes):
-                raise TypeError(f'plot compares with other Lanes, not with {checks.shown(other)}')
+                raise TypeError(
+                    f'plot compares with other Lanes, not with {arguments.shown(other)}'
+                )
         shown = [self, *others]
         longest = max(panel.seconds for panel in shown)
         heights = [0.75 * len(panel.lanes) + 0.3 for panel in shown]

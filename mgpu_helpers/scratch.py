@@ -16,7 +16,7 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, gluon, nd
 
-from . import checks, data
+from . import arguments, data
 from .devices import choose_devices
 from .display import progress
 from .history import History
@@ -44,7 +44,7 @@ def init_params(scale: float = 0.01, seed: int | None = None, dtype: str = 'floa
     ``scale`` is the standard deviation of the weights; biases start at 0. With the original texts'
     0.01, the first epoch stays near chance. A seed draws the same numbers in every framework.
     """
-    checks.drawing(seed, dtype, scale)
+    arguments.drawing(seed, dtype, scale)
     rng = np.random.default_rng(seed)
     shapes = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
     values = [rng.normal(0, scale, s) if len(s) > 1 else np.zeros(s) for s in shapes]
@@ -56,7 +56,7 @@ def lenet(X: NDArray, params: Arrays) -> NDArray:
 
     ``nd.Activation`` keeps oneDNN's layout: 27.3 ms, and 29.4 with the originals' ``nd.relu``.
     """
-    checks.inputs(X, params)
+    arguments.inputs(X, params)
     W1, b1, W2, b2, W3, b3, W4, b4 = params
     h1_conv = nd.Convolution(X, W1, b1, kernel=(3, 3), num_filter=20)
     h1 = nd.Pooling(nd.Activation(h1_conv, 'relu'), pool_type='avg', kernel=(2, 2), stride=(2, 2))
@@ -68,8 +68,8 @@ def lenet(X: NDArray, params: Arrays) -> NDArray:
 
 def get_params(params: Arrays, device: mx.Context) -> Replica:
     """Copy parameters to a device; each copy gets its own gradient, initially 0."""
-    checks.list_of_arrays('params', params, 'as init_params gives')
-    checks.device('device', device)
+    arguments.list_of_arrays('params', params, 'as init_params gives')
+    arguments.device('device', device)
     new_params = [p.copyto(device) for p in params]
     for p in new_params:
         p.attach_grad()
@@ -81,7 +81,7 @@ def allreduce(data: Arrays) -> None:
 
     As in the original texts: sum on the first device, then copy the sum to the others.
     """
-    checks.one_per_device(data)
+    arguments.one_per_device(data)
     total = data[0]
     for x in data[1:]:
         total += x.copyto(total.context)
@@ -95,7 +95,7 @@ def split_and_load(data: NDArray, devices: Devices) -> list[NDArray]:
     Where k does not divide n, the first n mod k shards get one more; the original texts drop the
     rest. A shard for the device of ``data`` shares its memory.
     """
-    checks.can_split(data, devices)
+    arguments.can_split(data, devices)
     n, k = data.shape[0], len(devices)
     cuts = [i * (n // k) + min(i, n % k) for i in range(k + 1)]
     return [data[a:b].as_in_context(d) for a, b, d in zip(cuts, cuts[1:], devices)]
@@ -106,7 +106,7 @@ def split_batch(X: NDArray, y: NDArray, devices: Devices) -> tuple[list[NDArray]
 
     If there are fewer examples than devices, the first n devices get one each.
     """
-    checks.batch(X, y, devices)
+    arguments.batch(X, y, devices)
     busy = devices[: len(X)]
     return split_and_load(X, busy), split_and_load(y, busy)
 
@@ -116,9 +116,9 @@ def sgd(params: Arrays, lr: float, batch_size: int) -> None:
 
     MXNet's own ``sgd_update`` rounds ``lr`` to float32: in float64, an error of 2e-7 a step.
     """
-    checks.positive_number('lr', lr)
-    checks.positive_int('batch_size', batch_size)
-    checks.trainable(params)
+    arguments.positive_number('lr', lr)
+    arguments.positive_int('batch_size', batch_size)
+    arguments.trainable(params)
     for p in params:
         p -= lr / batch_size * p.grad
 
@@ -133,7 +133,7 @@ def gradients(device_params: Sequence[Arrays], losses: Arrays) -> list[list[NDAr
 
 def sync_gradients(grads: Sequence[Arrays]) -> None:
     """Sum the gradients ``grads[c][i]`` over the devices c, one ``allreduce`` per parameter i."""
-    checks.lists_of_gradients(grads)
+    arguments.lists_of_gradients(grads)
     for grads_of_one_param in zip(*grads):
         allreduce(list(grads_of_one_param))
 
@@ -152,7 +152,7 @@ def train_batch(
     Returns the losses of the examples, an array per device that has any, without waiting: the
     devices compute them while Python goes on. The original texts need batches that k divides.
     """
-    checks.step(X, y, device_params, devices, lr, sync)
+    arguments.step(X, y, device_params, devices, lr, sync)
     Xs, ys = split_batch(X, y, devices)
     with autograd.record():
         ls = [loss(lenet(X_d, params), y_d) for X_d, y_d, params in zip(Xs, ys, device_params)]
@@ -228,19 +228,19 @@ def load_data_mnist(batch_size: int, *args: Any, **options: Any) -> tuple[NDArra
 
 def evaluate_accuracy(net: Net, data_iter: Pairs, device: mx.Context) -> float:
     """Compute a network's accuracy, 0 to 1, on one device; ``net`` maps images to scores there."""
-    checks.evaluation(net, data_iter, device)
+    arguments.evaluation(net, data_iter, device)
     right, seen = [], 0
     for X, y in data_iter:
         guesses = net(X.as_in_context(device)).argmax(axis=1)
         right.append((guesses == y.as_in_context(device)).sum())
         seen += len(y)
-    checks.any_examples(seen)
+    arguments.any_examples(seen)
     return sum(count.asscalar() for count in right) / seen
 
 
 def total_loss(losses: Sequence[Arrays]) -> float:
     """Sum the losses that ``train_batch`` returned for one or several batches; waits for them."""
-    checks.losses(losses)
+    arguments.losses(losses)
     return float(sum(l.asnumpy().sum(dtype='float64') for ls in losses for l in ls))
 
 
@@ -252,7 +252,7 @@ def train_epoch(
     sync: Sync = sync_gradients,
 ) -> tuple[float, float]:
     """Train on every batch; give the seconds that it took and the mean loss per example."""
-    checks.epochs(1, train_iter)
+    arguments.epochs(1, train_iter)
     start = time.perf_counter()
     losses = [train_batch(X, y, replicas, devices, lr, sync) for X, y in train_iter]
     nd.waitall()
@@ -275,8 +275,8 @@ def train(
     seed fixes initial parameters and order: runs repeat bit for bit. Times exclude the evaluation;
     the history's ``params`` are the trained replicas.
     """
-    checks.training(num_epochs, lr, sync)
-    checks.enough_examples(num_gpus, batch_size)
+    arguments.training(num_epochs, lr, sync)
+    arguments.enough_examples(num_gpus, batch_size)
     devices = choose_devices(num_gpus, devices)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed)
     params = init_params(seed=seed)

@@ -33,11 +33,11 @@ def code_cells(path):
 
 
 def is_check(node):
-    """Tell whether a statement does nothing but call ``checks.…``, ``check_…`` or ``….check``."""
+    """Tell whether a statement only calls ``arguments.…``, ``check_…`` or ``….check``."""
     if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
         return False
     called = ast.unparse(node.value.func)
-    return re.match(r'checks\.|check_', called) is not None or called.endswith('.check')
+    return re.match(r'arguments\.|check_', called) is not None or called.endswith('.check')
 
 
 def bare(node, checks):

@@ -32,9 +32,9 @@ def parse():
     options = parser.parse_args()
     try:
         for name in ('epochs', 'batch_size', 'devices'):
-            mgpu.checks.positive_int('--' + name.replace('_', '-'), getattr(options, name))
-        mgpu.checks.positive_number('--lr', options.lr)
-        mgpu.checks.whole_number('--seed', options.seed)
+            mgpu.arguments.positive_int('--' + name.replace('_', '-'), getattr(options, name))
+        mgpu.arguments.positive_number('--lr', options.lr)
+        mgpu.arguments.whole_number('--seed', options.seed)
     except ValueError as error:
         parser.error(str(error))
     return options

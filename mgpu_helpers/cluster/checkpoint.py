@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import checks
+from .. import arguments
 from ..files import whole_file
 
 LONGEST_LINE = 2**24  # bytes of the first line: its arrays have names, and its info is small
@@ -128,15 +128,15 @@ def latest_checkpoint(folder: str | Path) -> Checkpoint | None:
 
 def _check(epoch: int, arrays: dict[str, np.ndarray], info: dict[str, Any]) -> None:
     """Raise unless these can be saved and come back the same."""
-    checks.whole_number('epoch', epoch)
+    arguments.whole_number('epoch', epoch)
     if not isinstance(arrays, dict):
-        raise TypeError(f'arrays must be a dict, name: NumPy array, not {checks.shown(arrays)}')
+        raise TypeError(f'arrays must be a dict, name: NumPy array, not {arguments.shown(arrays)}')
     for name, array in arrays.items():
         # Exactly NumPy's: a masked array, for one, would lose its mask.
         if not isinstance(name, str) or type(array) is not np.ndarray or array.dtype.hasobject:
             raise TypeError(
-                f'arrays[{name!r}] is {checks.shown(array)}: names must be texts, and values NumPy '
-                'arrays of numbers or texts, as others need pickle. Convert with asnumpy(), '
+                f'arrays[{name!r}] is {arguments.shown(array)}: names must be texts, and values '
+                'NumPy arrays of numbers or texts, as others need pickle. Convert with asnumpy(), '
                 'numpy.asarray or astype, or pass a plain number or text as name=value'
             )
     try:
@@ -145,6 +145,6 @@ def _check(epoch: int, arrays: dict[str, np.ndarray], info: dict[str, Any]) -> N
         same = False
     if not same:
         raise TypeError(
-            f'{checks.shown(info)} cannot be kept as JSON and come back the same: use finite '
+            f'{arguments.shown(info)} cannot be kept as JSON and come back the same: use finite '
             'numbers such as float(x), text, lists, and dicts with text as keys'
         )

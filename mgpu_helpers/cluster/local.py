@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Self
 
-from .. import checks
+from .. import arguments
 from ..data import environment_for_children
 from ..display import Table
 from ..processes import SETTLE, Group, start_workers
@@ -53,12 +53,12 @@ class LocalCluster:
         is up, or ``settle`` seconds after a first failure (``ProcessFailed``). Each run starts
         processes of its own, as a job does: 2.5 s on two cores, most of them to load MXNet.
         """
-        checks.function('function', function, 'for every worker')
+        arguments.function('function', function, 'for every worker')
         if on_line is not None:
-            checks.function('on_line', on_line, 'of a name and a line')
+            arguments.function('on_line', on_line, 'of a name and a line')
         if timeout is not None:
-            checks.positive_number('timeout', timeout)
-        checks.positive_number('settle', settle)
+            arguments.positive_number('timeout', timeout)
+        arguments.positive_number('settle', settle)
         if self._group:
             raise RuntimeError('this cluster is in a run; wait for it, or make another cluster')
         roles = place(self._roles, [sys.executable])

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from .. import checks
+from .. import arguments
 from .preflight import is_here
 
 LOOPBACK = '127.0.0.1'
@@ -54,8 +54,8 @@ class Role:
 
 def check_numbers(workers: int, servers: int, port: int | None = None) -> None:
     """Raise unless they make a cluster, and its roles have ports from ``port`` on."""
-    checks.positive_int('the number of workers', workers)
-    checks.positive_int('the number of servers', servers)
+    arguments.positive_int('the number of workers', workers)
+    arguments.positive_int('the number of servers', servers)
     if servers > workers:
         raise ValueError(
             f'{servers} servers for {workers} worker{"s" if workers > 1 else ""}: more servers '

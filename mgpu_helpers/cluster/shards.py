@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..checks import Array
+    from ..arguments import Array
 
 
 def shard(X: Array, rank: int, num_workers: int) -> Array:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .. import checks
+from .. import arguments
 from ..devices import choose_devices
 from ..gluon import (
     evaluate_accuracy_gpus,
@@ -64,7 +64,7 @@ def compute_gradients(
 
 def check_kind(kind: str) -> None:
     """Raise unless this is a kind of store, and one that can be opened here."""
-    checks.store('kind', kind)
+    arguments.store('kind', kind)
     if kind.startswith('dist_') and os.environ.get('DMLC_ROLE') != 'worker':
         raise RuntimeError(
             f'{kind!r} needs a cluster, and this process is no worker of one: call the function '
@@ -79,7 +79,7 @@ def make_trainer(net: Block, lr: float, store: KVStore) -> Trainer:
     Call its ``step(1)``: the losses of ``compute_gradients`` are divided by the size of the batch
     already, and a server does not learn of another size later.
     """
-    checks.positive_number('lr', lr)
+    arguments.positive_number('lr', lr)
     check_kind(getattr(store, 'type', store))  # a trainer takes a name, too
     params = [p for p in net.collect_params().values() if p.grad_req != 'null']
     settings = {'learning_rate': lr}
@@ -95,7 +95,7 @@ def connect(
     worker, and the trainer. With the kind ``'local'`` no cluster is needed.
     """
     check_kind(kind)
-    checks.whole_number('seed', seed)  # None would be another order in every worker
+    arguments.whole_number('seed', seed)  # None would be another order in every worker
     devices, store, net = choose_devices(num_gpus), mx.kv.create(kind), lenet()
     prepare(net, devices, seed)
     for device in devices:
@@ -146,7 +146,7 @@ def train(
     included. After each epoch the worker of rank 0 saves a checkpoint in ``checkpoints``, a folder
     that every worker can read; if there is one already, the run goes on where it ends.
     """
-    checks.positive_int('num_epochs', num_epochs)
+    arguments.positive_int('num_epochs', num_epochs)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed)
     store, devices, net, trainer = connect(kind, num_gpus, lr, seed)
     settings = dict(batch_size=batch_size, num_examples=num_examples, lr=lr, seed=seed)

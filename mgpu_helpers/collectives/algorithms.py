@@ -13,7 +13,7 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from .. import checks
+from .. import arguments
 
 if TYPE_CHECKING:
     from mxnet import Context
@@ -26,7 +26,7 @@ def allreduce_naive(data: Sequence[NDArray]) -> None:
 
     For k devices 2 (k - 1) messages of the whole array, all of them through the first one's port.
     """
-    checks.one_per_device(data)
+    arguments.one_per_device(data)
     first, *others = data
     for x in others:
         first += x.copyto(first.context)
@@ -39,7 +39,7 @@ def allreduce_tree(data: Sequence[NDArray]) -> None:
 
     In each, whole arrays travel between pairs of devices at the same time.
     """
-    checks.one_per_device(data)
+    arguments.one_per_device(data)
     k = len(data)
     distances = [2**i for i in range((k - 1).bit_length())]
     for d in distances:
@@ -57,7 +57,7 @@ def allreduce_butterfly(data: Sequence[NDArray]) -> None:
     the devices above the largest power of two hand theirs to a partner first and get the sum last.
     Partners add a + b and b + a, which floating-point arithmetic rounds alike.
     """
-    checks.one_per_device(data)
+    arguments.one_per_device(data)
     steps = len(data).bit_length() - 1
     p = 2**steps  # the largest power of two that is at most k
     for x, surplus in zip(data, data[p:]):
@@ -99,7 +99,7 @@ def allreduce_sharded(data: Sequence[NDArray]) -> None:
     2 (k - 1) messages a device, each a k-th of the array; each pair of devices needs a link, or a
     switch. *Dive into Deep Learning*'s answer to its exercise.
     """
-    checks.one_per_device(data)
+    arguments.one_per_device(data)
     k = len(data)
     parts = [slices(x, k) for x in data]  # parts[i][j] is slice j on device i
     pairs = [(i, (i + d) % k) for d in range(1, k) for i in range(k)]
@@ -114,7 +114,7 @@ def reduce_scatter(data: Sequence[NDArray]) -> list[NDArray | None]:
     Outside of its slice a device is left with partial sums. ZeRO and FSDP stop here, update their
     slice of the parameters, and gather those.
     """
-    checks.one_per_device(data)
+    arguments.one_per_device(data)
     k = len(data)
     parts = [slices(x, k) for x in data]
     for step in range(1, k):
@@ -128,7 +128,7 @@ def all_gather(data: Sequence[NDArray]) -> None:
 
     k - 1 steps; in each, every device sends a k-th of its array to the next one, which keeps it.
     """
-    checks.one_per_device(data)
+    arguments.one_per_device(data)
     k = len(data)
     parts = [slices(x, k) for x in data]
     for step in range(k - 1):
@@ -154,7 +154,7 @@ def allreduce_halving_doubling(data: Sequence[NDArray]) -> None:
     2004). For a power of two 2 log₂ k messages a device, and 2 (k - 1)/k of the array: few steps
     and few bytes. Otherwise the devices above it hand theirs in first, and get the sum last.
     """
-    checks.one_per_device(data)
+    arguments.one_per_device(data)
     steps = len(data).bit_length() - 1
     p = 2**steps  # the largest power of two that is at most k
     for x, surplus in zip(data, data[p:]):
@@ -175,7 +175,7 @@ def allreduce_kvstore(data: Sequence[NDArray]) -> None:
 
     One call from Python, whatever the number of devices. The store keeps an array of each shape.
     """
-    checks.one_per_device(data)
+    arguments.one_per_device(data)
     store = _store_for(tuple(x.context for x in data))
     key = f'{data[0].dtype.__name__}{data[0].shape}'
     if key not in store.keys:

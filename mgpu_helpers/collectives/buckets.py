@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from mxnet import nd
 
-from .. import checks
+from .. import arguments
 from .messages import AN_ALLREDUCE, fill_buckets
 
 if TYPE_CHECKING:
@@ -25,15 +25,15 @@ def sync_with(algorithm: Allreduce, bucket_bytes: int = 1) -> Sync:
     Sums travel in buckets of at most ``bucket_bytes``, last layer first; with 1 byte each by
     itself. Buckets are kept for the next call with gradients of the same shapes.
     """
-    checks.function('algorithm', algorithm, AN_ALLREDUCE)
-    checks.positive_int('bucket_bytes', bucket_bytes)
+    arguments.function('algorithm', algorithm, AN_ALLREDUCE)
+    arguments.positive_int('bucket_bytes', bucket_bytes)
     kept = {}  # type: ignore[var-annotated]
 
     def sync(grads: Sequence[Sequence[NDArray]]) -> None:
-        checks.lists_of_gradients(grads)
+        arguments.lists_of_gradients(grads)
         layout = tuple((g.context, g.shape, g.dtype) for of_one in grads for g in of_one)
         if layout not in kept:
-            checks.lists_of_gradients(grads, shapes=True)
+            arguments.lists_of_gradients(grads, shapes=True)
             kept.clear()
             kept[layout] = make_buckets(grads, bucket_bytes)
         for indices, buckets in kept[layout]:
@@ -51,7 +51,7 @@ class Bucket:
     """
 
     def __init__(self, arrays: Sequence[NDArray]) -> None:
-        checks.bucket(arrays)
+        arguments.bucket(arrays)
         cuts = np.cumsum([0] + [x.size for x in arrays]).tolist()
         self.flat = nd.empty(cuts[-1], ctx=arrays[0].context, dtype=arrays[0].dtype)
         self.parts = [self.flat[a:b].reshape(x.shape) for a, b, x in zip(cuts, cuts[1:], arrays)]

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from .. import checks
+from .. import arguments
 from . import algorithms
 
 
@@ -23,13 +23,13 @@ class Link(Protocol):
 
 def naive(devices: int, nbytes: float, link: Link) -> float:
     """Cost chapter 1's allreduce: the first device's link takes 2(k-1) whole arrays in turn."""
-    checks.message(devices, nbytes, link)
+    arguments.message(devices, nbytes, link)
     return 2 * (devices - 1) * link.seconds(nbytes)
 
 
 def tree(devices: int, nbytes: float, link: Link) -> float:
     """Cost a binary tree: up and down it, the whole array in each round."""
-    checks.message(devices, nbytes, link)
+    arguments.message(devices, nbytes, link)
     rounds = math.ceil(math.log2(devices))
     return 2 * rounds * link.seconds(nbytes)
 
@@ -40,7 +40,7 @@ def butterfly(devices: int, nbytes: float, link: Link) -> float:
     Where k is no power of two, surplus devices hand in theirs first, and get the sum last: two
     messages more (Thakur, Rabenseifner and Gropp 2005).
     """
-    checks.message(devices, nbytes, link)
+    arguments.message(devices, nbytes, link)
     rounds = math.floor(math.log2(devices))
     extra = 0 if devices == 2**rounds else 2
     return (rounds + extra) * link.seconds(nbytes)
@@ -48,7 +48,7 @@ def butterfly(devices: int, nbytes: float, link: Link) -> float:
 
 def sharded(devices: int, nbytes: float, link: Link) -> float:
     """Cost slices summed by a device each: all pairs talk at once, as through a switch."""
-    checks.message(devices, nbytes, link)
+    arguments.message(devices, nbytes, link)
     return 2 * (devices - 1) * link.seconds(nbytes / devices)
 
 
@@ -65,7 +65,7 @@ def halving_doubling(devices: int, nbytes: float, link: Link) -> float:
 
     For a power of two 2 log2(k) latencies and 2n(k-1)/k bytes, else two whole messages more.
     """
-    checks.message(devices, nbytes, link)
+    arguments.message(devices, nbytes, link)
     rounds = math.floor(math.log2(devices))
     extra = 0 if devices == 2**rounds else 2
     halves = [nbytes / 2**i for i in range(1, rounds + 1)]

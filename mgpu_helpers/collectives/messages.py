@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from .. import checks
+from .. import arguments
 
 AN_ALLREDUCE = 'that sums a list of arrays in place, such as allreduce_ring'
 
@@ -160,9 +160,9 @@ def count(algorithm: Callable[[list[Any]], None], devices: int, size: int) -> Co
     ``algorithm`` may be your own: it may use ``copyto``, ``+=``, ``reshape`` and slices. What does
     not leave the sum on all devices is a ValueError.
     """
-    checks.positive_int('devices', devices)
-    checks.positive_int('size', size)
-    checks.function('algorithm', algorithm, AN_ALLREDUCE)
+    arguments.positive_int('devices', devices)
+    arguments.positive_int('size', size)
+    arguments.function('algorithm', algorithm, AN_ALLREDUCE)
     name = getattr(algorithm, '__name__', algorithm)
     if name == 'allreduce_kvstore':
         raise ValueError(
@@ -186,7 +186,7 @@ def fill_buckets(sizes: Sequence[float], bucket_bytes: float) -> list[list[int]]
     ``sizes`` are bytes, first layer first; one above ``bucket_bytes`` has a bucket to itself.
     The backward pass begins with the last layer: its bucket can leave first.
     """
-    checks.positive_number('bucket_bytes', bucket_bytes)
+    arguments.positive_number('bucket_bytes', bucket_bytes)
     buckets, room = [], 0  # type: ignore[var-annotated]  # lists of indices
     for i in reversed(range(len(sizes))):
         if not buckets or sizes[i] > room:

@@ -14,7 +14,7 @@ from mxnet import Context, nd
 from mxnet.base import _LIB, check_call
 from mxnet.ndarray import NDArray
 
-from .. import checks
+from .. import arguments
 from ..lanes import PORT, Span
 from ..timeline.profiler import LINK, wall_clock
 from ..timeline.recording import note
@@ -55,14 +55,14 @@ def slow_links(seconds: Callable[[int], float]) -> Iterator[None]:
     Devices compute meanwhile; each sends one message at a time, and receives one. It serves a block
     of code, and as a decorator a function. Meant for stand-ins; not for MXNet's key-value store.
     """
-    checks.function('seconds', seconds, 'of a number of bytes')
+    arguments.function('seconds', seconds, 'of a number of bytes')
     copyto = NDArray.copyto
 
     def slowly(self: NDArray, other: NDArray | Context) -> NDArray:
         if self.context == (other.context if isinstance(other, NDArray) else other):
             return copyto(self, other)
         took = seconds(self.size * self.dtype().itemsize)
-        checks.not_negative('seconds(nbytes)', took)
+        arguments.not_negative('seconds(nbytes)', took)
         copy = copyto(self, other)
         _push(copy, self.context, took)
         return copy

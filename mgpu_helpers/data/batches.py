@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from .. import checks
+from .. import arguments
 
 
 class Batches:
@@ -47,7 +47,7 @@ class Batches:
 
     def skip(self, epochs: int) -> None:
         """Count epochs as done without going through them: training resumes where it stopped."""
-        checks.whole_number('epochs', epochs)
+        arguments.whole_number('epochs', epochs)
         self._epochs = itertools.count(next(self._epochs) + int(epochs))
 
     def _epoch(self, epoch: int, step: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

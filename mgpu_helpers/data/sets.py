@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import checks, runtime
+from .. import arguments, runtime
 from .batches import Batches
 from .digits import NUM_TRAIN, digits
 from .download import Unavailable, read, warn
@@ -52,7 +52,7 @@ def dataset(name: str) -> Dataset:
     Fashion-MNIST are good, too. If the digits stand in for a set, one ``OfflineDataWarning`` says
     so and no second try is made.
     """
-    checks.one_of('name', name, tuple(FILES))
+    arguments.one_of('name', name, tuple(FILES))
     folder = folder_of(name)
     with _lock:
         if (name, folder) not in _kept:
@@ -153,11 +153,11 @@ def load_arrays(
     ``num_examples`` takes the first so many training examples; the test set is whole and is never
     shuffled. All arguments are checked before the data are looked for.
     """
-    checks.one_of('name', name, tuple(FILES))
-    checks.positive_int('batch_size', batch_size)
-    checks.drawing(seed, dtype)
+    arguments.one_of('name', name, tuple(FILES))
+    arguments.positive_int('batch_size', batch_size)
+    arguments.drawing(seed, dtype)
     if num_examples is not None:
-        checks.positive_int('num_examples', num_examples)
+        arguments.positive_int('num_examples', num_examples)
         if num_examples > NUM_TRAIN:
             raise ValueError(
                 f'num_examples must be at most {NUM_TRAIN}, the size of the training set, '

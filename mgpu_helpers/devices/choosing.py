@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .. import checks
+from .. import arguments
 from ..display import NONE, Table
 from .cores import usable_cores
 from .driver import GPU, driver_gpus
@@ -37,19 +37,19 @@ class Chooser:
         There may be more stand-ins than cores; they then share cores and train no faster. Apple's
         ``mps`` is one device and cannot be two; it is not used.
         """
-        checks.positive_int('the number of devices', k)
+        arguments.positive_int('the number of devices', k)
         if k <= self.num_gpus():
             return list(self.usable_gpus()[:k])
-        checks.positive_int('the number of stand-ins', k, most=MOST_STAND_INS)
+        arguments.positive_int('the number of stand-ins', k, most=MOST_STAND_INS)
         self.notice(k)
         return [self.stand_in(i) for i in range(k)]
 
     def choose_devices(self, num_gpus: int, given: Sequence[Any] | None = None) -> list[Any]:
         """Give the devices to train on: those that the user listed, or ``devices(num_gpus)``."""
-        checks.positive_int('num_gpus', num_gpus)
+        arguments.positive_int('num_gpus', num_gpus)
         if given is None:
             return self.devices(num_gpus)
-        checks.device_list(given, num_gpus)
+        arguments.device_list(given, num_gpus)
         gpus, stand_in = self.usable_gpus(), type(self.stand_in(0))
         for device in given:
             if device not in gpus and not isinstance(device, stand_in):

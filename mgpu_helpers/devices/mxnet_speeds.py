@@ -10,7 +10,7 @@ from typing import Any
 
 from mxnet import nd
 
-from .. import checks
+from .. import arguments
 from ..processes import run_workers
 from .mxnet_devices import choose_devices
 from .speeds import BOTH, ONE, TWO, Speeds
@@ -28,8 +28,10 @@ def compare_speeds(
     threads an operator may use when it is loaded: each setting has a process of its own. They take
     turns, a second each, so that what else the machine does meets all of them.
     """
-    checks.function('prepare', prepare, 'of devices, which gives one of no arguments that trains')
-    checks.positive_int('examples', examples)
+    arguments.function(
+        'prepare', prepare, 'of devices, which gives one of no arguments that trains'
+    )
+    arguments.positive_int('examples', examples)
     pair = choose_devices(2)
     settings = {ONE: (pair[:1], '1'), BOTH: (pair[:1], '2'), TWO: (pair, '1')}
     if pair[0].device_type == 'gpu':

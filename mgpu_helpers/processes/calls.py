@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .. import checks
+from .. import arguments
 from .group import Group
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def start_workers(
 
     Afterwards each has a ``result``. What cannot be sent is a TypeError before anything starts.
     """
-    checks.function('function', function, 'that each process is to call')
+    arguments.function('function', function, 'that each process is to call')
     if not len(calls) == len(names) == len(envs or names):
         raise ValueError(
             f'{len(calls)} calls, {len(names)} names and {len(envs or names)} environments: give '

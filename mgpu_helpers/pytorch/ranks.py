@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from .. import checks
+from .. import arguments
 from ..data import OfflineDataWarning, environment_for_children
 from ..display import Line
 from ..processes import ProcessFailed, run_workers
@@ -128,10 +128,10 @@ def launch(
     or after ``timeout`` seconds, all are stopped: ``ProcessFailed``, with its traceback, or
     ``TimeoutError``. None outlives this process.
     """
-    checks.positive_int('num_gpus', num_gpus)
-    checks.function('function', function, 'to call in each process')
+    arguments.positive_int('num_gpus', num_gpus)
+    arguments.function('function', function, 'to call in each process')
     if timeout is not None:
-        checks.positive_number('timeout', timeout)
+        arguments.positive_number('timeout', timeout)
     line = Line()
 
     def on_line(name: str, text: str) -> None:

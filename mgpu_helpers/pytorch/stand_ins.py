@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import torch
 
-from .. import checks
+from .. import arguments
 from ..devices.choosing import Chooser
 
 
@@ -46,7 +46,7 @@ class StandIn:
     library: ClassVar[str] = 'PyTorch'  # whose arrays it computes with
 
     def __post_init__(self) -> None:
-        checks.whole_number('the number of the stand-in', self.index)
+        arguments.whole_number('the number of the stand-in', self.index)
 
     def __repr__(self) -> str:
         return f'cpu:{self.index}'
@@ -61,7 +61,7 @@ Device: TypeAlias = torch.device | StandIn
 
 def place(device: Device) -> torch.device:
     """Tell where the tensors of a device are: itself for a GPU, main memory for a stand-in."""
-    checks.device('device', device)
+    arguments.device('device', device)
     return torch.device('cpu') if isinstance(device, StandIn) else device
 
 
@@ -74,8 +74,8 @@ def on_each(
     stand-ins they have ended, and what the first failing one raised is raised; on GPUs what they
     started may still be running.
     """
-    checks.device_list(devices)
-    checks.function('function', function, 'to call on each device')
+    arguments.device_list(devices)
+    arguments.function('function', function, 'to call on each device')
     if all(isinstance(d, StandIn) for d in devices):
         calls = [d.submit(function, *args) for d, *args in zip(devices, *lists)]
         for call in calls:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .. import checks
+from .. import arguments
 from ..display import CYCLE, Table, panels, quantity
 from .links import PUBLISHED, Library
 
@@ -47,17 +47,17 @@ def gpu_hours(parameters: float, tokens: float, peak: float, mfu: float) -> floa
     percent, are left out. ``peak`` are the operations a second of the data sheet, of which ``mfu``
     is the share that goes into these (Chowdhery and others 2022).
     """
-    checks.positive_number('parameters', parameters)
-    checks.positive_number('tokens', tokens)
-    checks.positive_number('peak', peak)
-    checks.share('mfu', mfu)
+    arguments.positive_number('parameters', parameters)
+    arguments.positive_number('tokens', tokens)
+    arguments.positive_number('peak', peak)
+    arguments.share('mfu', mfu)
     return 6 * parameters * tokens / (mfu * peak) / 3600
 
 
 def checkpoint_interval(save: float, between_failures: float) -> float:
     """Find how often to save so that the least is lost, in the unit of both times (Young 1974)."""
-    checks.positive_number('save', save)
-    checks.positive_number('between_failures', between_failures)
+    arguments.positive_number('save', save)
+    arguments.positive_number('between_failures', between_failures)
     return math.sqrt(2 * save * between_failures)
 
 
@@ -66,10 +66,10 @@ def time_lost(save: float, restart: float, between_failures: float, every: float
 
     A failure comes, on average, in the middle between two checkpoints. All times in one unit.
     """
-    checks.positive_number('save', save)
-    checks.not_negative('restart', restart)
-    checks.positive_number('between_failures', between_failures)
-    checks.positive_number('every', every)
+    arguments.positive_number('save', save)
+    arguments.not_negative('restart', restart)
+    arguments.positive_number('between_failures', between_failures)
+    arguments.positive_number('every', every)
     return save / every + (every / 2 + restart) / between_failures
 
 
@@ -79,9 +79,9 @@ def tokens_needed(tokens: float, batch: float, critical: float) -> float:
     With a very small batch it would take ``tokens``; at the ``critical`` batch it takes twice as
     many, in twice as many steps as a batch without bounds needs (McCandlish and others 2018).
     """
-    checks.positive_number('tokens', tokens)
-    checks.positive_number('batch', batch)
-    checks.positive_number('critical', critical)
+    arguments.positive_number('tokens', tokens)
+    arguments.positive_number('batch', batch)
+    arguments.positive_number('critical', critical)
     return tokens * (1 + batch / critical)
 
 
@@ -97,8 +97,8 @@ def plot_bill(
 
     ``price`` is that of a GPU hour, in your currency; saving takes a minute, a restart ten.
     """
-    checks.positive_int('gpus', gpus)
-    checks.positive_number('price', price)
+    arguments.positive_int('gpus', gpus)
+    arguments.positive_number('price', price)
     needed = tokens_needed(tokens, 8192 * gpus, critical)
     least, all_tokens = (
         gpu_hours(parameters, t, CHIPS['H100'].flops, mfu) for t in (tokens, needed)

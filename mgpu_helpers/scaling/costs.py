@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .. import checks
+from .. import arguments
 from ..collectives.costs import REGISTRY, butterfly, halving_doubling, naive, ring, sharded, tree
 from ..display import CYCLE, GREY, panels, quantity
 from .links import Link
@@ -27,8 +27,8 @@ def meeting_point(devices: int, link: Link) -> float:
 
     For a power of two above 2; below, the butterfly's fewer messages count more.
     """
-    checks.message(devices, 1, link)
-    checks.power_of_two(devices)
+    arguments.message(devices, 1, link)
+    arguments.power_of_two(devices)
     rounds = math.log2(devices)
     return rounds * link.latency * link.bandwidth / (rounds - 2 * (devices - 1) / devices)
 
@@ -41,7 +41,7 @@ def hierarchical(nbytes: float, levels: Sequence[tuple[int, Link]]) -> float:
     are the whole array, so every level costs a ring over all ``nbytes``. Where every device has
     a network link of its own, give the link of the level their bandwidths together.
     """
-    checks.levels(levels)
+    arguments.levels(levels)
     return sum(ring(devices, nbytes, link) for devices, link in levels)
 
 
@@ -51,7 +51,7 @@ def nvls(devices: int, nbytes: float, link: Link) -> float:
     A device reads its slice's sum, for which the switch fetches everybody's, and writes it to all:
     its port carries the whole array and one slice more, in either direction.
     """
-    checks.message(devices, nbytes, link)
+    arguments.message(devices, nbytes, link)
     return link.seconds((1 + 1 / devices) * nbytes)
 
 
@@ -64,8 +64,8 @@ def parameter_servers(
     number of messages follow one another. ``duplex`` pulls the first slices while the last ones are
     pushed, through the other direction of the ports (BytePS: Jiang and others 2020).
     """
-    checks.message(workers, nbytes, link)
-    checks.positive_int('servers', servers)
+    arguments.message(workers, nbytes, link)
+    arguments.positive_int('servers', servers)
     push = max(workers, servers) * link.seconds(nbytes / servers)
     return push if duplex else 2 * push
 
@@ -80,7 +80,7 @@ def zero(
     data parallelism. ``nbytes`` are those of all parameters, ``gradient_bytes`` those of their
     gradients, if they differ.
     """
-    checks.whole_number('stage', stage, most=3)
+    arguments.whole_number('stage', stage, most=3)
     scatter = ring(devices, gradient_bytes or nbytes, link) / 2
     gather = ring(devices, nbytes, link) / 2 if stage else scatter
     return scatter + (2 if stage == 3 else 1) * gather
@@ -92,8 +92,8 @@ def bubble(stages: int, micro_batches: int) -> float:
     Huang and others (2019), for equally long stages. GPipe and 1F1B wait equally long; they differ
     in the activations that are kept: of all micro-batches, or of at most ``stages``.
     """
-    checks.positive_int('stages', stages)
-    checks.positive_int('micro_batches', micro_batches)
+    arguments.positive_int('stages', stages)
+    arguments.positive_int('micro_batches', micro_batches)
     return (stages - 1) / (micro_batches + stages - 1)
 
 
@@ -105,7 +105,7 @@ def plot_costs(devices: int, link: Link) -> Figure:
     """
     from matplotlib.ticker import EngFormatter
 
-    checks.whole_number('devices', devices, least=2)
+    arguments.whole_number('devices', devices, least=2)
     sizes = [int(10 ** (i / 2)) for i in range(6, 19)]
     names = [name for name in COSTS if name != 'sharded']
     figure, axes = panels(height=3.6)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .. import checks
+from .. import arguments
 from ..display import Table, percent, quantity
 from .machines import Machine, communication_seconds
 from .models import Model
@@ -49,8 +49,8 @@ def step(
 
     ``overlap`` lets gradients travel, in ``buckets`` allreduces, during the backward pass.
     """
-    checks.model(model)
-    checks.positive_int('batch', batch)
+    arguments.model(model)
+    arguments.positive_int('batch', batch)
     communication = communication_seconds(devices, model.nbytes, machine, algorithm, buckets)
     forward = batch * model.flops / machine.flops
     backward = 2 * forward  # gradients of the inputs and of the parameters, each like a forward
@@ -117,8 +117,8 @@ def strong_scaling(
     device with the whole batch, whether that would fit there or not; ``options`` are ``algorithm``,
     ``overlap`` and ``buckets``, as in ``step``.
     """
-    checks.counts('device_counts', device_counts)
-    checks.positive_int('global_batch', global_batch)
+    arguments.counts('device_counts', device_counts)
+    arguments.positive_int('global_batch', global_batch)
     if max(device_counts) > global_batch:
         raise ValueError(
             f'a batch of {global_batch:,} cannot be shared by {max(device_counts):,} devices: some '

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from .. import checks
+from .. import arguments
 from ..collectives import OURS, count, slices
 from ..display import progress
 from .links import Link
@@ -30,9 +30,9 @@ def measure(
     longer: in four measurements medians of nine differed by up to 1.96 times, shortest ones by
     1.75. Each timed call follows one that does not count, which fills the caches.
     """
-    checks.counts('sizes', sizes)
-    checks.positive_int('repeats', repeats)
-    checks.positive_number('seconds', seconds)
+    arguments.counts('sizes', sizes)
+    arguments.positive_int('repeats', repeats)
+    arguments.positive_number('seconds', seconds)
     best = {name: dict.fromkeys(sizes, float('inf')) for name in runs}
     begin = time.perf_counter()
     with progress(range(repeats), 'measuring', unit='round') as turns:
@@ -60,9 +60,9 @@ def fit_link(nbytes: Sequence[int], seconds: Sequence[float], messages: Sequence
             'give three different sizes or more, and one of the others for each'
         )
     for size, time_taken, number in zip(nbytes, seconds, messages):
-        checks.positive_int('a size in bytes', size)
-        checks.positive_number('a time in seconds', time_taken)
-        checks.positive_int('messages', number)
+        arguments.positive_int('a size in bytes', size)
+        arguments.positive_number('a time in seconds', time_taken)
+        arguments.positive_int('messages', number)
     ones = np.array(messages) / np.array(seconds)
     per_byte = ones * np.array(nbytes)
     shares = np.stack([ones, per_byte], 1)

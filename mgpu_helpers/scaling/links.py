@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from .. import checks
+from .. import arguments
 from ..display import Table, quantity
 
 Entry = TypeVar('Entry')  # it has a name
@@ -46,8 +46,8 @@ class Link:
     source: str = ''  # of the two figures
 
     def __post_init__(self) -> None:
-        checks.positive_number('latency in seconds', self.latency)
-        checks.positive_number('bandwidth in bytes per second', self.bandwidth)
+        arguments.positive_number('latency in seconds', self.latency)
+        arguments.positive_number('bandwidth in bytes per second', self.bandwidth)
 
     def seconds(self, nbytes: float) -> float:
         """Give the time of one message: its latency, then its bytes one after the other."""

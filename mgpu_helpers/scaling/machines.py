@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from .. import checks
+from .. import arguments
 from .costs import COSTS, hierarchical
 from .links import LINKS, PUBLISHED, Library, Link
 
@@ -27,16 +27,16 @@ class Machine:
     network: Link | None = None  # the one link of each server to the others
 
     def __post_init__(self) -> None:
-        checks.positive_number('flops per second', self.flops)
-        checks.message(1, 1, self.link)
-        checks.not_negative('overhead in seconds', self.overhead)
+        arguments.positive_number('flops per second', self.flops)
+        arguments.message(1, 1, self.link)
+        arguments.not_negative('overhead in seconds', self.overhead)
         if (self.devices_per_server is None) != (self.network is None):
             raise ValueError(
                 'give both, devices_per_server and network, for a machine of several servers, or '
                 'neither'
             )
         if self.network is not None:
-            checks.message(self.devices_per_server, 1, self.network)
+            arguments.message(self.devices_per_server, 1, self.network)
 
     def levels(self, devices: int) -> list[tuple[int, Link]]:
         """Give the levels that so many devices make up, as ``hierarchical`` takes them."""
@@ -62,10 +62,10 @@ def communication_seconds(
     in which all devices of a server would use its network link at once are refused there.
     """
     such = "a Machine, such as MACHINES['p3.16xlarge']"
-    checks.expect(hasattr(machine, 'levels'), 'machine', such, machine)
-    checks.message(devices, nbytes, machine.link)
-    checks.positive_int('buckets', buckets)
-    checks.one_of('algorithm', algorithm, (*COSTS, 'hierarchical'))
+    arguments.expect(hasattr(machine, 'levels'), 'machine', such, machine)
+    arguments.message(devices, nbytes, machine.link)
+    arguments.positive_int('buckets', buckets)
+    arguments.one_of('algorithm', algorithm, (*COSTS, 'hierarchical'))
     per_server = machine.devices_per_server or devices
     if algorithm in CROWDED and devices > per_server:
         raise ValueError(
@@ -88,7 +88,7 @@ def tensor_parallel(devices: int, blocks: int, nbytes: float, machine: Machine) 
     Shoeybi and others (2019). ``nbytes`` are those of one block's output; the next layer waits for
     each all-reduce, so nothing hides it.
     """
-    checks.positive_int('blocks', blocks)
+    arguments.positive_int('blocks', blocks)
     return 4 * blocks * communication_seconds(devices, nbytes, machine)
 
 

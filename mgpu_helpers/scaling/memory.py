@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .. import checks
+from .. import arguments
 from ..display import BLUE, GREEN, GREY, ORANGE, PINK, panels
 from .models import FLOAT32, Model
 
@@ -67,11 +67,11 @@ def memory_per_device(
     among ``devices``, 2 the gradients as well, 3 the parameters. Of activations each layer's output
     and its norm's count, once; real frameworks need more: inputs, workspaces, buckets.
     """
-    checks.model(model)
-    checks.positive_int('batch', batch)
-    checks.positive_int('devices', devices)
-    checks.whole_number('optimizer_state', optimizer_state)
-    checks.whole_number('stage', stage, most=3)
+    arguments.model(model)
+    arguments.positive_int('batch', batch)
+    arguments.positive_int('devices', devices)
+    arguments.whole_number('optimizer_state', optimizer_state)
+    arguments.whole_number('stage', stage, most=3)
     state, gradients, parameters = (devices if stage >= first else 1 for first in (1, 2, 3))
     return Memory(
         label or f'{model.name}, {batch:,} per device',

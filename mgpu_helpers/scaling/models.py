@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import checks
+from .. import arguments
 from .links import PUBLISHED, Library
 
 FLOAT32 = 4  # bytes of a value
@@ -37,8 +37,8 @@ class Model:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, 'layers', tuple(self.layers))  # frozen, and so hashable
-        checks.positive_int(f'parameters of {self.name!r}', self.parameters)
-        checks.positive_number(f'flops of {self.name!r}', self.flops)
+        arguments.positive_int(f'parameters of {self.name!r}', self.parameters)
+        arguments.positive_number(f'flops of {self.name!r}', self.flops)
 
     @property
     def parameters(self) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .. import checks
+from .. import arguments
 from ..collectives.messages import fill_buckets
 from ..display import CYCLE, GREY, INK, Table, panels
 from .costs import nvls
@@ -37,7 +37,7 @@ def horovod_machine(name: str) -> Machine:
     arXiv 1802.05799 and the README before #44; the 512 GPUs are taken to be as fast as the 16 whose
     speed is published.
     """
-    checks.one_of('name', name, tuple(IMAGES_PER_SECOND))
+    arguments.one_of('name', name, tuple(IMAGES_PER_SECOND))
     return Machine(
         f'4 Pascal GPUs a server, {name}',
         3 * MODELS[name].flops * IMAGES_PER_SECOND[name],

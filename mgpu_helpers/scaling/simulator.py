@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import checks
+from .. import arguments
 from ..collectives.messages import fill_buckets
 from .machines import Machine, communication_seconds
 from .models import Model
@@ -61,13 +61,13 @@ def simulate(
     distribution with mean 1 and standard deviation ``spread``: anew in every step, or, if
     ``lasting``, once for all of them.
     """
-    checks.model(model)
-    checks.positive_int('batch', batch)
-    checks.positive_int('steps', steps)
+    arguments.model(model)
+    arguments.positive_int('batch', batch)
+    arguments.positive_int('steps', steps)
     communication_seconds(devices, 1, machine, algorithm)  # says so if this one cannot run here
-    checks.not_negative('spread', spread)
-    checks.whole_number('seed', seed)
-    checks.whole_number('devices times steps', devices * steps, most=10**8)  # 8 bytes each
+    arguments.not_negative('spread', spread)
+    arguments.whole_number('seed', seed)
+    arguments.whole_number('devices times steps', devices * steps, most=10**8)  # 8 bytes each
     if spread > 1:
         raise ValueError(f'spread is a share of the mean, at most 1, not {spread}')
     forward = np.array([batch * layer.flops / machine.flops for layer in model.layers])

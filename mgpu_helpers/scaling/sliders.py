@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .. import checks, display
+from .. import arguments, display
 from ..display import percent, png, quantity
 from ..lanes import KINDS
 from .bill import plot_bill
@@ -49,8 +49,8 @@ def picture(
     ``latency`` in seconds. The model computes 320 operations for each parameter and example, as
     ResNet-50 does, on V100s.
     """
-    checks.whole_number('devices', devices, least=1, most=MOST)
-    checks.positive_int('parameters', parameters)
+    arguments.whole_number('devices', devices, least=1, most=MOST)
+    arguments.positive_int('parameters', parameters)
     machine = Machine('chosen', FLOPS, Link('chosen', latency, bandwidth))
     model = Model('chosen', [Layer('all', parameters, WORK * parameters)])
     counts = sorted({2**i for i in range(MOST.bit_length())} | {devices})

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import mxnet as mx
 
-from .. import checks
+from .. import arguments
 from ..lanes import KINDS, Lanes, Span
 from .phases import Listener
 from .profiler import profiling, wall_clock
@@ -48,7 +48,7 @@ def phase(kind: str) -> Iterator[None]:
 
     A context manager, and a decorator; it does nothing while nothing is recorded.
     """
-    checks.one_of('kind', kind, KINDS)
+    arguments.one_of('kind', kind, KINDS)
     with _listener.phase(kind) if _listener else contextlib.nullcontext():
         yield
 

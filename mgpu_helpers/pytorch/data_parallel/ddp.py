@@ -13,14 +13,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ... import checks
+from ... import arguments
 from ..ranks import check_group, this_device
 from .from_scratch import Tensors, loss
 
 
 def build_lenet(params: Tensors) -> nn.Sequential:
     """Build ``scratch.lenet`` from PyTorch's layers, with the values of ``init_params``."""
-    checks.lenet(params)
+    arguments.lenet(params)
     net = nn.Sequential(
         nn.Conv2d(1, 20, kernel_size=3), nn.ReLU(), nn.AvgPool2d(kernel_size=2, stride=2),
         nn.Conv2d(20, 50, kernel_size=5), nn.ReLU(), nn.AvgPool2d(kernel_size=2, stride=2),
@@ -92,7 +92,7 @@ def check_network(module: Any) -> None:
     for part in parts:
         plain = isinstance(part, nn.Module) and not hasattr(part, 'wrapped')
         if not plain or isinstance(part, DistributedDataParallel | Replica):
-            shown = checks.shown(part)
+            shown = arguments.shown(part)
             raise TypeError(
                 f'module must be the network itself, not wrapped nor in shares: {shown}'
             )
@@ -146,15 +146,15 @@ def check_wrapped(net: object) -> None:
     """Raise unless the ranks of this group sum a network's gradients: else each trains its own."""
     check_group()
     fits = isinstance(net, DistributedDataParallel | OwnDDP)
-    checks.expect(fits, 'net', 'DistributedDataParallel(net) or OwnDDP(net)', net)
+    arguments.expect(fits, 'net', 'DistributedDataParallel(net) or OwnDDP(net)', net)
 
 
 def check_step(X: Tensor, y: Tensor, net: object, optimizer: object) -> None:
     """Raise unless one training step can be taken with these."""
     check_wrapped(net)
-    checks.same_length(X, y)
+    arguments.same_length(X, y)
     for name, a in (('X', X), ('y', y)):
-        checks.for_device(name, a, this_device())
+        arguments.for_device(name, a, this_device())
     fits = isinstance(optimizer, torch.optim.Optimizer)
     such = 'one of torch.optim, such as SGD(net.parameters(), 0.1)'
-    checks.expect(fits, 'optimizer', such, optimizer)
+    arguments.expect(fits, 'optimizer', such, optimizer)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ... import checks, data
+from ... import arguments, data
 from ...display import progress
 from ...history import History
 from ..stand_ins import Device, choose_devices, on_each, place, synchronize
@@ -38,7 +38,7 @@ def init_params(
     the first epoch on Fashion-MNIST hardly leaves chance level. The same seed gives the numbers of
     chapter 1's function: they are drawn with NumPy.
     """
-    checks.drawing(seed, dtype, scale)
+    arguments.drawing(seed, dtype, scale)
     rng = np.random.default_rng(seed)
     shapes = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
     values = [rng.normal(0, scale, s) if len(s) > 1 else np.zeros(s) for s in shapes]
@@ -47,7 +47,7 @@ def init_params(
 
 def lenet(X: Tensor, params: Tensors) -> Tensor:
     """Compute LeNet's scores (n, 10) for images ``X`` (n, 1, 28, 28), values in [0, 1]."""
-    checks.inputs(X, params)
+    arguments.inputs(X, params)
     W1, b1, W2, b2, W3, b3, W4, b4 = params
     h1 = F.avg_pool2d(F.relu(F.conv2d(X, W1, b1)), kernel_size=2, stride=2)  # (n, 20, 13, 13)
     h2 = F.avg_pool2d(F.relu(F.conv2d(h1, W2, b2)), kernel_size=2, stride=2)
@@ -60,8 +60,8 @@ def get_params(params: Tensors, device: Device) -> list[Tensor]:
 
     Each ``.grad`` is ``None`` until the first backward pass (the original says 0).
     """
-    checks.list_of_arrays('params', params, 'as init_params gives')
-    checks.device('device', device)
+    arguments.list_of_arrays('params', params, 'as init_params gives')
+    arguments.device('device', device)
     return [p.detach().to(place(device), copy=True).requires_grad_() for p in params]
 
 
@@ -71,7 +71,7 @@ def allreduce(data: Tensors) -> None:
     The original ends with ``data[i] = data[0].to(...)``: that puts another tensor into the list,
     not the sum into the tensor, and replicas drift apart.
     """
-    checks.one_per_device(data)
+    arguments.one_per_device(data)
     total = data[0]
     for x in data[1:]:
         total += x.to(total.device)
@@ -86,7 +86,7 @@ def scatter(data: Tensor, devices: Sequence[Device]) -> list[Tensor]:
     ``data``. The original's ``nn.parallel.scatter`` refuses CPUs and cuts as ``torch.chunk`` does:
     9 examples for 4 devices become 3, 3 and 3; ours become 3, 2, 2 and 2.
     """
-    checks.can_split(data, devices)
+    arguments.can_split(data, devices)
     shards = torch.tensor_split(data, len(devices))
     return [shard.to(place(d)) for shard, d in zip(shards, devices)]
 
@@ -95,7 +95,7 @@ def split_batch(
     X: Tensor, y: Tensor, devices: Sequence[Device]
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Cut examples (n, ...) and labels (n,) in the same places, one shard per device."""
-    checks.batch(X, y, devices)
+    arguments.batch(X, y, devices)
     return scatter(X, devices), scatter(y, devices)
 
 
@@ -110,9 +110,9 @@ def forward_backward(X: Tensor, y: Tensor, params: Tensors) -> Tensor:
 
 def sgd(params: Tensors, lr: float, batch_size: int) -> None:
     """Take one step of stochastic gradient descent, in place; gradients are sums over the batch."""
-    checks.positive_number('lr', lr)
-    checks.positive_int('batch_size', batch_size)
-    checks.trainable(params)
+    arguments.positive_number('lr', lr)
+    arguments.positive_int('batch_size', batch_size)
+    arguments.trainable(params)
     with torch.no_grad():
         for p in params:
             p -= lr / batch_size * p.grad  # type: ignore[operator]  # it has one
@@ -120,7 +120,7 @@ def sgd(params: Tensors, lr: float, batch_size: int) -> None:
 
 def sync_gradients(grads: Sequence[Tensors]) -> None:
     """Sum each parameter's gradients ``grads[c][i]`` over the devices c, in place."""
-    checks.lists_of_gradients(grads)
+    arguments.lists_of_gradients(grads)
     for grads_of_one_param in zip(*grads):
         allreduce(list(grads_of_one_param))
 
@@ -138,7 +138,7 @@ def train_batch(
     Gives the losses of each device that had examples. ``sync(grads)`` leaves the same sum on every
     device. The original loops over the devices where this calls ``on_each``.
     """
-    checks.step(X, y, device_params, devices, lr, sync)
+    arguments.step(X, y, device_params, devices, lr, sync)
     Xs, ys = split_batch(X, y, devices[: len(X)])
     ls = on_each(devices, forward_backward, Xs, ys, device_params)
     for params in device_params[len(ls) :]:  # devices without an example add a gradient of 0
@@ -180,14 +180,14 @@ def load_data_fashion_mnist(
 
 def evaluate_accuracy(net: Callable[[Tensor], Tensor], data_iter: Batches, device: Device) -> float:
     """Compute the share of examples, 0 to 1, that a network on ``device`` classifies correctly."""
-    checks.evaluation(net, data_iter, device)
+    arguments.evaluation(net, data_iter, device)
     correct, seen = 0, 0
     with torch.no_grad():
         for X, y in data_iter:
             right = net(X.to(place(device))).argmax(dim=1) == y.to(place(device))
             correct += right.sum()
             seen += len(y)
-    checks.any_examples(seen)
+    arguments.any_examples(seen)
     return int(correct) / seen
 
 
@@ -195,7 +195,7 @@ def total_loss(losses: Sequence[Tensors]) -> float:
     """Add up what ``train_batch`` gave back for one or several batches; this waits for it."""
     if not losses:
         raise ValueError('no losses to add up: the iterator gave no batch')
-    checks.losses(losses)
+    arguments.losses(losses)
     return torch.cat([l.cpu() for ls in losses for l in ls]).double().sum().item()
 
 
@@ -207,7 +207,7 @@ def train_epoch(
     At the end it waits for ``devices``, so that a clock stopped afterwards has measured all the
     work. The original waits after every batch.
     """
-    checks.epoch(train_iter, step)
+    arguments.epoch(train_iter, step)
     losses = [step(X, y) for X, y in train_iter]
     total = total_loss(losses)
     synchronize(devices)
@@ -254,8 +254,8 @@ def train(
     ``batch_size`` is that over all devices together; the seed fixes start and order. The original
     trains for 10 epochs.
     """
-    checks.training(num_epochs, lr, sync)
-    checks.enough_examples(num_gpus, batch_size)
+    arguments.training(num_epochs, lr, sync)
+    arguments.enough_examples(num_gpus, batch_size)
     devices = choose_devices(num_gpus, devices)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed, dtype)
     params = init_params(seed=seed, dtype=dtype)

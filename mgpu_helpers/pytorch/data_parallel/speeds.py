@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from ... import checks
+from ... import arguments
 from ...devices.speeds import BOTH, ONE, TWO, Speeds
 from ..ranks import launch, this_device
 from ..stand_ins import devices, on_each, synchronize
@@ -28,8 +28,8 @@ def compare_ranks(batch_size: int = 256, rounds: int = 5) -> Speeds:
     what else the machine does meets all of them: one device (on stand-ins with one core, and with
     both), two devices in one process (``train_batch``), and two ranks with DDP.
     """
-    checks.positive_int('batch_size', batch_size)
-    checks.positive_int('rounds', rounds)
+    arguments.positive_int('batch_size', batch_size)
+    arguments.positive_int('rounds', rounds)
     return Speeds(
         'examples a second', lambda: launch(_rates, 2, batch_size, rounds, labels=False)[0]
     )

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ... import checks
+from ... import arguments
 from ...history import History
 from ..ranks import agree_on, check_group, launch, load_in_turn, this_device
 from ..stand_ins import num_gpus as count_gpus
@@ -26,7 +26,7 @@ def evaluate_ddp(net: DistributedDataParallel | OwnDDP, data_iter: Batches) -> f
     does before each forward pass: with its own, each rank would classify by another network.
     """
     check_wrapped(net)
-    checks.pairs(data_iter)
+    arguments.pairs(data_iter)
     rank, size = dist.get_rank(), dist.get_world_size()
     for buffer in net.buffers():
         dist.broadcast(buffer, src=0)
@@ -40,7 +40,7 @@ def evaluate_ddp(net: DistributedDataParallel | OwnDDP, data_iter: Batches) -> f
     net.train()
     dist.all_reduce(counts)
     right, seen = counts.tolist()
-    checks.any_examples(seen)
+    arguments.any_examples(seen)
     return right / seen
 
 
@@ -58,7 +58,7 @@ def train_rank(
     ``wrap`` may be ``OwnDDP``; without a seed, the ranks agree on one. All get the same history.
     """
     check_group()
-    checks.training(num_epochs, lr)
+    arguments.training(num_epochs, lr)
     first, size = dist.get_rank() == 0, dist.get_world_size()
     seed = agree_on(seed)
     load = load_data_fashion_mnist
@@ -90,11 +90,11 @@ def train_ddp(
     With the same seed, losses are those of ``train`` up to rounding. Each process has a GPU if
     there are that many, else a core. If one fails, all are stopped: ``ProcessFailed`` names it.
     """
-    checks.training(num_epochs, lr)
-    checks.enough_examples(num_gpus, batch_size)
+    arguments.training(num_epochs, lr)
+    arguments.enough_examples(num_gpus, batch_size)
     # Checks the other arguments, and fetches the data before anybody waits for it.
     load_data_fashion_mnist(batch_size, num_examples, seed, dtype)
     kind = 'cuda' if count_gpus() >= num_gpus else 'cpu'
     print('running on:', *(f'{kind}:{i}' for i in range(num_gpus)))
-    arguments = batch_size, lr, num_epochs, num_examples, seed, dtype
-    return launch(train_rank, num_gpus, *arguments, labels=False)[0]
+    settings = batch_size, lr, num_epochs, num_examples, seed, dtype
+    return launch(train_rank, num_gpus, *settings, labels=False)[0]

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ... import checks
+from ... import arguments
 from ..model_parallel.vit import Block
 from .exchange import AllToAll
 from .gpt import GPT, gpt
@@ -69,11 +69,11 @@ class Experts(AllExperts):
 
 def moe(layer: type[AllExperts], experts: int = 4, router: Any = Router, **options: Any) -> GPT:
     """Build a GPT with ``Experts`` or ``AllExperts`` for MLPs; the same values in any process."""
-    checks.positive_int('experts', experts)
+    arguments.positive_int('experts', experts)
     held = range(experts)
     if getattr(layer, 'one_a_rank', False):
         size = dist.get_world_size()
-        checks.expect(size == experts, 'experts', f'{size}, one a rank', experts, ValueError)
+        arguments.expect(size == experts, 'experts', f'{size}, one a rank', experts, ValueError)
         held = range(dist.get_rank(), dist.get_rank() + 1)
     net = gpt(**options)
     width, like = net.tokens.embedding_dim, net.tokens.weight

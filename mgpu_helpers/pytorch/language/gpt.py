@@ -9,7 +9,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from ... import checks
+from ... import arguments
 from ..model_parallel.vit import Attention, Block
 from .text import EDGE, SYMBOLS, decode, encode
 
@@ -63,8 +63,8 @@ def gpt(
     width: int = 64, heads: int = 4, depth: int = 2, attend: Attend = attend, dtype: str = 'float64'
 ) -> GPT:
     """Build the GPT, for up to 384 tokens; it has the same values in any process."""
-    checks.positive_int('heads', heads)
-    checks.divisible('width', width, heads, 'the number of heads')
+    arguments.positive_int('heads', heads)
+    arguments.divisible('width', width, heads, 'the number of heads')
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         net = GPT(width, heads, depth, attend)

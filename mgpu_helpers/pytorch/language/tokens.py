@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ... import checks
+from ... import arguments
 from ..model_parallel.bytes_sent import Traffic
 from ..model_parallel.shares import flatten, views
 from ..model_parallel.ten_steps import shard_of
@@ -27,10 +27,10 @@ def token_loss(scores: Tensor, y: Tensor) -> Tensor:
 
 def backward(net: nn.Module, x: Tensor, y: Tensor, micro_batches: int = 1, *more: Any) -> Tensor:
     """Give the mean loss over the tokens of all ranks; a rank's own terms leave their gradients."""
-    checks.positive_int('micro_batches', micro_batches)
+    arguments.positive_int('micro_batches', micro_batches)
     count, total = (y != PAD).sum(), torch.zeros((), dtype=torch.float64, device=y.device)
     dist.all_reduce(count)
-    checks.expect(int(count) > 0, 'y', 'a token on some rank', 'padding alone', ValueError)
+    arguments.expect(int(count) > 0, 'y', 'a token on some rank', 'padding alone', ValueError)
     for part_x, part_y in zip(x.tensor_split(micro_batches), y.tensor_split(micro_batches)):
         loss = token_loss(net(part_x, *more), part_y) / count
         loss.backward()

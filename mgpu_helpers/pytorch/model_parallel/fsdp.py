@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from ... import checks
+from ... import arguments
 from ..data_parallel.ddp import check_network
 from ..ranks import check_group
 from .shares import all_gather, flatten, reduce_scatter, spans, views
@@ -120,8 +120,8 @@ class Lot:
         for value in leaves if torch.is_grad_enabled() and not outputs else ():
             if not isinstance(value, Tensor | int | float | str | None):
                 raise TypeError(
-                    f'{type(layer).__name__} gave back {checks.shown(value)}; return tensors, or '
-                    'tuples, lists or dictionaries of them'
+                    f'{type(layer).__name__} gave back {arguments.shown(value)}; return '
+                    'tensors, or tuples, lists or dictionaries of them'
                 )
 
         def before_backward(grad: Tensor) -> None:
@@ -254,7 +254,9 @@ def check_module(module: Any, compute_dtype: Any) -> None:
     """Raise unless a module can be sharded, and compute in this type."""
     check_network(module)
     if next(module.parameters(), None) is None:
-        raise ValueError(f'{checks.shown(module)} has no parameters, so there is nothing to shard')
+        raise ValueError(
+            f'{arguments.shown(module)} has no parameters, so there is nothing to shard'
+        )
     dtypes = None, torch.bfloat16, torch.float16, torch.float32
     such = f'one of {", ".join(map(str, dtypes))}'
-    checks.expect(compute_dtype in dtypes, 'compute_dtype', such, compute_dtype, ValueError)
+    arguments.expect(compute_dtype in dtypes, 'compute_dtype', such, compute_dtype, ValueError)

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from ... import checks
+from ... import arguments
 from ...lanes import Span
 from ..data_parallel.from_scratch import loss
 from ..ranks import check_group, this_device
@@ -36,9 +36,9 @@ def stage_of(net: nn.Sequential, stage: int, num_stages: int) -> nn.Sequential:
     hand: ``net[a:b]``.
     """
     such = 'an nn.Sequential, cut layer by layer'
-    checks.expect(isinstance(net, nn.Sequential), 'net', such, net)
-    checks.positive_int('num_stages', num_stages)
-    checks.whole_number('stage', stage, most=num_stages - 1)
+    arguments.expect(isinstance(net, nn.Sequential), 'net', such, net)
+    arguments.positive_int('num_stages', num_stages)
+    arguments.whole_number('stage', stage, most=num_stages - 1)
     sizes = [sum(p.numel() for p in layer.parameters()) for layer in net]
     middles = [end - size / 2 for end, size in zip(itertools.accumulate(sizes), sizes)]
     home = [int(middle * num_stages / (sum(sizes) or 1)) for middle in middles]
@@ -97,7 +97,7 @@ class Stage(StageState):
         """Compute micro-batch i; gives the next stage's input, None on the last."""
         x = self.Xs[i] if x is None else x.requires_grad_()
         out = self.layers(x)
-        checks.array('what a stage gives to the next', out)
+        arguments.array('what a stage gives to the next', out)
         if self.rank == self.last:
             self.losses.append(loss(out, self.ys[i]))
             out = self.losses[-1].sum() / self.num_examples
@@ -189,10 +189,10 @@ one_f_one_b = partial(run_stage, one_f_one_b_order)
 def check_step(layers: object, X: Tensor, y: Tensor, m: int, group: Group) -> None:
     """Raise unless this group can do a step with m micro-batches."""
     check_group()
-    checks.function('layers', layers, 'of activations, such as stage_of(net, rank, num_stages)')
-    checks.same_length(X, y)
-    checks.positive_int('num_micro_batches', m)
+    arguments.function('layers', layers, 'of activations, such as stage_of(net, rank, num_stages)')
+    arguments.same_length(X, y)
+    arguments.positive_int('num_micro_batches', m)
     stages = dist.get_world_size(group)
     busy = f'from {stages}, the number of stages, so that all can be at work,'
     wanted = f'{busy} to {len(X)}, the number of examples'
-    checks.expect(stages <= m <= len(X), 'num_micro_batches', wanted, m, ValueError)
+    arguments.expect(stages <= m <= len(X), 'num_micro_batches', wanted, m, ValueError)

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ... import checks
+from ... import arguments
 from ..ranks import check_group
 from .shares import gather_parts, part, reduce_scatter_parts
 
@@ -31,7 +31,7 @@ def check_by_value(optimizer_class: Any, elementwise: bool) -> None:
         'of your own that does, say elementwise=True'
     )
     fits = fits and (elementwise or optimizer_class in KNOWN)
-    checks.expect(fits, 'optimizer_class', such, optimizer_class)
+    arguments.expect(fits, 'optimizer_class', such, optimizer_class)
 
 
 def _by_value(name: str, state: object, like: torch.Tensor) -> bool:

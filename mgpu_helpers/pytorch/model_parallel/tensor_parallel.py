@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.distributed.tensor import parallel
 from torch.nn import functional as F
 
-from ... import checks
+from ... import arguments
 from ..ranks import check_group, this_device
 
 Group: TypeAlias = dist.ProcessGroup | None
@@ -167,9 +167,9 @@ def check_layer(layer: object, features: str, group: Group) -> None:
     """Raise unless these features of a linear layer can be divided among the ranks."""
     check_group()
     whole = isinstance(layer, nn.Linear) and not hasattr(layer, 'cut')
-    checks.expect(whole, 'layer', 'a whole nn.Linear', layer)
+    arguments.expect(whole, 'layer', 'a whole nn.Linear', layer)
     ranks = dist.get_world_size(group)
-    checks.divisible(features, getattr(layer, features), ranks, 'the number of ranks')
+    arguments.divisible(features, getattr(layer, features), ranks, 'the number of ranks')
 
 
 def check_blocks(net: nn.Module, group: Group) -> None:
@@ -188,5 +188,5 @@ def check_blocks(net: nn.Module, group: Group) -> None:
         if isinstance(a.out, RowLinear):
             raise ValueError('this network is cut already: build a new one, and cut that')
         heads = a.q.out_features // a.head_width
-        checks.divisible('the number of heads', heads, ranks, 'the number of ranks')
-        checks.divisible("the MLP's width", m[0].out_features, ranks, 'the number of ranks')
+        arguments.divisible('the number of heads', heads, ranks, 'the number of ranks')
+        arguments.divisible("the MLP's width", m[0].out_features, ranks, 'the number of ranks')

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ... import checks
+from ... import arguments
 
 
 class Patches(nn.Module):
@@ -78,9 +78,9 @@ def vit(
     Its layers are those of a list: ``net[0]`` cuts patches, ``net[1:-1]`` are blocks, ``net[-1]``
     gives logits. The same seed gives the same values, in any process.
     """
-    checks.positive_int('heads', heads)
-    checks.positive_int('depth', depth)
-    checks.divisible('width', width, heads, 'the number of heads')
+    arguments.positive_int('heads', heads)
+    arguments.positive_int('depth', depth)
+    arguments.divisible('width', width, heads, 'the number of heads')
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         net = nn.Sequential(

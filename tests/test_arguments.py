@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 import mgpu_helpers as mgpu
-from mgpu_helpers import checks
+from mgpu_helpers import arguments
 
 HUGE = 10**400  # no float can hold it
 
@@ -25,7 +25,7 @@ def refused_changes(function, good, *table):
 
 
 def test_numbers_names_and_functions():
-    above, least, whole = checks.positive_number, checks.not_negative, checks.positive_int
+    above, least, whole = arguments.positive_number, arguments.not_negative, arguments.positive_int
     refused(
         (ValueError, 'lr must be a number above 0, not an .* 1,329 bits', above, 'lr', HUGE),
         (ValueError, 'lr must be a number above 0, not an integer', above, 'lr', -HUGE),
@@ -38,13 +38,13 @@ def test_numbers_names_and_functions():
         (ValueError, 'n must be at least 1, not an integer of 1,329 bits', whole, 'n', -HUGE),
         (TypeError, 'n must be an integer of at least 1, not 2.0', whole, 'n', 2.0),
         (ValueError, 'n must be at most 5, not 6', whole, 'n', 6, 5),
-        (TypeError, 'integer of at least 0, not True', checks.whole_number, 'n', True),
-        (ValueError, 'a multiple of heads, 3, not 4', checks.divisible, 'width', 4, 3, 'heads'),
-        (TypeError, 'sizes must be a list of integers, .*, not 8', checks.counts, 'sizes', 8),
-        (ValueError, r'sizes must be .*, at least one, not \[\]', checks.counts, 'sizes', []),
-        (ValueError, 'each of sizes must be at least 1', checks.counts, 'sizes', [1, 0]),
-        (ValueError, r'kind must be one of a, b, not \[\]', checks.one_of, 'kind', [], 'ab'),
-        (TypeError, "must be a function of X, not 'f'", checks.function, 'step', 'f', 'of X'),
+        (TypeError, 'integer of at least 0, not True', arguments.whole_number, 'n', True),
+        (ValueError, 'a multiple of heads, 3, not 4', arguments.divisible, 'width', 4, 3, 'heads'),
+        (TypeError, 'sizes must be a list of integers, .*, not 8', arguments.counts, 'sizes', 8),
+        (ValueError, r'sizes must be .*, at least one, not \[\]', arguments.counts, 'sizes', []),
+        (ValueError, 'each of sizes must be at least 1', arguments.counts, 'sizes', [1, 0]),
+        (ValueError, r'kind must be one of a, b, not \[\]', arguments.one_of, 'kind', [], 'ab'),
+        (TypeError, "must be a function of X, not 'f'", arguments.function, 'step', 'f', 'of X'),
     )
 
 
