@@ -2,7 +2,7 @@
 # Recipes source tools/env.sh, which sets the data and home folders.
 SHELL := /bin/sh
 .NOTPARALLEL:
-.PHONY: help setup lab test run slides bench doctor report data figures book student grade pack restore sheet lock clean
+.PHONY: help setup lab test run slides bench doctor data figures book student grade pack restore sheet lock clean
 
 PYTHON := . tools/env.sh && exec .venv/bin/python
 # $(call with,LAB_ARGS): Python, with the words of LAB_ARGS added to the end of its command line.
@@ -17,7 +17,7 @@ CELL_TIMEOUT := 900
 # Variables of the command line are passed to the tools by the environment, unexpanded:
 # make test PYTEST_ARGS="-k 'ring or tree'"
 VARIABLES := GPU TORCH PDF SERVE FROM PRIVATE ROSTER SET DUE UPGRADE SLOW CHANGED CHAPTER SESSION TESTS CELL_TIMEOUT \
-    PYTEST_ARGS LAB_ARGS RUN_ARGS BENCH_ARGS DOCTOR_ARGS DATA_ARGS REPORT_ARGS
+    PYTEST_ARGS LAB_ARGS RUN_ARGS BENCH_ARGS DOCTOR_ARGS DATA_ARGS
 $(foreach name,$(VARIABLES),$(eval override $(name) := $$(value $(name))))
 export $(VARIABLES)
 
@@ -48,9 +48,6 @@ doctor: ## what can this machine do, and which command mends what is wrong? (DOC
 	@( $(PYTHON) -c 'import click, lazy_loader, tabulate' ) 2>/dev/null || \
 	    { echo 'doctor: .venv is not finished, or broken. What to do: rm -rf .venv && make setup' >&2; exit 1; }
 	@$(call with,DOCTOR_ARGS) -m mgpu_helpers doctor
-
-report: setup ## doctor, every chapter through nbval, a quick bench: build/report.md and .json, for an issue (REPORT_ARGS)
-	@$(call with,REPORT_ARGS) tools/report.py --timeout "$$CELL_TIMEOUT" $(if $(CHAPTER),--chapter "$$CHAPTER")
 
 data: setup ## fetch and verify the data sets ahead of a class (DATA_ARGS='--from DIR': from a stick)
 	@$(call with,DATA_ARGS) -m mgpu_helpers data

@@ -131,4 +131,4 @@ def test_every_check_runs_on_every_push_and_nobody_elses_code_on_the_gpu_machine
     # No event that carries a pull request from a fork may reach a self-hosted machine.
     assert set(described['on']) == {'workflow_dispatch', 'schedule', 'push'}
     assert described['on']['push'] == {'branches': ['main']}
-    assert 'make report' in commands  # every chapter there is
+    assert 'make test' in commands  # every chapter there is
