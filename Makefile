@@ -45,7 +45,7 @@ bench: setup ## measure against what one would use instead (BENCH_ARGS)
 # Without `setup`: doctor is for broken environments, too.
 doctor: ## what can this machine do, and which command mends what is wrong? (DOCTOR_ARGS)
 	@[ -x .venv/bin/python ] || { echo 'doctor: there is no environment in .venv yet. What to do: make setup' >&2; exit 1; }
-	@( $(PYTHON) -c 'import click, lazy_loader, tabulate' ) 2>/dev/null || \
+	@( $(PYTHON) -c 'import mgpu_helpers.doctor' ) 2>/dev/null || \
 	    { echo 'doctor: .venv is not finished, or broken. What to do: rm -rf .venv && make setup' >&2; exit 1; }
 	@$(call with,DOCTOR_ARGS) -m mgpu_helpers doctor
 

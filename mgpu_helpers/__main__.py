@@ -12,7 +12,7 @@ import click
 # command is called, or when the help shows its first line.
 COMMANDS = {
     'data': ('mgpu_helpers.data.command', 'bring'),
-    'doctor': ('mgpu_helpers.doctor.command', 'doctor'),
+    'doctor': ('mgpu_helpers.doctor', 'doctor'),
     'join': ('mgpu_helpers.cluster.commands', 'join'),
     'launch': ('mgpu_helpers.cluster.commands', 'launch'),
 }

@@ -1,6 +1,5 @@
-"""What tests of ``doctor`` and of what it looks at share: places where something is wrong."""
+"""What tests of the doctor and of what it looks at share: places where something is wrong."""
 
-import json
 import os
 import subprocess
 import sys
@@ -11,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from mgpu_helpers import runtime
-from mgpu_helpers.doctor.answers import Row
-from mgpu_helpers.doctor.questions import Questions
 
 ROOT = Path(__file__).parent.parent
 OURS = ('click', 'tabulate', 'lazy_loader')  # all that the command itself needs
@@ -33,37 +30,6 @@ def python(script, path=(), **more):
         [sys.executable, '-c', textwrap.dedent(script)],
         capture_output=True, text=True, timeout=300, env=environment(path, **more),
     )  # fmt: skip
-
-
-def examine(*only, python=sys.executable, path=(), before=(), cwd=ROOT, **more):
-    """Run the command and check what holds for every run; return its rows by name."""
-    words = [word for each in only for word in ('--only', each)]
-    done = subprocess.run(
-        [*before, str(python), '-m', 'mgpu_helpers', 'doctor', '--json', *words],
-        capture_output=True, text=True, timeout=300, cwd=cwd, env=environment(path, **more),
-    )  # fmt: skip
-    assert 'Traceback' not in done.stderr, done.stderr
-    report = json.loads(done.stdout)
-    assert set(report) == {'ok', 'seconds', 'versions', 'checks'}
-    assert all(list(row) == ['name', 'verdict', 'found', 'fix'] for row in report['checks'])
-    verdicts = [row['verdict'] for row in report['checks']]
-    assert set(verdicts) <= {'ok', 'warning', 'failed', 'not needed'}
-    assert report['ok'] == ('failed' not in verdicts) == (done.returncode == 0)
-    return {row['name']: Row(**row) for row in report['checks']}
-
-
-def rows(look, **answers):
-    """The rows of one check, by name; ``answers`` stand in for those of some steps."""
-    with Questions() as ask:
-        answer = look(lambda step: answers[step] if step in answers else ask(step))
-        return {row.name: row for row in answer}
-
-
-def check(row, verdict, *said, fix=None):
-    """Check a row's verdict, words of its text, and its command."""
-    assert row.verdict == verdict, row
-    assert all(words in row.found for words in said), row
-    assert fix in (None, row.fix), row
 
 
 def bare(folder, *names):

@@ -56,7 +56,7 @@ def test_what_is_given_to_make_reaches_the_programs_whatever_it_is(tmp_path):
         return done.stderr or ast.literal_eval(done.stdout.removeprefix(by_setup))
 
     words = [*WORDS, f'{tmp_path}/b']
-    for target in ('lab', 'run', 'bench', 'doctor', 'data'):
+    for target in ('lab', 'run', 'bench', 'data'):
         name = f'{target.upper()}_ARGS'
         assert make(target, f'{name}={VALUE}')[-14:] == words
         assert f"{name} is it's, which cannot be read" in make(target, f"{name}=it's", status=2)

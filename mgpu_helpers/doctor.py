@@ -1,0 +1,250 @@
+"""What can this machine do, and which command mends what is wrong?
+
+``python -m mgpu_helpers doctor`` asks each question in a process of its own, all at the same time.
+So it ends within seconds, also where a package, a framework or the driver crashes or hangs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+from tabulate import tabulate
+
+from .processes import python_with
+from .runtime import SETTINGS, installed_builds
+
+OK, WARNING, FAILED, NOT_NEEDED = 'ok', 'warning', 'failed', 'not needed'
+NEEDED_BY = {'mxnet': 'chapters 1 to 4 and 8', 'torch': 'chapters 5 to 7 and 9'}
+# Where the name of the package does not give the name to import.
+MODULES = {'scikit-learn': 'sklearn', 'matplotlib': 'matplotlib.pyplot'}
+MARK, MISSING = 'doctor row: ', 'it is not installed'  # lines that a question's process prints
+
+
+class Row(NamedTuple):
+    """What was looked at, how it is, and the command that mends it."""
+
+    check: str
+    verdict: str  # 'ok', 'warning', 'failed' or 'not needed'
+    found: str
+    mend: str = ''
+
+
+def setup(choice: str = '') -> str:
+    """Give the command that makes the environment anew."""
+    if os.environ.get('CONDA_PREFIX') == sys.prefix:
+        return 'conda env update -f environment.yml'
+    return f'rm -rf .venv && make setup {choice}'.rstrip()
+
+
+def say(what: str) -> None:
+    """Print what comes next, for the case that nothing else comes."""
+    print(f'\n{what}:', flush=True)
+
+
+def packages() -> Iterator[Row]:
+    """Is this a Python of the course, with what our package and the notebooks need?"""
+    found = f'{platform.python_version()} in {sys.prefix}, {platform.system()} {platform.machine()}'
+    good = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    yield Row('Python', OK, found) if good else Row('Python', FAILED, f'{found}, not 3.11', setup())
+    lines = metadata.requires('mgpu-helpers') or []
+    needed = [line for line in lines if 'extra ==' not in line or re.search('.notebooks.$', line)]
+    names = [re.split(r'[^\w-]', line)[0] for line in needed] + ['d2l'] * bool(installed_builds())
+    versions = []
+    for name in names:
+        say(f'import {name}')
+        import_module(MODULES.get(name, name.replace('-', '_')))
+        versions.append(f'{name} {metadata.version(name)}')
+    yield Row('packages', OK, ', '.join(versions))
+
+
+def mxnet() -> Iterator[Row]:
+    """Is MXNet installed, does it load and train, and does it use the GPUs?"""
+    say('import mxnet')
+    import mxnet as mx
+
+    import mgpu_helpers as mgpu
+
+    for_gpus = mx.runtime.Features().is_enabled('CUDA')
+    yield train('MXNet', mx, for_gpus, mgpu, mx.nd.ones((256, 1, 28, 28)), mx.nd.zeros(256))
+
+
+def torch() -> Iterator[Row]:
+    """Is PyTorch installed, does it load and train, and does it use the GPUs?"""
+    say('import torch')
+    import torch
+
+    from . import pytorch
+
+    X, y = torch.ones(256, 1, 28, 28), torch.zeros(256, dtype=torch.int64)
+    yield train('PyTorch', torch, torch.cuda.is_available(), pytorch, X, y)
+
+
+def train(name: str, module: Any, for_gpus: bool, chapter: Any, X: Any, y: Any) -> Row:
+    """Train LeNet for a second on two devices, by a chapter's own steps."""
+    from .devices.driver import driver_gpus, has_code
+
+    say('train for a second')
+    both, losses, end = chapter.devices(2), list[float](), time.monotonic() + 1
+    replicas = [chapter.get_params(chapter.init_params(seed=0), device) for device in both]
+    while len(losses) < 2 or time.monotonic() < end:
+        step = chapter.train_batch(X, y, replicas, both, 0.1)
+        losses.append(float(chapter.total_loss([step])) / len(X))
+    if not losses[-1] < losses[0]:
+        raise ArithmeticError(f'the loss went from {losses[0]:.3f} to {losses[-1]:.3f}')
+    found = f'{module.__version__} for {"GPUs" if for_gpus else "CPUs"}, '
+    found += f'trains on {both[0]} and {both[1]}: {len(losses)} steps in a second'
+    unused = [str(gpu) for gpu in driver_gpus() if name == 'PyTorch' or has_code(gpu)]
+    if unused and not for_gpus:
+        found += f'; a build for GPUs could use {", ".join(unused)}'
+        return Row(name, WARNING, found, 'make setup GPU=1')
+    return Row(name, OK, found)
+
+
+def kernels() -> Iterator[Row]:
+    """Do the kernels that the notebooks name start the right Python?"""
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    pythons = {'python3': sys.executable, 'mgpu-torch': python_with('torch')}
+    for name, path in {name: path for name, path in pythons.items() if path}.items():
+        say(f'start the kernel {name}')
+        spec = KernelSpecManager().get_kernel_spec(name)
+        command = [spec.argv[0], '-c', 'import sys; print(sys.prefix)']
+        env = os.environ | spec.env
+        prefix = subprocess.check_output(command, text=True, timeout=5, env=env)
+        found = f'{spec.resource_dir} starts the Python of {prefix.strip()}'
+        if Path(prefix.strip()).resolve() == Path(path).parent.parent.resolve():
+            yield Row(f'kernel {name}', OK, found)
+        else:
+            mend = 'unset JUPYTER_PATH' if 'JUPYTER_PATH' in os.environ else setup()
+            yield Row(f'kernel {name}', FAILED, f'{found}, which is another one', mend)
+
+
+def gpus() -> Iterator[Row]:
+    """Which GPUs does NVIDIA's driver give?"""
+    from .devices.driver import ask_driver, driver_gpus
+
+    try:
+        (major, minor), refusal = ask_driver()
+    except OSError as error:
+        found = f'CPU cores stand in: no driver ({error}). Where there is a GPU, install it'
+        yield Row('GPUs', NOT_NEEDED, f'{found}; in a container: docker run --gpus all')
+        return
+    listed = '; '.join(f'{gpu}, {gpu.memory / 2**30:.0f} GiB' for gpu in driver_gpus())
+    if listed:
+        yield Row('GPUs', OK, f'{listed}; the driver knows CUDA {major}.{minor}')
+    else:
+        hidden = 'CUDA_VISIBLE_DEVICES'
+        mend = f'unset {hidden}' if hidden in os.environ else 'sudo reboot'
+        yield Row('GPUs', WARNING, f'the driver gives none (code {refusal} of cuInit)', mend)
+
+
+def data() -> Iterator[Row]:
+    """Are the data sets there, and are they the published files?"""
+    from .data.published import FILES, folder_of, stock
+
+    for name, files in FILES.items():
+        folder, good = folder_of(name), stock(name)[0]
+        bad = [file for file in files if file not in good and (folder / file).exists()]
+        found = f'{len(good)} of {len(files)} files in {folder}, verified'
+        if len(good) == len(files):
+            yield Row(f'data {name}', OK, found)
+        else:
+            found += f'; damaged: {", ".join(bad)}' if bad else '; digits stand in for what is not'
+            mend = f'{sys.executable} -m mgpu_helpers data {name}'
+            yield Row(f'data {name}', FAILED if bad else WARNING, found, mend)
+
+
+def cores() -> Iterator[Row]:
+    """How many stand-ins work at the same time, and does a setting keep them from it?"""
+    from .devices.cores import usable_cores
+
+    found = f'{usable_cores()} usable of {os.cpu_count()}'
+    if usable_cores() > 1:
+        yield Row('cores', OK, found)
+    else:
+        yield Row('cores', WARNING, f'{found}: two stand-ins share one, and gain nothing')
+    for name, value in SETTINGS.items():
+        if (other := os.environ.get(name, value)) != value:
+            found = f'{name} is {other}, ours is {value}: stand-ins may take turns, or hang'
+            yield Row('settings', WARNING, found, f'unset {name}')
+
+
+QUESTIONS = {one.__name__: one for one in (packages, mxnet, torch, kernels, gpus, data, cores)}
+
+
+def answer(name: str) -> None:
+    """Answer a question, in a process of its own, which then ends at once."""
+    try:
+        for row in QUESTIONS[name]():
+            print(f'\n{MARK}{json.dumps(row)}', flush=True)
+    except BaseException as error:
+        missing = isinstance(error, ModuleNotFoundError) and error.name == name
+        words = MISSING if missing else f'{type(error).__name__}: {error}'
+        print(' '.join(words.split()), flush=True)
+        os._exit(1)
+    os._exit(0)  # what the libraries would still do now is of no interest
+
+
+def ask(name: str, seconds: float) -> list[Row]:
+    """Ask a question; if its process does not answer, the last row says how it ended."""
+    python = (name == 'torch' and python_with('torch')) or sys.executable
+    code = f'from mgpu_helpers import doctor; doctor.answer({name!r})'
+    command = [python, '-W', 'ignore', '-c', code]
+    with tempfile.TemporaryFile() as output:
+        to: Any = {'stdin': subprocess.DEVNULL, 'stdout': output, 'stderr': output}
+        try:
+            status = subprocess.run(command, timeout=seconds, **to).returncode
+        except subprocess.TimeoutExpired:
+            status = None
+        output.seek(0)
+        lines = [line.strip() for line in output.read().decode(errors='replace').splitlines()]
+    rows = [Row(*json.loads(line[len(MARK) :])) for line in lines if line.startswith(MARK)]
+    last = [line for line in lines if line and not line.startswith(MARK)][-2:]
+    if status == 0:
+        return rows
+    if MISSING in last:
+        verdict = NOT_NEEDED if any(map(python_with, NEEDED_BY)) else FAILED
+        return [Row(name, verdict, f'{MISSING}; {NEEDED_BY[name]} need it', setup('TORCH=1'))]
+    mend = setup('GPU=0' if 'libcuda.so.1' in ' '.join(last) else '')
+    if status is None:
+        last.append(f'no answer after {seconds:g} s, so it hangs, or this machine is busy')
+        mend = "make doctor DOCTOR_ARGS='--seconds 60'"
+    elif status < 0:
+        last.append(f'killed by signal {-status}, {signal.strsignal(-status)}')
+    return [*rows, Row(name, FAILED, ' '.join(last), mend)]
+
+
+def examine(seconds: float = 10.0) -> list[Row]:
+    """Ask all questions at the same time; one without an answer after so long is a row, too."""
+    with ThreadPoolExecutor(len(QUESTIONS)) as pool:
+        return sum(pool.map(lambda name: ask(name, seconds), QUESTIONS), [])
+
+
+@click.command()
+@click.option('--seconds', default=10.0, show_default=True, help='How long to wait for answers.')
+def doctor(seconds: float) -> None:
+    """Say what this machine can do, what is wrong, and which command mends it.
+
+    Commands are for the folder of the course. The exit status is 1 if something failed.
+    """
+    cells, rows = [], examine(seconds)
+    for name, verdict, found, mend in rows:
+        text = textwrap.fill(found, 66, break_on_hyphens=False)  # a command is left whole
+        cells.append([name, verdict, f'{text}\n-> {mend}' if mend else text])
+    click.echo(tabulate(cells, ['check', 'verdict', 'what was found -> what mends it']))
+    sys.exit(any(row.verdict == FAILED for row in rows))
