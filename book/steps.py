@@ -4,7 +4,6 @@ The book's environment has no framework, so definitions are taken out of their f
 """
 
 import ast
-import inspect
 import sys
 import tomllib
 from pathlib import Path
@@ -92,11 +91,12 @@ def allreduces():
     for name, algorithm in listed.REGISTRY.items():
         runs = {}
         for k in DEVICES:
-            # Halving takes powers of two; the others' slices are as many as the devices.
-            cells = 2 ** (k.bit_length() - 1) if name == 'halving_doubling' else k
-            book = log.Count(k)
-            algorithm.function([log.Counted(i, Cells(0, cells), book) for i in range(k)])
-            sent = sorted(book.travel(lambda nbytes: 1), key=lambda m: m.start)
+            for cells in (k, 2 ** (k.bit_length() - 1)):  # as many as its slices are alike with
+                book = log.Count(k)
+                algorithm.function([log.Counted(i, Cells(0, cells), book) for i in range(k)])
+                sent = sorted(book.travel(lambda nbytes: 1), key=lambda m: m.start)
+                if len({(m.start, m.nbytes) for m in sent}) == sent[-1].end:  # in each step
+                    break
             has = [[{i} for _ in range(cells)] for i in range(k)]  # whose numbers are in a cell
             messages = []
             for step in range(int(sent[-1].end)):
@@ -118,43 +118,56 @@ def allreduces():
 # --- chapter 8: the two explorers ----------------------------------------
 
 
+def tenths(first, last):
+    """Ten steps for each power of ten."""
+    return [10 ** (i / 10) for i in range(first, last + 1)]
+
+
+# Each slider: its name in the formulas, label, start, unit (None: written out) and other values.
+EXPLORERS = {
+    'bill': (
+        'The bill of a training',
+        ('parameters', 'parameters', 8e9, '', tenths(80, 120)),
+        ('tokens', 'tokens', 1e12, '', tenths(90, 140)),
+        ('gpus', 'H100s', 1024, None, [2**i for i in range(15)]),
+        ('mfu', 'MFU', 0.4, None, [i / 20 for i in range(1, 15)]),
+        ('critical', 'critical batch, tokens', 20e6, '', tenths(60, 90)),
+        ('price', 'price of a GPU hour', 1.0, None, [i / 4 for i in range(1, 41)]),
+    ),
+    'scaling': (
+        'How well devices work together',
+        ('devices', 'devices', 64, None, [2**i for i in range(13)]),
+        ('bandwidth', 'bandwidth', 3.125e9, 'B/s', tenths(80, 120)),
+        ('latency', 'latency', 14e-6, 's', tenths(-60, -30)),
+        ('batch', 'batch per device', 32, None, [2**i for i in range(11)]),
+        ('parameters', 'parameters', 25_600_000, '', [*map(round, tenths(50, 100))]),
+    ),
+}
+
+
 def explorers():
-    """Give the sliders, where they begin, and the constants of the formulas."""
+    """Yield each explorer's sliders, where they begin, and the constants of the formulas."""
     published = tomllib.loads((PACKAGE / 'scaling/published.toml').read_text('utf8'))
     write = load('display.py', 'quantity').quantity
     models = load('scaling/models.py', 'FLOAT32 Layer Model _convolutional', arguments=Checks())
     resnet = models.Model('ResNet-50', models._convolutional()['ResNet-50'])
-    v100 = SimpleNamespace(**published['machines']['p3.16xlarge'])
-    ours = load(
-        'scaling/sliders.py',
-        'MOST WORK FLOPS SLIDERS BILL TITLES picture',
-        MODELS={'ResNet-50': resnet},
-        MACHINES={'p3.16xlarge': v100},
-    )
-    bill = load('scaling/bill.py', 'BETWEEN_FAILURES plot_bill')
     constants = {
-        'most': ours.MOST,
-        'work': ours.WORK,
-        'flops': ours.FLOPS,
+        'most': 4096,
+        'work': resnet.flops / resnet.parameters,
+        'flops': published['machines']['p3.16xlarge']['flops'],
         'valueBytes': models.FLOAT32,
-        'betweenFailures': bill.BETWEEN_FAILURES,
+        'betweenFailures': load('scaling/bill.py', 'BETWEEN_FAILURES').BETWEEN_FAILURES,
         'peak': published['chips']['H100'],
     }
 
-    def sliders(draw, choices):
-        start = {name: p.default for name, p in inspect.signature(draw).parameters.items()}
-        for name, (unit, values) in choices.items():
-            values = sorted({*values, start[name]})
+    for kind, (title, *choices) in EXPLORERS.items():
+        sliders = []
+        for name, label, start, unit, values in choices:
+            values = sorted({*values, start})
             shown = [f'{v:,}' if unit is None else write(v, unit).strip() for v in values]
-            label, at = ours.TITLES.get(name, name), values.index(start[name])
-            yield {'name': name, 'label': label, 'values': values, 'shown': shown, 'start': at}
-
-    titles = {'bill': 'The bill of a training', 'scaling': 'How well devices work together'}
-    drawn = {'bill': (bill.plot_bill, ours.BILL), 'scaling': (ours.picture, ours.SLIDERS)}
-    return [
-        (kind, {'title': titles[kind], 'sliders': [*sliders(*of)], 'constants': constants})
-        for kind, of in drawn.items()
-    ]
+            at = {'values': values, 'shown': shown, 'start': values.index(start)}
+            sliders.append({'name': name, 'label': label, **at})
+        yield kind, {'title': title, 'sliders': sliders, 'constants': constants}
 
 
 # --- chapter 7: a pipeline's schedules ----------------------------------------
@@ -251,4 +264,4 @@ def moving():
     yield CHAPTER9, 'ring-attention.svg', 'ring', rings('in order')
     yield CHAPTER9, 'zigzag.svg', 'ring', rings('in order', 'zig-zag')
     for kind, data in explorers():
-        yield CHAPTER8, 'mgpu.scaling.explore_bill()', kind, data
+        yield CHAPTER8, 'interact(plot_bill', kind, data

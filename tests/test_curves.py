@@ -1,6 +1,5 @@
 """A training step's time, how it scales, what hides, and the memory it takes."""
 
-import io
 import itertools
 from dataclasses import replace
 
@@ -104,20 +103,13 @@ def test_why_eight_can_be_slower_than_one():
         assert strong_scaling(model, batch, [8], machine).speedup[0] > 1
 
 
-def test_memory_by_hand_as_table_and_picture():
+def test_memory_by_hand():
     memory = memory_per_device(TOY, batch=3, optimizer_state=2)
     assert (memory.parameters, memory.gradients, memory.optimizer_state) == (400, 400, 800)
     assert memory.activations == 4 * 3 * 50 and memory.total == 400 + 400 + 800 + 600
     # 96 is what NVIDIA trained with on a V100 of 16 GB
     small, large = (memory_per_device(RESNET, batch, 1).total for batch in (96, 256))
     assert small < SERVERS.memory < large
-    memory = [memory_per_device(RESNET, 512 // k, 1, f'{k} devices') for k in (1, 8, 64)]
-    figure = memory[0].plot(*memory[1:], limit=16e9)
-    figure.savefig(io.BytesIO())
-    (axes,) = figure.axes
-    assert [line.get_xdata()[0] for line in axes.lines] == [16e9]
-    ends = [bar.get_x() + bar.get_width() for bar in axes.patches]
-    assert max(ends) == pytest.approx(memory[0].total)
 
 
 def test_what_machines_steps_and_scaling_refuse():
@@ -144,7 +136,11 @@ def test_what_machines_steps_and_scaling_refuse():
         (memory_per_device, (RESNET, 0), 'batch must be at least 1, not 0'),
         (memory_per_device, (RESNET, 64, -1), 'optimizer_state must be at least 0, not -1'),
         (communication_seconds, (12, 1e8, SERVERS, 'hierarchical'), '12 devices do not fill'),
-        (communication_seconds, (16, 1e8, SERVERS, 'sharded'), "'sharded' is for one .*'ring'"),
+        (
+            communication_seconds,
+            (16, 1e8, SERVERS, 'sharded'),
+            "'sharded' is for one .* 8 devices: use 'ring'",
+        ),
         (strong_scaling, (RESNET, 64, [1, 1024], SERVERS), '64 cannot be shared by 1,024 devices'),
         (strong_scaling, (RESNET, 0, [1, 2], SERVERS), 'global_batch must be at least 1, not 0'),
         (strong_scaling, (RESNET, 64, [], SERVERS), 'device_counts must be .*at least one, not'),

@@ -136,6 +136,7 @@ def code_words(text):
 PROTOCOLS = {
     *'list_commands get_command main'.split(),  # click's
     *'find_spec reducer_override persistent_load'.split(),  # of an import hook, and of a pickler
+    'wait_to_read',  # MXNet's, of an array that an answer waits for
     '_apply',  # torch's: `to`, `half` and the like call it
     'allocate',  # of a collective that `fully_shard` is given
     'hybrid_forward',  # MXNet's, of a block

@@ -11,10 +11,19 @@ import pytest
 from checkouts import ROOT
 
 from mgpu_helpers.collectives import REGISTRY, count
-from mgpu_helpers.scaling import Layer, Link, Machine, Model, step, strong_scaling
-from mgpu_helpers.scaling.bill import plot_bill
-from mgpu_helpers.scaling.costs import bubble
-from mgpu_helpers.scaling.sliders import BILL, FLOPS, MOST, SLIDERS, WORK, explore, picture
+from mgpu_helpers.scaling import (
+    CHIPS,
+    MACHINES,
+    MODELS,
+    Layer,
+    Link,
+    Machine,
+    Model,
+    bill,
+    bubble,
+    step,
+    strong_scaling,
+)
 
 # What a picture says at each step, for each choice, and what it draws at the end.
 WALK = """(({index, choices}) => {
@@ -152,55 +161,50 @@ def close(found, wanted):
     assert np.asarray(found) == pytest.approx(np.asarray(wanted), rel=1e-9, abs=0)
 
 
-def grid(choices, *numbers):
-    """Values from all along each slider."""
+def explored(pictures, kind, *numbers):
+    """The explorer's constants, and choices from all along each of its sliders."""
+    data = pictures[find(pictures, kind)[0]][3]
     values = [
-        [v[round(i * (len(v) - 1) / n)] for i in range(n + 1)]
-        for (_, v), n in zip(choices.values(), numbers)
+        [s['values'][round(i * (len(s['values']) - 1) / n)] for i in range(n + 1)]
+        for s, n in zip(data['sliders'], numbers, strict=True)
     ]
-    return [dict(zip(choices, chosen)) for chosen in itertools.product(*values)]
+    names = [s['name'] for s in data['sliders']]
+    return data['constants'], [dict(zip(names, chosen)) for chosen in itertools.product(*values)]
 
 
 def test_the_explorer_computes_what_python_does(page, pictures):
-    constants = json.dumps(pictures[find(pictures, 'scaling')[0]][3]['constants'])
-    choices = grid(SLIDERS, 3, 1, 2, 1, 2)
-    found = page.ask(f'{json.dumps(choices)}.map((c) => Explorer.scaling(c, {constants}))')
-    counts = [2**i for i in range(MOST.bit_length())]
-    for c, got in zip(choices, found, strict=True):
-        machine = Machine('m', FLOPS, Link('l', c['latency'], c['bandwidth']))
-        model = Model('m', [Layer('all', c['parameters'], WORK * c['parameters'])])
+    constants, choices = explored(pictures, 'scaling', 3, 1, 2, 1, 2)
+    asked = f'{json.dumps(choices)}.map((c) => Explorer.scaling(c, {json.dumps(constants)}))'
+    counts = [2**i for i in range(13)]
+    flops, resnet = MACHINES['p3.16xlarge'].flops, MODELS['ResNet-50']
+    for c, got in zip(choices, page.ask(asked), strict=True):
+        machine = Machine('m', flops, Link('l', c['latency'], c['bandwidth']))
+        work = resnet.flops / resnet.parameters * c['parameters']
+        model = Model('m', [Layer('all', c['parameters'], work)])
         one = step(model, c['batch'], c['devices'], machine)
         parts = ('forward', 'backward', 'communication', 'exposed', 'seconds')
         close([got[part] for part in parts], [getattr(one, part) for part in parts])
         alone = step(model, c['batch'], 1, machine).seconds
-        close(
-            got['weak'],
-            [(k, k * alone / step(model, c['batch'], k, machine).seconds) for k in counts],
-        )
+        weak = [(k, k * alone / step(model, c['batch'], k, machine).seconds) for k in counts]
+        close(got['weak'], weak)
         whole = c['batch'] * c['devices']
         fewer = [k for k in counts if k <= whole]
         close(got['strong'], [*zip(fewer, strong_scaling(model, whole, fewer, machine).speedup)])
-    figure = picture(**choices[70])  # what Lab draws is the same
-    assert figure.axes[0].lines[1].get_xydata() == pytest.approx(np.array(found[70]['weak']))
 
 
 def test_the_bill_is_that_of_python(page, pictures):
-    constants = json.dumps(pictures[find(pictures, 'bill')[0]][3]['constants'])
-    choices = grid(BILL, 1, 1, 2, 1, 1, 1)
-    found = page.ask(f'{json.dumps(choices)}.map((c) => Explorer.bill(c, {constants}))')
-    for c, got in zip(choices[::4], found[::4]):
-        bars = [bar.get_width() for bar in plot_bill(**c).axes[0].patches]
-        close([got[part] for part in ('training', 'larger', 'failures')], bars)
-
-
-def test_sliders_of_the_book_are_those_of_lab(page, pictures):
-    data = pictures[find(pictures, 'scaling')[0]][3]
-    lab = explore().sliders
-    assert [s['name'] for s in data['sliders']] == [*lab]
-    for slider, ours in zip(data['sliders'], lab.values()):
-        assert slider['label'] == ours.description
-        assert [*zip(slider['shown'], slider['values'])] == [*ours.options]
-        assert slider['values'][slider['start']] == ours.value
+    constants, choices = explored(pictures, 'bill', 1, 1, 2, 1, 1, 1)
+    asked = f'{json.dumps(choices)}.map((c) => Explorer.bill(c, {json.dumps(constants)}))'
+    for c, got in zip(choices, page.ask(asked), strict=True):
+        between = bill.BETWEEN_FAILURES / c['gpus']
+        tokens = c['tokens'], bill.tokens_needed(c['tokens'], 8192 * c['gpus'], c['critical'])
+        least, larger = (
+            bill.gpu_hours(c['parameters'], n, CHIPS['H100'].flops, c['mfu']) for n in tokens
+        )
+        every = bill.checkpoint_interval(1 / 60, between)
+        failures = larger * bill.time_lost(1 / 60, 1 / 6, between, every)
+        found = [got[part] for part in ('training', 'larger', 'failures')]
+        assert found == pytest.approx([least, larger - least, failures], rel=1e-6)
 
 
 def test_keyboard_and_screen_reader(page):

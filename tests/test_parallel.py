@@ -22,7 +22,7 @@ from mgpu_helpers.scaling import (
     Model,
     bubble,
     memory_per_device,
-    tensor_parallel,
+    tensor_parallel_seconds,
 )
 from mgpu_helpers.scaling.costs import nvls, parameter_servers, ring, sharded, zero
 
@@ -89,18 +89,18 @@ def test_shards_and_cut_layers_by_hand():
 
     counted = count(fully_sharded, 8, 840)
     assert counted.seconds(WIRE) == pytest.approx(zero(3, 8, 4 * 840, WIRE))
-    assert tensor_parallel(2, 3, 20, BOARD) == 12 * ring(2, 20, WIRE) == 12 * 2 * (1 + 1)
+    assert tensor_parallel_seconds(2, 3, 20, BOARD) == 12 * ring(2, 20, WIRE) == 12 * 2 * (1 + 1)
     # Over two servers two of thirty messages are the network's, and all bytes pass it.
     dgx = MACHINES['DGX H100']
     by_hand = 28 * 3.4e-6 + 2 * 14e-6 + 30 / 16 * 1e6 / 320e9
-    assert tensor_parallel(16, 1, 1e6, dgx) == pytest.approx(4 * by_hand)
+    assert tensor_parallel_seconds(16, 1, 1e6, dgx) == pytest.approx(4 * by_hand)
     # Into the switch goes an array, and a slice; out of it the same.
     assert nvls(4, 80, WIRE) == 1 + 80 / 10 * 5 / 4
     for call, message in (
         (lambda: zero(4, 8, 160, WIRE), 'stage must be at most 3, not 4'),
         (lambda: zero('3', 8, 160, WIRE), "stage must be an integer of at least 0, not '3'"),
         (lambda: parameter_servers(8, 0, 1, WIRE), 'servers must be at least 1, not 0'),
-        (lambda: tensor_parallel(8, 0, 1, BOARD), 'blocks must be at least 1, not 0'),
+        (lambda: tensor_parallel_seconds(8, 0, 1, BOARD), 'blocks must be at least 1, not 0'),
         (lambda: bubble(0, 1), 'stages must be at least 1, not 0'),
         (lambda: bubble(1, 0), 'micro_batches must be at least 1, not 0'),
         (lambda: memory_per_device(MODELS['LeNet'], 1, stage=5), 'stage must be at most 3'),
@@ -126,7 +126,7 @@ def test_memory_of_zero_as_its_authors_publish_it():
     # Another: 13 billion in bfloat16, 30 GB of activations: which numbers of devices have 80 GB?
     plain = Model('plain', [Layer('all', 13 * 10**9, 1.0, 15 * 10**9)], 2)
     fits = [
-        [k for k in range(1, 20) if memory_per_device(plain, 1, 3, None, stage, k).total <= 80e9]
+        [k for k in range(1, 20) if memory_per_device(plain, 1, 3, stage, k).total <= 80e9]
         for stage in range(4)
     ]
     assert fits == [[], [], list(range(8, 20)), list(range(5, 20))]
@@ -154,10 +154,13 @@ def test_chapter_7_takes_its_prices_from_here():
     fast, slow = (replace(link, latency=1e-12) for link in links)  # by bytes alone
     board = {link: Machine('board', 1, link) for link in (fast, slow)}
     priced = [
-        [zero(1, 8, P, link), zero(3, 8, P, link), tensor_parallel(8, 32, A, board[link])]
+        [zero(1, 8, P, link), zero(3, 8, P, link), tensor_parallel_seconds(8, 32, A, board[link])]
         + [2 * 32 * link.seconds(A / 32)]  # forward and back, in 32 micro-batches
         for link in (fast, slow)
     ]
-    rows = [*zip(*priced), (tensor_parallel(4, 32, A / 2, board[fast]), ring(2, P / 4, slow))]
+    rows = [
+        *zip(*priced),
+        (tensor_parallel_seconds(4, 32, A / 2, board[fast]), ring(2, P / 4, slow)),
+    ]
     short = [[f'{s:.1f} s' if s > 1 else f'{1000 * s:.0f} ms' for s in row] for row in rows]
     assert [row for row in told if row] == short and f'{bubble(8, 16):.0%} idle' in text

@@ -5,15 +5,11 @@ import pytest
 
 from mgpu_helpers.scaling import CHIPS, LINKS, MACHINES, MODELS, TRAININGS, gpu_hours, step
 from mgpu_helpers.scaling.published import (
-    SIZES,
     horovod_machine,
     horovod_shares,
     nccl_counts,
-    nccl_errors,
     nccl_runs,
     nccl_seconds,
-    plot_horovod,
-    plot_nccl,
 )
 
 
@@ -31,8 +27,6 @@ def test_scaling_is_between_nothing_and_all_hidden_and_by_how_much():
     none, most = fewer['nothing hidden'], fewer['hidden as far as it fits']
     assert none < most < fewer['measured'] == 13.7 / 16
     assert most == pytest.approx(0.845, abs=1e-3)
-    dots = [line.get_xdata()[0] for line in plot_horovod().axes[0].lines]
-    assert dots[:3] == pytest.approx([90, 83.8, 100], abs=0.1)
 
 
 def test_the_inputs_are_those_of_the_source():
@@ -52,8 +46,8 @@ def test_nccl_on_machines_of_this_decade():
     rows = nccl_runs()
     off = {}
     for run in dict.fromkeys(row.run for row in rows):
-        for least, most in SIZES.values():
-            here = [r.error for r in rows if r.run == run and least <= r.nbytes <= most]
+        for least, most in ((0, 2**20), (2**20, 2**27), (2**27, 2**40)):
+            here = [r.error for r in rows if r.run == run and least < r.nbytes <= most]
             off.setdefault(run, []).append((len(here), round(100 * np.median(np.abs(here)))))
     assert off == {
         '8 H200': [(6, 43), (7, 35), (7, 1)],
@@ -64,8 +58,7 @@ def test_nccl_on_machines_of_this_decade():
     counts = {(r.run, r.way, r.devices): round(100 * r.error) for r in nccl_counts()}
     assert [counts['H200', 'NVLS', k] for k in (5, 6, 7, 8)] == [2, 0, 0, -1]
     assert [counts['B200', 'NVLS', k] for k in (6, 7, 8)] == [-11, -11, -12]
-    assert len(counts) == 17 and '-1%, -6%' in repr(nccl_errors(rows))
-    assert len(plot_nccl().axes) == 4
+    assert len(counts) == 17
     # By hand: the start, 14 steps of 3.4 µs, and 7/4 of the bytes, of which 360 GB/s arrive.
     seconds = 8.4e-6 + 14 * 3.4e-6 + 1.75 * 32768 / 360e9
     assert nccl_seconds(8, 32768, MACHINES['DGX H100']) == pytest.approx(seconds)

@@ -14,27 +14,27 @@ from .. import arguments
 from . import algorithms
 
 
-class Link(Protocol):
+class Wire(Protocol):
     """Anything that tells how long a message takes, such as ``scaling.Link``."""
 
     def seconds(self, nbytes: float) -> float:
         """Time that ``nbytes`` take."""
 
 
-def naive(devices: int, nbytes: float, link: Link) -> float:
+def naive(devices: int, nbytes: float, link: Wire) -> float:
     """Cost chapter 1's allreduce: the first device's link takes 2(k-1) whole arrays in turn."""
     arguments.message(devices, nbytes, link)
     return 2 * (devices - 1) * link.seconds(nbytes)
 
 
-def tree(devices: int, nbytes: float, link: Link) -> float:
+def tree(devices: int, nbytes: float, link: Wire) -> float:
     """Cost a binary tree: up and down it, the whole array in each round."""
     arguments.message(devices, nbytes, link)
     rounds = math.ceil(math.log2(devices))
     return 2 * rounds * link.seconds(nbytes)
 
 
-def butterfly(devices: int, nbytes: float, link: Link) -> float:
+def butterfly(devices: int, nbytes: float, link: Wire) -> float:
     """Cost a butterfly, where links carry both directions at once.
 
     Where k is no power of two, surplus devices hand in theirs first, and get the sum last: two
@@ -46,13 +46,13 @@ def butterfly(devices: int, nbytes: float, link: Link) -> float:
     return (rounds + extra) * link.seconds(nbytes)
 
 
-def sharded(devices: int, nbytes: float, link: Link) -> float:
+def sharded(devices: int, nbytes: float, link: Wire) -> float:
     """Cost slices summed by a device each: all pairs talk at once, as through a switch."""
     arguments.message(devices, nbytes, link)
     return 2 * (devices - 1) * link.seconds(nbytes / devices)
 
 
-def ring(devices: int, nbytes: float, link: Link) -> float:
+def ring(devices: int, nbytes: float, link: Wire) -> float:
     """Cost a ring: as ``sharded``, without a switch.
 
     The bytes, 2n(k-1)/k, hardly depend on the number of devices; the latencies, 2(k-1), grow.
@@ -60,7 +60,7 @@ def ring(devices: int, nbytes: float, link: Link) -> float:
     return sharded(devices, nbytes, link)  # as many messages, as long
 
 
-def halving_doubling(devices: int, nbytes: float, link: Link) -> float:
+def halving_doubling(devices: int, nbytes: float, link: Wire) -> float:
     """Cost a butterfly on slices: what is exchanged is half an array, a quarter, ... and back.
 
     For a power of two 2 log2(k) latencies and 2n(k-1)/k bytes, else two whole messages more.
@@ -76,20 +76,26 @@ class Algorithm(NamedTuple):
     """How to sum, what it costs, and how it is drawn."""
 
     function: Callable[[list[Any]], None]  # of arrays of any kind, in place
-    seconds: Callable[[int, float, Link], float]
+    seconds: Callable[[int, float, Wire], float]
     figure: str  # in img/
+    crowds: bool = False  # all devices of a server send to other servers at once
 
 
 REGISTRY = {
     'naive': Algorithm(algorithms.allreduce_naive, naive, 'allreduce.svg'),
     'tree': Algorithm(algorithms.allreduce_tree, tree, 'allreduce-tree.svg'),
-    'butterfly': Algorithm(algorithms.allreduce_butterfly, butterfly, 'allreduce-butterfly.svg'),
-    'sharded': Algorithm(algorithms.allreduce_sharded, sharded, 'allreduce-sharded.svg'),
+    'butterfly': Algorithm(
+        algorithms.allreduce_butterfly, butterfly, 'allreduce-butterfly.svg', crowds=True
+    ),
+    'sharded': Algorithm(
+        algorithms.allreduce_sharded, sharded, 'allreduce-sharded.svg', crowds=True
+    ),
     'ring': Algorithm(algorithms.allreduce_ring, ring, 'allreduce-ring.svg'),
     'halving_doubling': Algorithm(
         algorithms.allreduce_halving_doubling,
         halving_doubling,
         'allreduce-halving-doubling.svg',
+        crowds=True,
     ),
 }
 # The functions alone: what can be counted. MXNet's store cannot be.

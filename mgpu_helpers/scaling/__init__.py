@@ -2,8 +2,8 @@
 
 Figures that others published are data, in published.toml and networks.csv: ``LINKS``, ``MACHINES``,
 ``MODELS``. ``costs`` has formulas of communication, ``curves`` of a training step, ``memory`` of
-what a device keeps; ``simulator`` plays steps through, ``published`` compares with measurements,
-``fitting`` finds the link of this machine, ``sliders`` lets one play with all of it.
+what a device keeps, ``bill`` of a whole training; ``simulator`` plays steps through, ``published``
+compares with measurements.
 """
 
 import lazy_loader

@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from .. import arguments
 from ..collectives.costs import REGISTRY, butterfly, halving_doubling, naive, ring, sharded, tree
-from ..display import CYCLE, GREY, panels, quantity
 from .links import Link
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ['butterfly', 'halving_doubling', 'naive', 'ring', 'sharded', 'tree']  # for the stub
 
@@ -95,29 +90,3 @@ def bubble(stages: int, micro_batches: int) -> float:
     arguments.positive_int('stages', stages)
     arguments.positive_int('micro_batches', micro_batches)
     return (stages - 1) / (micro_batches + stages - 1)
-
-
-def plot_costs(devices: int, link: Link) -> Figure:
-    """Draw what an allreduce costs with each algorithm, for 1 kB to 1 GB.
-
-    A line marks where butterfly and halving-doubling meet, if they do. ``sharded`` is left out: its
-    curve is that of ``ring``.
-    """
-    from matplotlib.ticker import EngFormatter
-
-    arguments.whole_number('devices', devices, least=2)
-    sizes = [int(10 ** (i / 2)) for i in range(6, 19)]
-    names = [name for name in COSTS if name != 'sharded']
-    figure, axes = panels(height=3.6)
-    for name, color, marker in zip(names, CYCLE, 'osD^vP'):
-        seconds = [COSTS[name](devices, size, link) for size in sizes]
-        axes.plot(sizes, seconds, label=name, color=color, marker=marker, markersize=4)
-    if devices > 2 and not devices & (devices - 1):
-        meet = meeting_point(devices, link)
-        axes.axvline(meet, color=GREY, ls='--', label=f'they meet at {quantity(meet, "B")}')
-    axes.set(xscale='log', yscale='log', xlabel='gradient', ylabel='time')
-    axes.set_title(f'{devices:,} devices, {link.name}')
-    axes.xaxis.set_major_formatter(EngFormatter('B'))
-    axes.yaxis.set_major_formatter(EngFormatter('s'))
-    axes.legend(fontsize='small')
-    return figure

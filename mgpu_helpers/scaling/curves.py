@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import arguments
-from ..display import Table, percent, quantity
 from .machines import Machine, communication_seconds
 from .models import Model
 
@@ -84,24 +83,6 @@ class Scaling:
     def speedup(self) -> list[float]:
         """How many times as fast as one device."""
         return [self.alone / step.seconds for step in self.steps]
-
-    def table(self) -> Table:
-        """Lay the numbers of devices out, one per row."""
-        rows = [
-            [
-                f'{step.devices:,}',
-                f'{step.batch:,}',
-                quantity(step.seconds, 's'),
-                quantity(step.communication, 's'),
-                quantity(step.exposed, 's'),
-                f'{self.batch / step.seconds:,.0f}',
-                f'{speedup:.1f}' if speedup < 100 else f'{speedup:,.0f}',
-                percent(speedup / step.devices),
-            ]
-            for step, speedup in zip(self.steps, self.speedup, strict=True)
-        ]
-        headers = 'devices,batch on each,step,allreduce,not hidden,examples/sec,speed-up,efficiency'
-        return Table(rows, headers.split(','))
 
 
 def strong_scaling(

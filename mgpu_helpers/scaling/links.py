@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from .. import arguments
-from ..display import Table, quantity
 
 Entry = TypeVar('Entry')  # it has a name
 PUBLISHED = tomllib.loads(Path(__file__).with_name('published.toml').read_text(encoding='utf8'))
@@ -59,12 +58,3 @@ class Link:
 
 
 LINKS = Library('link', (Link(name, *figures) for name, figures in PUBLISHED['links'].items()))
-
-
-def links_table() -> Table:
-    """Lay the published links out, one per row."""
-    rows = [
-        (link.name, quantity(link.latency, 's'), quantity(link.bandwidth, 'B/s'), link.source)
-        for link in LINKS.values()
-    ]
-    return Table(rows, ['link', 'latency', 'bandwidth', 'source: bandwidth; latency'])

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import arguments
-from .costs import COSTS, hierarchical
+from ..collectives.costs import REGISTRY
+from .costs import hierarchical
 from .links import LINKS, PUBLISHED, Library, Link
-
-# In these all devices of a server send to other servers at once.
-CROWDED = ('butterfly', 'sharded', 'halving_doubling')
 
 
 @dataclass(frozen=True)
@@ -56,33 +54,33 @@ def communication_seconds(
 ) -> float:
     """Give the time of an allreduce, sent as ``buckets`` of equal size, one after the other.
 
-    ``algorithm`` is a name in ``COSTS``, or ``'hierarchical'``. Across servers, the others run
-    at the speed of the network; of a ring's 2 (k - 1) latencies all but 2 (s - 1), for s servers,
-    are those of the link inside a server, as in NCCL's own model (src/graph/tuning.cc). Algorithms
-    in which all devices of a server would use its network link at once are refused there.
+    ``algorithm`` is a name in ``collectives.REGISTRY``, or ``'hierarchical'``. Across servers, the
+    others run at the speed of the network; of a ring's 2 (k - 1) latencies all but 2 (s - 1), for s
+    servers, are those of the link inside a server, as in NCCL's own model (src/graph/tuning.cc).
+    Algorithms whose devices all send to other servers at once are refused there.
     """
     such = "a Machine, such as MACHINES['p3.16xlarge']"
     arguments.expect(hasattr(machine, 'levels'), 'machine', such, machine)
     arguments.message(devices, nbytes, machine.link)
     arguments.positive_int('buckets', buckets)
-    arguments.one_of('algorithm', algorithm, (*COSTS, 'hierarchical'))
+    arguments.one_of('algorithm', algorithm, (*REGISTRY, 'hierarchical'))
     per_server = machine.devices_per_server or devices
-    if algorithm in CROWDED and devices > per_server:
-        raise ValueError(
-            f'{algorithm!r} is for one server, or for {per_server} devices at most '
-            "here: use 'ring' or 'hierarchical' through several"
-        )
     if algorithm == 'hierarchical':
         return buckets * hierarchical(nbytes / buckets, machine.levels(devices))
+    if REGISTRY[algorithm].crowds and devices > per_server:
+        raise ValueError(
+            f'{algorithm!r} is for one server, here for at most {per_server} devices: use '
+            "'ring' or 'hierarchical' through several"
+        )
     link = machine.network if machine.network and devices > per_server else machine.link
-    seconds = COSTS[algorithm](devices, nbytes / buckets, link)
+    seconds = REGISTRY[algorithm].seconds(devices, nbytes / buckets, link)
     if algorithm == 'ring':
         inside = devices - math.ceil(devices / per_server)
         seconds -= 2 * inside * (link.latency - machine.link.latency)
     return buckets * seconds
 
 
-def tensor_parallel(devices: int, blocks: int, nbytes: float, machine: Machine) -> float:
+def tensor_parallel_seconds(devices: int, blocks: int, nbytes: float, machine: Machine) -> float:
     """Cost a transformer's all-reduces in tensor parallelism: two forward, two backward a block.
 
     Shoeybi and others (2019). ``nbytes`` are those of one block's output; the next layer waits for

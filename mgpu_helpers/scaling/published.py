@@ -6,23 +6,16 @@ result.
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from .. import arguments
 from ..collectives.messages import fill_buckets
-from ..display import CYCLE, GREY, INK, Table, panels
 from .costs import nvls
 from .curves import step
 from .links import LINKS, PUBLISHED, Link
 from .machines import MACHINES, Machine, communication_seconds
 from .models import FLOAT32, MODELS
 from .simulator import simulate
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 HOROVOD, NCCL = PUBLISHED['horovod'], PUBLISHED['nccl']
 IMAGES_PER_SECOND, FUSION = HOROVOD['images_per_second'], HOROVOD['fusion']  # FUSION in bytes
@@ -63,23 +56,6 @@ def horovod_shares(name: str, devices: int = 512, batch: int = 64) -> dict[str, 
         run = simulate(model, batch, devices, machine, 'ring', FUSION, spread, steps=3)
         shares[label] = run.efficiency
     return shares
-
-
-def plot_horovod() -> Figure:
-    """Draw ``horovod_shares`` of its three networks on 512 GPUs: what was measured, and ours."""
-    figure, axes = panels(height=2.4)
-    for row, name in enumerate(IMAGES_PER_SECOND):
-        measured, *ours = (100 * share for share in horovod_shares(name).values())
-        labels = list(horovod_shares(name))[1:]
-        axes.plot([measured] * 2, [row - 0.3, row + 0.3], color=INK, lw=3, label='measured')
-        for value, label, color, marker in zip(ours, labels, CYCLE, 'osD^'):
-            size = 13 if marker == 's' else 9  # the buckets' diamond may lie on it
-            axes.plot([value], [row], marker, color=color, ms=size, label=label)
-        if row == 0:
-            axes.legend(fontsize='small', loc='center left', bbox_to_anchor=(1, 0.5))
-    axes.set_yticks(range(3), list(IMAGES_PER_SECOND))
-    axes.set(ylim=(2.6, -0.6), xlim=(50, 102), xlabel='% of linear scaling on 512 GPUs')
-    return figure
 
 
 @dataclass(frozen=True)
@@ -143,45 +119,3 @@ def nccl_counts() -> list[AllReduce]:
         for way, key in (('ring', 'ring'), ('NVLS', 'nvls'))
         for devices, rate in rows[key].items()
     ]
-
-
-SIZES = {'up to 1 MiB': (0, 2**20), '2 to 128 MiB': (2**21, 2**27), '256 MiB on': (2**28, 2**40)}
-
-
-def nccl_errors(rows: Iterable[AllReduce]) -> Table:
-    """Lay out how far off we are, by run and size of the array: the median, and the worst."""
-    of_each: dict[tuple[str, str], list[AllReduce]] = {}
-    for row in rows:
-        of_each.setdefault((row.run, row.way), []).append(row)
-    lines = []
-    for (run, way), of_run in of_each.items():
-        line: list[object] = [run, way, len(of_run)]
-        for least, most in SIZES.values():
-            errors = sorted((r.error for r in of_run if least <= r.nbytes <= most), key=abs)
-            line.append(f'{statistics.median(errors):+.0%}, {errors[-1]:+.0%}' if errors else '-')
-        lines.append(line)
-    return Table(lines, ['run', 'way', 'arrays', *SIZES])
-
-
-def plot_nccl() -> Figure:
-    """Draw the published runs of NCCL, a panel each: times measured, and the lines predicted."""
-    from matplotlib.ticker import EngFormatter
-
-    runs = list(NCCL['runs'])
-    figure, axes = panels(1, len(runs), height=2.8, sharex=True, sharey=True)
-    for one, run in zip(axes, runs, strict=True):
-        rows = [row for row in nccl_runs() if row.run == run]
-        sizes = [row.nbytes for row in rows]
-        one.plot(sizes, [row.predicted for row in rows], color=GREY, label='predicted')
-        for way, color, marker in (('ring', CYCLE[0], 'o'), ('NVLS', CYCLE[1], 's')):
-            points = [(row.nbytes, row.measured) for row in rows if row.way == way]
-            if points:
-                one.plot(*zip(*points), marker, color=color, ms=4, label=f'measured, {way}')
-        one.set(xscale='log', yscale='log', xlabel='array', title=run)
-        one.title.set_size('medium')
-        one.xaxis.set_major_formatter(EngFormatter('B'))
-        one.yaxis.set_major_formatter(EngFormatter('s'))
-        one.tick_params(axis='x', rotation=45)
-    axes[0].legend(fontsize='x-small')
-    axes[0].set_ylabel('time')
-    return figure
