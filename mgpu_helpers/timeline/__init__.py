@@ -6,11 +6,11 @@ is the phase of training that its operator belongs to:
 - ``forward``: what runs under ``autograd.record()``; ``backward``: the backward pass;
 - ``copy``: copies before the backward pass, such as shards of a batch;
 - ``allreduce``: all that comes between the backward pass and the update;
-- ``update``: chapter 1's ``sgd``, Gluon's ``Trainer``, and MXNet's optimizers;
+- ``update``: what writes into an array that has a gradient, and MXNet's optimizers;
 - ``compute``: the rest, such as a forward pass that no gradient is asked for.
 
-``phase`` says it for code of your own. Operators are handed out one by one, so recorded steps take
-a little longer; with ``MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN`` above 1 some appear together.
+Operators are handed out one by one, so recorded steps take a little longer; with
+``MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN`` above 1 some appear together.
 """
 
 import lazy_loader

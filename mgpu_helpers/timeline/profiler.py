@@ -36,23 +36,24 @@ def profiling(spans: list[Span]) -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
         # It writes once more when the process ends, and first removes what has that name: so the
         # name must be none that exists (/dev/null would be gone, for root) or could be made.
-        nowhere = Path(folder, 'no such folder', 'nothing.json')
-        before, file = Path(folder, 'before.json'), Path(folder, 'recording.json')
+        nowhere, file = (
+            Path(folder, 'no such folder', 'nothing.json'),
+            Path(folder, 'recording.json'),
+        )
         nd.waitall()
+        profiler.set_state('stop')  # a recording of the reader's own
+        began = wall_clock()
         try:
-            _check_off(before)
             _configure(file)
             profiler.set_state('run')
-            try:
-                yield
-                nd.waitall()
-            finally:
-                with contextlib.suppress(MXNetError):  # the first error is the one to tell of
-                    nd.waitall()
-                profiler.set_state('stop')
-                spans += sorted(_operators(_dump(file)), key=lambda span: span.start)
+            yield
+            nd.waitall()
         finally:  # an interrupt may come at any moment, and must not leave it on
+            with contextlib.suppress(MXNetError):  # the first error is the one to tell of
+                nd.waitall()
             profiler.set_state('stop')
+            found = sorted(_operators(_dump(file)), key=lambda span: span.start)
+            spans += [span for span in found if span.start >= began]
             _configure(nowhere)
 
 
@@ -76,21 +77,6 @@ def check_known(lane: str) -> None:
             f"{lane} cannot be recorded: MXNet's profiler would end this process. On this machine "
             f'it knows cpu(0) to cpu({cpus - 1}), and {mx.context.num_gpus()} GPUs; use at most so '
             'many devices while recording'
-        )
-
-
-def _check_off(path: Path) -> None:
-    """Raise a RuntimeError if an operator is recorded before we switch the profiler on."""
-    _configure(path)
-    began = 1e6 * wall_clock()
-    nd.eye(1).wait_to_read()
-    records = _dump(path)
-    if any(record.get('ts', 0) >= began for record in records):
-        with tempfile.NamedTemporaryFile('w', delete=False) as kept:
-            json.dump({'traceEvents': records}, kept)
-        raise RuntimeError(
-            "MXNet's own profiler is already on. It has been switched off; record again. What it "
-            f'had recorded so far is in {kept.name}'
         )
 
 

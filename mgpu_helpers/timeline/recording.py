@@ -1,16 +1,35 @@
-"""``record`` a block of code, and name its phases with ``phase``."""
+"""``record`` a block of code: what every device did, and for which phase of training.
+
+The profiler knows no phases. So MXNet's functions that push operators are wrapped during a
+recording: each push is noted with its phase, and matched with what ran later.
+"""
 
 from __future__ import annotations
 
+import bisect
+import collections
 import contextlib
-from collections.abc import Iterator
+import ctypes
+import functools
+import itertools
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import mxnet as mx
+from mxnet import autograd, nd
+from mxnet.base import _LIB, check_call, py_str
+from mxnet.ndarray import register
+from mxnet.ndarray._internal import NDArrayBase
 
-from .. import arguments
-from ..lanes import KINDS, Lanes, Span
-from .phases import Listener
-from .profiler import profiling, wall_clock
+from ..lanes import PYTHON, Lanes, Span
+from .profiler import check_known, known_lanes, profiling, wall_clock
+
+Function = Callable[..., Any]
+
+BACKWARD = '_backward_'
+COPY = '_copyto'
 
 _listener: Listener | None = None  # of the recording that is on
 
@@ -20,9 +39,9 @@ def record(title: str = '', python: bool = False) -> Iterator[Lanes]:
     """Record what every device does while a block of code runs: give Lanes, empty until its end.
 
     A lane per device, and a span per operator, whose kind is the phase of training; ``python`` adds
-    one for Python, with the phases for which it asks for operators. It waits for
-    the devices when it begins, before each new training step (its shards, or its forward pass,
-    after an update), and at the end. Settings of your own for MXNet's profiler are lost.
+    a lane for Python, with the phases for which it asks for operators. It waits for the devices
+    when it begins, before each new training step (the first copy or forward pass after an update),
+    and at the end. It ends a recording of MXNet's own profiler, whose settings are lost.
     """
     global _listener
     if _listener is not None:
@@ -42,18 +61,208 @@ def record(title: str = '', python: bool = False) -> Iterator[Lanes]:
         lanes.add(listener.spans(ran))
 
 
-@contextlib.contextmanager
-def phase(kind: str) -> Iterator[None]:
-    """Say for which phase of training a block of code, or a function, is: for ``record``.
-
-    A context manager, and a decorator; it does nothing while nothing is recorded.
-    """
-    arguments.one_of('kind', kind, KINDS)
-    with _listener.phase(kind) if _listener else contextlib.nullcontext():
-        yield
-
-
 def note(span: Span) -> None:
     """Put what MXNet's profiler cannot see into the recording that is on, if one is."""
     if _listener:
         _listener.noted.append(span)
+
+
+@dataclass
+class Push:
+    """An operator that Python asked for: what we call it, and its phase."""
+
+    name: str
+    kind: str
+
+
+class Pushes:
+    """What Python pushed in a training step, and what it called that pushes operators itself."""
+
+    def __init__(self) -> None:
+        self.start = wall_clock()
+        self.of = collections.defaultdict[tuple[str, str], list[Push]](list)  # lane, operator
+        self.backward = self.kvstore = self.updated = False
+
+
+class Listener:
+    """Notes what is pushed, step by step, and for which phase."""
+
+    def __init__(self) -> None:
+        self.steps = [Pushes()]
+        self.noted: list[Span] = []  # what others saw
+        self._asked: list[tuple[float, Push]] = []  # when Python pushed what
+        # On each lane, what has just made new arrays.
+        self._made = collections.defaultdict[str, list[Push]](list)
+        self._lanes: set[str] = set()  # of the devices that are used
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Wrap MXNet's functions, and restore them whatever happens."""
+        with contextlib.ExitStack() as stack:
+            wrapped: list[tuple[object, str, Callable[[Function], Function]]] = [
+                (register, '_imperative_invoke', before(self._note_operator)),
+                (mx.gluon.HybridBlock, '_call_cached_op', before(self._note_network)),
+                (_LIB, 'MXAutogradBackwardEx', before(self._note_backward)),
+                *((mx.kv.KVStore, name, before(self._note_kvstore)) for name in KVSTORE),
+                (NDArrayBase, '__del__', functools.partial(freed_later, stack)),
+            ]
+            for owner, name, wrapper in wrapped:
+                original = getattr(owner, name)
+                stack.callback(setattr, owner, name, original)
+                setattr(owner, name, functools.wraps(original)(wrapper(original)))
+            yield
+
+    def _note_operator(
+        self, handle: int, inputs: Any, keys: Any, values: Any, out: Any, *_: Any
+    ) -> None:
+        # The first array says where; an operator that creates one has the device as an option.
+        written = list(arrays_in(out))
+        devices = [x.context for x in (*arrays_in(inputs), *written)]
+        devices = devices or [dict(zip(keys, values)).get('ctx', 'cpu(0)')]
+        name = operator_name(handle)
+        updates = '_update' in name or any(x.grad is not None for x in written)
+        push = self._add(name, [lane_of(device) for device in devices], updates)
+        made = self._made[lane_of(devices[0])]
+        if push.kind == 'update':  # lr * p.grad, just before it, is part of it
+            for one in made:
+                one.kind = 'update'
+        if written or name == COPY or push.kind == 'forward':
+            made.clear()
+        else:
+            made.append(push)
+
+    def _add(self, name: str, lanes: Sequence[str], updates: bool = False) -> Push:
+        """Note a push; first wait, if with it a new step begins."""
+        step = self.steps[-1]
+        if updates and step.backward:
+            kind = 'update'
+        elif autograd.is_recording():
+            kind = 'forward'
+        elif step.backward and not step.updated:
+            kind = 'allreduce'
+        else:
+            kind = 'copy' if name == COPY else 'compute'
+        if step.updated and kind in ('copy', 'forward'):
+            # Two steps at once, and operators of one name could no longer be told apart.
+            nd.waitall()
+            self.steps.append(step := Pushes())
+        self._use(lanes)
+        label, lane = name, lanes[0]
+        if name == COPY:
+            source, target = lanes
+            name = f'Copy{source[:3].upper()}2{target[:3].upper()}'
+            label = f'copy to {target}'
+            lane = target if name == 'CopyCPU2GPU' else source  # who copies
+        step.updated |= kind == 'update'
+        push = Push(label, kind)
+        step.of[lane, name].append(push)
+        self._asked.append((wall_clock(), push))
+        return push
+
+    def _use(self, lanes: Iterable[str]) -> None:
+        for lane in lanes:
+            check_known(lane)
+            self._lanes.add(lane)
+
+    def _note_network(self, block: mx.gluon.HybridBlock, *inputs: Any) -> None:
+        if block._cached_graph:  # else this first call compiles it
+            graph = json.loads(block._cached_graph[1].tojson())
+            lane = lane_of(next(arrays_in(inputs)).context)
+            for node in graph['nodes']:
+                if node['op'] != 'null':  # a parameter
+                    self._add(node['op'], [lane])
+
+    def _note_backward(self, *_: Any) -> None:
+        self.steps[-1].backward = True
+        self._asked.append((wall_clock(), Push('', 'backward')))
+
+    def _note_kvstore(self, *arguments: Any, **more: Any) -> None:
+        self._use(lane_of(x.context) for x in arrays_in([arguments, *more.values()]))
+        self.steps[-1].kvstore = True
+
+    def python_lane(self, end: float) -> Iterator[Span]:
+        """Give a span for each run of pushes of one phase, until the next one or the ``end``."""
+        runs = [next(run) for _, run in itertools.groupby(self._asked, key=lambda a: a[1].kind)]
+        ends = [start for start, _ in runs[1:]] + [end]
+        for (start, push), stop in zip(runs, ends):
+            yield Span(PYTHON, 'python', push.kind, start, stop)
+
+    def spans(self, ran: Iterable[Span]) -> Iterator[Span]:
+        """Give each operator that ran, in order, the phase for which it was pushed.
+
+        Operators of one name run on one device in the order of their pushes. What Python did not
+        push came from the backward pass or the store: after the forward pass, before all else.
+        """
+        starts = [step.start for step in self.steps[1:]]
+        alike = collections.defaultdict(list)
+        for span in ran:
+            # The store's pinned memory has the number of the first CPU after the cores.
+            lane = span.lane if span.lane in self._lanes else 'cpu(0)'
+            alike[bisect.bisect_right(starts, span.start), lane, span.name].append(span)
+        for (i, lane, name), spans in alike.items():
+            known = self.steps[i].of[lane, name]
+            early = [push for push in known if push.kind in ('copy', 'forward')]
+            late = [push for push in known if push.kind not in ('copy', 'forward')]
+            own = [pushed_by_mxnet(self.steps[i], name)] * (len(spans) - len(known))
+            for span, push in zip(spans, early + own + late):
+                yield Span(lane, push.kind, push.name, span.start, span.end)
+        yield from self.noted
+
+
+KVSTORE = ('broadcast', 'push', 'pull', 'pushpull')
+
+
+def pushed_by_mxnet(step: Pushes, name: str) -> Push:
+    """Name an operator that Python did not push, and its phase."""
+    if step.kvstore and name.startswith(('KVStore', 'ElementwiseSum', 'Copy')):
+        return Push(name, 'allreduce')
+    # Some together are called so, or, in a compiled network, by all their names.
+    label = 'several operators' if name == 'ImperativeBulk' or ',' in name else name
+    if ',' in name and BACKWARD not in name:
+        return Push(label, 'forward')
+    if step.backward:
+        return Push(label.removeprefix(BACKWARD), 'backward')
+    return Push(label, 'copy' if name.startswith('Copy') else 'compute')
+
+
+def before(note: Function) -> Callable[[Function], Function]:
+    """Make a wrapper that first calls ``note``, which returns None."""
+    return lambda original: lambda *args, **more: note(*args, **more) or original(*args, **more)
+
+
+def freed_later(stack: contextlib.ExitStack, free: Function) -> Function:
+    """Make a wrapper that frees arrays of devices unknown to the profiler when ``stack`` ends.
+
+    Freeing is work for the device, too, and would end the process (see ``check_known``).
+    """
+
+    def wrapped(array: nd.NDArray) -> None:
+        if lane_of(array.context) in known_lanes():
+            free(array)
+        else:
+            stack.callback(free, array)
+
+    return wrapped
+
+
+def lane_of(device: mx.Context | str) -> str:
+    """Name the lane on which a device's work is done; pinned memory is filled by the first CPU."""
+    name = str(device)
+    return name if name.startswith(('cpu(', 'gpu(')) else 'cpu(0)'
+
+
+def arrays_in(value: Any) -> Iterator[nd.NDArray]:
+    """Yield the arrays of lists in lists."""
+    if isinstance(value, nd.NDArray):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from arrays_in(part)
+
+
+@functools.cache
+def operator_name(handle: int) -> str:
+    """Ask MXNet for the name that the profiler will use."""
+    name = ctypes.c_char_p()
+    check_call(_LIB.MXSymbolGetAtomicSymbolName(ctypes.c_void_p(handle), ctypes.byref(name)))
+    return py_str(name.value)
