@@ -78,7 +78,7 @@ def resnet18_28(num_classes: int, norm: Norm = nn.BatchNorm) -> nn.HybridSequent
     convolution of 3×3 and three widths instead of four. With ten classes, 2,777,868 trainable
     values in 58 arrays and 3,586 running statistics in 26. ``norm`` makes a normalization layer.
     """
-    arguments.positive_int('num_classes', num_classes)
+    arguments.check(num_classes=num_classes)
     arguments.function('norm', norm, 'that makes a layer, such as nn.BatchNorm')
     net = nn.HybridSequential(prefix='resnet_')
     with net.name_scope():
@@ -92,7 +92,8 @@ def resnet18_28(num_classes: int, norm: Norm = nn.BatchNorm) -> nn.HybridSequent
 
 def forward_backward(net: Block, data: Arrays, label: Arrays, loss: Loss = loss) -> list[NDArray]:
     """Compute the losses of all shards, then their gradients, on their devices, without waiting."""
-    arguments.network_shards(data, label, loss, devices_of(net))
+    arguments.check(loss=loss)
+    arguments.network_shards(data, label)
     with autograd.record():
         losses = [loss(net(X), y) for X, y in zip(data, label)]
     for l in losses:
@@ -108,7 +109,7 @@ def train_batch(
     X (n, ...), y (n,), with n at least the number of devices, which need not divide it. Returns the
     losses of the examples, an array per device, without waiting.
     """
-    arguments.network_step(X, y, devices, trainer, devices_of(net), parameters_of(net))
+    arguments.network_step(X, y, devices, trainer, loss, devices_of(net), parameters_of(net))
     data = split_and_load(X, devices, even_split=False)
     label = split_and_load(y, devices, even_split=False)
     losses = forward_backward(net, data, label, loss)
@@ -120,7 +121,7 @@ def train_epoch(
     train_iter: NDArrayIter, net: Block, devices: Devices, trainer: Trainer, loss: Loss = loss
 ) -> tuple[float, float]:
     """Train on every batch; give the seconds that it took and the mean loss per example."""
-    arguments.epochs(1, train_iter)
+    arguments.check(train_iter=train_iter)
     start = time.perf_counter()
     losses = [train_batch(X, y, net, devices, trainer, loss) for X, y in train_iter]
     nd.waitall()
@@ -133,9 +134,10 @@ def evaluate_accuracy_gpus(net: Block, data_iter: Pairs) -> float:
     Each device uses its own replica, with its own running statistics. The original texts use the
     first device only, and *The Straight Dope* counts the examples that pad its last batch twice.
     """
-    arguments.pairs(data_iter)
+    arguments.check(data_iter=data_iter)
     devices, counts, seen = devices_of(net), [], 0
     for X, y in data_iter:
+        arguments.same_length(X, y, flat=True)
         data = split_and_load(X, devices[: len(X)], even_split=False)
         label = split_and_load(y, devices[: len(X)], even_split=False)
         counts += [(net(X_d).argmax(axis=1) == y_d).sum() for X_d, y_d in zip(data, label)]
@@ -166,7 +168,7 @@ def prepare(
 
     A step of ResNet-18, 128 examples, takes 221 ms on a stand-in, 266 without ``static_shape``.
     """
-    arguments.device_list(devices)
+    arguments.check(devices=devices)
     arguments.network(net, devices)
     if seed is not None:
         mx.random.seed(seed)
@@ -181,9 +183,10 @@ def make_trainer(net: Block, lr: float) -> Trainer:
     from the first device to the others, without waiting for running statistics that a compiled
     backward pass writes: their first update is lost. ``update_on_kvstore=False`` was no faster.
     """
-    arguments.positive_number('lr', lr)
-    arguments.some_gradient(devices_of(net), parameters_of(net))
+    arguments.check(lr=lr)
+    arguments.network(net, devices_of(net))
     trained = [p for p in net.collect_params().values() if p.grad_req != 'null']
+    arguments.positive_int('the number of parameters with a gradient', len(trained))
     return gluon.Trainer(trained, 'sgd', {'learning_rate': lr})
 
 
@@ -206,13 +209,13 @@ def train(
     ``load_data(batch_size, num_examples=..., seed=...)`` returns a training and a test iterator.
     After each epoch the running statistics are averaged.
     """
-    arguments.training(num_epochs, lr)
+    arguments.check(num_epochs=num_epochs, lr=lr, load_data=load_data)
     arguments.enough_examples(num_gpus, batch_size)
     devices = choose_devices(num_gpus, devices)
-    arguments.function('load_data', load_data, 'such as load_data_fashion_mnist')
     arguments.network(net, devices)
     train_iter, test_iter = load_data(batch_size, num_examples=num_examples, seed=seed)
-    arguments.last_batch(train_iter, batch_size, devices)
+    arguments.check(train_iter=train_iter)
+    arguments.last_batch(train_iter.num_examples % batch_size or batch_size, num_gpus)
     prepare(net, devices, seed, initializer)
     trainer = make_trainer(net, lr)
     history = History(f'devices: {num_gpus}, batch: {batch_size}', train_iter.num_examples)

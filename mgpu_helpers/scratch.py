@@ -44,7 +44,7 @@ def init_params(scale: float = 0.01, seed: int | None = None, dtype: str = 'floa
     ``scale`` is the standard deviation of the weights; biases start at 0. With the original texts'
     0.01, the first epoch stays near chance. A seed draws the same numbers in every framework.
     """
-    arguments.drawing(seed, dtype, scale)
+    arguments.check(scale=scale, seed=seed, dtype=dtype)
     rng = np.random.default_rng(seed)
     shapes = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
     values = [rng.normal(0, scale, s) if len(s) > 1 else np.zeros(s) for s in shapes]
@@ -69,7 +69,7 @@ def lenet(X: NDArray, params: Arrays) -> NDArray:
 def get_params(params: Arrays, device: mx.Context) -> Replica:
     """Copy parameters to a device; each copy gets its own gradient, initially 0."""
     arguments.list_of_arrays('params', params, 'as init_params gives')
-    arguments.device('device', device)
+    arguments.check(device=device)
     new_params = [p.copyto(device) for p in params]
     for p in new_params:
         p.attach_grad()
@@ -116,9 +116,8 @@ def sgd(params: Arrays, lr: float, batch_size: int) -> None:
 
     MXNet's own ``sgd_update`` rounds ``lr`` to float32: in float64, an error of 2e-7 a step.
     """
-    arguments.positive_number('lr', lr)
-    arguments.positive_int('batch_size', batch_size)
-    arguments.trainable(params)
+    arguments.check(lr=lr, batch_size=batch_size)
+    arguments.gradients(params)
     for p in params:
         p -= lr / batch_size * p.grad
 
@@ -228,9 +227,10 @@ def load_data_mnist(batch_size: int, *args: Any, **options: Any) -> tuple[NDArra
 
 def evaluate_accuracy(net: Net, data_iter: Pairs, device: mx.Context) -> float:
     """Compute a network's accuracy, 0 to 1, on one device; ``net`` maps images to scores there."""
-    arguments.evaluation(net, data_iter, device)
+    arguments.check(net=net, data_iter=data_iter, device=device)
     right, seen = [], 0
     for X, y in data_iter:
+        arguments.same_length(X, y, flat=True)
         guesses = net(X.as_in_context(device)).argmax(axis=1)
         right.append((guesses == y.as_in_context(device)).sum())
         seen += len(y)
@@ -240,7 +240,7 @@ def evaluate_accuracy(net: Net, data_iter: Pairs, device: mx.Context) -> float:
 
 def total_loss(losses: Sequence[Arrays]) -> float:
     """Sum the losses that ``train_batch`` returned for one or several batches; waits for them."""
-    arguments.losses(losses)
+    arguments.check(losses=losses)
     return float(sum(l.asnumpy().sum(dtype='float64') for ls in losses for l in ls))
 
 
@@ -252,7 +252,7 @@ def train_epoch(
     sync: Sync = sync_gradients,
 ) -> tuple[float, float]:
     """Train on every batch; give the seconds that it took and the mean loss per example."""
-    arguments.epochs(1, train_iter)
+    arguments.check(train_iter=train_iter)
     start = time.perf_counter()
     losses = [train_batch(X, y, replicas, devices, lr, sync) for X, y in train_iter]
     nd.waitall()
@@ -275,7 +275,7 @@ def train(
     seed fixes initial parameters and order: runs repeat bit for bit. Times exclude the evaluation;
     the history's ``params`` are the trained replicas.
     """
-    arguments.training(num_epochs, lr, sync)
+    arguments.check(num_epochs=num_epochs, lr=lr, sync=sync)
     arguments.enough_examples(num_gpus, batch_size)
     devices = choose_devices(num_gpus, devices)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed)

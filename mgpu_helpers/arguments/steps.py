@@ -1,170 +1,161 @@
-"""Checks of a training step's arguments: replicas, gradients, Gluon's networks and trainers."""
+"""Tests of arguments that must fit each other: arrays and devices, a step's, the cost model's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from .arrays import (
+from .values import (
+    LISTS,
     Array,
     array,
-    batch,
-    for_device,
-    labels,
+    check,
+    device_list,
+    expect,
+    is_array,
+    kind_of,
     library,
-    list_of_arrays,
-    on_a_device,
-    shards,
+    positive_int,
+    same,
+    shown,
 )
-from .values import expect, function, one_of, positive_int, positive_number, same
 
-# MXNet silently takes any other name for 'local'.
-STORES = ('local', 'device', 'nccl', 'dist_sync', 'dist_device_sync', 'dist_async')
+Lists: TypeAlias = Sequence[Sequence[Array]]  # [device][parameter]: replicas, or their gradients
 
-Replicas = Sequence[Sequence[Array]]  # or gradients, in the same order: [device][parameter]
+MAKE = '[get_params(params, d) for d in devices]'
 
 
-def type_of(x: Array) -> str:
-    """Name an array's dtype: in MXNet a class, elsewhere an object."""
-    dtype = x.dtype  # in MXNet, a call into its library
-    return getattr(dtype, '__name__', None) or str(dtype)
+def list_of_arrays(name: str, values: Any, such_as: str, least: int = 0) -> None:
+    """Raise unless ``values`` is a list of arrays; ``such_as`` says where to get such a list."""
+    wanted = f'a list of arrays, {such_as}'
+    expect(isinstance(values, LISTS), name, wanted, values)
+    expect(len(values) >= least, name, wanted, values, ValueError)
+    for i, value in enumerate(values):
+        if not is_array(value):
+            missing = ' (a gradient? attach_grad() makes room for one)' if value is None else ''
+            raise TypeError(f'{name} must be {wanted}, but [{i}] is {shown(value)}{missing}')
 
 
-def lenet(params: Sequence[Array]) -> None:
-    """Raise unless these are as many parameters as LeNet has."""
-    list_of_arrays('params', params, 'as init_params gives')
-    expect(len(params) == 8, 'params', "LeNet's 8 arrays", len(params), ValueError)
+def for_device(name: str, value: Any, where: Any) -> None:
+    """Raise unless ``value`` is an array of the library to which a device belongs."""
+    array(name, value)
+    has, wanted = library(value), library(where)
+    way = 'nd.array(x)' if wanted == 'MXNet' else 'torch.as_tensor(x)'
+    expect(has == wanted, name, f'an array of {wanted}, such as {way}', type(value))
+
+
+def same_length(X: Array, y: Array, flat: bool = False) -> None:
+    """Raise unless ``y`` has a label for each example of ``X``; with ``flat``, as (n,)."""
+    array('X', X)
+    array('y', y)
+    of_X, of_y = tuple(X.shape), tuple(y.shape)
+    fits = of_y[:1] == of_X[:1] and (len(of_y) == 1 if flat else len(of_y) <= len(of_X))
+    labels = 'labels (n,), one' if flat else 'a label'
+    expect(fits, 'y', f'{labels} for each of X {of_X} (are they swapped?)', of_y, ValueError)
+
+
+def classes(y: Array, most: int = 9) -> None:
+    """Raise unless labels (n,) are classes: MXNet takes any above ``most`` for the last one."""
+    # Not on a GPU, which this would wait for; on the CPU it takes 16 µs for 256.
+    if str(getattr(y, 'context', None) or y.device).startswith('cpu'):
+        values = y.asnumpy() if hasattr(y, 'asnumpy') else y.numpy()
+        wrong = values[~((values >= 0) & (values <= most) & (values == values.round()))].tolist()
+        expect(not wrong, 'y', f'classes, whole numbers from 0 to {most}', wrong[:1], ValueError)
+
+
+def batch(X: Array, y: Array, devices: Sequence[object], fewer: bool = True) -> None:
+    """Raise unless a batch can be cut into shards for ``devices``, or with ``fewer`` for some."""
+    device_list('devices', devices)
+    same_length(X, y)
+    for_device('y', y, devices[0])
+    can_split(X, (devices[: len(X)] if fewer else ()) or devices)
+
+
+def can_split(data: Array, devices: Sequence[object]) -> None:
+    """Raise unless ``data`` can be cut into a non-empty shard per device."""
+    device_list('devices', devices)
+    for_device('the batch', data, devices[0])
+    n, k = len(data) if data.shape else 0, len(devices)
+    expect(n >= k, 'the batch', f'at least {k} examples, one per device', n, ValueError)
 
 
 def inputs(X: Array, params: Sequence[Array]) -> None:
     """Raise unless LeNet can be computed for images X with these parameters, on their device."""
     array('X', X)
-    lenet(params)
-    shape, first = tuple(X.shape), params[0]
+    check(params=params)
+    shape = tuple(X.shape)
     expect(shape[1:] == (1, 28, 28), 'X', 'images (n, 1, 28, 28)', shape, ValueError)
-    on_a_device('X', X)
-    on_a_device('params[0]', first)
-    x_on, p_on = (getattr(a, 'context', None) or a.device for a in (X, first))
-    expect(x_on == p_on, 'X', f'on {p_on}, as the parameters are', x_on, ValueError)
-    x_type, p_type = type_of(X), type_of(first)
-    expect(x_type == p_type, 'X', f'of the type {p_type}, as the parameters are', x_type)
-
-
-def training(num_epochs: object, lr: object, sync: object = print) -> None:
-    """Raise unless these are epochs, a learning rate and a function that sums gradients."""
-    positive_int('num_epochs', num_epochs)
-    positive_number('lr', lr)
-    function('sync', sync, 'of all gradients, such as sync_gradients or what sync_with(...) gives')
+    here, there = kind_of(X), kind_of(params[0])
+    expect(here == there, 'X', f'{there}, as the parameters are', here)
 
 
 def step(
-    X: Array, y: Array, device_params: Replicas, devices: Sequence[Any], lr: float, sync: object
+    X: Array, y: Array, device_params: Lists, devices: Sequence[Any], lr: float, sync: object
 ) -> None:
     """Raise unless one training step of LeNet can be taken with these; see ``train_batch``."""
-    training(1, lr, sync)
+    check(lr=lr, sync=sync)
     batch(X, y, devices)
-    shape = tuple(y.shape)
-    expect(len(shape) < 2, 'y', 'labels (n,), a number for each example', shape, ValueError)
-    fits = library(y.__class__) != 'PyTorch' or str(y.dtype) == 'torch.int64'
+    same_length(X, y, flat=True)
+    fits = library(y) != 'PyTorch' or str(y.dtype) == 'torch.int64'
     expect(fits, 'y', 'of the type torch.int64, as y.long() is', y.dtype)
-    labels(y)
-    replicas(device_params, devices)
-
-
-def replicas(device_params: Replicas, devices: Sequence[Any]) -> None:
-    """Raise unless each device has a replica of its own, whose arrays can have gradients."""
-    make = '[get_params(params, d) for d in devices]'
-    lists = isinstance(device_params, (list, tuple))
-    expect(lists, 'device_params', f'a list of replicas, {make}', device_params)
+    classes(y)
+    expect(isinstance(device_params, LISTS), 'device_params', f'a list, {MAKE}', device_params)
     for c, params in enumerate(device_params):
-        list_of_arrays(f'device_params[{c}]', params, f'as in {make}')
-    here, wanted = len(device_params), f'{len(devices)} replicas, {make}'
+        list_of_arrays(f'device_params[{c}]', params, f'as in {MAKE}')
+    here, wanted = len(device_params), f'{len(devices)} replicas, {MAKE}'
     expect(here == len(devices), 'device_params', wanted, here, ValueError)
     seen: set[int] = set()  # addresses: PyTorch's stand-ins share one memory
-    for c, (params, device) in enumerate(zip(device_params, devices)):
-        in_mxnet = hasattr(device, 'device_id')
+    for c, (params, where) in enumerate(zip(device_params, devices)):
         for i, p in enumerate(params):
-            name = f'device_params[{c}][{i}]'
-            for_device(name, p, device)
-            if in_mxnet:
-                own, can_learn = p.context == device, p.grad is not None
-            else:
-                own = p.device.type == str(device).partition(':')[0] and p.data_ptr() not in seen
-                can_learn = p.requires_grad
-            if not own:
-                raise ValueError(f'{name} is shared, or not on {device}: make replicas, {make}')
-            if not can_learn:
-                raise ValueError(f'{name} can have no gradient: make replicas, {make}')
-        if not in_mxnet:
-            seen.update(p.data_ptr() for p in params)
+            name, in_mxnet = f'device_params[{c}][{i}]', hasattr(p, 'context')
+            for_device(name, p, where)
+            own = p.context == where if in_mxnet else p.data_ptr() not in seen
+            can_learn = p.grad is not None if in_mxnet else p.requires_grad
+            if not (own and can_learn):
+                what = 'can have no gradient' if own else f'is shared, or not on {where}'
+                raise ValueError(f'{name} {what}: make replicas, {MAKE}')
+            seen.add(0 if in_mxnet else p.data_ptr())
 
 
-def trainable(params: Sequence[Array]) -> None:
-    """Raise unless each parameter has a gradient."""
+def gradients(params: Sequence[Array]) -> None:
+    """Raise unless ``params`` lists arrays, each with a gradient."""
     list_of_arrays('params', params, 'one replica, as get_params gives')
-    for i, p in enumerate(params):
-        if p.grad is None:
-            raise ValueError(f'params[{i}] has no gradient: take get_params, then call backward()')
+    grads = [p.grad for p in params]
+    list_of_arrays('the gradients of params', grads, 'which get_params and backward() make')
 
 
 def one_per_device(data: Sequence[Array]) -> None:
     """Raise unless ``data`` lists arrays of one shape and one type, each on a device of its own."""
     such = 'one per device (sync_gradients and sync_with serve all parameters)'
-    list_of_arrays('data', data, such)
-    expect(len(data) > 0, 'data', f'a list of arrays, {such}', data, ValueError)
+    list_of_arrays('data', data, such, least=1)
     for i, x in enumerate(data):
-        on_a_device(f'data[{i}]', x)
         # With sparse arrays and mx.np's, some sums would be silently wrong.
-        kind = x.__class__
-        dense = library(kind) != 'MXNet' or kind.__module__ == 'mxnet.ndarray.ndarray'
-        expect(dense, f'data[{i}]', 'a dense nd array, as nd.array(x, ctx=device) makes', kind)
+        kind = type(x).__module__ if library(x) == 'MXNet' else library(x)
+        dense = 'dense and on a device, as nd.array(x, ctx=device) or torch.as_tensor(x) is'
+        expect(kind in ('mxnet.ndarray.ndarray', 'PyTorch', ''), f'data[{i}]', dense, type(x))
     same('the shapes of arrays to sum', [tuple(x.shape) for x in data], 'sum each by itself')
-    same('the types of arrays to sum', [type_of(x) for x in data], 'convert them', TypeError)
+    same('the types of arrays to sum', [str(x.dtype) for x in data], 'convert them', TypeError)
     # By memory only in PyTorch, whose stand-ins share a device: in MXNet, asking for it would wait.
     places = [x.context if hasattr(x, 'context') else x.data_ptr() or id(x) for x in data]
-    twice = [i for i, here in enumerate(places) if places.count(here) > 1]
-    if twice:
+    if twice := [i for i, here in enumerate(places) if places.count(here) > 1]:
         raise ValueError(f'data{twice} share a device, or memory: is a replica listed twice?')
 
 
-def lists_of_gradients(grads: Replicas, shapes: bool = False) -> None:
-    """Raise unless ``grads[c][i]`` lists as many arrays for each device c, at least one.
-
-    Shapes are compared only if asked for: in MXNet each is a call into its library.
-    """
-    lists = (list, tuple)
-    fits = isinstance(grads, lists) and all(isinstance(of_one, lists) for of_one in grads)
+def lists_of_gradients(grads: Lists, shapes: bool = False) -> None:
+    """Raise unless ``grads[c][i]`` lists as many arrays for each device c, at least one."""
+    fits = isinstance(grads, LISTS) and all(isinstance(of_one, LISTS) for of_one in grads)
     expect(fits, 'grads', 'grads[c][i], a list of gradients for each device c', grads)
     for c, of_one in enumerate(grads):
         list_of_arrays(f'grads[{c}]', of_one, f'the gradients of device {c}')
-    counts = [len(of_one) for of_one in grads]
-    replicas_of_one = 'they must be of replicas of one network'
-    same('the numbers of gradients per device', counts, replicas_of_one)
-    expect(sum(counts) > 0, 'grads', 'at least one gradient per device', grads, ValueError)
-    for i, of_all in enumerate(zip(*grads) if shapes else ()):
-        shapes_of_one = [tuple(g.shape) for g in of_all]
-        same(f'the shapes of gradient {i} on all devices', shapes_of_one, replicas_of_one)
-
-
-def bucket(arrays: Sequence[Array]) -> None:
-    """Raise unless ``arrays`` fit into one bucket: at least one, of one type, on one device."""
-    list_of_arrays('arrays', arrays, 'those that share the bucket')
-    expect(len(arrays) > 0, 'arrays', 'at least one array for the bucket', arrays, ValueError)
-    each = 'make a bucket for each'
-    same("the types of a bucket's arrays", [type_of(x) for x in arrays], each, TypeError)
-    same("the devices of a bucket's arrays", [str(x.context) for x in arrays], each)
-
-
-def store(name: str, kind: object) -> None:
-    """Raise unless ``kind``, a name or a store, is a kind of key-value store that MXNet has."""
-    one_of(name, getattr(kind, 'type', kind), STORES)
+    of_one_network = 'they must be of replicas of one network'
+    same('the numbers of gradients per device', [len(g) for g in grads], of_one_network)
+    expect(any(grads), 'grads', 'at least one gradient per device', grads, ValueError)
+    for i, of_all in enumerate(zip(*grads) if shapes else ()):  # each a call into MXNet's library
+        same(f'the shapes of gradient {i}', [tuple(g.shape) for g in of_all], of_one_network)
 
 
 def network(net: Any, devices: Sequence[object] = ()) -> None:
-    """Raise unless a network can be trained on these devices.
-
-    With ``SyncBatchNorm``, two stand-ins hung.
-    """
+    """Raise unless a network can be trained on these devices; with ``SyncBatchNorm``, two hung."""
     fits = hasattr(net, 'collect_params') and not isinstance(net, type)
     expect(fits, 'net', 'a Gluon network, such as lenet()', net)
     layers: list[str] = []
@@ -174,37 +165,58 @@ def network(net: Any, devices: Sequence[object] = ()) -> None:
         raise ValueError('SyncBatchNorm hangs on several devices in MXNet 1.9.1: use BatchNorm')
 
 
-def some_gradient(net_devices: Sequence[object], params: Sequence[Any]) -> None:
-    """Raise unless one of a network's parameters has a gradient."""
-    if all(p.grad_req == 'null' for p in params):
-        raise ValueError(f"no parameter on {net_devices} has a gradient: all have grad_req 'null'")
-
-
 def network_step(
-    X: Array, y: Array, devices: Any, trainer: Any, net_devices: Any, params: Any
+    X: Array, y: Array, devices: Any, trainer: Any, loss: Any, net_devices: Any, params: Any
 ) -> None:
     """Raise unless a network with these parameters and devices can be trained on a batch."""
+    check(loss=loss)
     batch(X, y, devices, fewer=False)
+    outputs = params[-1] if params[-1].name.endswith(('bias', 'weight')) else None
+    if type(loss).__name__ == 'SoftmaxCrossEntropyLoss' and len(y.shape) == 1:
+        classes(y, outputs.shape[0] - 1 if outputs else 2**24)
     wanted = f'{net_devices}, where the network is (net.collect_params().reset_ctx(...) moves it)'
     expect(set(net_devices) == set(devices), 'devices', wanted, devices, ValueError)
-    expect(hasattr(trainer, '_contexts'), 'trainer', 'make_trainer(net, lr)', trainer)
-    # Private names, which will not change: MXNet is retired. A trainer for too few devices would
-    # crash the process.
-    if kind := trainer._kvstore_params['kvstore']:
-        store("the trainer's key-value store", kind)
-    fits = trainer._contexts == net_devices and set(trainer._params) <= set(params)
+    # A trainer for too few devices would crash the process. (MXNet is retired: private names stay.)
+    fits = getattr(trainer, '_contexts', 0) == net_devices and set(trainer._params) <= set(params)
     wanted = f'made for this network, on {net_devices}: make a new one, make_trainer(net, lr)'
     expect(fits, 'trainer', wanted, trainer, ValueError)
 
 
-def network_shards(
-    data: Sequence[Array], label: Sequence[Array], loss: object, net_devices: Sequence[object]
-) -> None:
-    """Raise unless there is a shard of labels for each shard of data, where the network is."""
-    shards(data, label)
-    function('loss', loss, 'of scores and labels')
+def network_shards(data: Sequence[Array], label: Sequence[Array]) -> None:
+    """Raise unless there is a shard of labels for each shard of data."""
+    for name, values in (('data', data), ('label', label)):
+        list_of_arrays(name, values, 'one per device, such as split_and_load makes', least=1)
+    same('the numbers of shards of data and of labels', [len(data), len(label)], 'split both')
     for X, y in zip(data, label):
-        here, there = (getattr(x, 'context', 'no device') for x in (X, y))
-        if here not in net_devices or there != here:
-            where = f'a shard of data is on {here}, its labels are on {there}'
-            raise ValueError(f'{where}: load both onto one of {net_devices}, where the network is')
+        same_length(X, y)
+
+
+def enough_examples(num_gpus: int, batch_size: int) -> None:
+    """Raise if there are more devices than examples in a batch, as where the two are swapped."""
+    check(num_gpus=num_gpus, batch_size=batch_size)
+    wanted = f'at least {num_gpus}, one example per device (train takes num_gpus, then batch_size)'
+    expect(batch_size >= num_gpus, 'batch_size', wanted, batch_size, ValueError)
+
+
+def last_batch(examples: int, num_gpus: int) -> None:
+    """Raise unless the last batch of an epoch has an example for each device."""
+    wanted = f'at least {num_gpus} examples, one per device: change batch_size'
+    expect(examples >= num_gpus, 'the last batch', wanted, examples, ValueError)
+
+
+def any_examples(seen: int) -> None:
+    """Raise if an iterator gave nothing to evaluate or to train on."""
+    if not seen:
+        raise ValueError('no examples: the iterator gave no batch; it is empty or used up')
+
+
+def power_of_two(devices: int) -> None:
+    """Raise unless there is a size at which butterfly and halving-doubling cost the same."""
+    fits = devices >= 4 and not devices & (devices - 1)
+    expect(fits, 'devices', '4, 8, 16 or another power of two', devices, ValueError)
+
+
+def message(devices: object, nbytes: object, link: object) -> None:
+    """Raise unless these are devices, bytes and a link, for the cost of an allreduce."""
+    positive_int('devices', devices)
+    check(nbytes=nbytes, link=link)

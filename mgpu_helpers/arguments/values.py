@@ -1,32 +1,43 @@
-"""Checks of numbers, names, functions and iterators, and of the cost model's arguments."""
+"""Tests of one argument, and the table of those that mean the same in all chapters."""
 
 from __future__ import annotations
 
-import math
 import numbers
-from collections.abc import Collection, Sequence
-from typing import Any
+import sys
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
-DTYPES = ('float32', 'float64')
+Array: TypeAlias = Any  # of NumPy, MXNet or PyTorch: whatever has a shape and a dtype
+Test: TypeAlias = Callable[[str, Any], None]
+
+LISTS = (list, tuple)
+LIBRARIES = {'mxnet': 'MXNet', 'torch': 'PyTorch', 'numpy': 'NumPy'}
 
 
 def shown(value: object) -> str:
     """Describe a value for an error message, in a few words whatever it is."""
     if isinstance(value, int) and value.bit_length() > 200:  # repr() of a very long one raises
         return f'an integer of {value.bit_length():,} bits'
-    text = repr(value)
+    text, kind = repr(value), type(value).__name__
     if len(text) <= 60 and '\n' not in text:
         return text
-    kind = type(value).__name__
-    return f'an {kind}' if kind[:2].lower() == 'nd' or kind[0] in 'aeiou' else f'a {kind}'
+    many = f' of {len(value):,}' if isinstance(value, LISTS) else ''
+    return f'a{"n" if kind[:2] in ("nd", "ND") or kind[0] in "aeiou" else ""} {kind}{many}'
 
 
 def expect(
-    fits: bool, name: str, wanted: str, value: object, error: type[Exception] = TypeError
+    fits: object, name: str, wanted: str, value: object, error: type[Exception] = TypeError
 ) -> None:
     """Raise ``error``, "name must be wanted, not value", unless it fits."""
     if not fits:
         raise error(f'{name} must be {wanted}, not {shown(value)}')
+
+
+def same(what: str, values: Sequence[object], way: str, error: Any = ValueError) -> None:
+    """Raise unless all values are equal; ``way`` is the way out."""
+    if len(set(values)) > 1:
+        raise error(f'{what} must be the same, not {", ".join(map(str, values))}: {way}')
 
 
 def whole_number(name: str, value: Any, least: int = 0, most: int | None = None) -> None:
@@ -37,43 +48,12 @@ def whole_number(name: str, value: Any, least: int = 0, most: int | None = None)
     expect(most is None or value <= most, name, f'at most {most}', value, ValueError)
 
 
-def positive_int(name: str, value: object, most: int | None = None) -> None:
-    """Raise unless ``value`` is an integer from 1 to ``most``."""
-    whole_number(name, value, 1, most)
-
-
-def divisible(name: str, value: Any, k: Any, parts: str) -> None:
-    """Raise unless ``value`` is a positive integer divisible by ``k``, the number of ``parts``."""
-    positive_int(name, value)
-    positive_int(parts, k)
-    expect(value % k == 0, name, f'a multiple of {parts}, {k}', value, ValueError)
-
-
-def positive_number(name: str, value: object) -> None:
-    """Raise unless ``value`` is a finite real number above 0."""
-    _number(name, value, 'a number above 0', zero=False)
-
-
-def share(name: str, value: Any) -> None:
-    """A part of a whole: above 0, at most 1."""
-    positive_number(name, value)
-    if value > 1:
-        raise ValueError(f'{name} must be a share, at most 1, not {shown(value)}')
-
-
-def not_negative(name: str, value: object) -> None:
-    """Raise unless ``value`` is a finite real number of at least 0."""
-    _number(name, value, 'a number of at least 0', zero=True)
-
-
-def _number(name: str, value: Any, wanted: str, zero: bool) -> None:
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    expect(real, name, wanted, value)
-    try:
-        amount = float(value)
-    except OverflowError:  # an integer that no float can hold
-        amount = math.inf
-    expect(0 < amount < math.inf or (zero and amount == 0), name, wanted, value, ValueError)
+def positive_number(name: str, value: Any, zero: bool = False) -> None:
+    """Raise unless ``value`` is a number above 0, or with ``zero`` 0, that a float can hold."""
+    wanted = 'a number of at least 0' if zero else 'a number above 0'
+    expect(isinstance(value, numbers.Real) and not isinstance(value, bool), name, wanted, value)
+    fits = 0 < value <= sys.float_info.max or (zero and value == 0)
+    expect(fits, name, wanted, value, ValueError)
 
 
 def one_of(name: str, value: object, choices: Collection[str]) -> None:
@@ -87,102 +67,106 @@ def function(name: str, value: object, what: str) -> None:
     expect(callable(value), name, f'a function {what}', value)
 
 
-def same(what: str, values: Sequence[object], way: str, error: Any = ValueError) -> None:
-    """Raise unless all values are equal; ``way`` is the way out."""
-    if len(set(values)) > 1:
-        raise error(f'{what} must be the same, not {", ".join(map(str, values))}: {way}')
+def divisible(name: str, value: Any, k: Any, parts: str) -> None:
+    """Raise unless ``value`` is a positive integer divisible by ``k``, the number of ``parts``."""
+    positive_int(name, value)
+    positive_int(parts, k)
+    expect(value % k == 0, name, f'a multiple of {parts}, {k}', value, ValueError)
 
 
 def counts(name: str, values: Any) -> None:
     """Raise unless ``values`` is a list of integers of at least 1, not an empty one."""
-    such = 'a list of integers, such as [1, 2, 4]'
-    expect(isinstance(values, (list, tuple, range)), name, such, values)
-    expect(len(values) > 0, name, f'{such}, at least one', values, ValueError)
+    fits = isinstance(values, (*LISTS, range)) and len(values)
+    expect(fits, name, 'a list of integers, such as [1, 2, 4]', values)
     for value in values:
         positive_int(f'each of {name}', value)
 
 
-def drawing(seed: object, dtype: object = 'float32', scale: object = 1) -> None:
-    """Raise unless random numbers can be drawn with this seed (or None), dtype and scale."""
-    positive_number('scale', scale)
-    whole_number('seed', 0 if seed is None else seed)
-    one_of('dtype', dtype, DTYPES)
+def library(value: Any) -> str:
+    """Name the library of an array or a device; of a stand-in, the one that it mimics."""
+    homes = [base.__module__.partition('.')[0] for base in type(value).__mro__]
+    return getattr(value, 'library', '') or next(filter(None, map(LIBRARIES.get, homes)), '')
 
 
-def any_examples(seen: int) -> None:
-    """Raise if an iterator gave nothing to evaluate or to train on."""
-    if not seen:
-        raise ValueError('no examples: the iterator gave no batch; it is empty or used up')
+def is_array(value: object) -> bool:
+    """Say if it is an array, by its class if possible: MXNet computes a shape at every access."""
+    return hasattr(type(value), 'shape') or hasattr(value, 'shape')
 
 
-def pairs(batches: Any, name: str = 'data_iter') -> None:
-    """Raise unless ``batches`` can be iterated over and may yield pairs ``(X, y)``."""
-    kind = type(batches)
-    one_batch = kind is tuple and not all(isinstance(b, (list, tuple)) for b in batches)
-    fits = hasattr(kind, '__iter__') and not hasattr(kind, 'shape') and not one_batch
-    wanted = 'an iterator over batches (X, y), as load_data_fashion_mnist gives two'
-    expect(fits, name, wanted, batches)
+def kind_of(x: Array) -> str:
+    """Say of which type an array is, and where: 'float32 on cpu(0)'."""
+    dtype = x.dtype  # in MXNet a class, and a call into its library
+    place = getattr(x, 'context', None) or getattr(x, 'device', 'no device')
+    return f'{getattr(dtype, "__name__", dtype)} on {place}'
 
 
-def epoch(batches: object, step: object) -> None:
-    """Raise unless there are batches, and a function of ``X`` and ``y`` to train on each."""
-    function('step', step, 'of X and y, such as partial(train_batch, device_params=..., ...)')
-    pairs(batches, 'train_iter')
+def device_list(name: str, devices: Any) -> None:
+    """Raise unless ``devices`` is a list of different devices, at least one."""
+    such = 'a list of devices, such as devices(2)'
+    expect(isinstance(devices, LISTS), name, such, devices)
+    expect(devices, name, f'{such}, at least one', devices, ValueError)
+    for i, one in enumerate(devices):
+        device(f'{name}[{i}]', one)
+    different = all(one not in devices[:i] for i, one in enumerate(devices))
+    expect(different, name, 'different ones, each named once', devices, ValueError)
 
 
-def epochs(num_epochs: object, batches: object) -> None:
-    """Raise unless this is a number of epochs, and an iterator with a known length."""
-    positive_int('num_epochs', num_epochs)
-    sized = hasattr(batches, 'num_examples') and hasattr(batches, '__len__')
-    wanted = 'an iterator with num_examples and a length, as load_data_fashion_mnist gives two'
-    expect(sized, 'train_iter', wanted, batches)
+def test(wanted: str, fits: Callable[[Any], object]) -> Test:
+    """Make the test of one argument from what it must be, in words and as a predicate."""
+    return lambda name, value: expect(fits(value), name, wanted, value)
 
 
-def enough_examples(num_gpus: int, batch_size: int) -> None:
-    """Raise if there are more devices than examples in a batch, as where the two are swapped."""
-    positive_int('num_gpus', num_gpus)
-    positive_int('batch_size', batch_size)
-    wanted = f'at least {num_gpus}, one example per device (train takes num_gpus, then batch_size)'
-    expect(batch_size >= num_gpus, 'batch_size', wanted, batch_size, ValueError)
+positive_int = partial(whole_number, least=1)
+not_negative = partial(positive_number, zero=True)
+array = test('an array or a tensor', is_array)
+device = test(
+    'a device, one of devices(2), mx.gpu(0) or mx.cpu(0), with PyTorch '
+    "torch.device('cuda', 0) or StandIn(0)",
+    # PyTorch's devices have an index; a list's or a string's is a method.
+    lambda x: hasattr(x, 'device_id') or not callable(getattr(x, 'index', len)),
+)
+pairs = test(
+    'an iterator over batches (X, y), as load_data_fashion_mnist gives two',
+    # A tuple of arrays is one batch.
+    lambda x: hasattr(type(x), '__iter__') and not is_array(x[0] if type(x) is tuple else x),
+)
+TESTS: dict[str, Test] = {  # of arguments that mean the same in all chapters
+    **dict.fromkeys(['batch_size', 'num_classes', 'num_epochs', 'num_gpus'], positive_int),
+    **dict.fromkeys(['lr', 'scale', 'nbytes'], positive_number),
+    'seed': lambda name, seed: whole_number(name, 0 if seed is None else seed),
+    'dtype': lambda name, dtype: one_of(name, dtype, ['float32', 'float64']),
+    'device': device,
+    'devices': device_list,
+    'params': test(
+        "LeNet's 8 arrays, as init_params gives",
+        lambda x: isinstance(x, LISTS) and len(x) == 8 and all(map(is_array, x)),
+    ),
+    'sync': test('a function of all gradients, such as sync_gradients or sync_with(...)', callable),
+    'net': test('a function of images, such as lambda X: lenet(X, params)', callable),
+    'step': test('a function of X and y, such as partial(train_batch, ...)', callable),
+    'loss': test('a function of scores and labels', callable),
+    'load_data': test('a function such as load_data_fashion_mnist', callable),
+    'data_iter': pairs,
+    'train_iter': test(
+        'an iterator with num_examples and a length, as load_data_mnist gives',
+        lambda x: hasattr(x, 'num_examples') and hasattr(x, '__len__'),
+    ),
+    'losses': test(
+        'what each step returned, which is never None (does your step end with return losses?)',
+        lambda steps: not any(of_one is None for of_one in steps),
+    ),
+    'link': test("a Link, such as LINKS['PCIe 3 x16']", lambda x: hasattr(x, 'seconds')),
+    'levels': test(
+        "a list of (devices, link), such as [(4, LINKS['PCIe 3 x16']), (128, LINKS['25 Gb RoCE'])]",
+        lambda x: (
+            x and isinstance(x, LISTS) and all(isinstance(l, LISTS) and len(l) == 2 for l in x)
+        ),
+    ),
+    'model': test("a Model, such as MODELS['VGG-16']", lambda x: hasattr(x, 'activations')),
+}
 
 
-def losses(of_steps: Sequence[object]) -> None:
-    """Raise if a training step returned None."""
-    if any(of_one is None for of_one in of_steps):
-        raise TypeError('a training step gave None: does the function end with return losses?')
-
-
-def last_batch(batches: Any, batch_size: int, devices: Sequence[object]) -> None:
-    """Raise unless every batch of an epoch has an example for each device."""
-    epochs(1, batches)
-    n = batches.num_examples
-    last = min(n - (len(batches) - 1) * batch_size, batch_size)
-    wanted = f'at least {len(devices)} of {n} examples, one per device: change batch_size'
-    expect(last >= len(devices), 'the last batch', wanted, last, ValueError)
-
-
-def message(devices: object, nbytes: object, link: object) -> None:
-    """Raise unless these are devices, bytes and a link, for the cost of an allreduce."""
-    positive_int('devices', devices)
-    positive_number('nbytes', nbytes)
-    expect(hasattr(link, 'seconds'), 'link', "a Link, such as LINKS['PCIe 3 x16']", link)
-
-
-def power_of_two(devices: int) -> None:
-    """Raise unless there is a size at which butterfly and halving-doubling cost the same."""
-    fits = devices >= 4 and not devices & (devices - 1)
-    expect(fits, 'devices', '4, 8, 16 or another power of two', devices, ValueError)
-
-
-def levels(value: Any) -> None:
-    """Raise unless ``value`` lists (devices, link), one for each level of a machine."""
-    lists = (list, tuple)
-    fits = isinstance(value, lists) and all(isinstance(l, lists) and len(l) == 2 for l in value)
-    such = "[(4, LINKS['PCIe 3 x16']), (128, LINKS['25 Gb RoCE'])]"
-    wanted = f'a list of (devices, link), innermost first, such as {such}'
-    expect(bool(fits and value), 'levels', wanted, value)
-
-
-def model(value: object) -> None:
-    """Raise unless ``value`` is a network as the cost model sees it."""
-    expect(hasattr(value, 'activations'), 'model', "a Model, such as MODELS['VGG-16']", value)
+def check(**values: object) -> None:
+    """Raise unless each of these arguments passes its test in ``TESTS``."""
+    for name, value in values.items():
+        TESTS[name](name, value)

@@ -33,6 +33,9 @@ from .checkpoint import save_checkpoint
 from .resuming import parameters, resume
 from .shards import shard
 
+# MXNet silently takes any other name for 'local'.
+STORES = ('local', 'device', 'nccl', 'dist_sync', 'dist_device_sync', 'dist_async')
+
 if TYPE_CHECKING:
     from mxnet import Context
     from mxnet.gluon import Block, Trainer
@@ -64,7 +67,7 @@ def compute_gradients(
 
 def check_kind(kind: str) -> None:
     """Raise unless this is a kind of store, and one that can be opened here."""
-    arguments.store('kind', kind)
+    arguments.one_of('kind', kind, STORES)
     if kind.startswith('dist_') and os.environ.get('DMLC_ROLE') != 'worker':
         raise RuntimeError(
             f'{kind!r} needs a cluster, and this process is no worker of one: call the function '

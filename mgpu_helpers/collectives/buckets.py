@@ -51,7 +51,10 @@ class Bucket:
     """
 
     def __init__(self, arrays: Sequence[NDArray]) -> None:
-        arguments.bucket(arrays)
+        arguments.list_of_arrays('arrays', arrays, 'at least one for the bucket', least=1)
+        arguments.same(
+            "a bucket's arrays", [arguments.kind_of(x) for x in arrays], 'make a bucket for each'
+        )
         cuts = np.cumsum([0] + [x.size for x in arrays]).tolist()
         self.flat = nd.empty(cuts[-1], ctx=arrays[0].context, dtype=arrays[0].dtype)
         self.parts = [self.flat[a:b].reshape(x.shape) for a, b, x in zip(cuts, cuts[1:], arrays)]

@@ -155,7 +155,7 @@ def load_arrays(
     """
     arguments.one_of('name', name, tuple(FILES))
     arguments.positive_int('batch_size', batch_size)
-    arguments.drawing(seed, dtype)
+    arguments.check(seed=seed, dtype=dtype)
     if num_examples is not None:
         arguments.positive_int('num_examples', num_examples)
         if num_examples > NUM_TRAIN:

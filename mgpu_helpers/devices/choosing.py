@@ -49,10 +49,14 @@ class Chooser:
         arguments.positive_int('num_gpus', num_gpus)
         if given is None:
             return self.devices(num_gpus)
-        arguments.device_list(given, num_gpus)
-        gpus, stand_in = self.usable_gpus(), type(self.stand_in(0))
+        arguments.check(devices=given)
+        agree = num_gpus == len(given)
+        wanted = f'{len(given)}, as many as devices lists'
+        arguments.expect(agree, 'num_gpus', wanted, num_gpus, ValueError)
+        gpus, stand_ins = self.usable_gpus(), map(self.stand_in, range(MOST_STAND_INS))
+        known = [*gpus, *stand_ins]
         for device in given:
-            if device not in gpus and not isinstance(device, stand_in):
+            if device not in known:
                 raise ValueError(
                     f'{device!r} is none of the {len(gpus)} GPUs that this {self.framework} can '
                     f'use: take devices(k), or {self.how_to}'

@@ -74,7 +74,7 @@ def on_each(
     stand-ins they have ended, and what the first failing one raised is raised; on GPUs what they
     started may still be running.
     """
-    arguments.device_list(devices)
+    arguments.check(devices=devices)
     arguments.function('function', function, 'to call on each device')
     if all(isinstance(d, StandIn) for d in devices):
         calls = [d.submit(function, *args) for d, *args in zip(devices, *lists)]

@@ -48,7 +48,7 @@ def step(
 
     ``overlap`` lets gradients travel, in ``buckets`` allreduces, during the backward pass.
     """
-    arguments.model(model)
+    arguments.check(model=model)
     arguments.positive_int('batch', batch)
     communication = communication_seconds(devices, model.nbytes, machine, algorithm, buckets)
     forward = batch * model.flops / machine.flops

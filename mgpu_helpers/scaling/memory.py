@@ -37,7 +37,7 @@ def memory_per_device(
     among ``devices``, 2 the gradients as well, 3 the parameters. Of activations each layer's output
     and its norm's count, once; real frameworks need more: inputs, workspaces, buckets.
     """
-    arguments.model(model)
+    arguments.check(model=model)
     arguments.positive_int('batch', batch)
     arguments.positive_int('devices', devices)
     arguments.whole_number('optimizer_state', optimizer_state)

@@ -61,7 +61,7 @@ def simulate(
     distribution with mean 1 and standard deviation ``spread``: anew in every step, or, if
     ``lasting``, once for all of them.
     """
-    arguments.model(model)
+    arguments.check(model=model)
     arguments.positive_int('batch', batch)
     arguments.positive_int('steps', steps)
     communication_seconds(devices, 1, machine, algorithm)  # says so if this one cannot run here

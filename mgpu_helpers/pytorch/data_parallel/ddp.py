@@ -20,7 +20,7 @@ from .from_scratch import Tensors, loss
 
 def build_lenet(params: Tensors) -> nn.Sequential:
     """Build ``scratch.lenet`` from PyTorch's layers, with the values of ``init_params``."""
-    arguments.lenet(params)
+    arguments.check(params=params)
     net = nn.Sequential(
         nn.Conv2d(1, 20, kernel_size=3), nn.ReLU(), nn.AvgPool2d(kernel_size=2, stride=2),
         nn.Conv2d(20, 50, kernel_size=5), nn.ReLU(), nn.AvgPool2d(kernel_size=2, stride=2),

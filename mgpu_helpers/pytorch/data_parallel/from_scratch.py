@@ -38,7 +38,7 @@ def init_params(
     the first epoch on Fashion-MNIST hardly leaves chance level. The same seed gives the numbers of
     chapter 1's function: they are drawn with NumPy.
     """
-    arguments.drawing(seed, dtype, scale)
+    arguments.check(scale=scale, seed=seed, dtype=dtype)
     rng = np.random.default_rng(seed)
     shapes = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
     values = [rng.normal(0, scale, s) if len(s) > 1 else np.zeros(s) for s in shapes]
@@ -112,7 +112,7 @@ def sgd(params: Tensors, lr: float, batch_size: int) -> None:
     """Take one step of stochastic gradient descent, in place; gradients are sums over the batch."""
     arguments.positive_number('lr', lr)
     arguments.positive_int('batch_size', batch_size)
-    arguments.trainable(params)
+    arguments.gradients(params)
     with torch.no_grad():
         for p in params:
             p -= lr / batch_size * p.grad  # type: ignore[operator]  # it has one
@@ -180,10 +180,11 @@ def load_data_fashion_mnist(
 
 def evaluate_accuracy(net: Callable[[Tensor], Tensor], data_iter: Batches, device: Device) -> float:
     """Compute the share of examples, 0 to 1, that a network on ``device`` classifies correctly."""
-    arguments.evaluation(net, data_iter, device)
+    arguments.check(net=net, data_iter=data_iter, device=device)
     correct, seen = 0, 0
     with torch.no_grad():
         for X, y in data_iter:
+            arguments.same_length(X, y, flat=True)
             right = net(X.to(place(device))).argmax(dim=1) == y.to(place(device))
             correct += right.sum()
             seen += len(y)
@@ -195,7 +196,7 @@ def total_loss(losses: Sequence[Tensors]) -> float:
     """Add up what ``train_batch`` gave back for one or several batches; this waits for it."""
     if not losses:
         raise ValueError('no losses to add up: the iterator gave no batch')
-    arguments.losses(losses)
+    arguments.check(losses=losses)
     return torch.cat([l.cpu() for ls in losses for l in ls]).double().sum().item()
 
 
@@ -207,7 +208,8 @@ def train_epoch(
     At the end it waits for ``devices``, so that a clock stopped afterwards has measured all the
     work. The original waits after every batch.
     """
-    arguments.epoch(train_iter, step)
+    arguments.check(step=step)
+    arguments.pairs('train_iter', train_iter)
     losses = [step(X, y) for X, y in train_iter]
     total = total_loss(losses)
     synchronize(devices)
@@ -254,7 +256,7 @@ def train(
     ``batch_size`` is that over all devices together; the seed fixes start and order. The original
     trains for 10 epochs.
     """
-    arguments.training(num_epochs, lr, sync)
+    arguments.check(num_epochs=num_epochs, lr=lr, sync=sync)
     arguments.enough_examples(num_gpus, batch_size)
     devices = choose_devices(num_gpus, devices)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed, dtype)

@@ -26,7 +26,7 @@ def evaluate_ddp(net: DistributedDataParallel | OwnDDP, data_iter: Batches) -> f
     does before each forward pass: with its own, each rank would classify by another network.
     """
     check_wrapped(net)
-    arguments.pairs(data_iter)
+    arguments.check(data_iter=data_iter)
     rank, size = dist.get_rank(), dist.get_world_size()
     for buffer in net.buffers():
         dist.broadcast(buffer, src=0)
@@ -58,7 +58,7 @@ def train_rank(
     ``wrap`` may be ``OwnDDP``; without a seed, the ranks agree on one. All get the same history.
     """
     check_group()
-    arguments.training(num_epochs, lr)
+    arguments.check(num_epochs=num_epochs, lr=lr)
     first, size = dist.get_rank() == 0, dist.get_world_size()
     seed = agree_on(seed)
     load = load_data_fashion_mnist
@@ -90,7 +90,7 @@ def train_ddp(
     With the same seed, losses are those of ``train`` up to rounding. Each process has a GPU if
     there are that many, else a core. If one fails, all are stopped: ``ProcessFailed`` names it.
     """
-    arguments.training(num_epochs, lr)
+    arguments.check(num_epochs=num_epochs, lr=lr)
     arguments.enough_examples(num_gpus, batch_size)
     # Checks the other arguments, and fetches the data before anybody waits for it.
     load_data_fashion_mnist(batch_size, num_examples, seed, dtype)
