@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import arguments, display
+from . import display
 from .display import Table, percent, quantity
 
 if TYPE_CHECKING:
@@ -63,8 +62,7 @@ class Lanes:
     """
 
     def __init__(self, spans: Iterable[Span] = (), title: str = '') -> None:
-        self.spans: list[Span] = []
-        self.title = title
+        self.title, self.spans = title, list[Span]()
         self.add(spans)
 
     def add(self, spans: Iterable[Span]) -> None:
@@ -73,15 +71,7 @@ class Lanes:
         self.lanes = sorted({s.lane for s in self.spans}, key=_words_and_numbers)
 
     def __repr__(self) -> str:
-        if not self.spans:
-            return f'<Lanes {self.title!r}: nothing was recorded>'
-        title = f'{self.title}\n' if self.title else ''
-        return f'{title}{self.table()!r}'
-
-    def _repr_html_(self) -> str:
-        if not self.spans:
-            return html.escape(repr(self))
-        return f'<b>{html.escape(self.title)}</b>{self.table()._repr_html_()}'
+        return f'<Lanes {self.title!r}: {len(self.spans)} spans on {", ".join(self.lanes)}>'
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -89,10 +79,9 @@ class Lanes:
         start = min((s.start for s in self.spans), default=0)
         end = max((s.end for s in self.spans), default=0)
         if end <= start:
-            name = f' in {self.title!r}' if self.title else ''
             raise ValueError(
-                f'nothing was recorded{name}: no device did anything that took time; put the '
-                'training step inside the recorded block'
+                f'nothing was recorded in {self.title!r}: no device did anything that took time; '
+                'put the training step inside the recorded block'
             )
         return start, end
 
@@ -114,8 +103,7 @@ class Lanes:
     def table(self) -> Table:
         """Say how each lane spends its time, and how much of it is spent by two devices at once.
 
-        A row per lane: shares of ``seconds`` in which it is busy, idle, and at each kind of work.
-        The last row, if there are several lanes: shares in which at least two are.
+        Shares of ``seconds``; the last row, if there are several lanes, is of any two of them.
         """
         kinds = [kind for kind in KINDS if any(s.kind == kind for s in self.spans)]
         names = [*self.lanes, 'at least two at once']
@@ -147,11 +135,6 @@ class Lanes:
         """
         from matplotlib.patches import Patch
 
-        for other in others:
-            if not isinstance(other, Lanes):
-                raise TypeError(
-                    f'plot compares with other Lanes, not with {arguments.shown(other)}'
-                )
         shown = [self, *others]
         longest = max(panel.seconds for panel in shown)
         heights = [0.75 * len(panel.lanes) + 0.3 for panel in shown]
@@ -164,8 +147,8 @@ class Lanes:
         kinds = {s.kind for panel in shown for s in panel.spans}
         marks = [Patch(color=color, label=kind) for kind, color in KINDS.items() if kind in kinds]
         marks.append(Patch(facecolor=display.WHITE, edgecolor=display.EDGE, label='idle'))
-        look = {'frameon': False, 'handlelength': 1.4, 'columnspacing': 1.6}
-        figure.legend(handles=marks, loc='outside upper center', ncols=len(marks), **look)
+        place = {'loc': 'outside upper center', 'ncols': len(marks), 'columnspacing': 1.6}
+        figure.legend(handles=marks, frameon=False, handlelength=1.4, **place)
         return figure
 
 
@@ -173,25 +156,23 @@ def _words_and_numbers(name: str) -> list[str | int]:
     return [int(part) if part.isdecimal() else part for part in re.split(r'(\d+)', name)]
 
 
-def _without_overlap(spans: Iterable[Span]) -> list[list[Span]]:
-    """Put each span into the first row where it overlaps no other."""
-    rows: list[list[Span]] = []
-    nanosecond = 1e-9  # below that, an overlap is rounding
-    for span in spans:
-        free = next((row for row in rows if row[-1].end <= span.start + nanosecond), None)
-        if free is None:
-            rows.append(free := [])
-        free.append(span)
-    return rows
-
-
 def _rows_of(spans: Sequence[Span]) -> list[list[Span]]:
     """One row if nothing overlaps; else computing above and moving below, to show what hides it."""
-    together = _without_overlap(spans)
-    if len(together) < 2:
-        return together
-    computing = _without_overlap(s for s in spans if s.kind not in MOVING)
-    return computing + _without_overlap(s for s in spans if s.kind in MOVING)
+    computing = [s for s in spans if s.kind not in MOVING]
+    moving = [s for s in spans if s.kind in MOVING]
+    for groups in ([spans], [computing, moving]):
+        rows: list[list[Span]] = []
+        for group in groups:
+            begin = len(rows)
+            for span in group:  # into the first row where it overlaps no other, rounding aside
+                free = (row for row in rows[begin:] if row[-1].end <= span.start + 1e-9)
+                row = next(free, None)
+                if row is None:
+                    rows.append(row := [])
+                row.append(span)
+        if len(rows) < 2:
+            break
+    return rows
 
 
 def _draw_panel(axes: Axes, panel: Lanes, longest: float) -> None:
@@ -206,11 +187,9 @@ def _draw_panel(axes: Axes, panel: Lanes, longest: float) -> None:
         for i, row in enumerate(rows):
             _draw_row(axes, row, first, inch, y - 0.4 + i * height, height)
     axes.grid(False)
-    axes.set(xlim=(-2 * longest, 1005 * longest), facecolor=display.LOOK['facecolor'])
-    axes.set_ylim(len(panel.lanes) - 0.45, -0.55)  # the first lane on top
+    axes.set(xlim=(-2 * longest, 1005 * longest), ylim=(len(panel.lanes) - 0.45, -0.55))
     axes.set_yticks(range(len(panel.lanes)), panel.lanes)
-    axes.tick_params(axis='y', length=0)
-    axes.tick_params(axis='x', labelbottom=True)
+    axes.tick_params(left=False, labelbottom=True)
     axes.spines[['top', 'left', 'right']].set_visible(False)
     axes.set_title(panel.title, loc='left', fontsize='medium')
     took = quantity(last - first, 's')
@@ -222,12 +201,9 @@ def _draw_panel(axes: Axes, panel: Lanes, longest: float) -> None:
 def _draw_row(
     axes: Axes, row: Sequence[Span], first: float, inch: float, y: float, height: float
 ) -> None:
-    """Draw bars that do not overlap, and the names of those that have room for them.
-
-    Bars are at least 0.01 inch wide, without edges, which would cover short ones. What moves lies
-    on top: it is short, and the next bar would hide it.
-    """
-    row = sorted(row, key=lambda s: s.kind in MOVING)
+    """Draw bars that do not overlap, and the names of those that have room for them."""
+    row = sorted(row, key=lambda s: s.kind in MOVING)  # on top: it is short
+    # At least 0.01 inch wide, without edges, which would cover short ones.
     bars = [(1e3 * (s.start - first), 1e3 * max(s.seconds, inch / 100)) for s in row]
     colors = [KINDS[s.kind] for s in row]
     axes.broken_barh(bars, (y, height), facecolors=colors, linewidth=0, zorder=1.1)

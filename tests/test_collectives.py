@@ -92,8 +92,6 @@ def test_what_is_sent_and_added(name):
     for k, n in itertools.product((*range(1, 10), 32), (1, 5, 1001, 2520 * 4)):
         counted = count(OURS[name], k, n)
         assert counted.messages == len(counted.travel(lambda nbytes: 1))
-        if name == 'sharded' and n > k:  # cuts each array once: one row of numbers, then k slices
-            assert counted.views == k * (k + 1)
         if name != 'butterfly':  # in which all devices add, each for itself
             assert sum(counted.additions.values()) == (k - 1) * n
         if name == 'ring':  # a device sends to its neighbour only
@@ -141,8 +139,8 @@ def test_what_cannot_be_counted_is_refused():
         ((lambda x: x[0].__iadd__(x[1]), 2, 10), ValueError, 'device 0 cannot .* device 1: copy'),
         ((OURS['ring'], 0, 10), ValueError, 'devices must be at least 1, not 0'),
         ((OURS['ring'], 2, 2.5), TypeError, 'size must be an integer'),
+        ((allreduce_kvstore, 2, 10), ValueError, 'cannot be counted: record a timeline'),
         ((lambda data: data[0].asnumpy(), 2, 10), AttributeError, 'it knows copyto'),
-        ((allreduce_kvstore, 2, 10), ValueError, 'MXNet sends its messages: record a timeline'),
     ):
         with pytest.raises(error, match=words):
             count(*asked)

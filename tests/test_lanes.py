@@ -53,7 +53,7 @@ def test_shares_of_time_when_work_overlaps_takes_turns_or_is_little():
     assert Lanes(spans).table().rows == [['a', '100%', '0%', '100%', '0.4%']]
 
 
-def test_table_of_shares_text_and_html_also_after_pickling(timeline):
+def test_table_of_shares_also_after_pickling(timeline):
     assert timeline.lanes == ['cpu(0)', 'cpu(1)'] and timeline.seconds == 10
     assert timeline.overlap == pytest.approx(0.3)  # 3 to 4 and 6 to 8
     table = timeline.table()
@@ -64,8 +64,7 @@ def test_table_of_shares_text_and_html_also_after_pickling(timeline):
     assert table.rows[2][:3] == ['at least two at once', '30%', '0%']
     copy = pickle.loads(pickle.dumps(timeline))
     assert (copy.spans, copy.lanes) == (timeline.spans, timeline.lanes)
-    assert repr(copy).splitlines()[0] == 'made up <i>' and 'at least two at once' in repr(copy)
-    assert 'made up &lt;i&gt;' in copy._repr_html_()
+    assert repr(copy) == "<Lanes 'made up <i>': 5 spans on cpu(0), cpu(1)>"
     # Spans can come later, and lanes sort by number.
     lanes = Lanes([Span('gpu(10)', 'compute', 'x', 2.0, 3.0)])
     lanes.add([Span('gpu(2)', 'compute', 'x', 0.0, 1.0)])
@@ -79,10 +78,6 @@ def test_nothing_recorded_is_said(spans, timeline):
     for use in (lambda: empty.overlap, empty.table, empty.plot, lambda: timeline.plot(empty)):
         with pytest.raises(ValueError, match="nothing was recorded in 'empty'.*put the training"):
             use()
-    assert repr(Lanes(title='<b>')) == "<Lanes '<b>': nothing was recorded>"
-    assert '<b>' not in Lanes(title='<b>')._repr_html_()
-    with pytest.raises(TypeError, match="compares with other Lanes, not with 'other'"):
-        timeline.plot('other')
 
 
 def test_picture_has_a_row_per_lane_and_a_bar_per_span(timeline, figure):

@@ -40,7 +40,6 @@ class Array(messages.Counted):
 
     def reshape(self, *shape: Any) -> Array:
         """Give a view, of ``reshape(-1)`` or ``reshape((-1,))``."""
-        self.book.views += 1
         return Array(self.context, self.values.reshape(*shape), self.book, self.message)
 
     def copyto(self, target: Any) -> Array:
@@ -79,7 +78,6 @@ class Array(messages.Counted):
         if not isinstance(value, messages.Counted):
             self.values[key] = value
         elif not _same(part, value.values):  # else it is the end of x[a:b] += y
-            self.book.views += 1
             value.copyto(Array(self.context, part, self.book, self.message))
 
     def __iadd__(self, other: Any) -> Array:

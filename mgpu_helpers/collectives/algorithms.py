@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 
 def allreduce_naive(data: Sequence[NDArray]) -> None:
-    """Sum on the first device and copy the sum to the others, in place: as chapter 1 does it.
-
-    For k devices 2 (k - 1) messages of the whole array, all of them through the first one's port.
-    """
+    """Sum on the first device, and copy the sum to the others: 2 (k - 1) messages, in place."""
     arguments.one_per_device(data)
     first, *others = data
     for x in others:
@@ -35,10 +32,7 @@ def allreduce_naive(data: Sequence[NDArray]) -> None:
 
 
 def allreduce_tree(data: Sequence[NDArray]) -> None:
-    """Sum up a binary tree and send the sum back down it: 2 ⌈log₂ k⌉ steps, in place.
-
-    In each, whole arrays travel between pairs of devices at the same time.
-    """
+    """Sum up a binary tree, and send the sum back down it: 2 ⌈log₂ k⌉ steps, in place."""
     arguments.one_per_device(data)
     k = len(data)
     distances = [2**i for i in range((k - 1).bit_length())]
@@ -53,9 +47,8 @@ def allreduce_tree(data: Sequence[NDArray]) -> None:
 def allreduce_butterfly(data: Sequence[NDArray]) -> None:
     """Exchange sums with a partner whose distance doubles, in place: recursive doubling.
 
-    log₂ k steps for a power of two: half of the tree's, and every device sends in each. Otherwise
-    the devices above the largest power of two hand theirs to a partner first and get the sum last.
-    Partners add a + b and b + a, which floating-point arithmetic rounds alike.
+    log₂ k steps for a power of two; otherwise the devices above it hand theirs in first, and get
+    the sum last. Partners add a + b and b + a, which floating-point arithmetic rounds alike.
     """
     arguments.one_per_device(data)
     steps = len(data).bit_length() - 1
@@ -96,8 +89,8 @@ def send(messages: Iterable[tuple[NDArray | None, NDArray | None]], add: bool) -
 def allreduce_sharded(data: Sequence[NDArray]) -> None:
     """Let each device sum a slice of its own and send it to all the others, in place.
 
-    2 (k - 1) messages a device, each a k-th of the array; each pair of devices needs a link, or a
-    switch. *Dive into Deep Learning*'s answer to its exercise.
+    2 (k - 1) messages a device, each a k-th of the array, between all pairs of devices. *Dive into
+    Deep Learning*'s answer to its exercise.
     """
     arguments.one_per_device(data)
     k = len(data)
@@ -110,9 +103,8 @@ def allreduce_sharded(data: Sequence[NDArray]) -> None:
 def reduce_scatter(data: Sequence[NDArray]) -> list[NDArray | None]:
     """Sum around a ring, in place, and give slice i of the sum on device i, a view of its array.
 
-    k - 1 steps; in each, every device sends a k-th of its array to the next one, which adds it.
-    Outside of its slice a device is left with partial sums. ZeRO and FSDP stop here, update their
-    slice of the parameters, and gather those.
+    In each of k - 1 steps every device sends a k-th of its array to the next one, which adds it.
+    Outside of its slice a device is left with partial sums. ZeRO and FSDP stop here.
     """
     arguments.one_per_device(data)
     k = len(data)
@@ -124,10 +116,7 @@ def reduce_scatter(data: Sequence[NDArray]) -> list[NDArray | None]:
 
 
 def all_gather(data: Sequence[NDArray]) -> None:
-    """Pass slices around a ring, in place: slice i of device i arrives on all devices.
-
-    k - 1 steps; in each, every device sends a k-th of its array to the next one, which keeps it.
-    """
+    """Pass slices around a ring, in place: in k - 1 steps slice i of device i is everywhere."""
     arguments.one_per_device(data)
     k = len(data)
     parts = [slices(x, k) for x in data]
@@ -140,8 +129,7 @@ def allreduce_ring(data: Sequence[NDArray]) -> None:
     """Sum around a ring, in place: ``reduce_scatter``, then ``all_gather``.
 
     2 (k - 1) steps with a k-th of the array each, sent to a neighbour. No algorithm whose devices
-    add can send fewer bytes through the busiest port (Patarasuk and Yuan, "Bandwidth optimal
-    all-reduce algorithms for clusters of workstations", 2009).
+    add can send fewer bytes through the busiest port (Patarasuk and Yuan 2009).
     """
     reduce_scatter(data)
     all_gather(data)
@@ -150,9 +138,8 @@ def allreduce_ring(data: Sequence[NDArray]) -> None:
 def allreduce_halving_doubling(data: Sequence[NDArray]) -> None:
     """Sum as the butterfly does, but slices: halve what is exchanged, then double it, in place.
 
-    A reduce-scatter by recursive halving, then an all-gather by recursive doubling (Rabenseifner
-    2004). For a power of two 2 log₂ k messages a device, and 2 (k - 1)/k of the array: few steps
-    and few bytes. Otherwise the devices above it hand theirs in first, and get the sum last.
+    Recursive halving, then recursive doubling (Rabenseifner 2004). For a power of two 2 log₂ k
+    messages a device, and 2 (k - 1)/k of the array: few steps and few bytes.
     """
     arguments.one_per_device(data)
     steps = len(data).bit_length() - 1
@@ -171,10 +158,7 @@ def allreduce_halving_doubling(data: Sequence[NDArray]) -> None:
 
 
 def allreduce_kvstore(data: Sequence[NDArray]) -> None:
-    """Sum with MXNet's own key-value store, in place: NCCL's on GPUs where it is built in.
-
-    One call from Python, whatever the number of devices. The store keeps an array of each shape.
-    """
+    """Sum with MXNet's own key-value store, in place: NCCL's on GPUs where it is built in."""
     arguments.one_per_device(data)
     store = _store_for(tuple(x.context for x in data))
     key = f'{data[0].dtype.__name__}{data[0].shape}'

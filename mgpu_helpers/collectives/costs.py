@@ -35,11 +35,7 @@ def tree(devices: int, nbytes: float, link: Wire) -> float:
 
 
 def butterfly(devices: int, nbytes: float, link: Wire) -> float:
-    """Cost a butterfly, where links carry both directions at once.
-
-    Where k is no power of two, surplus devices hand in theirs first, and get the sum last: two
-    messages more (Thakur, Rabenseifner and Gropp 2005).
-    """
+    """Cost a butterfly: both directions of a link at once; surplus devices add two messages."""
     arguments.message(devices, nbytes, link)
     rounds = math.floor(math.log2(devices))
     extra = 0 if devices == 2**rounds else 2
@@ -53,17 +49,15 @@ def sharded(devices: int, nbytes: float, link: Wire) -> float:
 
 
 def ring(devices: int, nbytes: float, link: Wire) -> float:
-    """Cost a ring: as ``sharded``, without a switch.
-
-    The bytes, 2n(k-1)/k, hardly depend on the number of devices; the latencies, 2(k-1), grow.
-    """
+    """Cost a ring: as ``sharded``, but no device sends to more than one other."""
     return sharded(devices, nbytes, link)  # as many messages, as long
 
 
 def halving_doubling(devices: int, nbytes: float, link: Wire) -> float:
     """Cost a butterfly on slices: what is exchanged is half an array, a quarter, ... and back.
 
-    For a power of two 2 log2(k) latencies and 2n(k-1)/k bytes, else two whole messages more.
+    For a power of two 2 log2(k) latencies and 2n(k-1)/k bytes, else two whole messages more
+    (Thakur, Rabenseifner and Gropp 2005).
     """
     arguments.message(devices, nbytes, link)
     rounds = math.floor(math.log2(devices))

@@ -30,7 +30,6 @@ class Count:
 
     devices: int
     additions: Counter[int] = field(default_factory=Counter)  # device -> numbers that it added
-    views: int = 0  # of arrays, cut or reshaped
     # Source, target, bytes, and which messages the source received since it last sent one.
     _sent: list[tuple[int, int, int, list[int]]] = field(default_factory=list)
     _kept: dict[int, list[int]] = field(default_factory=dict)
@@ -53,9 +52,9 @@ class Count:
     ) -> list[Message]:
         """Say when each message travels, if one of n bytes takes ``seconds(n)``.
 
-        Each leaves as soon as it can: a device sends one and receives one at a time, and has to
-        have what it sends. Adding takes no time. With ``network``, each ``per_server`` devices are
-        a server, and share its ports: a message to another server takes ``network(n)``.
+        Each leaves as soon as its source has what it sends; a device sends and receives one at a
+        time, and adding takes no time. With ``network``, each ``per_server`` devices share the
+        ports of a server: a message to another server takes ``network(n)``.
         """
         free: dict[tuple[str, int, bool], float] = {}
         complete = [0.0] * self.devices
@@ -117,11 +116,9 @@ class Counted:
 
     def reshape(self, shape: int) -> Counted:
         """Give a view."""
-        self.book.views += 1
         return Counted(self.context, self.values.reshape(shape), self.book, self.message)
 
     def __getitem__(self, key: slice) -> Counted:
-        self.book.views += 1
         return Counted(self.context, self.values[key], self.book, self.message)
 
     def copyto(self, target: Counted | int) -> Counted:
@@ -165,9 +162,7 @@ def count(algorithm: Callable[[list[Any]], None], devices: int, size: int) -> Co
     arguments.function('algorithm', algorithm, AN_ALLREDUCE)
     name = getattr(algorithm, '__name__', algorithm)
     if name == 'allreduce_kvstore':
-        raise ValueError(
-            'allreduce_kvstore cannot be counted, since MXNet sends its messages: record a timeline'
-        )
+        raise ValueError('MXNet sends its messages, which cannot be counted: record a timeline')
     book = Count(devices)
     # Neighbours differ, so that a slice in the wrong place is noticed; sums stay exact in float32.
     values = np.arange(size, dtype='float32') % 7 + 1

@@ -35,11 +35,9 @@ def _travel(_: int, number: int) -> None:
 
 
 def _push(message: NDArray, source: Context, seconds: float) -> None:
-    """Make readers of an array wait until its message has travelled; devices compute meanwhile.
-
-    MXNet's engine has a thread for each number of a device: one of a number that nobody computes on
-    is the source's outgoing port. Its profiler knows any number of this type of device.
-    """
+    """Make readers of an array wait until its message has travelled; devices compute meanwhile."""
+    # A device of MXNet's engine has a thread: one that computes nothing is the outgoing port. Its
+    # profiler knows any number of this type.
     port = (ctypes.c_int * 2)(Context.devstr2type['cpu_shared'], 1000 + source.device_id)
     number = next(_numbers)
     _messages[number] = str(source), str(message.context), seconds

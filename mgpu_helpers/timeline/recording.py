@@ -120,7 +120,11 @@ class Listener:
         devices = [x.context for x in (*arrays_in(inputs), *written)]
         devices = devices or [dict(zip(keys, values)).get('ctx', 'cpu(0)')]
         name = operator_name(handle)
-        updates = '_update' in name or any(x.grad is not None for x in written)
+        updates = (
+            '_update' in name
+            or self.steps[-1].backward
+            and any(x.grad is not None for x in written)
+        )
         push = self._add(name, [lane_of(device) for device in devices], updates)
         made = self._made[lane_of(devices[0])]
         if push.kind == 'update':  # lr * p.grad, just before it, is part of it
@@ -134,7 +138,7 @@ class Listener:
     def _add(self, name: str, lanes: Sequence[str], updates: bool = False) -> Push:
         """Note a push; first wait, if with it a new step begins."""
         step = self.steps[-1]
-        if updates and step.backward:
+        if updates:
             kind = 'update'
         elif autograd.is_recording():
             kind = 'forward'
