@@ -134,7 +134,8 @@ def one_per_device(data: Sequence[Array]) -> None:
         dense = 'dense and on a device, as nd.array(x, ctx=device) or torch.as_tensor(x) is'
         expect(kind in ('mxnet.ndarray.ndarray', 'PyTorch', ''), f'data[{i}]', dense, type(x))
     same('the shapes of arrays to sum', [tuple(x.shape) for x in data], 'sum each by itself')
-    same('the types of arrays to sum', [str(x.dtype) for x in data], 'convert them', TypeError)
+    types = [getattr(x.dtype, '__name__', str(x.dtype)) for x in data]
+    same('the types of arrays to sum', types, 'convert them', TypeError)
     # By memory only in PyTorch, whose stand-ins share a device: in MXNet, asking for it would wait.
     places = [x.context if hasattr(x, 'context') else x.data_ptr() or id(x) for x in data]
     if twice := [i for i, here in enumerate(places) if places.count(here) > 1]:
