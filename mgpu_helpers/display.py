@@ -1,23 +1,14 @@
-"""What people see while they wait and afterwards: bars, tables, numbers, one look for all plots.
-
-All of it works in a terminal and in a notebook, and leaves in a notebook only what nbval can
-compare.
-"""
+"""What people see while they wait and afterwards: bars, tables, numbers, one look for all plots."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import io
 import math
+import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from tqdm.std import tqdm
-
-from .processes import worker
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,60 +48,6 @@ class Table:
         columns = [{str(cell) for cell in column} - {NONE} for column in zip(*self.rows)]
         align = ['right' if c and all(map(NUMBER.fullmatch, c)) else 'left' for c in columns]
         return tabulate(self.rows, self.headers, form, colalign=align, disable_numparse=True)
-
-
-class Output:
-    """One output of a cell in a notebook, replaced whenever ``show`` is called."""
-
-    def __init__(self) -> None:
-        self._handle: Any = None
-
-    def show(self, data: dict[str, str]) -> None:
-        """Show ``data``, text or base64 by MIME type, in the place of what was shown before."""
-        from IPython.display import display
-
-        if self._handle is None:
-            self._handle = display(data, raw=True, display_id=True)
-        else:
-            self._handle.update(data, raw=True)
-
-
-class Line:
-    """One line that changes: in a notebook and on a terminal; elsewhere nothing.
-
-    In a notebook it starts empty: if it ends so, the stored output is the same in every run.
-    """
-
-    def __init__(self) -> None:
-        self._output, self._begun = Output(), False
-
-    def show(self, text: str) -> None:
-        """Put ``text`` in the place of what was shown before."""
-        if not text and not self._begun:
-            return
-        if in_notebook():
-            if not self._begun:
-                self._output.show({'text/plain': ''})
-            self._output.show({'text/plain': text})
-        elif sys.stderr.isatty():
-            sys.stderr.write(f'\r\x1b[K{text}')  # to the start of the line, clear it, write
-            sys.stderr.flush()
-        self._begun = True
-
-
-class TextBar(tqdm):
-    """tqdm's bar as a text that is handed to ``show`` whenever it changes.
-
-    tqdm's own notebook bar is a widget: stored in a notebook, it comes back as an error message.
-    """
-
-    def __init__(self, show: Callable[[str], object], **options: Any) -> None:
-        self.show = show
-        super().__init__(file=io.StringIO(), ascii=False, mininterval=0.2, **options)
-
-    def display(self, msg: str | None = None, pos: int | None = None) -> None:
-        """Show the bar as it is now; tqdm calls this."""
-        self.show(str(self) if msg is None else msg)
 
 
 def in_notebook() -> bool:
@@ -157,19 +94,13 @@ def panels(
     return figure, axes
 
 
-def png(figure: Figure) -> bytes:
-    """Draw a figure, 100 dots to the inch."""
-    file = io.BytesIO()
-    figure.savefig(file, format='png', dpi=100)
-    return file.getvalue()
-
-
 def quantity(value: float, unit: str) -> str:
     """Write a quantity in three digits with its decimal prefix.
 
     >>> quantity(138e6, 'B'), quantity(0.00123, 's'), quantity(4.5e-5, 's'), quantity(0, 's')
     ('138 MB', '1.23 ms', '45 µs', '0 s')
     """
+    # Matplotlib's EngFormatter writes 1.23456 M, and the book, which uses this, has no matplotlib.
     power = min(max(math.floor(math.log10(abs(value)) / 3), -2), 4) if value else 0
     return f'{value / 1000**power:.3g} {("", "k", "M", "G", "T", "µ", "m")[power]}{unit}'
 
@@ -184,46 +115,33 @@ def percent(share: float) -> str:
 
 
 @contextlib.contextmanager
-def closed_with_the_cell(bar: tqdm) -> Iterator[None]:
-    """Close the bar at its cell's end: a comprehension's iterator lives on in a traceback."""
-    if not in_notebook():
-        yield
-        return
-    from IPython import get_ipython
-
-    events = get_ipython().events
-
-    def close(*_: object) -> None:
-        with contextlib.suppress(ValueError):  # it was closed at the cell's end
-            events.unregister('post_run_cell', close)
-        bar.close()
-
-    events.register('post_run_cell', close)
-    try:
-        yield
-    finally:
-        close()
-
-
-@contextlib.contextmanager
 def progress(
     iterable: Iterable[T], label: str | None, unit: str = 'batch', total: int | None = None
 ) -> Iterator[Iterator[T]]:
     """Show how far a loop over ``iterable`` is, how fast, and how long it will take.
 
     A bar in a notebook and on a terminal, from half a second on; nothing where output goes into a
-    file, or without a label. A worker's bar is sent to the process that started it, as a message
-    ``'bar'`` with the text. It is gone when the ``with`` block ends, also by an error or Ctrl-C.
+    file, or without a label. It goes when the block or the cell ends, also by an error or a stop.
     """
     if label is None:
         yield iter(iterable)
         return
-    make: Callable[..., tqdm] = functools.partial(tqdm, disable=None)  # off unless a terminal
-    if in_notebook():
-        make = functools.partial(TextBar, Line().show)
-    elif worker.started_as_worker():
-        make = functools.partial(TextBar, functools.partial(worker.send, 'bar'))
-    options = {'leave': False, 'dynamic_ncols': True, 'delay': 0.5, 'total': total}
-    bar = make(iterable=iterable, desc=label, unit=unit, **options)
-    with bar, closed_with_the_cell(bar):
+    from tqdm.auto import tqdm  # a widget in a notebook
+
+    off = os.environ.get('TQDM_DISABLE') == '1' or None  # None: unless on a terminal
+    bar = tqdm(iterable, label, total, unit=unit, leave=False, delay=0.5, disable=off)
+
+    def close(*_: object) -> None:
+        bar.total = None  # or the widget of a loop that was stopped would stay, in red
+        bar.close()
+
+    # A comprehension's iterator lives on in a traceback, so the end of the block may be far away.
+    events = sys.modules['IPython'].get_ipython().events if in_notebook() else None
+    if events:
+        events.register('post_run_cell', close)
+    try:
         yield iter(bar)
+    finally:
+        close()
+        if events and close in events.callbacks['post_run_cell']:
+            events.unregister('post_run_cell', close)

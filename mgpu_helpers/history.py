@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import itertools
 import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .display import Output, Table, in_notebook, panels, png
+from .display import Table, panels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,16 +24,19 @@ class History:
     train_loss: list[float] = field(default_factory=list)  # per example, while parameters moved
     test_acc: list[float] = field(default_factory=list)  # fraction correct after the epoch
     params: Any = field(default=None, repr=False, compare=False)  # what was trained, if it is kept
-    _live: tuple[Output, int] | None = field(default=None, init=False, repr=False, compare=False)
 
     def add(self, seconds: float, train_loss: float, test_acc: float) -> str:
-        """Append one epoch, and put it into a line to print."""
+        """Append one epoch, and put it into a line to print; it must have ended with a number."""
+        epoch = len(self.seconds) + 1
+        if not math.isfinite(train_loss):
+            raise FloatingPointError(
+                f'epoch {epoch} ended with a mean loss of {train_loss}: the training has diverged. '
+                'Lower lr, or look for values among the images that are no numbers'
+            )
         self.seconds.append(seconds)
         self.train_loss.append(train_loss)
         self.test_acc.append(test_acc)
-        if self._live:
-            self._draw(*self._live)
-        return f'epoch {len(self.seconds)}, time: {seconds:.1f} sec, test acc: {test_acc:.4f}'
+        return f'epoch {epoch}, time: {seconds:.1f} sec, test acc: {test_acc:.4f}'
 
     @property
     def examples_per_second(self) -> list[float]:
@@ -79,23 +81,3 @@ class History:
         accuracies.set_ylim(min(0.9, math.floor(10 * lowest) / 10) if lowest >= 0.8 else 0, 1)
         accuracies.legend(fontsize='small')
         return figure
-
-    def live(self, num_epochs: int) -> None:
-        """In a notebook, show a curve of the test accuracy that grows with every ``add``.
-
-        One epoch would be a single dot, so it has none.
-        """
-        if in_notebook() and num_epochs > 1:
-            self._live = Output(), num_epochs
-            self._draw(*self._live)
-
-    def _draw(self, output: Output, num_epochs: int) -> None:
-        figure, axes = panels(height=2.6, width=5)
-        axes.plot(range(1, len(self.test_acc) + 1), self.test_acc, marker='o')
-        axes.set(xlim=(0.8, num_epochs + 0.2), ylim=(0, 1))
-        axes.set(xlabel='epoch', title=f'test accuracy, {self.label}')
-        axes.locator_params(axis='x', integer=True)
-        # The text is the same from first to last, so that a stored output can be compared.
-        text = f'test accuracy after each epoch, {self.label}'
-        picture = base64.b64encode(png(figure)).decode()
-        output.show({'text/plain': text, 'image/png': picture})

@@ -118,6 +118,7 @@ def kernel():
                 watch(content['data'].get('text/plain', ''))
             elif message['msg_type'] == 'stream':
                 printed[content['name']] += content['text']
+                watch(content['text'])
 
         reply = client.execute_interactive(textwrap.dedent(cell), output_hook=note, timeout=240)
         return reply['content'], shown, printed

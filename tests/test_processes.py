@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 import mgpu_helpers
-from mgpu_helpers.display import progress
 from mgpu_helpers.processes import Group, ProcessFailed, group, run_workers
 
 NAMES = ['worker 0', 'worker 1']
@@ -81,26 +80,17 @@ def test_a_result_that_cannot_be_loaded_is_that_workers_error(call, words):
             both(lambda i, size: i and [Broken(), bytes(size)], size, timeout=30)
 
 
-def test_what_a_worker_prints_and_its_bar_arrive_with_its_name():
+def test_what_a_worker_prints_arrives_with_its_name():
     def speak(i):
         print('hello from', i)
         os.write(1, b'from below Python\n')
         print('and on stderr', file=sys.stderr)
-        with progress(range(3), 'counting') as items:
-            for _ in items:
-                time.sleep(0.25)
 
-    lines, bars = [], []
-    both(
-        speak,
-        on_line=lambda name, line: lines.append((name, line)),
-        on_message=lambda name, kind, value: bars.append((kind, value)),
-    )
+    lines = []
+    both(speak, on_line=lambda name, line: lines.append((name, line)))
     for i, name in enumerate(NAMES):
         mine = [line for who, line in lines if who == name]
         assert mine == [f'hello from {i}', 'from below Python', 'and on stderr']
-    assert any(kind == 'bar' and 'counting' in value for kind, value in bars)
-    assert bars[-1] == ('bar', '')
 
 
 RAISES = "raise RuntimeError('Traceback (most recent call last):\\n  File x.cc\\nCheck failed: t')"

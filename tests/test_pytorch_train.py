@@ -79,35 +79,28 @@ def test_the_command_alone_and_by_torchrun(monkeypatch):
     assert done.stdout.split('test acc')[1].strip() == epoch.split('test acc')[1].strip()
 
 
-def test_a_live_curve_and_the_stop_button(kernel):
-    """Interrupted as Jupyter does it, once the progress bar of the first epoch moves."""
-    bars = []
+def test_the_stop_button(kernel):
+    """Interrupted as Jupyter does it, in the second epoch."""
 
     def press(text):
-        if 'epoch 1/50' in text:
-            bars.append(text)
-            if len(bars) == 3:
-                kernel.interrupt()
+        if 'epoch 1,' in text:
+            kernel.interrupt()
 
-    _, shown, _ = kernel("""
+    stopped, _, _ = kernel(
+        """
         import psutil
         import mgpu_helpers as mgpu
-        _ = mgpu.pytorch.train(1, 64, 0.2, num_epochs=2, num_examples=128, seed=0)
-    """)
-    stopped, left, _ = kernel('mgpu.pytorch.train_ddp(2, 64, 0.2, num_epochs=50, seed=0)', press)
+        mgpu.pytorch.train_ddp(2, 64, 0.2, num_epochs=50, num_examples=6400, seed=0)
+        """,
+        press,
+    )
     again, _, printed = kernel("""
         children = psutil.Process().children(recursive=True)
         left = [p for p in children if 'worker._main()' in ' '.join(p.cmdline())]
         history = mgpu.pytorch.train_ddp(2, 64, 0.2, num_epochs=1, num_examples=128, seed=0)
         print(len(left), len(history.seconds))
     """)
-    curves = [(kind, data) for kind, data in shown if 'image/png' in data]
-    assert [kind for kind, _ in curves] == ['display_data'] + ['update_display_data'] * 2
-    text = 'test accuracy after each epoch, devices: 1, batch: 64'
-    assert {data['text/plain'] for _, data in curves} == {text}
-    assert len({data['image/png'] for _, data in curves}) == 3
     assert (stopped['status'], stopped['ename']) == ('error', 'KeyboardInterrupt')
-    assert left[-1][1]['text/plain'] == ''  # no bar is left
     assert again['status'] == 'ok', again
     assert printed['stdout'].splitlines()[-1] == '0 1'
 

@@ -24,11 +24,6 @@ _messages: BinaryIO | None = None  # the pipe to the starter, where this process
 _sending = threading.Lock()  # a bar may be drawn by another thread
 
 
-def started_as_worker() -> bool:
-    """Tell whether this process was started by ``processes.run_workers``."""
-    return _messages is not None
-
-
 def send(kind: str, value: object) -> None:
     """Send a message to the starter of this worker: of what kind, and a value that can be pickled.
 

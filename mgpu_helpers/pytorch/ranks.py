@@ -22,7 +22,6 @@ import torch.distributed as dist
 
 from .. import arguments
 from ..data import OfflineDataWarning, environment_for_children
-from ..display import Line
 from ..processes import ProcessFailed, run_workers
 from .stand_ins import usable_gpus
 
@@ -132,10 +131,8 @@ def launch(
     arguments.function('function', function, 'to call in each process')
     if timeout is not None:
         arguments.positive_number('timeout', timeout)
-    line = Line()
 
     def on_line(name: str, text: str) -> None:
-        line.show('')
         print(f'[{name}] {text}' if labels else text)
 
     with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
@@ -150,14 +147,11 @@ def launch(
                 [f'rank {rank}' for rank in ranks],
                 [shared | {'RANK': rank, 'LOCAL_RANK': rank} for rank in ranks],
                 on_line,
-                lambda name, kind, value: line.show(value),
-                timeout,
+                timeout=timeout,
             )
         except (ProcessFailed, TimeoutError) as error:
             error.args = (f'{error}{_advice(error)}',)
             raise
-        finally:
-            line.show('')  # a bar that an error or Ctrl-C has stopped
 
 
 def _advice(error: ProcessFailed | TimeoutError) -> str:

@@ -251,7 +251,7 @@ def train(
     sync: Sync = sync_gradients,
     dtype: str = 'float32',
 ) -> History:
-    """Train LeNet on Fashion-MNIST with data parallelism, and print (in a notebook draw) accuracy.
+    """Train LeNet on Fashion-MNIST with data parallelism, printing a line per epoch.
 
     ``batch_size`` is that over all devices together; the seed fixes start and order. The original
     trains for 10 epochs.
@@ -266,7 +266,6 @@ def train(
     net = partial(lenet, params=device_params[0])
     history = History(f'devices: {num_gpus}, batch: {batch_size}', train_iter.num_examples)
     print('running on:', *devices)
-    history.live(num_epochs)
     epoch = partial(train_epoch, step=step, devices=devices)
     evaluate = partial(evaluate_accuracy, net, test_iter, devices[0])
     return train_epochs(history, num_epochs, train_iter, epoch, evaluate)
