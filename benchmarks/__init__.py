@@ -1,8 +1,6 @@
-"""How fast the course's code is, as ratios of runs measured side by side in one session.
+"""How fast the course's code is, as ratios of runs that take turns in one session.
 
-``cases`` lists the runs, ``figures`` the pairs that are compared, ``ratios`` computes the ratios;
-``measuring`` runs cases in rounds, ``result`` stores the measurements, ``tables`` and ``picture``
-show them. Each run is a process of its own, in which ``run`` calls one function: of ``chapter1`` to
-``chapter7`` (ours), ``peer_*`` (what one would use instead), ``imports`` (time to import) or
-``limits`` (what this machine can do at most). ``protocol`` is how it talks to its parent process.
+``cases`` lists the runs and the rows that compare them; ``measuring`` runs them, ``result`` stores
+and shows what came out. Each run is a process of its own, in which ``run`` calls one function of
+``ours`` or of a ``peer_*`` (what one would use instead); ``protocol`` is how it talks to us.
 """

@@ -1,4 +1,4 @@
-"""``make bench``: one run, one table in three forms: on the terminal, as Markdown, as a picture."""
+"""``make bench``: one run, one table, on the terminal and in the book."""
 
 import pathlib
 import sys
@@ -9,14 +9,12 @@ import click
 from mgpu_helpers.data import dataset
 from mgpu_helpers.processes import python_with
 
-from . import picture, tables
 from .cases import CASES, names_with, usual
 from .measuring import clean_environment, measure
-from .result import FOLDER, FULL, PART, QUICK, Result, machine, newest
+from .result import FOLDER, FULL, PART, QUICK, Result, machine, newest, write_page
 
 # Rounds, and examples per run: 60 batches, or 20 with --quick; 1.7 s and 0.6 s on two stand-ins.
-# Loading and warming up take longer. Measured on two busy cores: about 440 s of processor time for
-# a whole round, and 240 s for all of a quick run with two more cases than now.
+# Loading and warming up take longer.
 SIZES = {FULL: (3, 15_360), QUICK: (2, 5_120)}
 BUSY = 0.5  # load per core above which other work affects the measurements
 
@@ -49,21 +47,8 @@ def publish():
         raise click.ClickException(
             'no complete result of a full run in benchmarks/results; make bench makes one'
         )
-    tables.write_page(result)
+    write_page(result)
     click.echo(f'book/measured.md has the table of {result.name}')
-
-
-def store(result, folder):
-    """Write the three files; a publishable result in the default folder also goes into the book."""
-    path = result.save(folder)
-    path.with_suffix('.md').write_text(tables.markdown(result), encoding='utf8')
-    written = [path.name, path.with_suffix('.md').name]
-    if tables.figures(result.measured):
-        picture.draw(result, path.with_suffix('.png'))
-        written.append(path.with_suffix('.png').name)
-    click.echo(f'\nstored in {click.format_filename(folder)}: {", ".join(written)}')
-    if result.publishable and pathlib.Path(folder).resolve() == FOLDER.resolve():
-        publish()
 
 
 @click.command(context_settings={'help_option_names': ['-h', '--help']})
@@ -103,18 +88,21 @@ def main(quick, words, rounds, examples, out, no_store, listed, book):
             'Get it with: python -m mgpu_helpers data'
         )
     try:
-        with clean_environment(data):
+        with clean_environment(data) as environment:
             measured, failed = measure(
-                chosen, rounds, examples, lambda text: click.secho(text, fg='red', err=True)
-            )
+                chosen, rounds, examples, environment,
+                lambda text: click.secho(text, fg='red', err=True),
+            )  # fmt: skip
     except KeyboardInterrupt:
         click.echo('\nStopped: every process has ended, and nothing was stored.', err=True)
         sys.exit(130)
     seconds = time.monotonic() - start
     result = Result(kind, rounds, examples, measured, failed, absent, seconds, machine=here)
-    click.echo(tables.text(result))
+    click.echo('\n\n'.join([result.about(), result.table(), result.runs()]))
     if not no_store:
-        store(result, out)
+        click.echo(f'\nstored: {click.format_filename(result.save(out))}')
+        if result.publishable and out.resolve() == FOLDER.resolve():
+            publish()
     sys.exit(1 if failed else 0)
 
 

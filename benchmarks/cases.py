@@ -1,5 +1,6 @@
-"""The cases that are run: which function, in how many processes, with which settings."""
+"""What is run, in how many processes, with which settings; and which runs make a ratio."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mgpu_helpers.runtime import MALLOC, SETTINGS
@@ -9,18 +10,14 @@ BATCH = 256
 # that tells glibc to keep freed memory.
 KEEP_MEMORY = {name: str(value) for name, (_, value) in MALLOC.items()}
 OUR_SETTINGS = SETTINGS | KEEP_MEMORY
-# One device with two cores: as fast as one process without stand-ins gets on two cores.
-BOTH_CORES = {'OMP_NUM_THREADS': '2', 'MXNET_CPU_TEMP_COPY': '64'}
 
 
 @dataclass(frozen=True)
 class Case:
     """A function of a module here (``what``), run by one or more processes at the same time.
 
-    It trains on ``examples``, or on a ``share`` of what a run is given (ResNet-18 takes ten times
-    as long as LeNet). Without the modules in ``needs`` it is left out; ``data``: it reads
-    Fashion-MNIST; ``once``: one round is enough; ``quick``: ``--quick`` runs it too; ``memory``:
-    its peak memory is sampled, which takes time, so its speed is not used.
+    It trains on a ``share`` of the examples that a run is given (ResNet-18 takes ten times as long
+    as LeNet). Without the modules in ``needs`` it is left out; ``quick``: ``--quick`` runs it too.
     """
 
     what: str
@@ -29,26 +26,23 @@ class Case:
     options: dict = field(default_factory=dict)
     processes: int = 1
     share: float = 1
-    examples: int | None = None
     settings: dict = field(default_factory=dict)
     needs: tuple = ('mxnet',)
-    data: bool = True
-    once: bool = False
+    data: bool = True  # it reads Fashion-MNIST
     quick: bool = False
-    memory: bool = False
 
     def examples_of(self, examples):
         """Return how many examples it trains on: whole batches, at least one."""
-        wanted = self.examples or examples * self.share
-        return max(1, round(wanted / BATCH)) * BATCH
+        return max(1, round(examples * self.share / BATCH)) * BATCH
 
 
-def scaling(name, what, batch=BATCH, both=BOTH_CORES, **about):
+def scaling(name, what, batch=BATCH, **about):
     """Make four cases: two devices, two processes, one device with one core, and with two.
 
     Two independent processes are the most that two cores can do. One device takes batches of
     ``batch``; two devices share one of ``BATCH``.
     """
+    both = {'OMP_NUM_THREADS': '2', 'MXNET_CPU_TEMP_COPY': '64'}
     return {
         f'{name}, 2 devices': Case(what, **about),
         f'{name}, 2 processes': Case(what, 1, batch, processes=2, **about),
@@ -57,79 +51,42 @@ def scaling(name, what, batch=BATCH, both=BOTH_CORES, **about):
     }
 
 
-LENET = {'network': 'LeNet'}
+def twice(name, what, **about):
+    """Make two cases of a peer: with its framework's own memory settings, and with ours."""
+    ours = about.pop('ours')
+    return {
+        name: Case(what, **about),
+        f'{name}, our {"memory " if ours is KEEP_MEMORY else ""}settings': Case(
+            what, settings=ours, **about
+        ),
+    }
+
+
+# Those of PyTorch train two epochs of which one counts, so on half the examples.
+TORCH = {'needs': ('torch',), 'share': 0.5}
+D2L = {'needs': ('mxnet', 'd2l')}
 RESNET = {'network': 'ResNet-18'}
-SAME = {'network': "chapter 1's"}
-TORCH = ('torch',)
-D2L = ('mxnet', 'd2l')
-FEW = 12_800  # 50 batches: more than Python runs ahead, so memory reaches its peak
+SHARD = {'shard': True}
 
 CASES = {
-    **scaling('from scratch', 'chapter1.train', quick=True),
-    'from scratch, 2 devices, buckets': Case('chapter1.train', options={'buckets': True}),
+    **scaling('from scratch', 'ours.scratch', quick=True),
     'original text, 2 devices': Case('peer_source.train', share=0.5, quick=True),
-    'd2l, 2 devices': Case('peer_d2l.train', share=0.25, needs=D2L, quick=True),
-    'd2l, 2 devices, our settings': Case(
-        'peer_d2l.train', share=0.25, needs=D2L, settings=OUR_SETTINGS, quick=True
-    ),
-    'Gluon, chapter 1 network, 2 devices': Case('chapter2.train', options=SAME, quick=True),
-    **scaling('Gluon LeNet', 'chapter2.train', options=LENET),
-    **scaling('ResNet-18', 'chapter2.train', batch=128, options=RESNET, share=0.2),
-    **scaling('evaluate LeNet', 'chapter2.evaluate', options=LENET),
-    **scaling('evaluate ResNet-18', 'chapter2.evaluate', options=RESNET, share=0.2),
-    **{
-        f'allreduce, {network}, {k} devices': Case(
-            'chapter3.measure', k, options={'network': network}, data=False, once=True
-        )
-        for network in ('LeNet', 'ResNet-18')
-        for k in (2, 4)
-    },
-    # Two epochs each, so half the examples.
-    'cluster, 2 workers': Case('chapter4.train', share=0.5),
-    'cluster, 1 worker': Case('chapter4.train', 1, share=0.5),
-    'cluster, 2 workers, dist_async': Case(
-        'chapter4.train', options={'kind': 'dist_async'}, share=0.5
-    ),
-    'cluster, 2 workers, 2-bit': Case('chapter4.train', options={'compressed': True}, share=0.5),
-    **scaling('PyTorch from scratch', 'chapter5.train', needs=TORCH, both={'OMP_NUM_THREADS': '2'}),
-    'train_ddp, 2 processes': Case('chapter5.train_ddp', needs=TORCH, share=0.5, quick=True),
-    'train_ddp.py, 2 processes': Case('chapter6.train', needs=TORCH, share=0.5, quick=True),
-    'bare DDP, 2 processes': Case('peer_ddp.train', needs=TORCH, share=0.5, quick=True),
-    'bare DDP, 2 processes, our memory settings': Case(
-        'peer_ddp.train', needs=TORCH, share=0.5, settings=KEEP_MEMORY, quick=True
-    ),
-    **{
-        f'pipeline, {m} micro-batches: time at work': Case(
-            'chapter7.pipeline', options={'num_micro_batches': m}, data=False, needs=TORCH
-        )
-        for m in (2, 4, 8)
-    },
-    'limits of MXNet': Case('limits.mxnet', data=False, quick=True),
-    'limits of PyTorch': Case('limits.torch', data=False, needs=TORCH),
-    'import mgpu_helpers': Case(
-        'imports.load', options={'module': 'mgpu_helpers'}, needs=(), data=False, quick=True
-    ),
-    'import d2l.mxnet': Case(
-        'imports.load', options={'module': 'd2l.mxnet'}, needs=D2L, data=False
-    ),
-    'first step, from scratch': Case('chapter1.first_step', quick=True),
-    'first step, Gluon LeNet': Case('chapter2.first_step', options=LENET),
+    **twice('d2l, 2 devices', 'peer_d2l.train', ours=OUR_SETTINGS, share=0.25, quick=True, **D2L),
+    'Gluon, chapter 1 network, 2 devices': Case('ours.gluon', options={'network': 'LeNet'}),
+    **scaling('ResNet-18', 'ours.gluon', batch=128, options=RESNET, share=0.2),
+    **scaling('PyTorch from scratch', 'ours.pytorch', needs=('torch',)),
+    'own DDP, 2 processes': Case('ours.ddp', options={'own': True}, **TORCH),
+    'train_ddp, 2 processes': Case('ours.ddp', quick=True, **TORCH),
+    'train_ddp.py, 2 processes': Case('ours.script', quick=True, **TORCH),
+    **twice('bare DDP, 2 processes', 'peer_ddp.train', ours=KEEP_MEMORY, quick=True, **TORCH),
+    'train_ddp.py --shard, 2 processes': Case('ours.script', options=SHARD, **TORCH),
+    **twice('bare fully_shard, 2 processes', 'peer_ddp.train', ours=KEEP_MEMORY, options=SHARD,
+            **TORCH),
+    'import mgpu_helpers': Case('ours.load', needs=(), data=False, quick=True),
+    'first step, from scratch': Case('ours.first_step', quick=True),
     'first step, original text': Case('peer_source.first_step', quick=True),
-    'first step, d2l': Case('peer_d2l.first_step', needs=D2L, quick=True),
-    'first step, cluster of 2 workers': Case('chapter4.first_step'),
-    'first step, DDP in 2 processes': Case('chapter5.first_step', needs=TORCH),
-    'first step, train_ddp.py and its end': Case('chapter6.first_step', needs=TORCH),
-    'first step, bare DDP in 2 processes': Case('peer_ddp.first_step', needs=TORCH),
-    'memory, from scratch': Case('chapter1.train', examples=FEW, memory=True),
-    'memory, Gluon, chapter 1 network': Case(
-        'chapter2.train', options=SAME, examples=FEW, memory=True
-    ),
-    'memory, original text': Case('peer_source.train', examples=FEW, memory=True),
-    'memory, d2l': Case('peer_d2l.train', needs=D2L, examples=FEW, memory=True),
-    'memory, train_ddp': Case('chapter5.train_ddp', needs=TORCH, examples=FEW, memory=True),
-    'memory, train_ddp.py': Case('chapter6.train', needs=TORCH, examples=FEW, memory=True),
-    'memory, bare DDP': Case('peer_ddp.train', needs=TORCH, examples=FEW, memory=True),
-}
+    'first step, d2l': Case('peer_d2l.first_step', quick=True, **D2L),
+}  # fmt: skip
 
 
 def names_with(words):
@@ -140,3 +97,61 @@ def names_with(words):
 def usual(quick):
     """List the cases of a run without ``--only``."""
     return [name for name, case in CASES.items() if case.quick or not quick]
+
+
+def rate(processes):
+    """Examples per second, of all processes together."""
+    return sum(one['examples_per_second'] for one in processes)
+
+
+def inverse_wait(processes):
+    """One over the seconds waited: more is better."""
+    return 1 / processes[0]['waited']
+
+
+@dataclass(frozen=True)
+class Row:
+    """A ratio: the case ``of`` over the best of the cases in ``over``; more is better."""
+
+    title: str
+    of: str
+    over: tuple
+    score: Callable = rate
+
+
+D2L_BOTH = tuple(name for name in CASES if name.startswith('d2l, '))
+DDP = tuple(name for name in CASES if name.startswith('bare DDP'))
+FSDP = tuple(name for name in CASES if name.startswith('bare fully_shard'))
+SCRATCH, GLUON = 'from scratch, 2 devices', 'Gluon, chapter 1 network, 2 devices'
+
+
+def scaled(title, name):
+    """Compare two stand-ins with two processes, with one device with both cores, and with one."""
+    two, one = f'{name}, 2 devices', f'{name}, 1 device'
+    return [
+        Row(f'{title}: two stand-ins over two processes', two, (f'{name}, 2 processes',)),
+        Row(f'{title}: two stand-ins over one with both cores', two, (f'{one}, 2 threads',)),
+        Row(f'{title}: two stand-ins over one with one core', two, (one,)),
+    ]
+
+
+ROWS = [
+    Row('Chapter 1 over the old text that it follows', SCRATCH, ('original text, 2 devices',)),
+    Row("Chapter 1 over d2l's loader and training loop", SCRATCH, D2L_BOTH),
+    Row('Chapter 1 over a bare PyTorch DDP loop', SCRATCH, DDP),
+    Row("Chapter 2 over d2l's loader and training loop", GLUON, D2L_BOTH),
+    Row('Chapter 2 over a bare PyTorch DDP loop', GLUON, DDP),
+    Row('Chapter 5, from scratch, over a bare DDP loop', 'PyTorch from scratch, 2 devices', DDP),
+    Row('Chapter 5, our own DDP, over a bare DDP loop', 'own DDP, 2 processes', DDP),
+    Row('Chapter 5, with DDP, over a bare DDP loop', 'train_ddp, 2 processes', DDP),
+    Row("Chapter 6's script over a bare DDP loop", 'train_ddp.py, 2 processes', DDP),
+    Row("Chapter 6's script, sharded, over bare fully_shard", 'train_ddp.py --shard, 2 processes',
+        FSDP),
+    *scaled('Chapter 1', 'from scratch'),
+    *scaled('Chapter 2, ResNet-18', 'ResNet-18'),
+    *scaled('Chapter 5', 'PyTorch from scratch'),
+    Row('Until the first step has ended: the old text over chapter 1', 'first step, from scratch',
+        ('first step, original text',), inverse_wait),
+    Row("Until the first step has ended: d2l over chapter 1", 'first step, from scratch',
+        ('first step, d2l',), inverse_wait),
+]  # fmt: skip

@@ -1,17 +1,19 @@
-"""What a reader would write without us: LeNet and ``DistributedDataParallel``, nothing else.
+"""What a reader would write without us: LeNet, and PyTorch's own way to train it on ranks.
 
-PyTorch's own pieces, as its tutorials combine them: one process per device, gloo, an optimizer, a
-mean loss. The data are one tensor in memory, so that no loader costs time. Nothing of
-``mgpu_helpers`` may be imported here: PyTorch and glibc keep their own settings.
+``DistributedDataParallel`` or ``fully_shard``, as PyTorch's tutorials use them: one process per
+device, gloo, an optimizer, a mean loss. The data are one tensor in memory, so that no loader costs
+time. Nothing of ``mgpu_helpers`` may be imported here: PyTorch and glibc keep their own settings.
 """
 
 import os
+import socket
 import time
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from .protocol import arrays, wait_for_the_others
@@ -27,17 +29,24 @@ def network():
     )  # fmt: skip
 
 
-def work(rank, world_size, batch_size, images, labels, epochs, port, queue):
-    """Train in one process; rank 0 sends the time its first step ended, and seconds per epoch."""
+def work(rank, world_size, batch_size, images, labels, shard, port, queue):
+    """Train in one process; rank 0 sends the seconds of the second of two epochs."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     os.environ |= {'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port)}
     dist.init_process_group('gloo', rank=rank, world_size=world_size)
-    model = DistributedDataParallel(network())
+    model = network()
+    if shard:
+        for layer in model:
+            if [*layer.parameters()]:
+                fully_shard(layer)
+        fully_shard(model)
+    else:
+        model = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), LR)
     loss = nn.CrossEntropyLoss()
-    seconds, per_rank, first = [], batch_size // world_size, None
-    for epoch in range(epochs):
+    per_rank = batch_size // world_size
+    for epoch in range(2):
         order = torch.randperm(len(images), generator=torch.Generator().manual_seed(epoch))
         begin = time.monotonic()
         for start in range(0, len(images), batch_size):
@@ -45,19 +54,15 @@ def work(rank, world_size, batch_size, images, labels, epochs, port, queue):
             optimizer.zero_grad()
             loss(model(images[mine]), labels[mine]).backward()
             optimizer.step()
-            first = first or time.monotonic()
         dist.barrier()
-        seconds.append(time.monotonic() - begin)
     if rank == 0:
-        queue.put((first, seconds))
+        queue.put(time.monotonic() - begin)
     dist.barrier()
     os._exit(0)  # gloo's threads may abort at the interpreter's end
 
 
-def start(num_processes, batch_size, num_examples, epochs):
-    """Train in processes; return when the first step ended, and the seconds of each epoch."""
-    import socket
-
+def train(num_processes, batch_size, num_examples, shard=False):
+    """Train two epochs in processes; return the seconds of the second, the first one warms up."""
     images, labels = arrays(num_examples)
     with socket.socket() as free:
         free.bind(('127.0.0.1', 0))
@@ -65,19 +70,7 @@ def start(num_processes, batch_size, num_examples, epochs):
     images = torch.from_numpy(images).unsqueeze(1).float().div_(255)
     labels = torch.from_numpy(labels).long()
     queue = torch.multiprocessing.get_context('spawn').SimpleQueue()
-    shared = num_processes, batch_size, images, labels, epochs, port, queue
+    wait_for_the_others()
+    shared = num_processes, batch_size, images, labels, shard, port, queue
     torch.multiprocessing.spawn(work, shared, nprocs=num_processes)
     return queue.get()
-
-
-def train(num_processes, batch_size, num_examples):
-    """Return the seconds of the second of two epochs; the first one warms up."""
-    wait_for_the_others()
-    return start(num_processes, batch_size, num_examples, epochs=2)[1][1]
-
-
-def first_step(num_processes, batch_size, num_examples):
-    """Time the processes from their start to the end of their first step."""
-    wait_for_the_others()
-    begin = time.monotonic()
-    return {'waited': start(num_processes, batch_size, batch_size, epochs=1)[0] - begin}

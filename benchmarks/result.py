@@ -1,44 +1,44 @@
-"""The result of a benchmark run, stored as one JSON file."""
+"""The result of a run: stored as one JSON file, shown as a table, and put into the book."""
 
 import contextlib
 import datetime
 import json
-import os
 import pathlib
 import platform
 import re
+import statistics
 import subprocess
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+
+import psutil
+from tabulate import tabulate
 
 from mgpu_helpers.devices.cores import usable_cores
 from mgpu_helpers.processes import python_with
 from mgpu_helpers.runtime import installed_builds
 
+from .cases import ROWS, rate
+
 ROOT = pathlib.Path(__file__).parent.parent
-FOLDER = ROOT / 'benchmarks' / 'results'
+FOLDER, PAGE = ROOT / 'benchmarks/results', ROOT / 'book/measured.md'
 FULL, QUICK, PART = 'full', 'quick', 'part'
-
-
-def cpu_model():
-    with contextlib.suppress(OSError):
-        lines = pathlib.Path('/proc/cpuinfo').read_text(encoding='utf8').splitlines()
-        for line in lines:
-            if line.startswith('model name'):
-                return line.split(':', 1)[1].strip()
-    return platform.processor() or platform.machine()
+BEGIN = '<!-- speed: written by python -m benchmarks --book -->'
+END = '<!-- speed: end -->'
 
 
 def machine():
     """Describe this machine, without its name or any path."""
-    import psutil
-
+    cpu = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        about = pathlib.Path('/proc/cpuinfo').read_text(encoding='utf8')
+        cpu = dict(re.findall(r'(?m)^(model name)\s*: (.*)', about)).get('model name', cpu)
     return {
-        'cpu': cpu_model(),
+        'cpu': cpu,
         'cores': usable_cores(),
         'memory_gb': round(psutil.virtual_memory().total / 1e9, 1),
         'system': f'{platform.system()} {platform.release().split("-")[0]}',  # not who built it
-        'load_before': round(os.getloadavg()[0], 2),
+        'load_before': round(psutil.getloadavg()[0], 2),
     }
 
 
@@ -48,14 +48,14 @@ def versions():
     for name in (*installed_builds(), 'numpy', 'd2l'):
         with contextlib.suppress(PackageNotFoundError):
             numbers[name] = version(name)
+    commands = {'commit': 'git describe --always --dirty --exclude=* --abbrev=10'.split()}
     if python := python_with('torch'):  # possibly in another environment than this one
         code = 'import importlib.metadata as m; print(m.version("torch"))'
-        done = subprocess.run([python, '-c', code], capture_output=True, text=True, check=True)
-        numbers['torch'] = done.stdout.strip()
-    git = ['git', 'describe', '--always', '--dirty', '--exclude=*', '--abbrev=10']
-    with contextlib.suppress(OSError, subprocess.CalledProcessError):
-        done = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True)
-        numbers['commit'] = done.stdout.strip()
+        commands = {'torch': [python, '-c', code]} | commands
+    for name, command in commands.items():
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):
+            said = subprocess.check_output(command, cwd=ROOT, text=True, stderr=subprocess.DEVNULL)
+            numbers[name] = said.strip()
     return numbers
 
 
@@ -81,7 +81,7 @@ class Result:
 
     @property
     def name(self):
-        """The name of its files, without suffix: one per machine and day."""
+        """The name of its file, without suffix: one per machine and day."""
         cpu = re.sub(r'\((r|tm)\)|\b(cpu|processor)\b|@.*', ' ', self.machine['cpu'].lower())
         slug = re.sub('[^a-z0-9]+', '-', cpu).strip('-')
         parts = [self.date[:10], f'{self.machine["cores"]}cores', slug]
@@ -102,10 +102,68 @@ class Result:
 
     @classmethod
     def load(cls, path):
+        """Read what ``save`` wrote."""
         return cls(**json.loads(pathlib.Path(path).read_text(encoding='utf8')))
+
+    def ratios(self):
+        """List the rows of which everything was measured: the title, the ratio in each round."""
+        rows = []
+        for row in ROWS:
+            if all(self.measured.get(name) for name in (row.of, *row.over)):
+                best = max(row.over, key=lambda name: statistics.median(self.scores(name, row)))
+                pairs = zip(self.scores(row.of, row), self.scores(best, row))
+                rows.append((row.title, [ours / theirs for ours, theirs in pairs]))
+        return rows
+
+    def scores(self, name, row):
+        """Give a case's score in each round."""
+        return [row.score(processes) for processes in self.measured[name]]
+
+    def table(self):
+        """Lay out the ratios: in a terminal and in the book."""
+        rows = [[title, *median_and_range(values, '.2f')] for title, values in self.ratios()]
+        return tabulate(rows, ['what', 'ratio', 'range'], 'github', disable_numparse=True)
+
+    def runs(self):
+        """Lay out each run's examples a second, or the seconds until it was done."""
+        rows = []
+        for name, runs in self.measured.items():
+            if 'examples_per_second' in runs[0][0]:
+                rows.append([name, *median_and_range(map(rate, runs), ',.0f'), 'examples/s'])
+            else:
+                values = [processes[0]['waited'] for processes in runs]
+                rows.append([name, *median_and_range(values, '.3g'), 's'])
+        return tabulate(rows, ['run', 'median', 'range', ''], disable_numparse=True)
+
+    def about(self):
+        """Say what was measured, where and when."""
+        numbers = ', '.join(f'{name} {number}' for name, number in self.versions.items())
+        return (
+            f'Measured with `make bench` on {self.machine["cores"]} cores ({self.machine["cpu"]}, '
+            f'{self.machine["memory_gb"]} GB, load before {self.machine["load_before"]}) on '
+            f'{self.date[:10]}, with {numbers}: ratios between runs that took turns, the median '
+            f'of {self.rounds} rounds and their range. Above 1, the first is better. Unless '
+            'stated otherwise: LeNet, batches of 256, stand-in devices.'
+        )
+
+
+def median_and_range(values, form):
+    """Format the median of repeats, and their range."""
+    values = sorted(values)
+    median, *ends = (f'{v:{form}}' for v in (statistics.median(values), values[0], values[-1]))
+    return [median, ' to '.join(ends)]
 
 
 def newest(folder=FOLDER):
     """Return the newest publishable result, or None."""
     results = [Result.load(path) for path in pathlib.Path(folder).glob('*.json')]
     return max((r for r in results if r.publishable), key=lambda r: r.date, default=None)
+
+
+def write_page(result, path=PAGE):
+    """Put a result between the two comments of the book's page."""
+    page = pathlib.Path(path).read_text(encoding='utf8')
+    before, rest = page.split(BEGIN)
+    _, after = rest.split(END)
+    block = f'{BEGIN}\n{result.about()}\n\n{result.table()}\n{END}'
+    pathlib.Path(path).write_text(f'{before}{block}{after}', encoding='utf8')

@@ -25,9 +25,8 @@ include_patterns = [
     'exercises/teaching/guide.md',
     'exercises/teaching/syllabus.md',
     'training/README.md',
-    'benchmarks/results/*.md',
 ]
-exclude_patterns = ['README.md', 'CONTRIBUTING.md', '*-quick.md', '*-part.md']
+exclude_patterns = ['README.md', 'CONTRIBUTING.md']
 suppress_warnings = ['misc.highlighting_failure']  # the cell for Colab is IPython, not Python
 
 nb_execution_mode = 'off'

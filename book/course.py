@@ -18,7 +18,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 PYTORCH = {f'notebooks/{c.file}' for c in CHAPTERS if c.framework == 'torch'}
 DESCRIPTION = 'A course in notebooks on training a neural network on several GPUs, on any laptop.'
 HOSTED = 'On Colab, [one cell](../elsewhere.md#colab-and-other-hosted-notebooks) comes first.'
-ELSEWHERE = 'reference', 'benchmarks', 'training', 'elsewhere'  # "token" is another one there
+ELSEWHERE = 'reference', 'training', 'elsewhere'  # "token" is another one there
 NOT_LINKED = nodes.title | nodes.reference | nodes.literal | nodes.strong | nodes.table
 
 
@@ -92,7 +92,7 @@ def links(app, docname, source):
     if '/' not in docname:
         source[0] = source[0].replace('](../', '](')
     source[0] = re.sub(r'(\]\(../exercises/)([\w-]+\.ipynb)', r'\1student/\2', source[0])
-    if docname.startswith(('measured', 'benchmarks/')):  # a range stays on one line
+    if docname == 'measured':  # a range stays on one line
         source[0] = re.sub(r'(\d) to (\d)', '\\1\u00a0to\u00a0\\2', source[0])
     if docname.startswith(('notebooks/', 'exercises/student/')):
         notebook = json.loads(source[0])

@@ -48,7 +48,7 @@ fi
 out=build/book
 rm -rf "$out/source" "$out/site"
 mkdir -p "$out/source"
-for path in book/*.md notebooks img exercises training benchmarks mgpu_helpers LICENSE; do
+for path in book/*.md notebooks img exercises training mgpu_helpers LICENSE; do
     [ ! -e "$path" ] || cp -R "$path" "$out/source/"
 done
 "$python" -m sphinx --quiet --fail-on-warning --jobs auto --doctree-dir "$out/read" --conf-dir book "$out/source" "$out/site"
