@@ -1,5 +1,6 @@
 """The lists in CONTRIBUTING of what one adds: followed in a copy, they are enough."""
 
+import json
 import re
 import shutil
 import sys
@@ -128,11 +129,11 @@ def test_a_chapter_is_added_by_what_is_listed(copy):
 def test_an_allreduce_is_added_by_what_is_listed(copy):
     room = 'mgpu_helpers/collectives'
     code = (ROOT / room / 'algorithms.py').read_text(encoding='utf8')
-    naive = code[code.index('def allreduce_naive') : code.index('def allreduce_tree')]
-    toy = naive.replace('_naive', '_toy').strip()
+    tree = code[code.index('def allreduce_tree') : code.index('def allreduce_butterfly')]
+    toy = tree.replace('_tree', '_toy').strip()
     copy.change(f'{room}/algorithms.py', '', f'\n\n{toy}\n')
-    cost = 'def toy(devices: int, nbytes: float, link: Link) -> float:\n    """Cost the same."""\n'
-    formula = f'{cost}    return naive(devices, nbytes, link)\n\n\n'
+    cost = 'def toy(devices: int, nbytes: float, link: Wire) -> float:\n    """Cost the same."""\n'
+    formula = f'{cost}    return tree(devices, nbytes, link)\n\n\n'
     copy.change(f'{room}/costs.py', 'class Algorithm', f'{formula}class Algorithm')
     entry = "    'toy': Algorithm(algorithms.allreduce_toy, toy, 'allreduce-toy.svg'),\n"
     copy.change(f'{room}/costs.py', "    'tree':", f"{entry}    'tree':")
@@ -141,10 +142,26 @@ def test_an_allreduce_is_added_by_what_is_listed(copy):
     shown = '](../img/allreduce-tree.svg)'
     chapter = 'notebooks/03-faster-allreduce.ipynb'
     copy.change(chapter, shown, f'{shown} ![A toy](../img/allreduce-toy.svg)')
+    taught = [line for line in toy.splitlines() if '"""' not in line and 'arguments.' not in line]
+    taught[0] = 'def allreduce_toy(data):'
+    priced = ['def toy(devices, nbytes, link):', '    return tree(devices, nbytes, link)']
+    seconds = '| toy | 2⌈log₂ *k*⌉ · (α + *n*/*B*) | as the tree |'
+    prices = 'notebooks/08-what-would-it-cost.ipynb'
+    for notebook, before, lines in (
+        (chapter, 'def allreduce_tree(data):', [*taught, '']),
+        (chapter, '| tree | 2 log₂ *k* | log₂ *k* |', ['| toy | 2 log₂ *k* | log₂ *k* |']),
+        (prices, 'def tree(devices, nbytes, link):', [*priced, '']),
+        (prices, '| tree | 2⌈log₂', [seconds]),
+    ):
+        written = [json.dumps(line + '\n', ensure_ascii=False) + ',\n    ' for line in lines]
+        copy.change(notebook, f'"{before}', f'{"".join(written)}"{before}')
     by_hand = copy.changed()
     assert by_hand == {name.replace('NAME', 'toy') for name in listed('An allreduce')}
 
     copy.python('img/src/all.py', 'allreduce-toy')
-    tests = [f'tests/test_{name}.py' for name in ('collectives', 'costs', 'img', 'house')]
-    copy.python('-m', 'pytest', '-q', *tests, '-k', 'toy or nobody_calls or algorithm')
+    tests = [
+        f'tests/test_{name}.py'
+        for name in ('collectives', 'costs', 'formulas', 'notebooks', 'img', 'house')
+    ]
+    copy.python('-m', 'pytest', '-q', *tests, '-k', 'toy or nobody_calls or algorithm or saved')
     assert copy.changed() - by_hand == {'img/allreduce-toy.svg'}
