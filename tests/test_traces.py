@@ -1,11 +1,6 @@
 """Traces of `torch.profiler`, a file a rank: two that lie here, and two recorded now."""
 
-import shutil
-import subprocess
-import sys
-
 import pytest
-from checkouts import ROOT
 
 from mgpu_helpers.timeline import RECORDED, read_traces
 
@@ -28,19 +23,29 @@ def test_the_recorded_straggler_is_the_rank_with_the_short_all_reduces():
     assert waits_for(lanes, slow=1, fast=0)
 
 
-def test_two_ranks_recorded_by_the_script_are_read_on_one_clock(tmp_path):
+def record_three_steps(folder):
+    import torch
+
+    from mgpu_helpers import pytorch as pt
+
+    net = torch.nn.parallel.DistributedDataParallel(pt.build_lenet(pt.init_params(seed=0)))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with pt.recorded(folder):
+        for _ in range(3):
+            pt.ddp_step(torch.rand(64, 1, 28, 28), torch.arange(64) % 10, net, optimizer)
+
+
+def test_two_ranks_recorded_now_are_read_on_one_clock(tmp_path):
     pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
-    shutil.copy(ROOT / 'training/profile_ranks.py', tmp_path)
-    command = '-m torch.distributed.run --standalone --nproc-per-node 2 profile_ranks.py'
-    command = [sys.executable, *command.split(), '--straggler', '4']
-    subprocess.run(command, cwd=tmp_path, check=True, timeout=300, capture_output=True)
+    from mgpu_helpers import pytorch as pt
+
+    pt.launch(record_three_steps, 2, tmp_path)
     lanes = read_traces(*tmp_path.glob('rank-?.json'))
     spans = lanes.by_lane()
     for rank in '01':
         kinds = [span.kind for span in spans[f'rank {rank}']]
         assert kinds.count('forward') == kinds.count('update') == 3
         assert len(spans[f'rank {rank} sends']) >= 3
-    assert waits_for(lanes, slow=1, fast=0)
     # One clock: no rank's all-reduce ends before the other has begun it.
     ends = [min(s.end for s in spans[f'rank {rank} sends']) for rank in '01']
     begins = [min(s.start for s in spans[f'rank {rank} sends']) for rank in '01']

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..lanes import PORT, Lanes, Span
 
-# Recorded with training/profile_ranks.py: two gloo ranks, three steps, alike and with a straggler.
+# Recorded as in chapter 5: two gloo ranks, three steps, alike and with a straggler.
 RECORDED = Path(__file__).parent / 'recorded'
 BEGINNINGS = {  # of the names of events: which phase of training they are
     'DistributedDataParallel.forward': 'forward',
