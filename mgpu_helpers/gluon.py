@@ -1,8 +1,7 @@
 """Chapter 2: the same training with Gluon - its networks, and what the ``Trainer`` takes over.
 
-Functions marked ``#@save`` in ``notebooks/02-multiple-gpus-gluon.ipynb`` are here, with checks; a
-test holds them equal. The originals are the chapters on multiple GPUs with Gluon of *The Straight
-Dope* (LeNet) and *Dive into Deep Learning* (ResNet-18).
+The chapter's functions marked ``#@save``, with checks of their arguments. The originals are *The
+Straight Dope*'s (LeNet) and *Dive into Deep Learning*'s (ResNet-18).
 """
 
 from __future__ import annotations
@@ -74,9 +73,9 @@ class Residual(nn.HybridBlock):
 def resnet18_28(num_classes: int, norm: Norm = nn.BatchNorm) -> nn.HybridSequential:
     """Build *Dive into Deep Learning*'s ResNet-18 for images of 28×28 pixels, not initialized.
 
-    It maps (n, 1, 28, 28) to (n, ``num_classes``): ResNet-18 (He et al. 2015) with a first
-    convolution of 3×3 and three widths instead of four. With ten classes, 2,777,868 trainable
-    values in 58 arrays and 3,586 running statistics in 26. ``norm`` makes a normalization layer.
+    It maps (n, 1, 28, 28) to (n, ``num_classes``): He et al.'s of 2015, with a first convolution of
+    3×3 and three widths instead of four. With ten classes, 2,777,868 trainable values in 58 arrays
+    and 3,586 running statistics in 26.
     """
     arguments.check(num_classes=num_classes)
     arguments.function('norm', norm, 'that makes a layer, such as nn.BatchNorm')
@@ -106,8 +105,7 @@ def train_batch(
 ) -> list[NDArray]:
     """Train on one batch: split, forward and backward on each device; the trainer does the rest.
 
-    X (n, ...), y (n,), with n at least the number of devices, which need not divide it. Returns the
-    losses of the examples, an array per device, without waiting.
+    X (n, ...), y (n,). Returns the losses of the examples, an array per device, without waiting.
     """
     arguments.network_step(X, y, devices, trainer, loss, devices_of(net), parameters_of(net))
     data = split_and_load(X, devices, even_split=False)
@@ -131,8 +129,8 @@ def train_epoch(
 def evaluate_accuracy_gpus(net: Block, data_iter: Pairs) -> float:
     """Compute a network's accuracy, 0 to 1, on all its devices.
 
-    Each device uses its own replica, with its own running statistics. The original texts use the
-    first device only, and *The Straight Dope* counts the examples that pad its last batch twice.
+    The original texts use the first device only, and *The Straight Dope* counts the examples that
+    pad its last batch twice.
     """
     arguments.check(data_iter=data_iter)
     devices, counts, seen = devices_of(net), [], 0
@@ -179,9 +177,8 @@ def prepare(
 def make_trainer(net: Block, lr: float) -> Trainer:
     """Make a plain SGD trainer for those parameters of a network that have gradients.
 
-    The original texts pass all parameters. But in its first step a trainer copies its parameters
-    from the first device to the others, without waiting for running statistics that a compiled
-    backward pass writes: their first update is lost. ``update_on_kvstore=False`` was no faster.
+    The original texts pass all parameters. But a trainer's first step copies them from the first
+    device to the others, and running statistics lose their first update.
     """
     arguments.check(lr=lr)
     arguments.network(net, devices_of(net))
@@ -205,12 +202,10 @@ def train(
 ) -> History:
     """Train a Gluon network, initialized anew, with data parallelism, printing a line per epoch.
 
-    ``net`` then holds the trained parameters: ``net.save_parameters(file)`` stores them.
-    ``load_data(batch_size, num_examples=..., seed=...)`` returns a training and a test iterator.
-    After each epoch the running statistics are averaged.
+    ``net`` then holds the trained parameters. ``load_data(batch_size, num_examples=..., seed=...)``
+    returns a training and a test iterator. After each epoch running statistics are averaged.
     """
-    arguments.check(num_epochs=num_epochs, lr=lr, load_data=load_data)
-    arguments.enough_examples(num_gpus, batch_size)
+    arguments.training(num_gpus, batch_size, num_epochs=num_epochs, lr=lr, load_data=load_data)
     devices = choose_devices(num_gpus, devices)
     arguments.network(net, devices)
     train_iter, test_iter = load_data(batch_size, num_examples=num_examples, seed=seed)
@@ -238,20 +233,9 @@ def parameters_of(net: Block) -> list[Parameter]:
 def devices_of(net: Block) -> list[mx.Context]:
     """List the devices on which a network is initialized, or will be once shapes are known."""
     arguments.network(net)
-    devices: list[mx.Context] = []
-    for param in parameters_of(net):
-        try:
-            here = param.list_ctx()
-        except RuntimeError as error:
-            raise ValueError(
-                f'parameter {param.name} is not initialized: call net.initialize(ctx=devices) first'
-            ) from error
-        if devices and here != devices:
-            raise ValueError(
-                f'parameter {param.name} is on {here}, those before it are on {devices}: '
-                'initialize the whole network on one list of devices'
-            )
-        devices = here
-    if not devices:
-        raise ValueError(f'{type(net).__name__} has no parameters, so it is on no device')
-    return devices
+    places = [param.list_ctx() for param in parameters_of(net)]  # or MXNet names the uninitialized
+    arguments.positive_int('the number of parameters of net', len(places))
+    other = [here for here in places if here != places[0]]
+    wanted = f'on {places[0]}, as the first is: initialize the whole network at once'
+    arguments.expect(not other, 'every parameter', wanted, other[:1], ValueError)
+    return places[0]

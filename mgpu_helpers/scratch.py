@@ -1,8 +1,7 @@
 """Chapter 1: data parallelism from scratch - copy, split, sum, update.
 
-Functions marked ``#@save`` in ``notebooks/01-multiple-gpus-scratch.ipynb`` are here, with checks; a
-test holds them equal. "The original texts" are the chapters on multiple GPUs from scratch of *The
-Straight Dope* and *Dive into Deep Learning*.
+The chapter's functions marked ``#@save``, with checks of their arguments. "The original texts" are
+the chapters on multiple GPUs of *The Straight Dope* and *Dive into Deep Learning*.
 """
 
 from __future__ import annotations
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
     Replica = list[NDArray]  # the parameters on one device
     Devices = Sequence[mx.Context]
     Pairs = Iterable[tuple[NDArray, NDArray]]  # (X, y) of each batch
-    Net = Callable[[NDArray], NDArray]  # images to scores
-    Step = Callable[[NDArray, NDArray], Arrays]  # trains on X and y, returns the losses
-    Test = Callable[[], float] | None  # returns the accuracy; None: no evaluation
     Sync = Callable[[list[list[NDArray]]], None]  # sums gradients over the devices, in place
 
 loss = gluon.loss.SoftmaxCrossEntropyLoss()
@@ -92,8 +88,8 @@ def allreduce(data: Arrays) -> None:
 def split_and_load(data: NDArray, devices: Devices) -> list[NDArray]:
     """Cut a batch (n, ...) into k shards, in order, and copy each to its device.
 
-    Where k does not divide n, the first n mod k shards get one more; the original texts drop the
-    rest. A shard for the device of ``data`` shares its memory.
+    The first n mod k shards get one more, which the original texts drop. A shard for the device of
+    ``data`` shares its memory.
     """
     arguments.can_split(data, devices)
     n, k = data.shape[0], len(devices)
@@ -148,8 +144,7 @@ def train_batch(
     """Train on one batch: split, forward and backward on each device, sum, update.
 
     X (n, 1, 28, 28), y (n,). ``device_params`` holds one replica per device, updated in place.
-    Returns the losses of the examples, an array per device that has any, without waiting: the
-    devices compute them while Python goes on. The original texts need batches that k divides.
+    Returns the losses of the examples, an array per device that has any, without waiting for them.
     """
     arguments.step(X, y, device_params, devices, lr, sync)
     Xs, ys = split_batch(X, y, devices)
@@ -166,9 +161,9 @@ def train_batch(
 class NDArrayIter:
     """Batches of ``data.Batches`` as NDArrays on the CPU; each pass over them is one epoch.
 
-    With a ``label`` a bar shows how far it is. Operators return at once, so a loop over batches
-    would hand all of them out and fill the memory, and the stop button act after the last: after
-    each half second of work, at most 16 batches, this waits until the devices have done it.
+    Operators return at once, so a loop over batches would hand all of them out and fill the memory,
+    and the stop button act after the last. So after each half second of work, at most 16 batches,
+    this waits for the devices. With a ``label`` a bar shows how far it is.
     """
 
     def __init__(self, batches: Batches, label: str | None = None) -> None:
@@ -184,24 +179,18 @@ class NDArrayIter:
 
     def _in_step(self) -> Iterator[tuple[NDArray, NDArray]]:
         ahead, handed_out, start = 1, 0, time.perf_counter()
-        for pair in self._arrays():
-            yield pair
-            handed_out += 1
-            if handed_out == ahead:
-                nd.waitall()
-                seconds = time.perf_counter() - start
-                ahead = max(1, min(16, int(ahead * 0.5 / seconds)))
-                handed_out, start = 0, time.perf_counter()
-
-    def _arrays(self) -> Iterator[tuple[NDArray, NDArray]]:
-        # Convert several batches, 4,096 examples, at a time, and yield views. For each array,
-        # nd.array waits twice for device 0's queue and wakes Python on device 0's core: converting
-        # every batch by itself cost two stand-ins one millisecond of 46.
         size = self.batches.batch_size
+        # Several batches, 4,096 examples, are converted at a time, and yielded as views: nd.array
+        # waits for device 0's queue, so each by itself cost two stand-ins one millisecond of 46.
         for X, y in self.batches.groups(max(1, 4096 // size)):
             X, y = nd.array(X, mx.cpu(), X.dtype), nd.array(y, mx.cpu(), y.dtype)
             for i in range(0, len(X), size):
                 yield X[i : i + size], y[i : i + size]
+                handed_out += 1
+                if handed_out == ahead:
+                    nd.waitall()
+                    ahead = int(ahead * 0.5 / (time.perf_counter() - start))
+                    ahead, handed_out, start = max(1, min(16, ahead)), 0, time.perf_counter()
 
 
 def load_data_fashion_mnist(
@@ -213,7 +202,7 @@ def load_data_fashion_mnist(
     """Load Fashion-MNIST: an iterator over training batches, and one over test batches.
 
     They yield X (batch, 1, 28, 28), in [0, 1], and y (batch,). ``num_examples`` keeps the first of
-    60,000 training examples, shuffled anew each epoch. A warning says if digits replace the data.
+    60,000 training examples, shuffled anew each epoch.
     """
     train, test = data.load_arrays('fashion-mnist', batch_size, num_examples, seed, dtype)
     return NDArrayIter(train, 'training'), NDArrayIter(test)
@@ -225,7 +214,9 @@ def load_data_mnist(batch_size: int, *args: Any, **options: Any) -> tuple[NDArra
     return NDArrayIter(train, 'training'), NDArrayIter(test)
 
 
-def evaluate_accuracy(net: Net, data_iter: Pairs, device: mx.Context) -> float:
+def evaluate_accuracy(
+    net: Callable[[NDArray], NDArray], data_iter: Pairs, device: mx.Context
+) -> float:
     """Compute a network's accuracy, 0 to 1, on one device; ``net`` maps images to scores there."""
     arguments.check(net=net, data_iter=data_iter, device=device)
     right, seen = [], 0
@@ -271,12 +262,10 @@ def train(
 ) -> History:
     """Train LeNet on Fashion-MNIST with data parallelism, printing a line per epoch.
 
-    ``batch_size`` is that of all devices together; ``devices`` may name the ``num_gpus`` to use. A
-    seed fixes initial parameters and order: runs repeat bit for bit. Times exclude the evaluation;
-    the history's ``params`` are the trained replicas.
+    ``batch_size`` is that of all devices together. With a seed runs repeat bit for bit. Times
+    exclude the evaluation; the history's ``params`` are the trained replicas.
     """
-    arguments.check(num_epochs=num_epochs, lr=lr, sync=sync)
-    arguments.enough_examples(num_gpus, batch_size)
+    arguments.training(num_gpus, batch_size, num_epochs=num_epochs, lr=lr, sync=sync)
     devices = choose_devices(num_gpus, devices)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed)
     params = init_params(seed=seed)

@@ -193,7 +193,7 @@ def test_what_mxnets_chapters_refuse(capsys):
         (ValueError, r'are they swapped', {'X': y, 'y': X}),
         (ValueError, r'at least 2 examples, one per device, not 1', {'X': X[:1], 'y': y[:1]}),
         (ValueError, r'must be \[cpu\(0\), cpu\(1\)\], where', {'devices': [*devices, mx.cpu(2)]}),
-        (ValueError, r'cnn_conv0_weight is not initialized', {'net': g.lenet()}),
+        (RuntimeError, r"'cnn_conv0_weight' has not been initialized", {'net': g.lenet()}),
         (TypeError, r'net must be a Gluon network.*, not', {'net': g.lenet}),
         (TypeError, r'net must be a Gluon network.*, not', {'net': trainer, 'trainer': net}),
         (ValueError, r'trainer must be .*make_trainer\(net, lr\).*, not', {'trainer': 0.1}),
@@ -221,10 +221,10 @@ def test_what_mxnets_chapters_refuse(capsys):
         (ValueError, of_one, partial(g.train, num_examples=65), unready, 2, 64, 0.1),
         (TypeError, r'num_', partial(g.train, load_data=lambda *_: ([], [])), unready, 2, 64, 0.1),
         (ValueError, r'different ones', g.prepare, unready, devices[:1] * 2),
-        (ValueError, r'not initialized', g.make_trainer, unready, 0.1),  # left as it was
+        (RuntimeError, r'not been initialized', g.make_trainer, unready, 0.1),  # left as it was
         (TypeError, r'num_gpus.* not a HybridSequential$', mgpu.train, unready, 2, 0.1),
-        (ValueError, r'Flatten has no parameters', g.evaluate_accuracy_gpus, nn.Flatten(), []),
-        (ValueError, r'whole network on one list', g.evaluate_accuracy_gpus, halves, []),
+        (ValueError, r'parameters of net must be', g.evaluate_accuracy_gpus, nn.Flatten(), []),
+        (ValueError, r'initialize the whole network', g.evaluate_accuracy_gpus, halves, []),
         (ValueError, r'parameters with a gradient must be', g.make_trainer, one_device, 0.1),
         (ValueError, r'SyncBatchNorm hangs', g.prepare, synced, devices),
         (ValueError, r'label must be a list of arrays, one per', g.forward_backward, net, [X], []),

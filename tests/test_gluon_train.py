@@ -38,6 +38,8 @@ def test_prints_an_epoch_per_line_and_goes_on_other_devices_afterwards(capsys):
 def test_a_resnet_learns_its_replicas_agree_and_the_same_seed_gives_the_same_run():
     """40 and 20 examples: the last batch has another size, and the evaluation batch a third one."""
     used, fresh = resnet18_28(10), resnet18_28(10)
+    with pytest.raises(FloatingPointError, match='epoch 1 .* mean loss of nan'):
+        train(used, 2, 40, 1e30, 2, few, num_examples=60, seed=0)
     runs = [train(n, 2, 40, 0.02, 2, few, num_examples=60, seed=0) for n in (used, used, fresh)]
     assert runs[0].train_loss == runs[1].train_loss == runs[2].train_loss
     assert runs[0].test_acc == runs[1].test_acc == runs[2].test_acc

@@ -1,10 +1,8 @@
 """Chapter 1's ``train``: what it prints, returns and learns."""
 
-import importlib.util
 import os
 import signal
 import threading
-from functools import partial
 
 import mxnet as mx
 import numpy as np
@@ -52,12 +50,8 @@ def test_one_and_three_devices_learn_the_same_and_a_run_repeats(capsys):
 
 
 def test_a_run_that_diverges_stops_after_the_epoch():
-    runs = [mgpu.train, partial(mgpu.gluon.train, mgpu.gluon.lenet())]
-    if importlib.util.find_spec('torch'):
-        runs.append(mgpu.pytorch.train)
-    for run in runs:
-        with pytest.raises(FloatingPointError, match='epoch 1 .* mean loss of (nan|inf).* lr'):
-            run(1, 64, 1e5, num_examples=256, seed=0)
+    with pytest.raises(FloatingPointError, match='epoch 1 .* mean loss of nan.* lr'):
+        mgpu.train(1, 64, 1e38, num_examples=256, seed=0)
 
 
 def test_a_stop_finds_few_batches_handed_out():

@@ -192,9 +192,9 @@ def network_shards(data: Sequence[Array], label: Sequence[Array]) -> None:
         same_length(X, y)
 
 
-def enough_examples(num_gpus: int, batch_size: int) -> None:
-    """Raise if there are more devices than examples in a batch, as where the two are swapped."""
-    check(num_gpus=num_gpus, batch_size=batch_size)
+def training(num_gpus: int, batch_size: int, **others: object) -> None:
+    """Raise unless each device has examples in a batch, and others pass their tests as well."""
+    check(num_gpus=num_gpus, batch_size=batch_size, **others)
     wanted = f'at least {num_gpus}, one example per device (train takes num_gpus, then batch_size)'
     expect(batch_size >= num_gpus, 'batch_size', wanted, batch_size, ValueError)
 

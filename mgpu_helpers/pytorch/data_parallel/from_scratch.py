@@ -256,8 +256,7 @@ def train(
     ``batch_size`` is that over all devices together; the seed fixes start and order. The original
     trains for 10 epochs.
     """
-    arguments.check(num_epochs=num_epochs, lr=lr, sync=sync)
-    arguments.enough_examples(num_gpus, batch_size)
+    arguments.training(num_gpus, batch_size, num_epochs=num_epochs, lr=lr, sync=sync)
     devices = choose_devices(num_gpus, devices)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed, dtype)
     params = init_params(seed=seed, dtype=dtype)

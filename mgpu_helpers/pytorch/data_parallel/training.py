@@ -90,8 +90,7 @@ def train_ddp(
     With the same seed, losses are those of ``train`` up to rounding. Each process has a GPU if
     there are that many, else a core. If one fails, all are stopped: ``ProcessFailed`` names it.
     """
-    arguments.check(num_epochs=num_epochs, lr=lr)
-    arguments.enough_examples(num_gpus, batch_size)
+    arguments.training(num_gpus, batch_size, num_epochs=num_epochs, lr=lr)
     # Checks the other arguments, and fetches the data before anybody waits for it.
     load_data_fashion_mnist(batch_size, num_examples, seed, dtype)
     kind = 'cuda' if count_gpus() >= num_gpus else 'cpu'
