@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from mgpu_helpers.scaling import LINKS, MACHINES, MODELS, Layer, Link, Machine, Model
+from mgpu_helpers.scaling import MACHINES, MODELS, Layer, Link, Machine, Model
 from mgpu_helpers.scaling.costs import ring
 from mgpu_helpers.scaling.curves import hiding_batch, step, strong_scaling
 from mgpu_helpers.scaling.machines import communication_seconds
@@ -13,7 +13,6 @@ from mgpu_helpers.scaling.memory import memory_per_device
 
 RESNET, VGG = MODELS['ResNet-50'], MODELS['VGG-16']
 SERVERS = MACHINES['p3.16xlarge']
-OFFICE = MACHINES['V100 on 10 Gb Ethernet']
 POWERS = [2**i for i in range(11)]
 
 # By hand: one example takes 1 s forward and 2 s backward, and two devices need 5 s to sum.
@@ -84,25 +83,6 @@ def test_one_batch_on_more_and_more_devices():
     assert [s.batch for s in strong_scaling(TOY, 10, [1, 3], BOARD).steps] == [10, 4]
 
 
-def test_why_eight_can_be_slower_than_one():
-    curve = strong_scaling(MODELS['LeNet'], 256, [1, 2, 4, 8], OFFICE)
-    assert curve.seconds == sorted(curve.seconds)  # worse with every device
-    assert curve.speedup[-1] < 0.6
-    alone, *_, eight = curve.steps
-    # Half a millisecond to start kernels, whatever the batch: no million images a second.
-    assert alone.overhead == 5e-4 < alone.seconds < 1e-3
-    assert eight.communication > alone.seconds  # there is the reason
-    # None of the three causes may be missing: few uses of a parameter, small batch, slow link.
-    larger = strong_scaling(MODELS['ResNet-18 (28x28)'], 256, [8], OFFICE)  # size is none of them
-    assert larger.speedup[0] < 0.6
-    for model, batch, machine in (
-        (RESNET, 256, OFFICE),
-        (MODELS['LeNet'], 256**2, OFFICE),
-        (MODELS['LeNet'], 256, replace(OFFICE, link=LINKS['NVLink 2'])),
-    ):
-        assert strong_scaling(model, batch, [8], machine).speedup[0] > 1
-
-
 def test_memory_by_hand():
     memory = memory_per_device(TOY, batch=3, optimizer_state=2)
     assert (memory.parameters, memory.gradients, memory.optimizer_state) == (400, 400, 800)
@@ -143,7 +123,7 @@ def test_what_machines_steps_and_scaling_refuse():
         ),
         (strong_scaling, (RESNET, 64, [1, 1024], SERVERS), '64 cannot be shared by 1,024 devices'),
         (strong_scaling, (RESNET, 0, [1, 2], SERVERS), 'global_batch must be at least 1, not 0'),
-        (strong_scaling, (RESNET, 64, [], SERVERS), 'device_counts must be .*at least one, not'),
+        (strong_scaling, (RESNET, 64, [], SERVERS), 'device_counts must be a list of integers, .* not .\[.\]'),
     ):
         with pytest.raises((TypeError, ValueError), match=message):
             call(*arguments)

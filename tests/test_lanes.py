@@ -46,6 +46,9 @@ def test_shares_of_time_when_work_overlaps_takes_turns_or_is_little():
     lanes = Lanes([*spans, Span('b', 'update', 'z', 9.0, 10.0)])
     assert lanes.table().rows[0][:2] == ['a', '60%'] and lanes.overlap == 0
     assert Lanes([Span(lane, 'compute', 'x', 0.0, 1.0) for lane in 'abc']).overlap == 1
+    # Neither Python nor a port is a device: beside one device nothing works at the same time.
+    beside = [Span(lane, 'compute', 'x', 0.0, 1.0) for lane in ('a', 'Python', 'a sends')]
+    assert Lanes(beside).overlap == 0
     turns = [Span('ab'[i % 2], 'compute', 'x', i / 10, (i + 1) / 10) for i in range(10)]
     assert Lanes(turns).overlap == pytest.approx(0)
     # A single lane has no row for two, and little does not look like nothing.

@@ -16,7 +16,6 @@ from mxnet import autograd, nd
 from mxnet.base import MXNetError
 
 import mgpu_helpers as mgpu
-from mgpu_helpers.lanes import KINDS
 from mgpu_helpers.timeline import record
 
 DEVICES = [mx.cpu(0), mx.cpu(1)]
@@ -82,9 +81,8 @@ def test_every_operator_of_chapter_1s_step_has_its_phase(recorded):
         wanted |= {(lane, *layer): 2 for layer in layers}
     assert wanted.items() <= recorded.items()
     assert {lane for lane, *_ in recorded} == {'cpu(0)', 'cpu(1)'}
-    elsewhere = {'compute', 'python'}  # whole networks; then chapter 7's
-    elsewhere |= {'input gradient', 'weight gradient', 'all-gather', 'reduce-scatter'}
-    assert {kind for _, kind, _ in recorded} == set(KINDS) - elsewhere
+    found = {kind for _, kind, _ in recorded}
+    assert found == {'copy', 'forward', 'backward', 'allreduce', 'update'}
 
 
 def test_several_steps_in_one_recording_and_it_changes_no_result(step, recorded):
@@ -115,26 +113,18 @@ def test_python_has_a_lane_of_its_own_which_ends_before_the_devices_do(step):
     assert asked[-5:] == ['copy', 'forward', 'backward', 'allreduce', 'update']
     assert all(a.end == b.start for a, b in itertools.pairwise(python))
     assert python[0].start == timeline.ends[0] and python[-1].end < timeline.ends[1]
-    # Python is no device: beside one device nothing works at the same time.
-    with record(python=True) as alone:
-        nd.dot(nd.ones((500, 500)), nd.ones((500, 500)))
-    assert alone.lanes == ['Python', 'cpu(0)'] and alone.overlap == 0
 
 
-def test_earlier_and_later_work_is_not_in_it_and_all_that_was_asked_for_is():
+def test_earlier_work_is_not_in_it_and_all_that_was_asked_for_is():
     for _ in range(20):
         nd.dot(nd.ones((300, 300)), nd.ones((300, 300)))
     with record() as timeline:
         for _ in range(10):
             nd.dot(nd.zeros((400, 400)), nd.zeros((400, 400)))
-    with record('one') as later:
-        nd.zeros(3)
     with record('an empty block') as empty:
         pass
     assert kinds(timeline) == {('compute', '_zeros'): 20, ('compute', 'dot'): 10}
-    assert kinds(later) == {('compute', '_zeros'): 1}
-    assert (later.title, later.lanes) == ('one', ['cpu(0)'])
-    assert not empty.spans
+    assert not empty.spans and empty.title == 'an empty block'
 
 
 def test_gluon():
@@ -204,36 +194,15 @@ def test_an_error_in_the_block_passes_on_and_leaves_nothing_behind(step, recorde
     # An error on a device happens later than its line: when the block waits for the devices.
     with pytest.raises(MXNetError, match='scale'), record():
         nd.random.normal(0, -1, shape=(3,))
+    # A device that would end the process is refused in time.
+    for absent in (mx.cpu(5000), mx.gpu(mx.context.num_gpus())):
+        with pytest.raises(ValueError, match='cannot be recorded.*use at most'), record():
+            nd.ones(3, ctx=absent)
     with record() as timeline:
         with pytest.raises(RuntimeError, match='recording is already on'), record():
             pass
         step()
     assert counts(timeline) == recorded
-
-
-def test_arguments_are_checked():
-    # A device that would end the process is refused in time.
-    with pytest.raises(ValueError, match=r'cpu\(5000\) cannot be recorded.*at most'), record():
-        nd.ones(3, ctx=mx.cpu(5000))
-    absent = mx.gpu(mx.context.num_gpus())
-    with pytest.raises(ValueError, match=r'gpu\(\d+\) .*and \d+ GPUs; use at most'), record():
-        nd.ones(3, ctx=absent)
-    assert record_of(lambda: nd.ones(3)).lanes == ['cpu(0)']
-
-
-def test_an_error_inside_of_a_trainers_step_spoils_no_later_recording(step, recorded):
-    net = mgpu.gluon.lenet()
-    mgpu.gluon.prepare(net, DEVICES, seed=0)
-    net(X)
-    trainer = mx.gluon.Trainer(net.collect_params(), 'sgd', update_on_kvstore=False)
-    with record() as timeline:
-        with pytest.raises(UserWarning, match='not been updated by backward'):
-            trainer.step(8)
-        X + 1
-    assert kinds(timeline)['compute', '_plus_scalar'] == 1
-    with pytest.raises(UserWarning), record():
-        trainer.step(8)
-    assert counts(record_of(step)) == recorded
 
 
 def test_mxnets_own_profiler_is_on_or_was_used_before(tmp_path):

@@ -10,7 +10,7 @@ def spent(lanes, lane):
 
 
 def waits_for(lanes, slow, fast):
-    """Is the slow rank the one that computes for longer, and whose all-reduces are shorter?"""
+    """Is the slow rank the one that computes for longer, and whose allreduces are shorter?"""
     names = [f'rank {rank}{end}' for end in ('', ' sends') for rank in (slow, fast)]
     works, waits, slow_sends, fast_sends = (spent(lanes, name) for name in names)
     return works > 1.2 * waits and fast_sends > 1.2 * slow_sends
@@ -46,7 +46,7 @@ def test_two_ranks_recorded_now_are_read_on_one_clock(tmp_path):
         kinds = [span.kind for span in spans[f'rank {rank}']]
         assert kinds.count('forward') == kinds.count('update') == 3
         assert len(spans[f'rank {rank} sends']) >= 3
-    # One clock: no rank's all-reduce ends before the other has begun it.
+    # One clock: no rank's allreduce ends before the other has begun it.
     ends = [min(s.end for s in spans[f'rank {rank} sends']) for rank in '01']
     begins = [min(s.start for s in spans[f'rank {rank} sends']) for rank in '01']
     assert min(ends) > max(begins)

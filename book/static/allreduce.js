@@ -1,4 +1,4 @@
-// Chapter 3: an all-reduce, as mgpu_helpers.collectives counts it.
+// Chapter 3: an allreduce, as mgpu_helpers.collectives counts it.
 
 // An arrow that leaves a row at the right, and arrives at another row a little lower.
 Moving.arrow = (x, from, to, reach, style) => {

@@ -4,7 +4,7 @@ const Explorer = {
   ring: (devices, bytes, { latency, bandwidth }) =>
     2 * (devices - 1) * (latency + bytes / devices / bandwidth),
 
-  // One step with the batch on each device: the all-reduce hides behind the backward pass.
+  // One step with the batch on each device: the allreduce hides behind the backward pass.
   step(choice, batch, devices, { work, flops, valueBytes }) {
     const forward = (batch * work * choice.parameters) / flops;
     const backward = 2 * forward;
@@ -142,7 +142,7 @@ const Explorer = {
     );
     const hidden = communication - exposed,
       end = seconds - exposed;
-    svg.append(text(0, below + 41, "compute", "", "start"), text(0, below + 71, "all-reduce", "", "start"));
+    svg.append(text(0, below + 41, "compute", "", "start"), text(0, below + 71, "allreduce", "", "start"));
     svg.append(text(0, below + 13, `One step: ${quantity(seconds, "s")}`, "moving-bold", "start"));
     bars(svg, below + 24, width, seconds, [
       [0, 0, forward, "moving-part", "forward"],
@@ -156,7 +156,7 @@ const Explorer = {
   const sayScaling = ({ speedup, communication, exposed, seconds }, { devices, batch }) => {
     const many = devices.toLocaleString("en"),
       step = `a step takes ${quantity(seconds, "s")}`;
-    const sent = `its all-reduce ${quantity(communication, "s")}, of which ${quantity(exposed, "s")} are not hidden`;
+    const sent = `its allreduce ${quantity(communication, "s")}, of which ${quantity(exposed, "s")} are not hidden`;
     const curves = `${batch.toLocaleString("en")} on each (solid), ${(batch * devices).toLocaleString("en")} in all (dotted), ideal (dashed)`;
     const faster = `${many} devices are ${three(speedup)} times as fast as one, ${percent(speedup / devices)} efficiency`;
     return `${devices > 1 ? `${faster}; ${step}, ${sent}` : `One device: ${step}`}. Curves: ${curves}.`;

@@ -81,10 +81,10 @@ def communication_seconds(
 
 
 def tensor_parallel_seconds(devices: int, blocks: int, nbytes: float, machine: Machine) -> float:
-    """Cost a transformer's all-reduces in tensor parallelism: two forward, two backward a block.
+    """Cost a transformer's allreduces in tensor parallelism: two forward, two backward a block.
 
     Shoeybi and others (2019). ``nbytes`` are those of one block's output; the next layer waits for
-    each all-reduce, so nothing hides it.
+    each allreduce, so nothing hides it.
     """
     arguments.positive_int('blocks', blocks)
     return 4 * blocks * communication_seconds(devices, nbytes, machine)

@@ -76,7 +76,7 @@ class AllReduce:
 
 
 def nccl_seconds(devices: int, nbytes: float, machine: Machine, way: str = 'ring') -> float:
-    """Predict NCCL's all-reduce: its kernel's start, then a ring, or the sum in the switch."""
+    """Predict NCCL's allreduce: its kernel's start, then a ring, or the sum in the switch."""
     if way == 'ring':
         return START + communication_seconds(devices, nbytes, machine)
     label = LINKS[machine.link.name]

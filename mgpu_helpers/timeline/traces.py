@@ -21,11 +21,11 @@ SUMS = 'all_reduce', 'allreduce'  # gloo's name, and in NCCL's
 
 
 def read_traces(*files: str | Path, title: str = '') -> Lanes:
-    """Lay the traces of several ranks side by side: for each one lane, and one for its all-reduces.
+    """Lay the traces of several ranks side by side: for each one lane, and one for its allreduces.
 
     ``files`` are what ``torch.profiler``'s ``export_chrome_trace`` wrote, .json or .json.gz, one a
-    rank. Forward pass, backward pass, all-reduce and update are shown, the rest is left out. An
-    all-reduce lasts as long as the rank waits for others. Ranks on several machines are as far
+    rank. Forward pass, backward pass, allreduce and update are shown, the rest is left out. An
+    allreduce lasts as long as the rank waits for others. Ranks on several machines are as far
     apart as their clocks.
     """
     return Lanes((span for file in files for span in _spans(Path(file))), title)
