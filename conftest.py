@@ -15,8 +15,8 @@ ROOT = Path(__file__).parent
 python_with = runpy.run_path(str(ROOT / 'mgpu_helpers/processes/pythons.py'))['python_with']
 # Tests that import MXNet, directly or not. Others run everywhere, or skip themselves.
 MXNET = (
-    'buckets cluster cluster_files cluster_train collectives devices docstrings gluon gluon_train '
-    'hosts kills launch machines models notebooks readme runtime scratch timeline train'
+    'buckets cluster cluster_train collectives devices docstrings gluon gluon_train '
+    'kills models notebooks readme runtime scratch timeline train'
 ).split()
 MODULES = {'MXNet': 'mxnet', 'PyTorch': 'torch'}
 NEEDS = {

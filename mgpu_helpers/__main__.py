@@ -13,8 +13,6 @@ import click
 COMMANDS = {
     'data': ('mgpu_helpers.data.command', 'bring'),
     'doctor': ('mgpu_helpers.doctor', 'doctor'),
-    'join': ('mgpu_helpers.cluster.commands', 'join'),
-    'launch': ('mgpu_helpers.cluster.commands', 'launch'),
 }
 
 

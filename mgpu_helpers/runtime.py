@@ -16,8 +16,6 @@ import sys
 import warnings
 from typing import Any
 
-from .processes import failing
-
 # Why each, measured on two cores with LeNet, batch 256 (milliseconds a batch, 1 and 2 stand-ins):
 # MXNet's defaults give 82 and 94, so a second device gains nothing; all of these, 81 and 43.
 SETTINGS = {
@@ -86,8 +84,6 @@ def prepare() -> None:
         _restore_fault_handler()
     if _BeforeMXNet not in sys.meta_path:
         sys.meta_path.insert(0, _BeforeMXNet)
-    if os.environ.get('DMLC_ROLE') == 'worker':
-        failing.end_without_waiting()
 
 
 def give_back_memory() -> None:

@@ -14,7 +14,6 @@ import psutil
 import pytest
 from checkouts import ROOT, copy_to
 from copied import alone, ranks  # noqa: F401  fixtures
-from launching import port  # noqa: F401  a fixture
 from serving import full_disk, home, mnist_files  # noqa: F401  fixtures
 
 import mgpu_helpers  # noqa: F401  before any test imports MXNet: its settings must come first

@@ -1,12 +1,8 @@
 """Training in a real cluster: the same numbers as in one process, also when resumed."""
 
 import collections
-import re
+import contextlib
 import shutil
-import threading
-import time
-import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,13 +14,11 @@ from mgpu_helpers.cluster import (
     connect,
     latest_checkpoint,
     load_checkpoint,
-    load_parameters,
     make_trainer,
     parameters,
     resume,
     save_checkpoint,
     shard,
-    socket_bytes,
     train,
     train_epoch,
 )
@@ -32,7 +26,11 @@ from mgpu_helpers.gluon import mx
 from mgpu_helpers.processes import ProcessFailed
 
 pytestmark = pytest.mark.usefixtures('started')
-ROOT = Path(__file__).resolve().parent.parent
+
+
+def set_parameters(net, arrays):
+    for name, param in net.collect_params().items():
+        param.set_data(mx.nd.array(arrays[name]))
 
 
 def fresh_net(num_devices=1, seed=None):
@@ -57,7 +55,7 @@ def fingerprints(X, y):
 def a_few_steps(kind, num_gpus, batch_size, num_examples, start):
     """One epoch, in a worker; return all its replicas' parameters and three epochs' shards."""
     store, devices, net, trainer = connect(kind, num_gpus, lr=0.2, seed=0)
-    load_parameters(net, start)
+    set_parameters(net, start)
     train_iter, _ = single.load_data_fashion_mnist(batch_size, num_examples, seed=0)
     train_epoch(train_iter, net, devices, trainer, store)
     epochs = []
@@ -88,7 +86,7 @@ def test_as_one_process_and_every_example_once():
     for replica in replicas[1:]:
         assert all(np.array_equal(replica[name], replicas[0][name]) for name in replica)
     # The same by chapter 2's functions, which know nothing of workers.
-    load_parameters(net, start)
+    set_parameters(net, start)
     trainer = single.make_trainer(net, lr=0.2)
     for X, y in single.load_data_fashion_mnist(250, num_examples, seed=0)[0]:
         single.train_batch(X, y, net, [mx.cpu(0)], trainer)
@@ -117,158 +115,97 @@ def test_shards_are_all_of_it_in_order_and_as_equal_as_can_be():
 
 # Evaluating on 10,000 images takes most of such an epoch.
 RUN = {'num_examples': 512, 'num_epochs': 3, 'lr': 0.1, 'batch_size': 64}
+SETTINGS = {name: RUN[name] for name in ('num_examples', 'lr', 'batch_size')} | {'seed': 0}
 
 
 @pytest.fixture(scope='module')
-def plain(tmp_path_factory):
-    """The folder of checkpoints of an uninterrupted run of two workers."""
+def whole(tmp_path_factory):
+    """The folder and the parameters of an uninterrupted run of two workers."""
     folder = tmp_path_factory.mktemp('whole')
     first, second = run(train, checkpoints=folder, **RUN)
     assert all(first[name].tobytes() == second[name].tobytes() for name in first)
-    return folder
+    return folder, first
 
 
-@pytest.mark.slow  # chapter 4 kills one worker, resumes, and compares
-@pytest.mark.parametrize('victim', ['worker 0', 'server 0', 'scheduler'])
-def test_killed_and_resumed_it_ends_in_the_same_parameters(plain, tmp_path, victim):
+@pytest.mark.parametrize('victim', ['worker 0', 'server 0'])
+def test_killed_and_resumed_it_ends_in_the_same_parameters(whole, tmp_path, victim):
     """To the last bit: two workers' gradients have the same sum in either order."""
-
-    def kill():
-        deadline = time.monotonic() + 300
-        while time.monotonic() < deadline:
-            if any('epoch-0002' in path.name for path in tmp_path.iterdir()):
-                return cluster.kill(victim)
-            time.sleep(0.0005)  # a checkpoint is being saved for some milliseconds
-
     with LocalCluster(2, 1) as cluster:
-        thread = threading.Thread(target=kill)
-        thread.start()
+
+        def kill(name, line):
+            if line.startswith('epoch 2'):
+                cluster.kill(victim)
+
         with pytest.raises(ProcessFailed, match=f'^{victim} was killed by signal 9'):
             many = RUN | {'num_epochs': 1000}
-            run(train, cluster=cluster, checkpoints=tmp_path, settle=0.3, **many)
-        thread.join()
-        for path in sorted(tmp_path.glob('epoch-*.ckpt'))[2:]:
-            path.unlink()  # without the scheduler, they go on for a moment
-        with warnings.catch_warnings():
-            warnings.simplefilter('error')  # what is there is whole
-            done = latest_checkpoint(tmp_path).epoch
-        assert done >= 1
-        run(train, cluster=cluster, checkpoints=tmp_path, **RUN)
+            run(train, cluster=cluster, checkpoints=tmp_path, settle=0.3, on_line=kill, **many)
+        for path in sorted(tmp_path.glob('epoch-*'))[2:]:  # what came before the kill
+            path.rename(tmp_path / path.with_suffix('.tmp'))  # is as half written
+        resumed, _ = run(train, cluster=cluster, checkpoints=tmp_path, **RUN)
     said = [row[2].split(',')[0] for row in cluster.output.rows]
-    assert [text for text in said if text.startswith('epoch')] == [
-        f'epoch {epoch}' for epoch in range(done + 1, 4)
-    ]
-    for name in ('epoch-0001.ckpt', 'epoch-0003.ckpt'):
-        ours, theirs = load_checkpoint(tmp_path / name), load_checkpoint(plain / name)
-        assert (ours.epoch, ours.info) == (theirs.epoch, theirs.info)
-        assert list(ours.arrays) == list(theirs.arrays)
-        assert all(ours.arrays[n].tobytes() == theirs.arrays[n].tobytes() for n in ours.arrays)
+    assert [text for text in said if text.startswith('epoch')] == ['epoch 3']
+    assert all(resumed[name].tobytes() == whole[1][name].tobytes() for name in resumed)
 
 
-@pytest.fixture(scope='module')
-def alone(tmp_path_factory):
-    """The checkpoints of a run without a cluster, read only."""
-    folder = tmp_path_factory.mktemp('alone')
+def test_a_run_that_is_done_returns_at_once(whole, capsys):
+    """The store 'local' needs no cluster; all replicas get the parameters."""
+    folder, params = whole
     train('local', checkpoints=folder, **RUN)
-    before = {path: path.read_bytes() for path in folder.iterdir()}
-    yield folder
-    assert {path: path.read_bytes() for path in folder.iterdir()} == before
-
-
-def test_a_run_that_is_done_returns_at_once(alone, capsys):
-    """The store 'local' needs no cluster."""
-    train('local', checkpoints=alone, **RUN)
     assert 'epoch' not in capsys.readouterr().out
-    last, net = load_checkpoint(alone / 'epoch-0003.ckpt'), fresh_net(2, seed=7)
+    net = fresh_net(2, seed=7)
     train_iter, _ = single.load_data_fashion_mnist(64, 512, seed=0)
-    assert resume(net, train_iter, mx.kv.create('local'), alone, **last.info) == 3
-    for name, param in net.collect_params().items():
+    assert resume(net, train_iter, mx.kv.create('local'), folder, **SETTINGS) == 3
+    for (_, values), param in zip(params.items(), net.collect_params().values()):
         for replica in param.list_data():
-            assert replica.asnumpy().tobytes() == last.arrays[name].tobytes()
+            assert replica.asnumpy().tobytes() == values.tobytes()
 
 
-def test_other_settings_or_another_network_are_refused(alone):
-    words = 'is of a run with .*: take the same settings, or another'
-    last = latest_checkpoint(alone)
-    train_iter, _ = single.load_data_fashion_mnist(64, 512, seed=0)
-    store = mx.kv.create('local')
-    changes = {'lr': 0.2, 'batch_size': 128, 'seed': 1, 'num_examples': 1000}
-    for name, value in changes.items():
-        with pytest.raises(ValueError, match=words):
-            resume(single.lenet(), train_iter, store, alone, **last.info | {name: value})
+def test_other_settings_another_network_and_a_damaged_file_are_refused(whole, tmp_path):
+    _, path = latest_checkpoint(whole[0])
+    for name, value in {'lr': 0.2, 'batch_size': 128, 'seed': 1, 'num_examples': 1000}.items():
+        with pytest.raises(ValueError, match='is of a run with .*: take the same settings'):
+            load_checkpoint(path, fresh_net(), **SETTINGS | {name: value})
     net = single.nn.Dense(10, in_units=784)
     net.initialize()
-    with pytest.raises(ValueError, match='parameters of another network: .* has the shape'):
-        load_parameters(net, last.arrays)
+    with pytest.raises(ValueError, match='damaged or of another network .*remove this folder'):
+        load_checkpoint(path, net, **SETTINGS)
+    copy = shutil.copytree(path, tmp_path / 'epoch-0003')
+    file, net = copy / 'net.params', fresh_net(seed=3)
+    file.write_bytes(file.read_bytes()[:-1000])
+    with pytest.raises(ValueError, match='damaged or of another network .*remove this folder'):
+        load_checkpoint(copy, net, **SETTINGS)
 
 
-def go_on(kind, folders, info):
-    """In a worker: resume from each pair of folders in turn; return the epochs or the error."""
-    store, _, net, _ = connect(kind, 1, lr=0.1, seed=0)
-    results = []
-    for pair in folders:
-        train_iter, _ = single.load_data_fashion_mnist(64, 512, seed=0)
-        try:
-            results.append(resume(net, train_iter, store, pair[store.rank], **info))
-        except (ValueError, OSError) as error:
-            results.append(str(error))
-    return results
+def test_a_trainers_momentum_is_saved_too_and_a_killed_save_leaves_no_half(tmp_path):
+    nets = [fresh_net(seed=0), fresh_net(seed=1)]
+    options = {'learning_rate': 0.1, 'momentum': 0.9}
+    trainers = [single.gluon.Trainer(n.collect_params(), 'sgd', dict(options)) for n in nets]
+    X, y = next(iter(single.load_data_fashion_mnist(64, 64, seed=0)[0]))
+    single.train_batch(X, y, nets[0], [mx.cpu(0)], trainers[0])
+    (tmp_path / 'epoch-0002.tmp').mkdir()  # by one that was killed
+    path = save_checkpoint(tmp_path, 1, nets[0], trainers[0], lr=0.1)
+    assert latest_checkpoint(tmp_path) == (1, path) and path.name == 'epoch-0001'
+    single.train_batch(X, y, nets[1], [mx.cpu(0)], trainers[1])  # so that it has states
+    load_checkpoint(path, nets[1], trainers[1], lr=0.1)
+    for net, trainer in zip(nets, trainers):
+        single.train_batch(X, y, net, [mx.cpu(0)], trainer)
+    ours, theirs = (list(parameters(net).values()) for net in nets)
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(ours, theirs, strict=True))
 
 
-@pytest.mark.parametrize('kind', ['dist_sync', 'dist_async'])
-def test_all_go_on_from_the_same_checkpoint_or_none_does(alone, tmp_path, kind):
+def go_on(folders):
+    """In a worker: resume from a folder of its own; give the error."""
+    store, _, net, _ = connect('dist_sync', 1, lr=0.1, seed=0)
+    train_iter, _ = single.load_data_fashion_mnist(64, 512, seed=0)
+    with contextlib.suppress(ValueError):
+        return resume(net, train_iter, store, folders[store.rank], **SETTINGS)
+    return 'refused'
+
+
+def test_all_go_on_from_the_same_epoch_or_none_does(whole, tmp_path):
     """Otherwise one worker would take more steps than the other and wait for it forever."""
-    last = latest_checkpoint(alone)
-    copies = {n: tmp_path / n for n in ('same', 'older', 'other', 'broken', 'a file')}
-    for name in ('same', 'older', 'other', 'broken'):
-        shutil.copytree(alone, copies[name])
-    (copies['older'] / 'epoch-0003.ckpt').unlink()
-    save_checkpoint(copies['other'], 3, {n: 2 * a for n, a in last.arrays.items()}, **last.info)
-    (copies['broken'] / 'epoch-0003.ckpt').write_bytes(b'')
-    copies['a file'].touch()
-    pairs = [(alone, folder) for folder in (*copies.values(), None)]
-    first, second = run(go_on, kind, [*pairs, [copies['broken']] * 2], last.info, timeout=120)
-    assert (first.pop(0), first.pop()) == (second.pop(0), second.pop()) == (3, 2)
-    for ours, theirs, folder, state in (
-        (first[0], second[0], copies['older'], 'epoch 2 .*'),
-        (first[1], second[1], copies['other'], 'epoch 3 .*'),
-        (first[2], second[2], copies['broken'], 'epoch 2 .*'),
-        (first[3], '', copies['a file'], 'an error .*Not a directory.*'),
-        (first[4], second[4], 'no folder', 'no checkpoint'),
-    ):
-        words = rf'\(rank 0: epoch 3 .* in .*{alone}; rank 1: {state} in .*{folder}\): let all'
-        assert re.search(words, ours), ours
-        assert theirs in ('', ours)  # one sentence for all
-    assert 'Not a directory' in second[3]
-
-
-def learn(kind, code=None):
-    """Train in a worker, perhaps with another trainer; give the accuracy."""
-    store, devices, net, trainer = connect(kind, 1, lr=0.3, seed=0)
-    if code:
-        exec(code, names := {})
-        trainer = names['compressing'](net, store)
-    train_iter, test_iter = single.load_data_fashion_mnist(64, 6400, seed=0)
-    for _ in range(3):
-        before = socket_bytes()
-        train_epoch(train_iter, net, devices, trainer, store)
-        sent, received = (now - then for now, then in zip(socket_bytes(), before))
-    return single.evaluate_accuracy_gpus(net, test_iter), sent / 100 / MODEL, received / 100 / MODEL
-
-
-MODEL = 4 * 129_068  # bytes
-
-
-@pytest.mark.slow
-def test_they_learn_and_each_gradient_is_sent_once_each_parameter_received_once():
-    """With dist_async; and in 2 bits, as README shows it, a sixteenth. Chapter 4 has dist_sync."""
-    readme = (ROOT / 'training' / 'README.md').read_text()
-    (code,) = re.findall('```python\n(.*?)```', readme, re.DOTALL)
-    for kind, more, expected in (('dist_async', (), 1), ('dist_sync', (code,), 1 / 16)):
-        for test_acc, sent, received in run(learn, kind, *more):
-            assert test_acc > 0.6
-            assert sent == pytest.approx(expected, rel=0.03)
-            assert received == pytest.approx(1, rel=0.01)
+    assert run(go_on, [whole[0], whole[0]], timeout=120) == [3, 3]
+    assert run(go_on, [whole[0], tmp_path], timeout=120) == ['refused'] * 2
 
 
 def test_refused_before_it_begins(capsys):

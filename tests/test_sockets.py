@@ -5,12 +5,10 @@ import os
 import socket
 import sys
 import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mgpu_helpers.cluster import Traffic, socket_bytes
+from mgpu_helpers.cluster import socket_bytes
 
 if sys.platform != 'linux':
     pytest.skip('asks the Linux kernel', allow_module_level=True)
@@ -69,24 +67,6 @@ def test_every_byte_counts_once_until_its_connection_is_closed(address):
     assert since(start) == (0, 0)
 
 
-def test_only_what_left_for_a_slow_receiver_counts():
-    """Buffers are not counted: what we wrote is more than what was sent."""
-    with pair() as (a, b):
-        before, last, written = socket_bytes(), None, 0
-        a.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                written += a.send(bytes(1 << 16))
-        while last != (last := socket_bytes()):
-            time.sleep(0.05)
-        sent, received = since(before)
-        # What is sent again and again to a closed window is not counted again.
-        assert 0 < sent < written and received <= sent
-        a.setblocking(True)
-        receive(b, written)
-        assert since(before) == (written, written)
-
-
 def test_what_is_not_a_connection_of_tcp_is_passed_over(tmp_path):
     with pair() as (a, b), contextlib.ExitStack() as others:
         send(a, b, 10)
@@ -112,21 +92,7 @@ def test_a_connection_with_several_descriptors_counts_once_and_stays_as_it_is():
         with a.dup(), a.dup(), b.dup():
             send(a, b, 1000)
             a.close()  # it is still open
-            assert since(before) == Traffic(1000, 1000)
-
-
-def test_descriptors_that_come_and_go_while_we_look():
-    def churn():
-        for _ in range(200):
-            with pair() as (a, b):
-                send(a, b, 10)
-
-    with pair() as (a, b), ThreadPoolExecutor() as pool:
-        send(a, b, 500)
-        churning = pool.submit(churn)
-        while not churning.done():
-            assert 500 <= socket_bytes().sent <= 530  # of theirs, one a descriptor at most
-        churning.result()
+            assert since(before) == (1000, 1000)
 
 
 def test_another_system_is_refused(monkeypatch):

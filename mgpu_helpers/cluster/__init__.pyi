@@ -1,14 +1,10 @@
-from .checkpoint import BrokenCheckpoint as BrokenCheckpoint
-from .checkpoint import Checkpoint as Checkpoint
 from .checkpoint import latest_checkpoint as latest_checkpoint
 from .checkpoint import load_checkpoint as load_checkpoint
+from .checkpoint import parameters as parameters
+from .checkpoint import resume as resume
 from .checkpoint import save_checkpoint as save_checkpoint
 from .local import LocalCluster as LocalCluster
-from .resuming import load_parameters as load_parameters
-from .resuming import parameters as parameters
-from .resuming import resume as resume
 from .shards import shard as shard
-from .sockets import Traffic as Traffic
 from .sockets import socket_bytes as socket_bytes
 from .training import compute_gradients as compute_gradients
 from .training import connect as connect

@@ -29,8 +29,7 @@ from ..gluon import (
     split_and_load,
 )
 from ..scratch import load_data_fashion_mnist, loss
-from .checkpoint import save_checkpoint
-from .resuming import parameters, resume
+from .checkpoint import parameters, resume, save_checkpoint
 from .shards import shard
 
 # MXNet silently takes any other name for 'local'.
@@ -71,8 +70,7 @@ def check_kind(kind: str) -> None:
     if kind.startswith('dist_') and os.environ.get('DMLC_ROLE') != 'worker':
         raise RuntimeError(
             f'{kind!r} needs a cluster, and this process is no worker of one: call the function '
-            "with LocalCluster(...).run, start the script with 'python -m mgpu_helpers launch', or "
-            "take the kind 'local'"
+            "with LocalCluster(...).run, or take the kind 'local'"
         )
 
 
@@ -146,8 +144,8 @@ def train(
 
     Every worker calls this with the same arguments: a ``batch_size`` over all devices of all
     workers, ``num_gpus`` devices of each worker, ``num_epochs`` with those of a run that is resumed
-    included. After each epoch the worker of rank 0 saves a checkpoint in ``checkpoints``, a folder
-    that every worker can read; if there is one already, the run goes on where it ends.
+    included. After each epoch the worker of rank 0 saves a checkpoint in the folder
+    ``checkpoints``; if there is one already, the run goes on where it ends.
     """
     arguments.positive_int('num_epochs', num_epochs)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed)
@@ -159,6 +157,6 @@ def train(
         test_acc = evaluate_accuracy_gpus(net, test_iter)
         if store.rank == 0:
             if checkpoints:
-                save_checkpoint(checkpoints, epoch, parameters(net), **settings)
+                save_checkpoint(checkpoints, epoch, net, **settings)
             print(f'epoch {epoch}, time: {computing + waiting:.1f} sec, test acc: {test_acc:.4f}')
     return parameters(net)
