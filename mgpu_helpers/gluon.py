@@ -210,7 +210,7 @@ def train(
     arguments.network(net, devices)
     train_iter, test_iter = load_data(batch_size, num_examples=num_examples, seed=seed)
     arguments.check(train_iter=train_iter)
-    arguments.last_batch(train_iter.num_examples % batch_size or batch_size, num_gpus)
+    arguments.last_batch(train_iter.num_examples % batch_size or batch_size, least=num_gpus)
     prepare(net, devices, seed, initializer)
     trainer = make_trainer(net, lr)
     history = History(f'devices: {num_gpus}, batch: {batch_size}', train_iter.num_examples)

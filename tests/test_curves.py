@@ -124,6 +124,7 @@ def test_what_machines_steps_and_scaling_refuse():
         (strong_scaling, (RESNET, 64, [1, 1024], SERVERS), '64 cannot be shared by 1,024 devices'),
         (strong_scaling, (RESNET, 0, [1, 2], SERVERS), 'global_batch must be at least 1, not 0'),
         (strong_scaling, (RESNET, 64, [], SERVERS), 'device_counts must be a list of integers'),
+        (strong_scaling, (RESNET, 64, 8, SERVERS), 'device_counts must be a list of integers'),
     ):
         with pytest.raises((TypeError, ValueError), match=message):
             call(*arguments)

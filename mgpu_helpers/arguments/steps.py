@@ -199,24 +199,6 @@ def training(num_gpus: int, batch_size: int, **others: object) -> None:
     expect(batch_size >= num_gpus, 'batch_size', wanted, batch_size, ValueError)
 
 
-def last_batch(examples: int, num_gpus: int) -> None:
-    """Raise unless the last batch of an epoch has an example for each device."""
-    wanted = f'at least {num_gpus} examples, one per device: change batch_size'
-    expect(examples >= num_gpus, 'the last batch', wanted, examples, ValueError)
-
-
-def any_examples(seen: int) -> None:
-    """Raise if an iterator gave nothing to evaluate or to train on."""
-    if not seen:
-        raise ValueError('no examples: the iterator gave no batch; it is empty or used up')
-
-
-def power_of_two(devices: int) -> None:
-    """Raise unless there is a size at which butterfly and halving-doubling cost the same."""
-    fits = devices >= 4 and not devices & (devices - 1)
-    expect(fits, 'devices', '4, 8, 16 or another power of two', devices, ValueError)
-
-
 def message(devices: object, nbytes: object, link: object) -> None:
     """Raise unless these are devices, bytes and a link, for the cost of an allreduce."""
     positive_int('devices', devices)

@@ -74,14 +74,6 @@ def divisible(name: str, value: Any, k: Any, parts: str) -> None:
     expect(value % k == 0, name, f'a multiple of {parts}, {k}', value, ValueError)
 
 
-def counts(name: str, values: Any) -> None:
-    """Raise unless ``values`` is a list of integers of at least 1, not an empty one."""
-    fits = isinstance(values, (*LISTS, range)) and len(values)
-    expect(fits, name, 'a list of integers, such as [1, 2, 4]', values)
-    for value in values:
-        positive_int(f'each of {name}', value)
-
-
 def library(value: Any) -> str:
     """Name the library of an array or a device; of a stand-in, the one that it mimics."""
     homes = [base.__module__.partition('.')[0] for base in type(value).__mro__]
@@ -111,13 +103,18 @@ def device_list(name: str, devices: Any) -> None:
     expect(different, name, 'different ones, each named once', devices, ValueError)
 
 
-def test(wanted: str, fits: Callable[[Any], object]) -> Test:
+def test(wanted: str, fits: Callable[[Any], object], error: type[Exception] = TypeError) -> Test:
     """Make the test of one argument from what it must be, in words and as a predicate."""
-    return lambda name, value: expect(fits(value), name, wanted, value)
+    return lambda name, value: expect(fits(value), name, wanted, value, error)
 
 
 positive_int = partial(whole_number, least=1)
 not_negative = partial(positive_number, zero=True)
+last_batch = partial(whole_number, 'the number of examples in the last batch (change batch_size)')
+any_examples = partial(positive_int, 'the number of examples (is the iterator empty or used up?)')
+power_of_two = test(
+    '4, 8, 16 or another power of two', lambda k: k > 2 and not k & (k - 1), ValueError
+)
 array = test('an array or a tensor', is_array)
 device = test(
     'a device, one of devices(2), mx.gpu(0) or mx.cpu(0), with PyTorch '
@@ -156,6 +153,14 @@ TESTS: dict[str, Test] = {  # of arguments that mean the same in all chapters
         lambda steps: not any(of_one is None for of_one in steps),
     ),
     'link': test("a Link, such as LINKS['PCIe 3 x16']", lambda x: hasattr(x, 'seconds')),
+    'device_counts': test(
+        'a list of integers above 0, such as [1, 2, 4]',
+        lambda x: (
+            isinstance(x, Sequence)
+            and x
+            and all(isinstance(k, numbers.Integral) and int(k) > 0 for k in x)
+        ),
+    ),
     'levels': test(
         "a list of (devices, link), such as [(4, LINKS['PCIe 3 x16']), (128, LINKS['25 Gb RoCE'])]",
         lambda x: (

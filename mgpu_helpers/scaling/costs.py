@@ -23,7 +23,7 @@ def meeting_point(devices: int, link: Link) -> float:
     For a power of two above 2; below, the butterfly's fewer messages count more.
     """
     arguments.message(devices, 1, link)
-    arguments.power_of_two(devices)
+    arguments.power_of_two('devices', devices)
     rounds = math.log2(devices)
     return rounds * link.latency * link.bandwidth / (rounds - 2 * (devices - 1) / devices)
 

@@ -98,7 +98,7 @@ def strong_scaling(
     device with the whole batch, whether that would fit there or not; ``options`` are ``algorithm``,
     ``overlap`` and ``buckets``, as in ``step``.
     """
-    arguments.counts('device_counts', device_counts)
+    arguments.check(device_counts=device_counts)
     arguments.positive_int('global_batch', global_batch)
     if max(device_counts) > global_batch:
         raise ValueError(
