@@ -30,8 +30,7 @@ from .runtime import SETTINGS, installed_builds
 
 OK, WARNING, FAILED, NOT_NEEDED = 'ok', 'warning', 'failed', 'not needed'
 NEEDED_BY = {'mxnet': 'chapters 1 to 4 and 8', 'torch': 'chapters 5 to 7 and 9'}
-# Where the name of the package does not give the name to import.
-MODULES = {'scikit-learn': 'sklearn', 'matplotlib': 'matplotlib.pyplot'}
+MODULES = {'scikit-learn': 'sklearn', 'matplotlib': 'matplotlib.pyplot'}  # to import
 MARK, MISSING = 'doctor row: ', 'it is not installed'  # lines that a question's process prints
 
 
@@ -64,6 +63,8 @@ def packages() -> Iterator[Row]:
     lines = metadata.requires('mgpu-helpers') or []
     needed = [line for line in lines if 'extra ==' not in line or re.search('.notebooks.$', line)]
     names = [re.split(r'[^\w-]', line)[0] for line in needed] + ['d2l'] * bool(installed_builds())
+    # jsonschema does without it, and its grammar takes most of JupyterLab's import.
+    sys.modules['rfc3987_syntax'] = None  # type: ignore[assignment]
     versions = []
     for name in names:
         say(f'import {name}')
@@ -124,8 +125,7 @@ def kernels() -> Iterator[Row]:
         say(f'start the kernel {name}')
         spec = KernelSpecManager().get_kernel_spec(name)
         command = [spec.argv[0], '-c', 'import sys; print(sys.prefix)']
-        env = os.environ | spec.env
-        prefix = subprocess.check_output(command, text=True, timeout=5, env=env)
+        prefix = subprocess.check_output(command, text=True, timeout=5, env=os.environ | spec.env)
         found = f'{spec.resource_dir} starts the Python of {prefix.strip()}'
         if Path(prefix.strip()).resolve() == Path(path).parent.parent.resolve():
             yield Row(f'kernel {name}', OK, found)
