@@ -72,12 +72,8 @@ def slices(x: NDArray, k: int) -> list[NDArray | None]:
 
 
 def send(messages: Iterable[tuple[NDArray | None, NDArray | None]], add: bool) -> None:
-    """Let all messages ``(source, target)`` travel at the same time; then add each, or keep it.
-
-    Both are views of arrays on two devices, or ``None`` for an empty slice.
-    """
+    """Let all messages ``(source, target)`` travel at the same time; then add each, or keep it."""
     messages = [(source, target) for source, target in messages if source is not None]
-    # An empty slice is empty on both devices.
     received = [source.copyto(target.context) for source, target in messages]  # type: ignore[union-attr]
     for (_, target), r in zip(messages, received):
         if add:
@@ -172,8 +168,7 @@ def allreduce_kvstore(data: Sequence[NDArray]) -> None:
 def _store_for(devices: tuple[Context, ...]) -> KVStore:
     import mxnet as mx
 
-    nccl = mx.runtime.Features().is_enabled('NCCL') and len(devices) > 1
-    on_gpus = all(d.device_type == 'gpu' for d in devices)
-    store = mx.kv.create('nccl' if nccl and on_gpus else 'device')
+    gpus = len(devices) > 1 and devices[0].device_type == 'gpu'
+    store = mx.kv.create('nccl' if gpus and mx.runtime.Features().is_enabled('NCCL') else 'device')
     store.keys = set()  # those that it has been initialized with
     return store

@@ -1,4 +1,4 @@
-"""What one allreduce takes, from latency and bandwidth, and the list of all that we have.
+"""What one allreduce takes (Thakur, Rabenseifner and Gropp 2005), and the list of all we have.
 
 A formula is ``f(devices, nbytes, link)``: seconds for an array of ``nbytes`` on each device. Adding
 is left out: it takes a small part of what moving an array takes.
@@ -54,11 +54,7 @@ def ring(devices: int, nbytes: float, link: Wire) -> float:
 
 
 def halving_doubling(devices: int, nbytes: float, link: Wire) -> float:
-    """Cost a butterfly on slices: what is exchanged is half an array, a quarter, ... and back.
-
-    For a power of two 2 log2(k) latencies and 2n(k-1)/k bytes, else two whole messages more
-    (Thakur, Rabenseifner and Gropp 2005).
-    """
+    """Cost a butterfly on slices: what is exchanged is half an array, a quarter, ... and back."""
     arguments.message(devices, nbytes, link)
     rounds = math.floor(math.log2(devices))
     extra = 0 if devices == 2**rounds else 2

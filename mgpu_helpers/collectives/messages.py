@@ -179,7 +179,6 @@ def fill_buckets(sizes: Sequence[float], bucket_bytes: float) -> list[list[int]]
     """Say which gradients go together, by their indices: the last ones first, until one is full.
 
     ``sizes`` are bytes, first layer first; one above ``bucket_bytes`` has a bucket to itself.
-    The backward pass begins with the last layer: its bucket can leave first.
     """
     arguments.positive_number('bucket_bytes', bucket_bytes)
     buckets, room = [], 0  # type: ignore[var-annotated]  # lists of indices

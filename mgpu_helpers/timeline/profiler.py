@@ -72,11 +72,10 @@ def known_lanes() -> list[str]:
 def check_known(lane: str) -> None:
     """Raise unless the profiler has a number for this device; without one it ends the process."""
     if lane not in known_lanes():
-        cpus = sum(known.startswith('cpu') for known in set(known_lanes()))
+        known = ', '.join(dict.fromkeys(known_lanes()))
         raise ValueError(
-            f"{lane} cannot be recorded: MXNet's profiler would end this process. On this machine "
-            f'it knows cpu(0) to cpu({cpus - 1}), and {mx.context.num_gpus()} GPUs; use at most so '
-            'many devices while recording'
+            f"{lane} cannot be recorded: MXNet's profiler, which would end this process, knows "
+            f'{known}; use at most these while recording'
         )
 
 

@@ -30,6 +30,7 @@ Function = Callable[..., Any]
 
 BACKWARD = '_backward_'
 COPY = '_copyto'
+KVSTORE = ('broadcast', 'push', 'pull', 'pushpull')
 
 _listener: Listener | None = None  # of the recording that is on
 
@@ -45,10 +46,7 @@ def record(title: str = '', python: bool = False) -> Iterator[Lanes]:
     """
     global _listener
     if _listener is not None:
-        raise RuntimeError(
-            'recording is already on: let the other `with record()` block end before this one '
-            'begins'
-        )
+        raise RuntimeError('recording is already on: end the other `with record()` block first')
     lanes, listener, ran = Lanes(title=title), Listener(), list[Span]()
     try:
         with listener.listening(), profiling(ran), mx.engine.bulk(0):
@@ -211,9 +209,6 @@ class Listener:
             for span, push in zip(spans, early + own + late):
                 yield Span(lane, push.kind, push.name, span.start, span.end)
         yield from self.noted
-
-
-KVSTORE = ('broadcast', 'push', 'pull', 'pushpull')
 
 
 def pushed_by_mxnet(step: Pushes, name: str) -> Push:
