@@ -1,4 +1,4 @@
-"""What an allreduce costs: the formulas, what they agree on, and what they refuse."""
+"""What communication costs: by counting, by hand, and against published tables."""
 
 import itertools
 import math
@@ -8,11 +8,31 @@ import pytest
 from checkouts import ROOT
 from checkouts import call as run
 
-from mgpu_helpers.collectives import OURS, count
-from mgpu_helpers.scaling import COSTS, LINKS, Link, hierarchical, meeting_point, ring
+from mgpu_helpers.collectives import OURS, all_gather, count, reduce_scatter
+from mgpu_helpers.scaling import (
+    COSTS,
+    LINKS,
+    MACHINES,
+    MODELS,
+    Layer,
+    Link,
+    Machine,
+    Model,
+    bubble,
+    hierarchical,
+    meeting_point,
+    memory_per_device,
+    nvls,
+    parameter_servers,
+    ring,
+    sharded,
+    tensor_parallel_seconds,
+    zero,
+)
 
 PCIE = LINKS['PCIe 3 x16']
 SLOW = Link('all latency', latency=1.0, bandwidth=1e30)  # a message costs 1, whatever its length
+WIRE = Link('wire', latency=1.0, bandwidth=10.0)
 THIN = Link('all bandwidth', latency=1e-30, bandwidth=1.0)  # a message costs its length
 
 
@@ -72,26 +92,83 @@ def test_published_links():
         LINKS['carrier pigeon']
 
 
-def test_what_links_costs_and_levels_refuse():
-    costs = COSTS.values()
+def test_a_pipeline_waits_as_long_as_its_bubble():
+    """GPipe: a stage of one second forward begins one second after the one before it."""
+    for stages, micro_batches in itertools.product((1, 2, 4, 8), (1, 2, 8, 32)):
+        forward = backward = micro_batches + stages - 1  # seconds until the last stage is done
+        waits = 1 - 2 * micro_batches / (forward + backward)
+        assert bubble(stages, micro_batches) == pytest.approx(waits)
+    assert bubble(8, 8) == 7 / 15
+    assert bubble(16, 135) <= 0.1 < bubble(16, 134)  # an exercise
+
+
+def test_parameter_servers_by_hand():
+    # 8 workers, 1 server: 8 arrays in, 8 out, one after the other.
+    assert parameter_servers(8, 1, 100, WIRE) == 2 * 8 * (1 + 10)
+    assert parameter_servers(8, 4, 100, WIRE) == 2 * 8 * (1 + 2.5)
+    assert parameter_servers(2, 4, 100, WIRE) == 2 * 4 * (1 + 2.5)  # now the workers are busiest
+    assert parameter_servers(8, 4, 100, WIRE, duplex=True) == 8 * (1 + 2.5)
+    # A server beside each worker sends k slices where the sharded allreduce keeps one: (k - 1).
+    assert parameter_servers(8, 8, 100, WIRE) / sharded(8, 100, WIRE) == pytest.approx(8 / 7)
+
+
+def test_shards_and_cut_layers_by_hand():
+    whole = ring(8, 160, WIRE)
+    assert [zero(stage, 8, 160, WIRE) / whole for stage in range(4)] == [1, 1, 1, 1.5]
+    wide = [zero(stage, 8, 1e9, WIRE, 2e9) / ring(8, 1e9, WIRE) for stage in range(4)]
+    assert wide == pytest.approx([2, 1.5, 1.5, 2], rel=1e-6)
+
+    def fully_sharded(data):  # parameters gathered forward and backward, gradients scattered
+        reduce_scatter(data)
+        all_gather(data)
+        all_gather(data)
+
+    counted = count(fully_sharded, 8, 840)
+    assert counted.seconds(WIRE) == pytest.approx(zero(3, 8, 4 * 840, WIRE))
+    assert (
+        tensor_parallel_seconds(2, 3, 20, Machine('board', 1.0, WIRE))
+        == 12 * ring(2, 20, WIRE)
+        == 12 * 2 * (1 + 1)
+    )
+    # Over two servers two of thirty messages are the network's, and all bytes pass it.
+    dgx = MACHINES['DGX H100']
+    by_hand = 28 * 3.4e-6 + 2 * 14e-6 + 30 / 16 * 1e6 / 320e9
+    assert tensor_parallel_seconds(16, 1, 1e6, dgx) == pytest.approx(4 * by_hand)
+    # Into the switch goes an array, and a slice; out of it the same.
+    assert nvls(4, 80, WIRE) == 1 + 80 / 10 * 5 / 4
+
+
+def test_memory_of_zero_as_its_authors_publish_it():
+    """Rajbhandari and others 2020, table 1: 7.5 billion parameters, 64 GPUs, Adam, in GB."""
+    model = MODELS['Llama 3.1 8B']
+    scale = 7.5e9 / model.parameters
+    for stage, gigabytes in ((0, 120), (1, 31.4), (2, 16.6), (3, 1.88)):
+        kept = memory_per_device(model, 1, 3, stage=stage, devices=64)
+        assert (kept.total - kept.activations) * scale == pytest.approx(gigabytes * 1e9, rel=0.01)
+    # An exercise: a billion parameters in float32, Adam, eight devices.
+    plain = Model('plain', [Layer('all', 10**9, 1.0)])
+    kept = [memory_per_device(plain, 1, 2, stage=stage, devices=8).total for stage in range(4)]
+    assert kept == [16e9, 9e9, 5.5e9, 2e9]
+
+
+def test_what_costs_refuse():
+    board = Machine('board', 1.0, WIRE)
     refused = [
-        *((f, (0, 1e6, PCIE), ValueError, 'devices must be at least 1') for f in costs),
-        *((f, (2, 0, PCIE), ValueError, 'nbytes must be a number above 0') for f in costs),
-        *(
-            (f, (2, 1e6, 'PCIe'), TypeError, 'link must be a Link, such as LINKS')
-            for f in COSTS.values()
-        ),
-        *((meeting_point, (k, PCIE), ValueError, f'power of two, not {k}') for k in (2, 6)),
-        (hierarchical, (1e6, [(4, PCIE), (0, PCIE)]), ValueError, 'devices must be at least 1'),
-        (hierarchical, (0, [(4, PCIE)]), ValueError, 'nbytes must be a number above 0'),
+        *((f, (0, 1e6, PCIE), 'devices must be at least 1') for f in COSTS.values()),
+        *((f, (2, 0, PCIE), 'nbytes must be a number above 0') for f in COSTS.values()),
+        *((f, (2, 1e6, 'PCIe'), 'link must be a Link, such as LINKS') for f in COSTS.values()),
+        *((meeting_point, (k, PCIE), f'power of two, not {k}') for k in (2, 6)),
+        (hierarchical, (1e6, [(4, PCIE), (0, PCIE)]), 'devices must be at least 1'),
+        *((hierarchical, (1e6, bad), r'list of \(devices, link\)') for bad in ([], [4, 128], None)),
+        (Link, ('x', math.nan, 1e9), 'latency in seconds must be .*nan'),
+        (Link, ('x', 1e-6, '16 GB/s'), 'bandwidth in bytes per second must be'),
+        (zero, (4, 8, 160, WIRE), 'stage must be at most 3, not 4'),
+        (parameter_servers, (8, 0, 1, WIRE), 'servers must be at least 1, not 0'),
+        (tensor_parallel_seconds, (8, 0, 1, board), 'blocks must be at least 1, not 0'),
+        (bubble, (1, 0), 'micro_batches must be at least 1, not 0'),
     ]
-    for bad in ([], (4, PCIE), [4, 128], None):
-        refused.append((hierarchical, (1e6, bad), TypeError, r'list of \(devices, link\)'))
-    for bad, kind in ((0, ValueError), (math.nan, ValueError), ('16 GB/s', TypeError)):
-        refused.append((Link, ('x', bad, 1e9), kind, f'latency in seconds must be .*{bad}'))
-        refused.append((Link, ('x', 1e-6, bad), kind, 'bandwidth in bytes per second must be'))
-    for call, arguments, kind, message in refused:
-        with pytest.raises(kind, match=message):
+    for call, arguments, message in refused:
+        with pytest.raises((TypeError, ValueError), match=message):
             call(*arguments)
 
 

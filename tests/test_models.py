@@ -57,6 +57,16 @@ def test_published_sizes():
         assert MODELS[name].activations / 2e6 == pytest.approx(millions, abs=0.05)
 
 
+def test_llamas_have_the_published_sizes():
+    for size, parameters in (('8B', 8.03e9), ('70B', 70.6e9), ('405B', 405.9e9)):
+        model = MODELS[f'Llama 3.1 {size}']
+        assert model.parameters == pytest.approx(parameters, rel=0.002)
+        assert model.nbytes == 2 * model.parameters
+        # Two operations for each parameter and token, the embedding's aside, and the attention's.
+        seen = 2 * 8192 * (model.parameters - model.layers[0].parameters)
+        assert 1 < model.flops / seen < 1.2
+
+
 def test_what_a_model_refuses():
     for layers, words in (
         ([], "parameters of 'x' must be at least 1, not 0"),
