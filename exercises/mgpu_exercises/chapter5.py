@@ -19,7 +19,7 @@ from .chapter5_messages import (  # noqa: F401  asked for as 5.10 to 5.14
     exercise_13,
     exercise_14,
 )
-from .chapter5_shares import exercise_8, exercise_9  # noqa: F401  asked for as 5.8 and 5.9
+from .chapter5_shards import exercise_8, exercise_9  # noqa: F401  asked for as 5.8 and 5.9
 from .chapter5_timing import exercise_15  # noqa: F401  asked for as 5.15
 from .checking import Hint, expect, expect_value
 from .gradients import classifier, draw, expect_alike, expect_mean, gradient
@@ -82,7 +82,7 @@ def exercise_2(begin_alike: Callable[..., None]) -> None:
 
 
 def exercise_3(rng: random.Random, mean_gradients: Callable[..., None]) -> None:
-    """A forward and a backward pass on a share, and the mean over all examples."""
+    """A forward and a backward pass on a shard, and the mean over all examples."""
     seed = rng.randrange(99)
     for n, size, again in ((9, 2, False), (8, 2, False), (2, 3, False), (9, 2, True)):
         seen: dict[int, int] = {}

@@ -57,7 +57,7 @@ def exercise_6(rng: random.Random, cut_heads: Callable[..., Any]) -> None:
             hint += 'of `out`, which is cut the other way, columns'
             expect(tuple(found.shape) == shape, hint)
         first = parts[0][0]
-        hint = f'rank 0 of {k} has {len(first)} rows: not its share of each, queries, keys, values'
+        hint = f'rank 0 of {k} has {len(first)} rows: not its shard of each, queries, keys, values'
         expect(not near(first, qkv.chunk(k)[0]), hint)
         found_at = [int((qkv == row).all(1).nonzero()[0]) for row in first if row in qkv]
         runs = [found_at[a : a + w // heads] for a in range(0, len(found_at), w // heads)]

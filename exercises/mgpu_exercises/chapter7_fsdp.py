@@ -113,13 +113,13 @@ def expect_right(case: str, found: torch.Tensor, seed: int, n: int, size: int) -
         return torch.cat([g.flatten() for g in grads]).cpu().numpy()
 
     right = gradient(cross_entropy(net(X), y))
-    shares = zip(X.tensor_split(size), y.tensor_split(size))
-    of_means = gradient(torch.stack([cross_entropy(net(A), b) for A, b in shares]).mean())
+    shards = zip(X.tensor_split(size), y.tensor_split(size))
+    of_means = gradient(torch.stack([cross_entropy(net(A), b) for A, b in shards]).mean())
     mistakes = {
         f'it is 1/{size} of it: fully_shard divides by the ranks, and you by all examples': (
             right / size
         ),
-        'it is the mean of means, where an example in a short share counts for more': of_means,
+        'it is the mean of means, where an example in a short shard counts for more': of_means,
         f'it is {n} times as large: divide by the examples': right * n,
         f'it is {n / size:g} times as large: fully_shard divides by the ranks, who by the '
         'examples?': right * n / size,

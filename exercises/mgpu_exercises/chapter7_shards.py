@@ -53,9 +53,9 @@ def near(a: torch.Tensor, b: torch.Tensor) -> bool:
 def exercise_1(held: Callable[..., Any]) -> None:
     """Bytes that a rank holds with ZeRO, by its stage."""
     for stage, n, k in [(s, n, k) for n, k in ((12, 3), (10, 4), (101, 8)) for s in range(4)]:
-        whole, share = 4 * n, 4 * -(-n // k)
-        right = tuple(share if stage > i else whole for i in (2, 1)) + (
-            2 * (share if stage else whole),
+        whole, shard = 4 * n, 4 * -(-n // k)
+        right = tuple(shard if stage > i else whole for i in (2, 1)) + (
+            2 * (shard if stage else whole),
         )
         found = tuple(held(stage, n, k))
         case = f'ZeRO {stage}, {n} parameters, {k} ranks: {found}'
@@ -72,11 +72,11 @@ def exercise_1(held: Callable[..., Any]) -> None:
 
 
 def exercise_2(rng: random.Random, my_spans: Callable[..., Any]) -> None:
-    """Whose values: where a rank's share lies in each tensor."""
+    """Whose values: where a rank's shard lies in each tensor."""
     drawn = [rng.randint(1, 9) for _ in range(5)]
     for sizes, k in (([4, 3], 2), ([2, 9, 1], 3), ([3, 3, 1], 4), (drawn, 3)):
         n, starts, owned = sum(sizes), [sum(sizes[:i]) for i in range(len(sizes))], []
-        share = -(-n // k)
+        shard = -(-n // k)
         for rank in range(k):
             spans = [tuple(span) for span in my_spans(list(sizes), rank, k)]
             case = f'tensors of {sizes} values, rank {rank} of {k}: {spans}'
@@ -87,16 +87,16 @@ def exercise_2(rng: random.Random, my_spans: Callable[..., Any]) -> None:
             here = [at + i for at, (a, b) in zip(starts, spans) for i in range(a, b)]
             owned.append(here)
             whole = all(b - a in (0, size) for (a, b), size in zip(spans, sizes))
-            hint = f'{case}: together {len(here)} values, and a share has at most {share}'
+            hint = f'{case}: together {len(here)} values, and a shard has at most {shard}'
             hint += '; it may begin or end in the middle of a tensor' if whole else ''
-            expect(len(here) <= share, hint)
-            hint = 'a share is one run of the whole vector, not a part of each tensor'
+            expect(len(here) <= shard, hint)
+            hint = 'a shard is one run of the whole vector, not a part of each tensor'
             expect(not here or here == list(range(here[0], here[-1] + 1)), hint, case)
         missing = sorted(set(range(n)).difference(*owned))
         hint = f'tensors of {sizes} values, {k} ranks: values {missing} of the vector have no '
-        hint += f'owner; a share has {share} values, the last one what is left'
+        hint += f'owner; a shard has {shard} values, the last one what is left'
         expect(not missing, hint)
-        right = [list(range(r * share, min((r + 1) * share, n))) for r in range(k)]
+        right = [list(range(r * shard, min((r + 1) * shard, n))) for r in range(k)]
         expect(owned == right, f'tensors of {sizes} values, {k} ranks: {owned}, not {right}')
 
 
@@ -117,18 +117,18 @@ def exercise_3(rng: random.Random, zero1_step: Callable[..., None]) -> None:
         case = f'after step {turn}'
         hint = f'{case} the lists hold other tensors, and the ranks their old ones: write into them'
         expect(all(a is b for a, b in zip([*params, *momenta], kept)), hint)
-        hint = f'{case} the ranks hold different parameters: each moves its share, then gathers all'
+        hint = f'{case} the ranks hold different parameters: each moves its shard, then gathers all'
         expect(all(near(p, params[0]) for p in params), hint)
         hint = f'{case} all have moved {k} times too far: a sum is not yet a mean'
         expect(not near(params[0] - before, k * (one - before)), hint)
         apart = float((params[0] - one).abs().max())
-        why = 'is the momentum kept?' if turn > 1 else 'a share is a run, rank by rank'
+        why = 'is the momentum kept?' if turn > 1 else 'a shard is a run, rank by rank'
         hint = f"{case} the parameters differ by {apart:.1g} from one device's: {why}"
         expect(near(params[0], one), hint)
     found, right = ranks.sent // 2, 2 * (k - 1) * n // k * 8
     hint = f'right parameters, but each rank sends {found} bytes a step, not {right}, with '
-    hint += f'{dict(ranks.calls)} in two steps: a rank needs the mean of its own share alone, and '
-    expect(found == right, f'{hint}sends no more than its share afterwards')
+    hint += f'{dict(ranks.calls)} in two steps: a rank needs the mean of its own shard alone, and '
+    expect(found == right, f'{hint}sends no more than its shard afterwards')
 
 
 def exercise_4(events: Callable[..., Any]) -> None:

@@ -68,7 +68,7 @@ def expect_mean(
         f'it is {size} times as large; divide by the examples of all ranks': right * size,
     }
     case = f'{case}: the gradient is not that of the mean over all {n} examples'
-    hint = 'shares and pieces differ in length, so add up losses, each example with the same '
+    hint = 'shards and pieces differ in length, so add up losses, each example with the same '
     hint += 'weight; and gradients add up by themselves'
     expect_value(found.numpy(), right, case, mistakes, hint)
 

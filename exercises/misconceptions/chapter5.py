@@ -238,7 +238,7 @@ WRONG = [
     ),
     (
         '5.3',
-        'divided by the share',
+        'divided by the shard',
         step(after=lambda n, s, k: k),
         'has each rank divided it',
     ),
@@ -282,11 +282,11 @@ WRONG = [
     ('5.9', 'full steps only', (STEPS - 1, TWICE, LAST, LEFT), 'counts, too'),
     ('5.9', 'a batch of all', (math.ceil(N / B), TWICE, LAST, LEFT), 'those of all ranks'),
     ('5.9', 'left over', (STEPS, N % K, LAST, LEFT), 'missing to a full round'),
-    ('5.9', 'one rank alone', (STEPS, TWICE, LAST // K, LEFT), "one rank's share"),
+    ('5.9', 'one rank alone', (STEPS, TWICE, LAST // K, LEFT), "one rank's shard"),
     ('5.9', 'a full last step', (STEPS, TWICE, B * K, LEFT), 'have left'),
     ('5.9', 'only the sampler drops', (STEPS, TWICE, LAST, N % K), 'the loader drops the last'),
     ('5.9', 'only the loader drops', (STEPS, TWICE, LAST, LEFT - N % K), 'the sampler has left'),
-    ('5.9', 'one rank drops', (STEPS, TWICE, LAST, FEWER % B), "one rank's share"),
+    ('5.9', 'one rank drops', (STEPS, TWICE, LAST, FEWER % B), "one rank's shard"),
     *MESSAGES,
     *TIMING,
 ]

@@ -151,7 +151,7 @@ def in_runs(n, size, rank, seed, epoch):
 
 
 def joined_then_cut(X, y, net, dist):
-    """Take a share with a mask, and send all gradients as one vector."""
+    """Take a shard with a mask, and send all gradients as one vector."""
     mine = torch.arange(len(X)) % dist.get_world_size() == dist.get_rank()
     net.zero_grad(set_to_none=True)
     torch.nn.CrossEntropyLoss(reduction='sum')(net(X[mine]), y[mine]).div(len(X)).backward()

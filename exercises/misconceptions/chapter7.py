@@ -9,18 +9,18 @@ from .chapter7_fsdp import WRONG as FSDP
 from .chapter7_idioms import RIGHT as RIGHT
 
 
-def held(*begins, share=lambda n, k: -(-n // k), state=8):
+def held(*begins, shard=lambda n, k: -(-n // k), state=8):
     def answer(stage, n, k):
         sizes = zip((4, 4, state), begins)
-        return tuple(b * (share(n, k) if stage >= begin else n) for b, begin in sizes)
+        return tuple(b * (shard(n, k) if stage >= begin else n) for b, begin in sizes)
 
     return answer
 
 
 def unpadded(sizes, rank, k):
-    share, at, spans = sum(sizes) // k, 0, []
+    shard, at, spans = sum(sizes) // k, 0, []
     for size in sizes:
-        spans.append(tuple(min(max(e - at, 0), size) for e in (rank * share, (rank + 1) * share)))
+        spans.append(tuple(min(max(e - at, 0), size) for e in (rank * shard, (rank + 1) * shard)))
         at += size
     return spans
 
@@ -34,9 +34,9 @@ def dealt(sizes, rank, k):
 
 
 def in_the_vector(sizes, rank, k):
-    share, at, spans = -(-sum(sizes) // k), 0, []
+    shard, at, spans = -(-sum(sizes) // k), 0, []
     for size in sizes:
-        spans.append((max(at, rank * share), min(at + size, (rank + 1) * share)))
+        spans.append((max(at, rank * shard), min(at + size, (rank + 1) * shard)))
         at += size
     return spans
 
@@ -51,22 +51,22 @@ def zero1(gather=True, mean=True, scatter=True, rebind=False, keep=True, cut=chu
             grads = ranks.reduce_scatter(grads)
         else:
             grads = [g.chunk(ranks.k)[r] for r, g in enumerate(ranks.all_reduce(grads))]
-        shares = [cut(p, r, ranks.k) for r, p in enumerate(params)]
-        for r, (share, g) in enumerate(zip(shares, grads)):
+        shards = [cut(p, r, ranks.k) for r, p in enumerate(params)]
+        for r, (shard, g) in enumerate(zip(shards, grads)):
             m = 0.9 * momenta[r] + g / (ranks.k if mean else 1)
             if rebind:
                 momenta[r] = m
             elif keep:
                 momenta[r].copy_(m)
-            share.sub_(lr * m)
+            shard.sub_(lr * m)
         if sums:
             spread = [torch.zeros_like(p) for p in params]
-            for r, (whole, share) in enumerate(zip(spread, shares)):
-                whole.chunk(ranks.k)[r].copy_(share)
+            for r, (whole, shard) in enumerate(zip(spread, shards)):
+                whole.chunk(ranks.k)[r].copy_(shard)
             for p, whole in zip(params, ranks.all_reduce(spread)):
                 p.copy_(whole)
         elif gather:
-            for p, whole in zip(params, ranks.all_gather(shares)):
+            for p, whole in zip(params, ranks.all_gather(shards)):
                 p.copy_(whole)
 
     return zero1_step
@@ -142,8 +142,8 @@ p, m, ms = given('7.9', 'Ada').values()
 STEP, IDLE, ENOUGH = 3 * ms * (m + p - 1), (p - 1) / (m + p - 1), 9 * (p - 1) + 1
 
 WRONG = [
-    ('7.1', 'padding forgotten', held(3, 2, 1, share=lambda n, k: n / k), 'is padded first'),
-    ('7.1', 'rounded down', held(3, 2, 1, share=lambda n, k: n // k), 'is padded first'),
+    ('7.1', 'padding forgotten', held(3, 2, 1, shard=lambda n, k: n / k), 'is padded first'),
+    ('7.1', 'rounded down', held(3, 2, 1, shard=lambda n, k: n // k), 'is padded first'),
     ('7.1', 'state counted once', held(3, 2, 1, state=4), 'two numbers for each'),
     ('7.1', 'gradients in stage 1', held(3, 1, 1), 'ZeRO 1 the gradients are whole'),
     ('7.1', 'parameters in stage 2', held(2, 2, 1), 'ZeRO 2 the parameters are whole'),
@@ -154,12 +154,12 @@ WRONG = [
     ('7.2', 'places in the vector', in_the_vector, 'the beginning of each tensor'),
     ('7.3', 'not gathered', zero1(gather=False), 'then gathers all'),
     ('7.3', 'the sum', zero1(mean=False), 'a sum is not yet a mean'),
-    ('7.3', 'allreduce of gradients', zero1(scatter=False), 'its own share alone'),
-    ('7.3', 'allreduce of parameters', zero1(sums=True), 'no more than its share'),
+    ('7.3', 'allreduce of gradients', zero1(scatter=False), 'its own shard alone'),
+    ('7.3', 'allreduce of parameters', zero1(sums=True), 'no more than its shard'),
     ('7.3', 'another momentum', zero1(rebind=True), 'write into them'),
     ('7.3', 'momentum not kept', zero1(keep=False), 'is the momentum kept?'),
-    ('7.3', 'all move share 0', zero1(cut=lambda p, r, k: chunk(p, 0, k)), 'is a run'),
-    ('7.3', 'shares by modulo', zero1(cut=lambda p, r, k: p[r::k]), 'is a run, rank by rank'),
+    ('7.3', 'all move shard 0', zero1(cut=lambda p, r, k: chunk(p, 0, k)), 'is a run'),
+    ('7.3', 'shards by modulo', zero1(cut=lambda p, r, k: p[r::k]), 'is a run, rank by rank'),
     ('7.4', 'not gathered for backward', events(again=False), 'its backward pass needs it'),
     ('7.4', 'never dropped', events(drop=False), 'are whole at one time'),
     ('7.4', 'no scatter', events(scatter=False), 'keeps whole gradients'),
@@ -169,7 +169,7 @@ WRONG = [
     ('7.5', 'no bias at all', cut_mlp(b2s=lambda b, k: [0 * b] * k), 'is in no term'),
     ('7.5', 'along the other axes', cut_mlp(axis=1), 'features between the layers'),
     ('7.5', 'blocks, then modulo', cut_mlp(strided=True), 'must meet their own columns'),
-    ('7.6', 'queries here, keys there', fused, 'its share of each'),
+    ('7.6', 'queries here, keys there', fused, 'its shard of each'),
     ('7.6', 'cut inside a head', torn, 'not to be torn'),
     ('7.6', 'columns of others', lambda *a: by_head(*a, also_out=False), 'its own heads'),
     ('7.6', 'rows of out', lambda *a: by_head(*a, False, 0), 'columns'),

@@ -72,9 +72,9 @@ WRONG = [
     ('7.10', 'no backward pass', without_backward, 'without a gradient'),
     ('7.10', 'everyone everything', step(cut=False), 'each example belongs to one rank'),
     ('7.10', 'the rest dropped', rest_dropped, 'each example belongs to one rank'),
-    ('7.10', 'all the first share', half_of_it, 'what has each of them to give'),
+    ('7.10', 'all the first shard', half_of_it, 'what has each of them to give'),
     ('7.10', 'divided twice', step(factor=lambda n, k: 1 / n), 'and you by all examples'),
-    ('7.10', 'a mean of means', step(loss='mean', factor=lambda n, k: 1), 'a short share counts'),
+    ('7.10', 'a mean of means', step(loss='mean', factor=lambda n, k: 1), 'a short shard counts'),
     ('7.10', 'a plain sum', step(factor=lambda n, k: 1), 'who by the examples'),
     ('7.10', 'times the ranks', step(factor=lambda n, k: k), 'divide by the examples'),
 ]

@@ -30,26 +30,26 @@ def held_by_ifs(stage, n, k):
 
 
 def held_by_tensors(stage, n, k):
-    share = math.ceil(n / k)
-    values = torch.tensor([[n, n, 2 * n], [share, share, 2 * share]])
+    shard = math.ceil(n / k)
+    values = torch.tensor([[n, n, 2 * n], [shard, shard, 2 * shard]])
     return 4 * values[(torch.arange(3) >= 3 - stage).long(), torch.arange(3)]
 
 
 def value_by_value(sizes, rank, k):
-    share, at, found = -(-sum(sizes) // k), 0, []
+    shard, at, found = -(-sum(sizes) // k), 0, []
     for size in sizes:
-        mine = [i for i in range(size) if (at + i) // share == rank]
+        mine = [i for i in range(size) if (at + i) // shard == rank]
         found.append((mine[0], mine[-1] + 1) if mine else (0, 0))
         at += size
     return found
 
 
 def by_intersection(sizes, rank, k):
-    share = math.ceil(sum(sizes) / k)
+    shard = math.ceil(sum(sizes) / k)
     ends = torch.tensor(sizes).cumsum(0)
     starts = ends - torch.tensor(sizes)
-    low = starts.clamp(min=rank * share)
-    high = ends.clamp(max=(rank + 1) * share)
+    low = starts.clamp(min=rank * shard)
+    high = ends.clamp(max=(rank + 1) * shard)
     pairs = torch.stack([low - starts, high - starts], dim=1)
     pairs[high <= low] = 0
     return pairs.tolist()
@@ -90,8 +90,8 @@ def by_views(ranks, params, grads, momenta, lr):
     for m, mean in zip(momenta, means):
         torch.add(mean, m, alpha=0.9, out=m)
     own = [p.view(ranks.k, -1)[r] for r, p in enumerate(params)]
-    for share, m in zip(own, momenta):
-        share.add_(m, alpha=-lr)
+    for shard, m in zip(own, momenta):
+        shard.add_(m, alpha=-lr)
     gathered = ranks.all_gather(own)
     for r in range(ranks.k):
         params[r].copy_(gathered[r])

@@ -1,4 +1,4 @@
-"""Exercises 5.8 and 5.9: an epoch, sampled without replacement, and a share of it for each rank."""
+"""Exercises 5.8 and 5.9: an epoch, sampled without replacement, and a shard of it for each rank."""
 
 import math
 import random
@@ -10,7 +10,7 @@ from .checking import Numbers, expect, expect_value, on_paper
 
 
 def exercise_8(rng: random.Random, my_shares: Callable[..., Any]) -> None:
-    """The shares of a DistributedSampler."""
+    """The shards of a DistributedSampler."""
     for n, size in ((10, 4), (12, 3), (2, 5), (rng.randint(30, 40), 7)):
         seed, epochs = rng.randrange(99), []
         for epoch in (0, 1):
@@ -34,7 +34,7 @@ def exercise_8(rng: random.Random, my_shares: Callable[..., Any]) -> None:
             hint += f'{max(counts.values())} times; fill up from the beginning of the order'
             expect(max(counts.values()) - min(counts.values()) <= 1, hint, case)
             epochs.append(hands)
-        hint = 'epochs 0 and 1 have the same shares, as if `set_epoch` had been forgotten'
+        hint = 'epochs 0 and 1 have the same shards, as if `set_epoch` had been forgotten'
         expect(n < 10 or epochs[0] != epochs[1], hint, case)
 
 
@@ -67,7 +67,7 @@ def exercise_9(numbers: Numbers, steps: int, twice: int, last: int, left_out: in
     expect_value(twice, each * k - n, '{} examples twice', mistakes, hint)
     rest = each - (right - 1) * batch
     mistakes = {
-        "that is one rank's share": rest,
+        "that is one rank's shard": rest,
         'in it is what the steps before have left': batch * k,
     }
     hint = 'what a rank has left after the full steps, times the ranks'
@@ -76,7 +76,7 @@ def exercise_9(numbers: Numbers, steps: int, twice: int, last: int, left_out: in
     mistakes = {
         'the sampler leaves these out; the loader drops the last batch of each rank as well': dealt,
         'the loader drops these; the sampler has left some out before': whole - dealt,
-        "that is one rank's share": fewer % batch,
+        "that is one rank's shard": fewer % batch,
     }
     hint = 'first what does not fit a full round, then the last batch of each rank'
     expect_value(left_out, whole, '{} examples left out', mistakes, hint)
