@@ -51,8 +51,8 @@ def setup(choice: str = '') -> str:
 
 
 def say(what: str) -> None:
-    """Print what comes next, for the case that nothing else comes."""
-    print(f'\n{what}:', flush=True)
+    """Begin a line with what comes next; an error goes behind it."""
+    print(f'\n{what}: ', end='', flush=True)
 
 
 def packages() -> Iterator[Row]:
@@ -141,7 +141,7 @@ def gpus() -> Iterator[Row]:
     try:
         (major, minor), refusal = ask_driver()
     except OSError as error:
-        found = f'CPU cores stand in: no driver ({error}). Where there is a GPU, install it'
+        found = f'no driver ({error}): CPU cores stand in. If there is a GPU, install its driver'
         yield Row('GPUs', NOT_NEEDED, f'{found}; in a container: docker run --gpus all')
         return
     listed = '; '.join(f'{gpu}, {gpu.memory / 2**30:.0f} GiB' for gpu in driver_gpus())
@@ -214,19 +214,19 @@ def ask(name: str, seconds: float) -> list[Row]:
         output.seek(0)
         lines = [line.strip() for line in output.read().decode(errors='replace').splitlines()]
     rows = [Row(*json.loads(line[len(MARK) :])) for line in lines if line.startswith(MARK)]
-    last = [line for line in lines if line and not line.startswith(MARK)][-2:]
+    last = ''.join([line for line in lines if line and not line.startswith(MARK)][-1:])
     if status == 0:
         return rows
-    if MISSING in last:
+    if last.endswith(MISSING):
         verdict = NOT_NEEDED if any(map(python_with, NEEDED_BY)) else FAILED
         return [Row(name, verdict, f'{MISSING}; {NEEDED_BY[name]} need it', setup('TORCH=1'))]
-    mend = setup('GPU=0' if 'libcuda.so.1' in ' '.join(last) else '')
+    mend = setup('GPU=0' if 'libcuda.so.1' in last else '')
     if status is None:
-        last.append(f'no answer after {seconds:g} s, so it hangs, or this machine is busy')
+        last += f' no answer after {seconds:g} s, so it hangs, or this machine is busy'
         mend = "make doctor DOCTOR_ARGS='--seconds 60'"
     elif status < 0:
-        last.append(f'killed by signal {-status}, {signal.strsignal(-status)}')
-    return [*rows, Row(name, FAILED, ' '.join(last), mend)]
+        last += f' killed by signal {-status}, {signal.strsignal(-status)}'
+    return [*rows, Row(name, FAILED, last or 'it said nothing', mend)]
 
 
 def examine(seconds: float = 10.0) -> list[Row]:
