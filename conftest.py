@@ -35,7 +35,7 @@ SLOWEST_FIRST = [chapter.file for chapter in sorted(CHAPTERS, key=lambda c: -c.r
 SLOWEST_FIRST += [
     f'test_{name}'
     for name in (
-        'training pytorch_train cluster cluster_train setup pipeline look sharding pytorch launch '
+        'training pytorch_train cluster cluster_train setup pipeline look pytorch '
         'own_ddp tensor bench doctor exercises train'
     ).split()
 ]

@@ -87,15 +87,12 @@ class OwnDDP(Replica):
 
 
 def check_network(module: Any) -> None:
-    """Raise unless this is a network itself, of which no part is wrapped or lies in shares."""
+    """Raise unless this is a network itself, of which no part is wrapped."""
     parts = list(module.modules()) if isinstance(module, nn.Module) else [module]
     for part in parts:
-        plain = isinstance(part, nn.Module) and not hasattr(part, 'wrapped')
-        if not plain or isinstance(part, DistributedDataParallel | Replica):
+        if not isinstance(part, nn.Module) or isinstance(part, DistributedDataParallel | Replica):
             shown = arguments.shown(part)
-            raise TypeError(
-                f'module must be the network itself, not wrapped nor in shares: {shown}'
-            )
+            raise TypeError(f'module must be the network itself, not wrapped: {shown}')
 
 
 def check_first_pass(net: OwnDDP, param: Tensor) -> None:

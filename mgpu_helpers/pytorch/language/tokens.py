@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from ... import arguments
 from ..model_parallel.bytes_sent import Traffic
-from ..model_parallel.shares import flatten, views
+from ..model_parallel.sharding import flatten, views
 from ..model_parallel.ten_steps import shard_of
 from ..ranks import this_device
 from .gpt import gpt

@@ -1,8 +1,8 @@
-"""Chapter 7: data parallelism that keeps nothing twice.
+"""Chapter 7: data parallelism that keeps nothing twice, by hand.
 
 Optimizer state (ZeRO 1), gradients (ZeRO 2) and parameters (ZeRO 3, fully sharded data parallelism)
-lie in shares, one a rank: Rajbhandari and others, *ZeRO*, 2020. Here by hand, for a layer;
-``ShardedOptimizer`` does the first, ``fsdp.OwnFSDP`` all three for any network.
+lie in shards, one a rank: Rajbhandari and others, *ZeRO*, 2020. PyTorch's ``fully_shard`` and
+``ZeroRedundancyOptimizer`` do it for any network.
 """
 
 from __future__ import annotations
@@ -13,14 +13,40 @@ from functools import partial
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn import functional as F
 
-from .shares import all_gather, flatten, reduce_scatter, views
+
+def flatten(tensors: Sequence[torch.Tensor], k: int) -> torch.Tensor:
+    """Copy tensors into one vector, with zeros at its end so that ``k`` divides its length."""
+    whole = torch.cat([t.detach().reshape(-1) for t in tensors])
+    return F.pad(whole, (0, -len(whole) % k))
 
 
-def own_share(params: Sequence[torch.Tensor]) -> tuple[torch.Tensor, nn.Parameter]:
-    """Move parameters into one vector; give it, and this rank's share of it for an optimizer.
+def views(whole: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Give each tensor's place in the vector of ``flatten``, in its shape; memory is shared."""
+    sizes = [t.numel() for t in like]
+    return [v.view(t.shape) for v, t in zip(whole[: sum(sizes)].split(sizes), like)]
 
-    The parameters become views of the vector, and so is the share: nothing lies there twice.
+
+def all_gather(shard: torch.Tensor) -> torch.Tensor:
+    """Put together the shards (n/k,) of all k ranks; every rank gets the whole (n,)."""
+    whole = shard.new_empty(len(shard) * dist.get_world_size())
+    dist.all_gather_single(whole, shard.contiguous())
+    return whole
+
+
+def reduce_scatter(whole: torch.Tensor) -> torch.Tensor:
+    """Take the mean over the ranks of vectors (n,); each rank gets its shard (n/k,) of it alone."""
+    k = dist.get_world_size()
+    shard = whole.new_empty(len(whole) // k)
+    dist.reduce_scatter_single(shard, whole)
+    return shard / k
+
+
+def own_shard(params: Sequence[torch.Tensor]) -> tuple[torch.Tensor, nn.Parameter]:
+    """Move parameters into one vector; give it, and this rank's shard of it for an optimizer.
+
+    The parameters become views of the vector, and so is the shard: nothing lies there twice.
     """
     k, rank = dist.get_world_size(), dist.get_rank()
     whole = flatten(params, k)
@@ -31,27 +57,27 @@ def own_share(params: Sequence[torch.Tensor]) -> tuple[torch.Tensor, nn.Paramete
 
 def zero_step(
     whole: torch.Tensor,
-    share: nn.Parameter,
+    shard: nn.Parameter,
     params: Sequence[torch.Tensor],
     optimizer: torch.optim.Optimizer,
 ) -> None:
-    """Take one step (ZeRO 1): the optimizer updates this rank's share; all shares are gathered.
+    """Take one step (ZeRO 1): the optimizer updates this rank's shard; all shards are gathered.
 
-    ``whole`` and ``share`` are those of ``own_share(params)``; gradients become ``None``.
+    ``whole`` and ``shard`` are those of ``own_shard(params)``; gradients become ``None``.
     """
-    share.grad = reduce_scatter(flatten([p.grad for p in params], dist.get_world_size()))  # type: ignore[misc]
+    shard.grad = reduce_scatter(flatten([p.grad for p in params], dist.get_world_size()))  # type: ignore[misc]
     for p in params:
         p.grad = None
     optimizer.step()
-    whole.copy_(all_gather(share.detach()))
+    whole.copy_(all_gather(shard.detach()))
 
 
 def shard_gradients(
     params: Sequence[torch.Tensor],
-    share: nn.Parameter,
+    shard: nn.Parameter,
     then: Callable[[], object] = lambda: None,
 ) -> nn.Parameter:
-    """Keep of a layer's gradients this rank's share alone (ZeRO 2), from now on; give the share.
+    """Keep of a layer's gradients this rank's shard alone (ZeRO 2), from now on; give the shard.
 
     As soon as a backward pass has the last of them, they are reduced and scattered, each ``.grad``
     becomes ``None``, and ``then`` is called.
@@ -62,7 +88,7 @@ def shard_gradients(
         ready.append(p)
         if len(ready) == len(params):
             mean = reduce_scatter(flatten([p.grad for p in params], dist.get_world_size()))  # type: ignore[misc]
-            share.grad = mean if share.grad is None else share.grad + mean
+            shard.grad = mean if shard.grad is None else shard.grad + mean
             for p in params:
                 p.grad = None
             ready.clear()
@@ -70,22 +96,22 @@ def shard_gradients(
 
     for p in params:
         p.register_post_accumulate_grad_hook(on_gradient)  # p.grad is complete
-    return share
+    return shard
 
 
 def shard_parameters(layer: nn.Module) -> nn.Parameter:
-    """Keep of a layer's parameters this rank's share alone (ZeRO 3); give it, for an optimizer.
+    """Keep of a layer's parameters this rank's shard alone (ZeRO 3); give it, for an optimizer.
 
     All are gathered just before the layer's forward and backward passes, and dropped after them.
     """
-    whole, share = own_share(list(layer.parameters()))
-    share.data = share.data.clone()  # memory of its own: that of the whole goes
+    whole, shard = own_shard(list(layer.parameters()))
+    shard.data = shard.data.clone()  # memory of its own: that of the whole goes
 
     drop = partial(whole.untyped_storage().resize_, 0)
 
     def gather(*_: object) -> None:
         whole.untyped_storage().resize_(whole.nbytes)
-        dist.all_gather_single(whole, share.detach())
+        dist.all_gather_single(whole, shard.detach())
 
     def after_forward(layer: nn.Module, inputs: object, output: torch.Tensor) -> None:
         drop()
@@ -94,4 +120,4 @@ def shard_parameters(layer: nn.Module) -> nn.Parameter:
 
     layer.register_forward_pre_hook(gather), layer.register_forward_hook(after_forward)
     drop()
-    return shard_gradients(list(layer.parameters()), share, then=drop)
+    return shard_gradients(list(layer.parameters()), shard, then=drop)
