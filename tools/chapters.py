@@ -1,12 +1,10 @@
 """The chapters of the course, as ``notebooks/chapters.yml`` lists them.
 
 ``python tools/chapters.py`` writes the openings of the notebooks and the tables in README.md and
-book/index.md. ``python tools/chapters.py alone`` prints the notebooks that ``make test`` runs one
-by one, ``beside`` those that it runs in parallel with the tests, the longest first.
+book/index.md.
 """
 
 import json
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,7 +29,6 @@ class Chapter:
     read: int
     run: int
     code: list[str] = field(default_factory=list)
-    alone: bool = False
 
     @property
     def path(self):
@@ -99,16 +96,10 @@ def renewed():
     return texts
 
 
-def main(words):
-    if not words:
-        for path, text in renewed().items():
-            path.write_text(text, encoding='utf8')
-    else:
-        chosen = [c for c in CHAPTERS if c.alone == (words == ['alone'])]
-        if words != ['alone']:
-            chosen.sort(key=lambda c: -c.run)
-        print(*[c.path.relative_to(ROOT) for c in chosen])
+def main():
+    for path, text in renewed().items():
+        path.write_text(text, encoding='utf8')
 
 
 if __name__ == '__main__':
-    main(sys.argv[1:])
+    main()

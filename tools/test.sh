@@ -43,14 +43,11 @@ if [ -n "${TESTS:-}" ]; then
 fi
 
 # Most tests wait for processes that start, so two at a time are quicker even on two cores; three are
-# not (725 s both). A file's tests stay together: some share what is slow to make. No notebook is
-# marked slow. The puzzles and some chapters run beside the tests; tests/test_exercises.py runs the other
-# exercises' cells. The chapters that measure what two free cores gain have the machine to themselves,
-# one by one: notebooks/chapters.yml says which.
-chapters() { .venv/bin/python -I tools/chapters.py "$1"; }
-# shellcheck disable=SC2046
-then_run pytest -n 2 --dist loadfile --no-loadscope-reorder tests $(chapters beside) exercises/puzzles.ipynb
+# not (725 s both). A file's tests stay together: some share what is slow to make. The longest chapters
+# start first (conftest.py). tests/test_exercises.py runs the other exercises' cells.
+chapters=
+[ "$marked" = slow ] || chapters='notebooks exercises/puzzles.ipynb'
+# shellcheck disable=SC2086
+then_run pytest -n 2 --dist loadfile --no-loadscope-reorder tests $chapters
 then_run pytorch
-# shellcheck disable=SC2046
-[ "$marked" = slow ] || then_run pytest $(chapters alone)
 exit "$status"
