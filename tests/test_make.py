@@ -1,9 +1,6 @@
 """`make` itself, and tools/env.sh, with which every recipe starts."""
 
-import ast
 import re
-import shutil
-import sys
 
 from checkouts import ROOT, VARIABLES, call
 
@@ -33,40 +30,6 @@ def test_pages_and_machines_name_only_commands_and_variables_that_there_are():
             assert set(re.findall(' ([A-Z_]+)=', given)) <= set(VARIABLES), f'{path}: {given}'
             named.add(target)
     assert {'lab', 'test', 'setup', 'bench', 'grade'} <= named
-
-
-VALUE = """ -k 'ring or tree' "it's" --a='$HOME' $x $(ls) ;ls & | > * \\" #c ~/b """
-WORDS = ['-k', 'ring or tree', "it's", *'--a=$HOME $x $(ls) ;ls & | > * " #c'.split()]
-
-
-def test_what_is_given_to_make_reaches_the_programs_whatever_it_is(tmp_path):
-    """The programs are stubs here: each prints the arguments it was called with."""
-    shutil.copytree(ROOT / 'tools', tmp_path / 'tools')
-    (tmp_path / '.venv').symlink_to(sys.prefix)
-    tools = [f'tools/{name}' for name in 'run_notebooks slides grade teaching_plan'.split()]
-    for name in (*tools, 'benchmarks', 'jupyterlab', 'mgpu_helpers', 'pytest'):
-        (tmp_path / f'{name}.py').write_text('import sys; print(sys.argv[1:])')
-    (tmp_path / 'tools/setup.sh').write_text('printf "%s;" "$GPU"')
-
-    def make(target, *given, status=0):
-        file = f'--file={ROOT}/Makefile'
-        done = call(tmp_path, 'make', file, target, *given, 'GPU=a $b', HOME=tmp_path)
-        by_setup = 'a $b;' * (target not in ('doctor', 'sheet', 'grade'))
-        assert done.returncode == status and done.stdout.startswith(by_setup)
-        return done.stderr or ast.literal_eval(done.stdout.removeprefix(by_setup))
-
-    words = [*WORDS, f'{tmp_path}/b']
-    for target in ('lab', 'run', 'bench', 'data'):
-        name = f'{target.upper()}_ARGS'
-        assert make(target, f'{name}={VALUE}')[-14:] == words
-        assert f"{name} is it's, which cannot be read" in make(target, f"{name}=it's", status=2)
-    both = make('test', 'TESTS=tools/w*.* "a b[c d]"', f'PYTEST_ARGS={VALUE}')
-    assert both[-16:] == [*words, 'tools/wanted.sh', 'a b[c d]']
-    odd = 'it\'s "$1" $(ls) *'
-    for target in ('run', 'slides', 'sheet'):
-        assert make(target, f'CHAPTER={odd}')[-1] == odd
-    assert make('run', 'CELL_TIMEOUT=$2') == ['--timeout', '$2']
-    assert make('grade', f'FROM={odd}', f'PRIVATE={odd}') == [odd, '--private', odd]
 
 
 def test_data_folder_is_absolute_and_without_a_home_all_stays_in_the_course(tmp_path):
