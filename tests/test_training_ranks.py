@@ -38,9 +38,9 @@ def test_a_checkpoint_is_loaded_only_as_it_was_saved(ranks, saved):
         ranks.load(saved, {'lr': 0.2})
 
 
-def test_a_thousand_damaged_checkpoints_are_all_refused(ranks, saved):
+def test_damaged_checkpoints_are_all_refused(ranks, saved):
     whole, draw = saved.read_bytes(), random.Random(0)
-    for i in range(1000):
+    for i in range(200):
         content = bytearray(whole)
         if i % 4:
             content[draw.randrange(max(0, len(whole) - 6000), len(whole))] ^= 1 << draw.randrange(8)
@@ -126,23 +126,7 @@ def test_the_last_k_checkpoints_are_kept(alone, ranks):
     assert sorted(path.name for path in run.glob('step*')) == [names[0], names[2]]
 
 
-def test_a_full_disk_while_it_trains_is_one_sentence(alone):
-    """Files that may not grow as long, for want of a disk that we may fill."""
-    alone.run(f'{SHORT} --checkpoint run')
-    before = (alone.folder / 'run' / 'checkpoint.pt').read_bytes()
-    (alone.folder / 'small.py').write_text("""
-import resource, runpy
-resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
-runpy.run_path('train_ddp.py', run_name='__main__')
-""")
-    options = f'{SHORT} --checkpoint run --epochs 2'
-    said = alone.run(options, 2, status=1, script='small.py')
-    (line,) = errors(said)
-    assert 'checkpoint.pt is not saved: [Errno 27] ' in line
-    assert (alone.folder / 'run' / 'checkpoint.pt').read_bytes() == before
-    assert {path.name for path in (alone.folder / 'run').iterdir()} == {'checkpoint.pt', 'lock'}
-
-
+@pytest.mark.slow
 def test_without_fcntl_it_trains_all_the_same(alone):
     """As on Windows, where a second job goes unnoticed."""
     (alone.folder / 'bare.py').write_text("""
@@ -155,6 +139,7 @@ runpy.run_path('train_ddp.py', run_name='__main__')
     assert alone.parameters('run').isfinite().all()
 
 
+@pytest.mark.slow
 def test_other_data_after_a_restart_are_noticed(alone):
     alone.run(f'{SHORT} --checkpoint run')
     data = os.path.join(os.environ['MXNET_HOME'], 'datasets', 'fashion-mnist')
@@ -183,6 +168,7 @@ def test_where_it_cannot_train_it_says_so_at_once(alone, monkeypatch):
     assert said.startswith('error: Slurm tells no process its rank')
 
 
+@pytest.mark.slow
 def test_a_step_with_fewer_examples_than_ranks_counts_them_once(alone):
     options = '--epochs 1 --limit 65 --batch-size 64 --dtype float64 --checkpoint'
     alone.run(f'{options} one')
@@ -190,6 +176,7 @@ def test_a_step_with_fewer_examples_than_ranks_counts_them_once(alone):
     assert (alone.parameters('one') - alone.parameters('three')).abs().max() < 1e-10
 
 
+@pytest.mark.slow
 def test_saving_may_take_longer_than_a_rank_waits(alone):
     (alone.folder / 'slow.py').write_text("""
 import runpy, time, ranks
@@ -202,10 +189,9 @@ runpy.run_path('train_ddp.py', run_name='__main__')
 
 
 @pytest.mark.slow  # the chapter kills one
-@pytest.mark.parametrize('shard', ['', '--shard'])
-@pytest.mark.parametrize('more', ['', '--momentum 0.9', '--adamw --lr 0.001 --decay 0.1'])
-def test_it_goes_on_with_each_optimizer_bit_for_bit(alone, more, shard):
-    options = f'--limit 320 --batch-size 64 --warmup 8 --cosine 20 --digest {more} {shard}'
+@pytest.mark.parametrize('more', ['--momentum 0.9', '--adamw --lr 0.001 --decay 0.1 --shard'])
+def test_it_goes_on_with_each_optimizer_bit_for_bit(alone, more):
+    options = f'--limit 320 --batch-size 64 --warmup 8 --cosine 20 --digest {more}'
     whole = alone.run(f'{options} --epochs 2', 2)
     alone.run(f'{options} --epochs 1 --checkpoint run', 2)
     assert alone.run(f'{options} --epochs 2 --checkpoint run', 2)[-1] == whole[-1]
