@@ -144,18 +144,6 @@ finally:
     assert '01-one.failed.ipynb' in course.built()
 
 
-def test_a_kernel_whose_cell_holds_pythons_lock_ends_with_a_killed_tool(course):
-    course.write('01-one', "open('held', 'w')\nimport re\nre.match('(a+)+$', 'a' * 99 + 'b')")
-    with subprocess.Popen(course.command(), stdout=-1, stderr=-1) as process:
-        deadline = time.monotonic() + 60
-        while not (course.notebooks / 'held').exists():
-            assert process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.05)
-        below = psutil.Process(process.pid).children(recursive=True)
-        process.kill()
-    assert below and psutil.wait_procs(below, timeout=10)[1] == []
-
-
 BOTH = """
 from ipywidgets import IntSlider
 class Both:
