@@ -41,7 +41,6 @@ def profiling(spans: list[Span]) -> Iterator[None]:
             Path(folder, 'recording.json'),
         )
         nd.waitall()
-        profiler.set_state('stop')  # a recording of the reader's own
         began = wall_clock()
         try:
             _configure(file)
