@@ -43,14 +43,14 @@ class Row(NamedTuple):
     mend: str = ''
 
 
-def setup(choice: str = '') -> str:
+def _setup(choice: str = '') -> str:
     """Give the command that makes the environment anew."""
     if os.environ.get('CONDA_PREFIX') == sys.prefix:
         return 'conda env update -f environment.yml'
     return f'rm -rf .venv && make setup {choice}'.rstrip()
 
 
-def say(what: str) -> None:
+def _say(what: str) -> None:
     """Begin a line with what comes next; an error goes behind it."""
     print(f'\n{what}: ', end='', flush=True)
 
@@ -58,8 +58,8 @@ def say(what: str) -> None:
 def packages() -> Iterator[Row]:
     """Is this a Python of the course, with what our package and the notebooks need?"""
     found = f'{platform.python_version()} in {sys.prefix}, {platform.system()} {platform.machine()}'
-    good = (3, 11) <= sys.version_info[:2] <= (3, 13)
-    yield Row('Python', OK, found) if good else Row('Python', FAILED, f'{found}, not 3.11', setup())
+    good = (3, 11) <= sys.version_info[:2] <= (3, 13)  # MXNet ends at 3.11
+    yield Row('Python', OK if good else FAILED, found, '' if good else _setup())
     lines = metadata.requires('mgpu-helpers') or []
     needed = [line for line in lines if 'extra ==' not in line or re.search('.notebooks.$', line)]
     names = [re.split(r'[^\w-]', line)[0] for line in needed] + ['d2l'] * bool(installed_builds())
@@ -67,7 +67,7 @@ def packages() -> Iterator[Row]:
     sys.modules['rfc3987_syntax'] = None  # type: ignore[assignment]
     versions = []
     for name in names:
-        say(f'import {name}')
+        _say(f'import {name}')
         import_module(MODULES.get(name, name.replace('-', '_')))
         versions.append(f'{name} {metadata.version(name)}')
     yield Row('packages', OK, ', '.join(versions))
@@ -75,31 +75,31 @@ def packages() -> Iterator[Row]:
 
 def mxnet() -> Iterator[Row]:
     """Is MXNet installed, does it load and train, and does it use the GPUs?"""
-    say('import mxnet')
+    _say('import mxnet')
     import mxnet as mx
 
     import mgpu_helpers as mgpu
 
     for_gpus = mx.runtime.Features().is_enabled('CUDA')
-    yield train('MXNet', mx, for_gpus, mgpu, mx.nd.ones((256, 1, 28, 28)), mx.nd.zeros(256))
+    yield _train('MXNet', mx, for_gpus, mgpu, mx.nd.ones((256, 1, 28, 28)), mx.nd.zeros(256))
 
 
 def torch() -> Iterator[Row]:
     """Is PyTorch installed, does it load and train, and does it use the GPUs?"""
-    say('import torch')
+    _say('import torch')
     import torch
 
     from . import pytorch
 
     X, y = torch.ones(256, 1, 28, 28), torch.zeros(256, dtype=torch.int64)
-    yield train('PyTorch', torch, torch.cuda.is_available(), pytorch, X, y)
+    yield _train('PyTorch', torch, torch.cuda.is_available(), pytorch, X, y)
 
 
-def train(name: str, module: Any, for_gpus: bool, chapter: Any, X: Any, y: Any) -> Row:
+def _train(name: str, module: Any, for_gpus: bool, chapter: Any, X: Any, y: Any) -> Row:
     """Train LeNet for a second on two devices, by a chapter's own steps."""
     from .devices.driver import driver_gpus, has_code
 
-    say('train for a second')
+    _say('train for a second')
     both, losses, end = chapter.devices(2), list[float](), time.monotonic() + 1
     replicas = [chapter.get_params(chapter.init_params(seed=0), device) for device in both]
     while len(losses) < 2 or time.monotonic() < end:
@@ -122,7 +122,7 @@ def kernels() -> Iterator[Row]:
 
     pythons = {'python3': sys.executable, 'mgpu-torch': python_with('torch')}
     for name, path in {name: path for name, path in pythons.items() if path}.items():
-        say(f'start the kernel {name}')
+        _say(f'start the kernel {name}')
         spec = KernelSpecManager().get_kernel_spec(name)
         command = [spec.argv[0], '-c', 'import sys; print(sys.prefix)']
         prefix = subprocess.check_output(command, text=True, timeout=5, env=os.environ | spec.env)
@@ -130,7 +130,7 @@ def kernels() -> Iterator[Row]:
         if Path(prefix.strip()).resolve() == Path(path).parent.parent.resolve():
             yield Row(f'kernel {name}', OK, found)
         else:
-            mend = 'unset JUPYTER_PATH' if 'JUPYTER_PATH' in os.environ else setup()
+            mend = 'unset JUPYTER_PATH' if 'JUPYTER_PATH' in os.environ else _setup()
             yield Row(f'kernel {name}', FAILED, f'{found}, which is another one', mend)
 
 
@@ -219,8 +219,8 @@ def ask(name: str, seconds: float) -> list[Row]:
         return rows
     if last.endswith(MISSING):
         verdict = NOT_NEEDED if any(map(python_with, NEEDED_BY)) else FAILED
-        return [Row(name, verdict, f'{MISSING}; {NEEDED_BY[name]} need it', setup('TORCH=1'))]
-    mend = setup('GPU=0' if 'libcuda.so.1' in last else '')
+        return [Row(name, verdict, f'{MISSING}; {NEEDED_BY[name]} need it', _setup('TORCH=1'))]
+    mend = _setup('GPU=0' if 'libcuda.so.1' in last else '')
     if status is None:
         last += f' no answer after {seconds:g} s, so it hangs, or this machine is busy'
         mend = "make doctor DOCTOR_ARGS='--seconds 60'"
