@@ -68,7 +68,8 @@ class Lanes:
     def add(self, spans: Iterable[Span]) -> None:
         """Add spans."""
         self.spans = sorted([*self.spans, *spans], key=lambda s: (s.start, s.end))
-        self.lanes = sorted({s.lane for s in self.spans}, key=_words_and_numbers)
+        lanes = {s.lane for s in self.spans}
+        self.lanes = sorted(lanes, key=lambda lane: re.sub(r'\d+', lambda i: i[0].zfill(9), lane))
 
     def __repr__(self) -> str:
         return f'<Lanes {self.title!r}: {len(self.spans)} spans on {", ".join(self.lanes)}>'
@@ -150,10 +151,6 @@ class Lanes:
         place = {'loc': 'outside upper center', 'ncols': len(marks), 'columnspacing': 1.6}
         figure.legend(handles=marks, frameon=False, handlelength=1.4, **place)
         return figure
-
-
-def _words_and_numbers(name: str) -> list[str | int]:
-    return [int(part) if part.isdecimal() else part for part in re.split(r'(\d+)', name)]
 
 
 def _rows_of(spans: Sequence[Span]) -> list[list[Span]]:

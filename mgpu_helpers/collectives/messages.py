@@ -98,10 +98,8 @@ class Count:
         return int(max(self.matrix().sum(axis).max() for axis in (0, 1)))
 
     def __repr__(self) -> str:
-        return (
-            f'Count(devices={self.devices}, messages={self.messages}, steps={self.steps}, '
-            f'busiest={self.busiest} bytes)'
-        )
+        sent = f'{self.messages} messages in {self.steps} steps'
+        return f'<Count: {sent}, {self.busiest:,} bytes through the busiest port>'
 
 
 class Counted:
