@@ -155,10 +155,10 @@ def gpus() -> Iterator[Row]:
 
 def data() -> Iterator[Row]:
     """Are the data sets there, and are they the published files?"""
-    from .data.published import FILES, folder_of, stock
+    from .data.published import FILES, folder_of, verified
 
     for name, files in FILES.items():
-        folder, good = folder_of(name), stock(name)[0]
+        folder, good = folder_of(name), verified(name)
         bad = [file for file in files if file not in good and (folder / file).exists()]
         found = f'{len(good)} of {len(files)} files in {folder}, verified'
         if len(good) == len(files):

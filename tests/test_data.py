@@ -110,10 +110,7 @@ def test_digits_are_announced_once_and_always_the_same(home, monkeypatch):
     *sets, children = out.splitlines()
     assert sets == [f'digits {DIGITS_SHA256}'] * 4
     for name in ('fashion-mnist', 'mnist'):
-        assert err.count(f'OfflineDataWarning: {name} is not to be had') == 1
-    # It says why, and how to get the real data.
-    assert 'http://127.0.0.1' in err and 'cannot be reached' in err
-    assert str(home / 'datasets' / 'fashion-mnist') in err and 'MXNET_HOME' in err
+        assert err.count(f'OfflineDataWarning: {name} is unavailable; using') == 1
     # What a process knows, those that it starts need not find out and say again.
     monkeypatch.setenv('MGPU_DIGITS_STAND_IN_FOR', children)
     with warnings.catch_warnings():

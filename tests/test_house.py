@@ -56,7 +56,7 @@ def test_no_file_imports_itself_through_others():
 
 
 def test_shared_rooms_know_no_chapter():
-    shared = 'runtime arguments display history data devices processes files lanes'.split()
+    shared = 'runtime arguments display history data devices processes lanes'.split()
 
     def room(path):
         return path.relative_to(ROOT).with_suffix('').parts[1]

@@ -120,7 +120,7 @@ assert len(run.plot(other).axes) == 2
         [sys.executable, '-c', code], capture_output=True, text=True, env=env, timeout=200
     )
     assert done.returncode == 0, done.stderr
-    assert (done.stdout + done.stderr).count('is not to be had') == 1
+    assert (done.stdout + done.stderr).count('is unavailable') == 1
 
 
 def test_all_settings_are_measured_and_one_device_has_a_core_or_both():

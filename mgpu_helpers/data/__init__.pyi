@@ -1,5 +1,4 @@
 from .batches import Batches as Batches
-from .download import CacheWarning as CacheWarning
 from .sets import Dataset as Dataset
 from .sets import OfflineDataWarning as OfflineDataWarning
 from .sets import dataset as dataset

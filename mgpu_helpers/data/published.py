@@ -1,4 +1,4 @@
-"""The published files of each data set, where they belong, and how a good one is told.
+"""The published files of each data set: where they belong, who has them, how a good one is told.
 
 ``published.toml`` lists them. ``$MXNET_HOME`` (default ``~/.mxnet``) ``/datasets/fashion-mnist``
 and ``/mnist`` hold four files each, as MXNet itself lays them out. ``MGPU_DATA_MIRRORS`` (base
@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-import stat
 import tomllib
 from pathlib import Path
 from typing import NamedTuple
@@ -41,53 +39,33 @@ def folder_of(name: str) -> Path:
 def mirrors_of(name: str) -> list[str]:
     """List the base addresses to download a set from, each ending in a slash."""
     own = os.environ.get('MGPU_DATA_MIRRORS', '').split()
-    for mirror in own:
-        if not mirror.startswith(('https://', 'http://')):
-            raise ValueError(
-                'MGPU_DATA_MIRRORS must hold addresses that start with https:// or http://, '
-                f'with spaces between them; got {public(mirror)!r}'
-            )
+    if not all(mirror.startswith(('https://', 'http://')) for mirror in own):
+        raise ValueError(
+            'MGPU_DATA_MIRRORS must hold addresses that start with https:// or http://, '
+            'with spaces between them'
+        )
     return [m.replace('{name}', name).rstrip('/') + '/' for m in own or SETS[name]['mirrors']]
 
 
-def public(address: str) -> str:
-    """Give an address as it may be shown: without the user and the password that it may hold."""
-    return re.sub(r'^(\w*:?//)?.*@', r'\1', address)
+def good(content: bytes, known: Known) -> bool:
+    """Tell whether a content is the published one, or MXNet's copy of it."""
+    sha256, sha1 = hashlib.sha256(content).hexdigest(), hashlib.sha1(content).hexdigest()
+    return sha256 == known.sha256 or sha1 == known.repacked_sha1
 
 
-def look(path: Path, known: Known) -> tuple[bytes | None, str | None]:
-    """Give ``(content, None)`` of a good file, ``(None, trouble)`` of a bad one, or two Nones."""
-    expected = f'{path} is not the published file: expected {known.size:,} bytes'
+def read_good(path: Path, known: Known) -> bytes | None:
+    """Give the content of a good file; None if it is missing, unreadable or another one."""
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode):  # a pipe could be read for ever
-            return None, f'{path} is no regular file'
-        if about.st_size > 2 * known.size:  # MXNet's copies are about as long as the published
-            return None, f'{expected}, found {about.st_size:,} bytes'
-        data = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None, None
-    except OSError as error:
-        return None, f'{path} cannot be read ({error.strerror})'
-    sha256 = hashlib.sha256(data).hexdigest()
-    if sha256 == known.sha256 or hashlib.sha1(data).hexdigest() == known.repacked_sha1:
-        return data, None
-    return None, (
-        f'{expected} with SHA-256 {known.sha256[:16]}..., '
-        f'found {len(data):,} bytes with SHA-256 {sha256[:16]}...'
-    )
+        # A pipe could be read for ever; MXNet's copies are about as long as the published files.
+        if path.is_file() and path.stat().st_size <= 2 * known.size:
+            return content if good(content := path.read_bytes(), known) else None
+    except OSError:
+        pass
+    return None
 
 
-def stock(name: str) -> tuple[dict[str, bytes], dict[str, str]]:
-    """Give the content of the good files of a set, and what is wrong with the bad ones.
-
-    Both are by file name; a file that is in neither is missing.
-    """
-    content, bad = {}, {}
-    for filename, known in FILES[name].items():
-        data, trouble = look(folder_of(name) / filename, known)
-        if data is not None:
-            content[filename] = data
-        elif trouble:
-            bad[filename] = trouble
-    return content, bad
+def verified(name: str, folder: Path | None = None) -> dict[str, bytes]:
+    """Give the content of the good files of a set, by name, in its own folder or in another."""
+    folder = folder or folder_of(name)
+    files = {filename: read_good(folder / filename, k) for filename, k in FILES[name].items()}
+    return {filename: content for filename, content in files.items() if content is not None}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
+import sys
 import threading
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +17,7 @@ import numpy as np
 from .. import arguments, runtime
 from .batches import Batches
 from .digits import NUM_TRAIN, digits
-from .download import Unavailable, read, warn
+from .download import Unavailable, read
 from .published import FILES, SETS, folder_of
 
 ARRAYS = 'train_images', 'train_labels', 'test_images', 'test_labels'
@@ -25,7 +27,7 @@ STOOD_IN, DECODED = 'MGPU_DIGITS_STAND_IN_FOR', 'MGPU_DECODED'
 
 
 class OfflineDataWarning(UserWarning):
-    """The real data are not to be had; scikit-learn's digits stand in for them."""
+    """The real data are unavailable; scikit-learn's digits are used instead."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +51,8 @@ def dataset(name: str) -> Dataset:
     """Give ``'fashion-mnist'`` or ``'mnist'``, decoded once per process and kept.
 
     The same files and folders as those of ``mxnet.gluon.data.vision``, whose repacked copies of
-    Fashion-MNIST are good, too. If the digits stand in for a set, one ``OfflineDataWarning`` says
-    so and no second try is made.
+    Fashion-MNIST are good, too. If a set is unavailable, one ``OfflineDataWarning`` says so,
+    the digits are used instead, and no second try is made.
     """
     arguments.one_of('name', name, tuple(FILES))
     folder = folder_of(name)
@@ -65,7 +67,10 @@ def dataset(name: str) -> Dataset:
                     runtime.give_back_memory()  # 97 of 151 MB
                 except Unavailable as trouble:
                     # Before the set is kept: where warnings are errors, no later call is silent.
-                    warn(_offline_notice(name, trouble.reasons), OfflineDataWarning)
+                    _warn(
+                        f"{name} is unavailable; using scikit-learn's digits instead, so pictures "
+                        f'and accuracies are theirs.\n{trouble}'
+                    )
                     real = False
             names = SETS[name]['label_names'] if real else '0123456789'
             source = 'files' if real else 'digits'
@@ -119,17 +124,13 @@ def _mapped(folder: Path) -> list[np.ndarray]:
     return [np.load(Path(shared, f'{i}-{part}.npy'), mmap_mode='r') for part in ARRAYS]
 
 
-def _offline_notice(name: str, reasons: Sequence[str]) -> str:
-    """Say that the digits stand in, why, and how to get the real data."""
-    why = ''.join(f'  - {reason}\n' for reason in reasons)
-    return (
-        f"{name} is not to be had: scikit-learn's handwritten digits stand in for it. "
-        'The lessons run, but their pictures and accuracies are those of the digits.\n'
-        f'Why:\n{why}To get the real data, connect this machine to the internet, or put the four '
-        f'files ({", ".join(FILES[name])}) into {folder_of(name)}, or set MXNET_HOME '
-        f'to a folder that has them in datasets/{name}, or set MGPU_DATA_MIRRORS to the '
-        'address of a server that has them; then restart Python (the kernel).'
-    )
+def _warn(message: str) -> None:
+    """Warn at the line outside ``mgpu_helpers`` that led here: the one the reader can see."""
+    package = os.path.join(Path(__file__).parents[1], '')
+    frame, level = sys._getframe(1), 2
+    while frame.f_back and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, OfflineDataWarning, stacklevel=level)
 
 
 def _decode(content: bytes) -> np.ndarray:
