@@ -17,8 +17,6 @@ from .devices import devices as devices
 from .devices import num_gpus as num_gpus
 from .devices import try_all_gpus as try_all_gpus
 from .devices import try_gpu as try_gpu
-from .devices.cores import beats as beats
-from .devices.cores import free_cores as free_cores
 from .devices.cores import usable_cores as usable_cores
 from .devices.mxnet_speeds import compare_speeds as compare_speeds
 from .history import History as History

@@ -47,7 +47,7 @@ def mirrors_of(name: str) -> list[str]:
     return [m.replace('{name}', name).rstrip('/') + '/' for m in own or SETS[name]['mirrors']]
 
 
-def good(content: bytes, known: Known) -> bool:
+def good(content: bytes | bytearray, known: Known) -> bool:
     """Tell whether a content is the published one, or MXNet's copy of it."""
     sha256, sha1 = hashlib.sha256(content).hexdigest(), hashlib.sha1(content).hexdigest()
     return sha256 == known.sha256 or sha1 == known.repacked_sha1

@@ -37,22 +37,17 @@ def compare_speeds(
     if pair[0].device_type == 'gpu':
         settings = {'one device': (pair[:1], '1'), 'two devices': (pair, '1')}
 
-    def measure() -> dict[str, list[float]]:
-        with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / 'turn 0').touch()
-            count = len(settings)
-            calls: list[Any] = [
-                ((prepare, devices, folder, range(c, count * rounds, count)), {})
-                for c, (devices, _) in enumerate(settings.values())
-            ]
-            envs = [
-                {'OMP_NUM_THREADS': threads, 'PYTHONWARNINGS': 'ignore'}  # MXNet's own of it
-                for _, threads in settings.values()
-            ]
-            rates = run_workers(steps_per_second, calls, list(settings), envs)
-        return {name: [examples * r for r in of] for name, of in zip(settings, rates)}
-
-    return Speeds(title, measure)
+    count = len(settings)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / 'turn 0').touch()
+        calls: list[Any] = [
+            ((prepare, devices, folder, range(c, count * rounds, count)), {})
+            for c, (devices, _) in enumerate(settings.values())
+        ]
+        # MXNet warns of its own that there are several threads.
+        envs = [{'OMP_NUM_THREADS': n, 'PYTHONWARNINGS': 'ignore'} for _, n in settings.values()]
+        rates = run_workers(steps_per_second, calls, list(settings), envs)
+    return Speeds(title, {name: [examples * r for r in of] for name, of in zip(settings, rates)})
 
 
 def seconds_of(steps: int, step: Callable[[], object]) -> float:

@@ -30,9 +30,7 @@ def compare_ranks(batch_size: int = 256, rounds: int = 5) -> Speeds:
     """
     arguments.positive_int('batch_size', batch_size)
     arguments.positive_int('rounds', rounds)
-    return Speeds(
-        'examples a second', lambda: launch(_rates, 2, batch_size, rounds, labels=False)[0]
-    )
+    return Speeds('examples a second', launch(_rates, 2, batch_size, rounds, labels=False)[0])
 
 
 def _rates(batch_size: int, rounds: int) -> dict[str, list[float]]:
