@@ -36,10 +36,7 @@ def profiling(spans: list[Span]) -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
         # It writes once more when the process ends, and first removes what has that name: so the
         # name must be none that exists (/dev/null would be gone, for root) or could be made.
-        nowhere, file = (
-            Path(folder, 'no such folder', 'nothing.json'),
-            Path(folder, 'recording.json'),
-        )
+        nowhere, file = Path(folder, 'no such folder', 'a.json'), Path(folder, 'recording.json')
         nd.waitall()
         began = wall_clock()
         try:
@@ -47,10 +44,12 @@ def profiling(spans: list[Span]) -> Iterator[None]:
             profiler.set_state('run')
             yield
             nd.waitall()
-        finally:  # an interrupt may come at any moment, and must not leave it on
-            with contextlib.suppress(MXNetError):  # the first error is the one to tell of
-                nd.waitall()
-            profiler.set_state('stop')
+        finally:
+            try:
+                with contextlib.suppress(MXNetError):  # the first error is the one to tell of
+                    nd.waitall()
+            finally:  # an interrupt may come at any moment, and must not leave it on
+                profiler.set_state('stop')
             found = sorted(_operators(_dump(file)), key=lambda span: span.start)
             spans += [span for span in found if span.start >= began]
             _configure(nowhere)
