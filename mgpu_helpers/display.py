@@ -126,13 +126,14 @@ def progress(
     if label is None:
         yield iter(iterable)
         return
-    from tqdm.auto import tqdm  # a widget in a notebook
+    from tqdm import tqdm  # not tqdm.auto, whose widget is an error message in a notebook reopened
 
-    off = os.environ.get('TQDM_DISABLE') == '1' or None  # None: unless on a terminal
-    bar = tqdm(iterable, label, total, unit=unit, leave=False, delay=0.5, disable=off)
+    options: dict[str, Any] = {'disable': None}  # unless on a terminal
+    if in_notebook() and os.environ.get('TQDM_DISABLE') != '1':
+        options = {'file': sys.stdout}  # on stderr it would be on red
+    bar = tqdm(iterable, label, total, unit=unit, leave=False, delay=0.5, **options)
 
     def close(*_: object) -> None:
-        bar.total = None  # or the widget of a loop that was stopped would stay, in red
         bar.close()
 
     # A comprehension's iterator lives on in a traceback, so the end of the block may be far away.

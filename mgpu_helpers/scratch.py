@@ -113,7 +113,7 @@ def sgd(params: Arrays, lr: float, batch_size: int) -> None:
     MXNet's own ``sgd_update`` rounds ``lr`` to float32: in float64, an error of 2e-7 a step.
     """
     arguments.check(lr=lr, batch_size=batch_size)
-    arguments.gradients(params)
+    arguments.with_gradients(params)
     for p in params:
         p -= lr / batch_size * p.grad
 
@@ -146,7 +146,7 @@ def train_batch(
     X (n, 1, 28, 28), y (n,). ``device_params`` holds one replica per device, updated in place.
     Returns the losses of the examples, an array per device that has any, without waiting for them.
     """
-    arguments.step(X, y, device_params, devices, lr, sync)
+    arguments.training_step(X, y, device_params, devices, lr, sync)
     Xs, ys = split_batch(X, y, devices)
     with autograd.record():
         ls = [loss(lenet(X_d, params), y_d) for X_d, y_d, params in zip(Xs, ys, device_params)]

@@ -144,24 +144,6 @@ def test_hybridizing_changes_nothing():
     assert all(np.array_equal(a, b) for a, b in zip(*left, strict=True))
 
 
-def test_trainer_does_what_chapter_1_does_by_hand(batch):
-    for k, update_on_kvstore in ((2, True), (3, False)):
-        nets = [lenet(), lenet()]
-        for net in nets:
-            started(net, DEVICES[:k])
-            shards = (split_and_load(a, DEVICES[:k], even_split=False) for a in batch)
-            forward_backward(net, *shards)
-        for param in nets[0].collect_params().values():
-            mgpu.allreduce(param.list_grad())
-            for value, grad in zip(param.list_data(), param.list_grad()):
-                value -= 0.1 / 50 * grad
-        params, options = nets[1].collect_params(), {'learning_rate': 0.1}
-        gluon.Trainer(params, 'sgd', options, update_on_kvstore=update_on_kvstore).step(50)
-        for device in DEVICES[:k]:
-            # MXNet's update rounds the learning rate to float32.
-            assert relative(values(nets[1], device), values(nets[0], device)) < 1e-8
-
-
 def test_k_devices_train_as_one_and_give_the_losses_of_every_shard(batch):
     ends = []
     for k in (1, 2, 3):

@@ -89,7 +89,7 @@ def inputs(X: Array, params: Sequence[Array]) -> None:
     expect(here == there, 'X', f'{there}, as the parameters are', here)
 
 
-def step(
+def training_step(
     X: Array, y: Array, device_params: Lists, devices: Sequence[Any], lr: float, sync: object
 ) -> None:
     """Raise unless one training step of LeNet can be taken with these; see ``train_batch``."""
@@ -117,7 +117,7 @@ def step(
             seen.add(0 if in_mxnet else p.data_ptr())
 
 
-def gradients(params: Sequence[Array]) -> None:
+def with_gradients(params: Sequence[Array]) -> None:
     """Raise unless ``params`` lists arrays, each with a gradient."""
     list_of_arrays('params', params, 'one replica, as get_params gives')
     grads = [p.grad for p in params]

@@ -122,7 +122,7 @@ device = test(
     # PyTorch's devices have an index; a list's or a string's is a method.
     lambda x: hasattr(x, 'device_id') or not callable(getattr(x, 'index', len)),
 )
-pairs = test(
+batches = test(
     'an iterator over batches (X, y), as load_data_fashion_mnist gives two',
     # A tuple of arrays is one batch.
     lambda x: hasattr(type(x), '__iter__') and not is_array(x[0] if type(x) is tuple else x),
@@ -143,7 +143,7 @@ TESTS: dict[str, Test] = {  # of arguments that mean the same in all chapters
     'step': test('a function of X and y, such as partial(train_batch, ...)', callable),
     'loss': test('a function of scores and labels', callable),
     'load_data': test('a function such as load_data_fashion_mnist', callable),
-    'data_iter': pairs,
+    'data_iter': batches,
     'train_iter': test(
         'an iterator with num_examples and a length, as load_data_mnist gives',
         lambda x: hasattr(x, 'num_examples') and hasattr(x, '__len__'),

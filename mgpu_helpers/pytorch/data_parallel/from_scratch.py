@@ -112,7 +112,7 @@ def sgd(params: Tensors, lr: float, batch_size: int) -> None:
     """Take one step of stochastic gradient descent, in place; gradients are sums over the batch."""
     arguments.positive_number('lr', lr)
     arguments.positive_int('batch_size', batch_size)
-    arguments.gradients(params)
+    arguments.with_gradients(params)
     with torch.no_grad():
         for p in params:
             p -= lr / batch_size * p.grad  # type: ignore[operator]  # it has one
@@ -138,7 +138,7 @@ def train_batch(
     Gives the losses of each device that had examples. ``sync(grads)`` leaves the same sum on every
     device. The original loops over the devices where this calls ``on_each``.
     """
-    arguments.step(X, y, device_params, devices, lr, sync)
+    arguments.training_step(X, y, device_params, devices, lr, sync)
     Xs, ys = split_batch(X, y, devices[: len(X)])
     ls = on_each(devices, forward_backward, Xs, ys, device_params)
     for params in device_params[len(ls) :]:  # devices without an example add a gradient of 0
@@ -209,7 +209,7 @@ def train_epoch(
     work. The original waits after every batch.
     """
     arguments.check(step=step)
-    arguments.pairs('train_iter', train_iter)
+    arguments.batches('train_iter', train_iter)
     losses = [step(X, y) for X, y in train_iter]
     total = total_loss(losses)
     synchronize(devices)
