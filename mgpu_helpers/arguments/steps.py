@@ -39,7 +39,7 @@ def list_of_arrays(name: str, values: Any, such_as: str, least: int = 0) -> None
 def for_device(name: str, value: Any, where: Any) -> None:
     """Raise unless ``value`` is an array of the library to which a device belongs."""
     array(name, value)
-    has, wanted = library(value), library(where)
+    has, wanted = library(value.__class__), library(where.__class__)
     way = 'nd.array(x)' if wanted == 'MXNet' else 'torch.as_tensor(x)'
     expect(has == wanted, name, f'an array of {wanted}, such as {way}', type(value))
 
@@ -96,7 +96,7 @@ def training_step(
     check(lr=lr, sync=sync)
     batch(X, y, devices)
     same_length(X, y, flat=True)
-    fits = library(y) != 'PyTorch' or str(y.dtype) == 'torch.int64'
+    fits = library(y.__class__) != 'PyTorch' or str(y.dtype) == 'torch.int64'
     expect(fits, 'y', 'of the type torch.int64, as y.long() is', y.dtype)
     classes(y)
     expect(isinstance(device_params, LISTS), 'device_params', f'a list, {MAKE}', device_params)
@@ -130,7 +130,8 @@ def one_per_device(data: Sequence[Array]) -> None:
     list_of_arrays('data', data, such, least=1)
     for i, x in enumerate(data):
         # With sparse arrays and mx.np's, some sums would be silently wrong.
-        kind = type(x).__module__ if library(x) == 'MXNet' else library(x)
+        home = library(x.__class__)
+        kind = type(x).__module__ if home == 'MXNet' else home
         dense = 'dense and on a device, as nd.array(x, ctx=device) or torch.as_tensor(x) is'
         expect(kind in ('mxnet.ndarray.ndarray', 'PyTorch', ''), f'data[{i}]', dense, type(x))
     same('the shapes of arrays to sum', [tuple(x.shape) for x in data], 'sum each by itself')

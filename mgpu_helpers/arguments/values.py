@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import numbers
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -74,10 +75,11 @@ def divisible(name: str, value: Any, k: Any, parts: str) -> None:
     expect(value % k == 0, name, f'a multiple of {parts}, {k}', value, ValueError)
 
 
-def library(value: Any) -> str:
-    """Name the library of an array or a device; of a stand-in, the one that it mimics."""
-    homes = [base.__module__.partition('.')[0] for base in type(value).__mro__]
-    return getattr(value, 'library', '') or next(filter(None, map(LIBRARIES.get, homes)), '')
+@functools.cache
+def library(kind: Any) -> str:
+    """Name the library of a class of arrays or devices; of a stand-in, the one that it mimics."""
+    homes = [base.__module__.partition('.')[0] for base in kind.__mro__]
+    return getattr(kind, 'library', '') or next(filter(None, map(LIBRARIES.get, homes)), '')
 
 
 def is_array(value: object) -> bool:
