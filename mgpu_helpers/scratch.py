@@ -91,7 +91,7 @@ def split_and_load(data: NDArray, devices: Devices) -> list[NDArray]:
     The first n mod k shards get one more, which the original texts drop. A shard for the device of
     ``data`` shares its memory.
     """
-    arguments.can_split(data, devices)
+    arguments.batch(data, None, devices, each=True)
     n, k = data.shape[0], len(devices)
     cuts = [i * (n // k) + min(i, n % k) for i in range(k + 1)]
     return [data[a:b].as_in_context(d) for a, b, d in zip(cuts, cuts[1:], devices)]

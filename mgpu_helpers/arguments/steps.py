@@ -63,20 +63,15 @@ def classes(y: Array, most: int = 9) -> None:
         expect(not wrong, 'y', f'classes, whole numbers from 0 to {most}', wrong[:1], ValueError)
 
 
-def batch(X: Array, y: Array, devices: Sequence[object], fewer: bool = True) -> None:
-    """Raise unless a batch can be cut into shards for ``devices``, or with ``fewer`` for some."""
+def batch(X: Array, y: Array | None, devices: Sequence[object], each: bool = False) -> None:
+    """Raise unless a batch can be cut into shards; with ``each``, one for each device."""
     device_list('devices', devices)
-    same_length(X, y)
-    for_device('y', y, devices[0])
-    can_split(X, (devices[: len(X)] if fewer else ()) or devices)
-
-
-def can_split(data: Array, devices: Sequence[object]) -> None:
-    """Raise unless ``data`` can be cut into a non-empty shard per device."""
-    device_list('devices', devices)
-    for_device('the batch', data, devices[0])
-    n, k = len(data) if data.shape else 0, len(devices)
-    expect(n >= k, 'the batch', f'at least {k} examples, one per device', n, ValueError)
+    if y is not None:
+        same_length(X, y)
+        for_device('y', y, devices[0])
+    for_device('the batch', X, devices[0])
+    n, least = len(X) if X.shape else 0, len(devices) if each else 1
+    expect(n >= least, 'the batch', f'at least {least} examples, one per device', n, ValueError)
 
 
 def inputs(X: Array, params: Sequence[Array]) -> None:
@@ -172,7 +167,7 @@ def network_step(
 ) -> None:
     """Raise unless a network with these parameters and devices can be trained on a batch."""
     check(loss=loss)
-    batch(X, y, devices, fewer=False)
+    batch(X, y, devices, each=True)
     outputs = params[-1] if params[-1].name.endswith(('bias', 'weight')) else None
     if type(loss).__name__ == 'SoftmaxCrossEntropyLoss' and len(y.shape) == 1:
         classes(y, outputs.shape[0] - 1 if outputs else 2**24)

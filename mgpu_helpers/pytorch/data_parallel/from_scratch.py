@@ -86,7 +86,7 @@ def scatter(data: Tensor, devices: Sequence[Device]) -> list[Tensor]:
     ``data``. The original's ``nn.parallel.scatter`` refuses CPUs and cuts as ``torch.chunk`` does:
     9 examples for 4 devices become 3, 3 and 3; ours become 3, 2, 2 and 2.
     """
-    arguments.can_split(data, devices)
+    arguments.batch(data, None, devices, each=True)
     shards = torch.tensor_split(data, len(devices))
     return [shard.to(place(d)) for shard, d in zip(shards, devices)]
 
