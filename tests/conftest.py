@@ -78,12 +78,10 @@ def popened():
 
 
 @pytest.fixture(scope='module')
-def without_compiler(tmp_path_factory):
-    """Processes of these tests do not load PyTorch's compiler: see without_compiler.py."""
-    folder = tmp_path_factory.mktemp('site')
-    shutil.copy(ROOT / 'tests' / 'without_compiler.py', folder / 'sitecustomize.py')
+def without_compiler():
+    """Processes of these tests do not load PyTorch's compiler: see without_compiler/."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv('PYTHONPATH', str(folder), prepend=os.pathsep)
+        patch.setenv('PYTHONPATH', str(ROOT / 'tests/without_compiler'), prepend=os.pathsep)
         yield
 
 

@@ -19,8 +19,7 @@ class Alone:
     """A folder with copies of the scripts, in which ``import mgpu_helpers`` fails."""
 
     def __init__(self, folder):
-        self.folder = folder
-        shutil.copy(ROOT / 'tests/without_compiler.py', folder / 'sitecustomize.py')
+        self.folder, self.path = folder, f'{folder}:{ROOT}/tests/without_compiler'
         for name in ('train.py', 'train_ddp.py', 'ranks.py'):
             shutil.copy(ROOT / 'training' / name, folder)
         (folder / 'mgpu_helpers.py').write_text('raise ImportError("not in this folder")')
@@ -33,7 +32,7 @@ class Alone:
         return subprocess.Popen(
             [*command, script, *options.split()], cwd=self.folder, text=True,
             stdout=PIPE, stderr=err,
-            env=os.environ | {'PYTHONPATH': str(self.folder)},
+            env=os.environ | {'PYTHONPATH': self.path},
         )  # fmt: skip
 
     def run(self, options, ranks=None, torchrun='--standalone', status=0, script='train_ddp.py'):

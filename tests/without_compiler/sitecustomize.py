@@ -1,7 +1,7 @@
-"""Copied as sitecustomize.py beside scripts that tests start: PyTorch's compiler waits outside.
+"""On PYTHONPATH of processes that tests and two chapters start: PyTorch's compiler waits outside.
 
 Each process imports it, and SymPy, for its first optimizer, only to be left alone by it: 2.4 to 4 s
-of a core, in some fifty processes of a test file. Chapter 6 runs the scripts with it.
+of a core, in some fifty processes of a file or of chapter 6. Chapters 5 and 9 run with it.
 """
 
 import importlib
