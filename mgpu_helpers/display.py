@@ -120,8 +120,8 @@ def progress(
 ) -> Iterator[Iterator[T]]:
     """Show how far a loop over ``iterable`` is, how fast, and how long it will take.
 
-    A bar in a notebook and on a terminal, from half a second on; nothing where output goes into a
-    file, or without a label. It goes when the block or the cell ends, also by an error or a stop.
+    A bar in a notebook and on a terminal, from half a second on; nothing where output goes to a
+    file, or without a label. It disappears when the block or the cell ends, even after an error.
     """
     if label is None:
         yield iter(iterable)
@@ -136,7 +136,7 @@ def progress(
     def close(*_: object) -> None:
         bar.close()
 
-    # A comprehension's iterator lives on in a traceback, so the end of the block may be far away.
+    # After an error, a comprehension's iterator lives on in the traceback: the cell's end closes it.
     events = sys.modules['IPython'].get_ipython().events if in_notebook() else None
     if events:
         events.register('post_run_cell', close)

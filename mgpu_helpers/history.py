@@ -26,12 +26,12 @@ class History:
     params: Any = field(default=None, repr=False, compare=False)  # what was trained, if it is kept
 
     def add(self, seconds: float, train_loss: float, test_acc: float) -> str:
-        """Append one epoch, and put it into a line to print; it must have ended with a number."""
+        """Append one epoch and return a line to print; a loss that is NaN or infinite is refused."""
         epoch = len(self.seconds) + 1
         if not math.isfinite(train_loss):
             raise FloatingPointError(
                 f'epoch {epoch} ended with a mean loss of {train_loss}: the training has diverged. '
-                'Lower lr, or look for values among the images that are no numbers'
+                'Lower lr, or check the images for NaN'
             )
         self.seconds.append(seconds)
         self.train_loss.append(train_loss)

@@ -161,9 +161,9 @@ def train_batch(
 class NDArrayIter:
     """Batches of ``data.Batches`` as NDArrays on the CPU; each pass over them is one epoch.
 
-    Operators return at once, so a loop over batches would hand all of them out and fill the memory,
-    and the stop button act after the last. So after each half second of work, at most 16 batches,
-    this waits for the devices. With a ``label`` a bar shows how far it is.
+    MXNet's operators return at once, so a plain loop would queue every batch: memory fills, and the
+    stop button works only after the last one. So this waits for the devices after each half second
+    of work, at most 16 batches. With a ``label`` there is a progress bar.
     """
 
     def __init__(self, batches: Batches, label: str | None = None) -> None:
@@ -180,8 +180,8 @@ class NDArrayIter:
     def _in_step(self) -> Iterator[tuple[NDArray, NDArray]]:
         ahead, handed_out, start = 1, 0, time.perf_counter()
         size = self.batches.batch_size
-        # Several batches, 4,096 examples, are converted at a time, and yielded as views: nd.array
-        # waits for device 0's queue, so each by itself cost two stand-ins one millisecond of 46.
+        # Convert 4,096 examples at a time and yield views: nd.array waits for device 0's queue, so
+        # converting each batch by itself cost two stand-ins one millisecond of 46.
         for X, y in self.batches.groups(max(1, 4096 // size)):
             X, y = nd.array(X, mx.cpu(), X.dtype), nd.array(y, mx.cpu(), y.dtype)
             for i in range(0, len(X), size):

@@ -78,7 +78,7 @@ def runs_on(device):
 
 def refuse_what_chapters_1_and_5_refuse(m, X, y, a, b, numpy, *more):
     """``m`` is the chapter, ``a`` and ``b`` two devices."""
-    params = m.init_params(seed=0)
+    params, accuracy = m.init_params(seed=0), m.evaluate_accuracy
     one, two = m.get_params(params, a), m.get_params(params, b)
     shared, of_64 = [*one[:4], *two[4:]], m.init_params(dtype='float64')
     refused_changes(
@@ -116,13 +116,7 @@ def refuse_what_chapters_1_and_5_refuse(m, X, y, a, b, numpy, *more):
         (TypeError, r'\[0\] is None \(a gradient\?', m.allreduce, [None, None]),
         (ValueError, r'data\[0, 1\] share .* listed twice', m.allreduce, [one[0]] * 2),
         (TypeError, r'data\[0\] must be dense and on a device.*numpy', m.allreduce, [numpy, numpy]),
-        (
-            TypeError,
-            r'X must be .*float32 on cpu.*, not .*float32 on no device',
-            m.lenet,
-            numpy,
-            one,
-        ),
+        (TypeError, r'X must be .*, not .*float32 on no device', m.lenet, numpy, one),
         (TypeError, r"X must be .*float64 on .* are, not '.*float32 on", m.lenet, X, of_64),
         (TypeError, r"params must be LeNet's 8 arrays, .*, not a list of 7", m.lenet, X, one[:7]),
         (TypeError, r'grads must be grads\[c\]\[i\], a list', m.sync_gradients, one),
@@ -132,37 +126,16 @@ def refuse_what_chapters_1_and_5_refuse(m, X, y, a, b, numpy, *more):
         (ValueError, r'scale must be a number above 0', m.init_params, 0),
         (ValueError, r'seed must be at least 0, not -1', m.init_params, 0.1, -1),
         (ValueError, r"dtype must be one of .*, not 'int8'", m.init_params, 0.1, 0, 'int8'),
-        (
-            TypeError,
-            r'the gradients of params .*backward\(\) make, but \[0\] is None',
-            m.sgd,
-            params,
-            0.1,
-            4,
-        ),
+        (TypeError, r'the gradients .*backward\(\) make, but \[0\]', m.sgd, params, 0.1, 4),
         (ValueError, r'lr must be a number above 0', m.sgd, one, 0, 4),
         (ValueError, r'are they swapped', m.split_batch, y, X, [a, b]),
-        (TypeError, r'net must be a function of images', m.evaluate_accuracy, one, [(X, y)], a),
-        (TypeError, r'an iterator over batches', m.evaluate_accuracy, m.lenet, (X, y), a),
-        (TypeError, r'an iterator over batches', m.evaluate_accuracy, m.lenet, X, a),
-        (TypeError, r'device must be .*, not \[', m.evaluate_accuracy, m.lenet, [(X, y)], [a, b]),
-        (
-            ValueError,
-            r'examples .is the iterator empty or .* at least 1, not 0',
-            m.evaluate_accuracy,
-            m.lenet,
-            [],
-            a,
-        ),
-        (
-            ValueError,
-            r'labels \(n,\).*\(4, 1\)',
-            m.evaluate_accuracy,
-            len,
-            [(X, y.reshape(4, 1))],
-            a,
-        ),
-        (ValueError, r'labels \(n,\).*\(1,\)', m.evaluate_accuracy, len, [(X, y[:1])], a),
+        (TypeError, r'net must be a function of images', accuracy, one, [(X, y)], a),
+        (TypeError, r'an iterator over batches', accuracy, m.lenet, (X, y), a),
+        (TypeError, r'an iterator over batches', accuracy, m.lenet, X, a),
+        (TypeError, r'device must be .*, not \[', accuracy, m.lenet, [(X, y)], [a, b]),
+        (ValueError, r'empty or used up.* at least 1, not 0', accuracy, m.lenet, [], a),
+        (ValueError, r'\(n,\).*\(4, 1\)', accuracy, len, [(X, y.reshape(4, 1))], a),
+        (ValueError, r'labels \(n,\).*\(1,\)', accuracy, len, [(X, y[:1])], a),
         (TypeError, r'losses must be .*never None \(.*return losses', m.total_loss, [None]),
         (TypeError, r'the number of devices must be .*2.5', m.devices, 2.5),
         (ValueError, r'stand-ins must be at most 256, not 100000', m.devices, 10**5),
@@ -190,7 +163,7 @@ def test_what_mxnets_chapters_refuse(capsys):
     halves[4:].initialize(ctx=devices[:1])
     one_device.collect_params().setattr('grad_req', 'null')
     before = [p.list_data()[0].asnumpy() for p in net.collect_params().values()]
-    trainer = g.make_trainer(net, 0.1)
+    trainer, theirs = g.make_trainer(net, 0.1), g.make_trainer(another, 0.1)
     refused_changes(
         g.train_batch,
         {'X': X, 'y': y, 'net': net, 'devices': devices, 'trainer': trainer},
@@ -202,11 +175,7 @@ def test_what_mxnets_chapters_refuse(capsys):
         (TypeError, r'net must be a Gluon network.*, not', {'net': trainer, 'trainer': net}),
         (ValueError, r'trainer must be .*make_trainer\(net, lr\).*, not', {'trainer': 0.1}),
         *wrong_classes(nd.array),
-        (
-            ValueError,
-            r'trainer must be made for this network',
-            {'trainer': g.make_trainer(another, 0.1)},
-        ),
+        (ValueError, r'trainer must be made for this network', {'trainer': theirs}),
         (TypeError, r'loss must be a function', {'loss': 'l2'}),
         # MXNet itself ends the process here, by a segmentation fault.
         (ValueError, r'make a new', {'net': moved, 'devices': three, 'trainer': stale}),
