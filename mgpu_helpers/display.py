@@ -136,7 +136,7 @@ def progress(
     def close(*_: object) -> None:
         bar.close()
 
-    # After an error, a comprehension's iterator lives on in the traceback: the cell's end closes it.
+    # After an error a comprehension's iterator lives on in the traceback; the cell's end closes it.
     events = sys.modules['IPython'].get_ipython().events if in_notebook() else None
     if events:
         events.register('post_run_cell', close)

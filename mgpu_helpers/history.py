@@ -26,7 +26,7 @@ class History:
     params: Any = field(default=None, repr=False, compare=False)  # what was trained, if it is kept
 
     def add(self, seconds: float, train_loss: float, test_acc: float) -> str:
-        """Append one epoch and return a line to print; a loss that is NaN or infinite is refused."""
+        """Append one epoch and return a line to print; a loss of NaN or infinity is refused."""
         epoch = len(self.seconds) + 1
         if not math.isfinite(train_loss):
             raise FloatingPointError(
