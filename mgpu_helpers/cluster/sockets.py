@@ -20,14 +20,14 @@ RECEIVED, SENT, SENT_AGAIN, NEEDED = 128, 200, 208, 216
 OTHER_END_CLOSED = (8, 9, 11)
 
 
-class Traffic(NamedTuple):
+class SocketBytes(NamedTuple):
     """Bytes sent and received."""
 
     sent: int
     received: int
 
 
-def socket_bytes() -> Traffic:
+def socket_bytes() -> SocketBytes:
     """Count the bytes that went through this process's TCP connections, those of libraries too.
 
     Of those that are open now, each since its beginning: take the difference of two calls, with
@@ -46,10 +46,10 @@ def socket_bytes() -> Traffic:
             name = os.readlink(descriptor)
             if name.startswith('socket:'):
                 counts[name] = _counts(int(descriptor.name))
-    return Traffic(*map(sum, zip((0, 0), *counts.values())))
+    return SocketBytes(*map(sum, zip((0, 0), *counts.values())))
 
 
-def _counts(descriptor: int) -> Traffic:
+def _counts(descriptor: int) -> SocketBytes:
     # SOCK_NONBLOCK is no setting here. Without it, where there is socket.setdefaulttimeout, Python
     # would turn the process's own socket, not only this view of it, non-blocking.
     kind = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
@@ -61,4 +61,4 @@ def _counts(descriptor: int) -> Traffic:
     received, sent, again = (
         struct.unpack_from('=Q', answer, at)[0] for at in (RECEIVED, SENT, SENT_AGAIN)
     )
-    return Traffic(sent - again, received - (answer[0] in OTHER_END_CLOSED))
+    return SocketBytes(sent - again, received - (answer[0] in OTHER_END_CLOSED))

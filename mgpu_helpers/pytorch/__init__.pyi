@@ -75,11 +75,11 @@ from .model_parallel.pipeline import gpipe_order as gpipe_order
 from .model_parallel.pipeline import one_f_one_b as one_f_one_b
 from .model_parallel.pipeline import one_f_one_b_order as one_f_one_b_order
 from .model_parallel.pipeline import stage_of as stage_of
-from .model_parallel.sharding import all_gather as all_gather
 from .model_parallel.sharding import own_shard as own_shard
 from .model_parallel.sharding import shard_gradients as shard_gradients
 from .model_parallel.sharding import shard_parameters as shard_parameters
 from .model_parallel.sharding import views as views
+from .model_parallel.sharding import whole_of as whole_of
 from .model_parallel.sharding import zero_step as zero_step
 from .model_parallel.ten_steps import each as each
 from .model_parallel.ten_steps import nbytes as nbytes
@@ -92,8 +92,8 @@ from .model_parallel.tensor_parallel import SumForward as SumForward
 from .model_parallel.tensor_parallel import by_plan as by_plan
 from .model_parallel.tensor_parallel import column_linear as column_linear
 from .model_parallel.tensor_parallel import full_state as full_state
-from .model_parallel.tensor_parallel import part_of as part_of
 from .model_parallel.tensor_parallel import row_linear as row_linear
+from .model_parallel.tensor_parallel import shard_along as shard_along
 from .model_parallel.tensor_parallel import tensor_parallel as tensor_parallel
 from .model_parallel.vit import vit as vit
 from .ranks import agree_on as agree_on

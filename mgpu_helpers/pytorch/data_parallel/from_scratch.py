@@ -224,7 +224,7 @@ def train_epochs(
     evaluate: Callable[[], float],
     first: bool = True,
 ) -> History:
-    """Train and evaluate epoch by epoch; the history keeps how it goes, the ``first`` rank says so.
+    """Train and evaluate epoch by epoch; record each epoch, which the ``first`` rank prints.
 
     ``epoch(batches)`` gives the mean loss. The seconds are those of training alone.
     """

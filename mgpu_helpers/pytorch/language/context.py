@@ -48,7 +48,7 @@ def check_length(length: int, number: int) -> None:
     if length < 1 or length % number:
         raise ValueError(
             f'{length} tokens cannot be cut into {number} equal pieces: pad the sequence with PAD '
-            f'to {max(1, -(-length // number)) * number}; what comes at the end no token sees'
+            f'to {max(1, -(-length // number)) * number}; padding at the end is never attended to'
         )
 
 

@@ -24,7 +24,6 @@ from ..data_parallel.from_scratch import loss
 from ..ranks import check_group, this_device
 
 Pass: TypeAlias = tuple[str, int]  # 'forward' or 'backward', number of the micro-batch
-Group: TypeAlias = dist.ProcessGroup | None
 
 TO = {'forward': 1, 'backward': -1}  # so many ranks further is the one that needs a pass's result
 
@@ -78,7 +77,12 @@ class StageState:
     """What a stage has during one step: its place, its micro-batches, and what it keeps."""
 
     def __init__(
-        self, layers: nn.Module, X: Tensor, y: Tensor, num_micro_batches: int, group: Group
+        self,
+        layers: nn.Module,
+        X: Tensor,
+        y: Tensor,
+        num_micro_batches: int,
+        group: dist.ProcessGroup | None,
     ) -> None:
         self.layers, self.num_examples, self.group = layers, len(X), group
         self.rank, self.last = dist.get_rank(group), dist.get_world_size(group) - 1
@@ -157,7 +161,7 @@ def run_stage(
     X: Tensor,
     y: Tensor,
     num_micro_batches: int,
-    group: Group = None,
+    group: dist.ProcessGroup | None = None,
 ) -> Done:
     """Do a stage's part of one step, forward and backward, in the order that ``order_of`` gives.
 
@@ -186,7 +190,9 @@ gpipe = partial(run_stage, gpipe_order)
 one_f_one_b = partial(run_stage, one_f_one_b_order)
 
 
-def check_step(layers: object, X: Tensor, y: Tensor, m: int, group: Group) -> None:
+def check_step(
+    layers: object, X: Tensor, y: Tensor, m: int, group: dist.ProcessGroup | None
+) -> None:
     """Raise unless this group can do a step with m micro-batches."""
     check_group()
     arguments.function('layers', layers, 'of activations, such as stage_of(net, rank, num_stages)')

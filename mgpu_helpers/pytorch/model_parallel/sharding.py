@@ -28,7 +28,7 @@ def views(whole: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tenso
     return [v.view(t.shape) for v, t in zip(whole[: sum(sizes)].split(sizes), like)]
 
 
-def all_gather(shard: torch.Tensor) -> torch.Tensor:
+def whole_of(shard: torch.Tensor) -> torch.Tensor:
     """Put together the shards (n/k,) of all k ranks; every rank gets the whole (n,)."""
     whole = shard.new_empty(len(shard) * dist.get_world_size())
     dist.all_gather_single(whole, shard.contiguous())
@@ -69,7 +69,7 @@ def zero_step(
     for p in params:
         p.grad = None
     optimizer.step()
-    whole.copy_(all_gather(shard.detach()))
+    whole.copy_(whole_of(shard.detach()))
 
 
 def shard_gradients(

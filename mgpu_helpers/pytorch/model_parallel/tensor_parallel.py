@@ -7,7 +7,7 @@ the rank. The source is Shoeybi and others, *Megatron-LM*, 2019.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -18,10 +18,8 @@ from torch.nn import functional as F
 from ... import arguments
 from ..ranks import check_group, this_device
 
-Group: TypeAlias = dist.ProcessGroup | None
 
-
-def total(x: Tensor, group: Group) -> Tensor:
+def total(x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
     """Give the sum of a tensor over the ranks, and leave the tensor as it is."""
     summed = x.clone(memory_format=torch.contiguous_format)  # all_reduce writes in place
     dist.all_reduce(summed, group=group)
@@ -35,7 +33,7 @@ class SumBackward(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
+    def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
         """Give ``x``, as a tensor of its own in the graph."""
         ctx.group = group
         return x.view_as(x)
@@ -53,7 +51,7 @@ class SumForward(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
+    def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
         """All-reduce ``x``."""
         return total(x, group)
 
@@ -63,49 +61,49 @@ class SumForward(torch.autograd.Function):
         return grad, None
 
 
-def part_of(param: Tensor | None, axis: int, group: Group) -> Any:
-    """Copy this rank's part of a parameter that is cut along an axis."""
+def shard_along(param: Tensor | None, axis: int, group: dist.ProcessGroup | None) -> Any:
+    """Copy this rank's shard of a parameter that is cut along an axis."""
     if param is None:
         return None
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     return nn.Parameter(param.detach().chunk(size, axis)[rank].clone(), param.requires_grad)
 
 
-def column_linear(layer: nn.Linear, group: Group = None) -> nn.Linear:
-    """Give this rank's part of a linear layer cut by columns: (n, in) becomes (n, out / k).
+def column_linear(layer: nn.Linear, group: dist.ProcessGroup | None = None) -> nn.Linear:
+    """Give this rank's shard of a linear layer cut by columns: (n, in) becomes (n, out / k).
 
     What goes in must come through ``SumBackward``, once for all the layers that share it.
     """
     check_layer(layer, 'out_features', group)
     wide = layer.out_features // dist.get_world_size(group)
-    part = nn.Linear(layer.in_features, wide, device='meta')  # without memory: all is put in
+    shard = nn.Linear(layer.in_features, wide, device='meta')  # without memory: all is put in
     # A weight is (out, in), so columns of the matrix in Y = XW are rows of it.
-    part.weight, part.bias = (part_of(p, 0, group) for p in (layer.weight, layer.bias))
-    part.cut = {'weight': 0, 'bias': 0}  # type: ignore[assignment]  # our own mark
-    return part
+    shard.weight, shard.bias = (shard_along(p, 0, group) for p in (layer.weight, layer.bias))
+    shard.cut = {'weight': 0, 'bias': 0}  # type: ignore[assignment]  # our own mark
+    return shard
 
 
 class RowLinear(nn.Linear):
-    """A linear layer of whose inputs, and of the weights for them, this rank has a part."""
+    """A linear layer of which this rank has a shard: of its inputs, and of the weights for them."""
 
     group, cut = None, {'weight': 1}  # along which axis
 
     def forward(self, x: Tensor) -> Tensor:
-        """All-reduce what this part of ``x`` (n, in / k) contributes; then add the bias, once."""
+        """All-reduce what this shard of ``x`` (n, in / k) contributes; then add the bias, once."""
         y = SumForward.apply(F.linear(x, self.weight), self.group)
         return y if self.bias is None else y + self.bias
 
 
-def row_linear(layer: nn.Linear, group: Group = None) -> RowLinear:
-    """Give this rank's part of a linear layer cut by rows: (n, in / k) becomes (n, out).
+def row_linear(layer: nn.Linear, group: dist.ProcessGroup | None = None) -> RowLinear:
+    """Give this rank's shard of a linear layer cut by rows: (n, in / k) becomes (n, out).
 
     Its output is that of the whole layer, on every rank; the bias, shared with ``layer``, is whole.
     """
     check_layer(layer, 'in_features', group)
     long = layer.in_features // dist.get_world_size(group)
-    part = RowLinear(long, layer.out_features, device='meta')
-    part.weight, part.bias, part.group = part_of(layer.weight, 1, group), layer.bias, group  # type: ignore[assignment]
-    return part
+    shard = RowLinear(long, layer.out_features, device='meta')
+    shard.weight, shard.bias, shard.group = shard_along(layer.weight, 1, group), layer.bias, group  # type: ignore[assignment]
+    return shard
 
 
 def blocks_of(net: nn.Module) -> list[Any]:
@@ -113,7 +111,7 @@ def blocks_of(net: nn.Module) -> list[Any]:
     return [b for b in net.modules() if hasattr(b, 'attention') and hasattr(b, 'mlp')]
 
 
-def tensor_parallel(net: nn.Module, group: Group = None) -> nn.Module:
+def tensor_parallel(net: nn.Module, group: dist.ProcessGroup | None = None) -> nn.Module:
     """Cut every block of ``vit()`` over the ranks of a group, in place; give the network back.
 
     The values are those of the group's first rank; ``load_state_dict`` comes before, an optimizer
@@ -129,9 +127,9 @@ def tensor_parallel(net: nn.Module, group: Group = None) -> nn.Module:
         a.q, a.k, a.v = (column_linear(f, group) for f in (a.q, a.k, a.v))
         m[0] = column_linear(m[0], group)
         a.out, m[2] = row_linear(a.out, group), row_linear(m[2], group)
-        for part in (a, m):
+        for first in (a, m):
             # One all-reduce for q, k and v together, on the input that they share.
-            part.register_forward_pre_hook(lambda _, args: SumBackward.apply(args[0], group))
+            first.register_forward_pre_hook(lambda _, args: SumBackward.apply(args[0], group))
     return net
 
 
@@ -146,7 +144,7 @@ def by_plan(net: nn.Module, mesh: dist.DeviceMesh | None = None) -> nn.Module:
     return net
 
 
-def full_state(net: nn.Module, group: Group = None) -> dict[str, Tensor]:
+def full_state(net: nn.Module, group: dist.ProcessGroup | None = None) -> dict[str, Tensor]:
     """Gather the state dict of the whole network, on every rank of the group; all must call it.
 
     It is that of a network which ``tensor_parallel`` has not cut, and fits one.
@@ -163,7 +161,7 @@ def full_state(net: nn.Module, group: Group = None) -> dict[str, Tensor]:
     return state
 
 
-def check_layer(layer: object, features: str, group: Group) -> None:
+def check_layer(layer: object, features: str, group: dist.ProcessGroup | None) -> None:
     """Raise unless these features of a linear layer can be divided among the ranks."""
     check_group()
     whole = isinstance(layer, nn.Linear) and not hasattr(layer, 'cut')
@@ -172,7 +170,7 @@ def check_layer(layer: object, features: str, group: Group) -> None:
     arguments.divisible(features, getattr(layer, features), ranks, 'the number of ranks')
 
 
-def check_blocks(net: nn.Module, group: Group) -> None:
+def check_blocks(net: nn.Module, group: dist.ProcessGroup | None) -> None:
     """Raise unless a network has blocks, and every one of them can be cut."""
     check_group()
     blocks = blocks_of(net) if isinstance(net, nn.Module) else []
