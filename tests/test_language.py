@@ -3,6 +3,7 @@
 import itertools
 import json
 import sys
+from functools import partial
 
 import pytest
 from checkouts import ROOT
@@ -10,8 +11,8 @@ from checkouts import ROOT
 torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
 
 import torch.distributed as dist  # noqa: E402
+from ten_steps import refused  # noqa: E402
 
-from mgpu_helpers.processes import ProcessFailed  # noqa: E402
 from mgpu_helpers.pytorch import (  # noqa: E402
     PAD,
     SYMBOLS,
@@ -37,7 +38,8 @@ from mgpu_helpers.pytorch import (  # noqa: E402
     zigzag,
 )
 
-pytestmark = pytest.mark.usefixtures('started')
+pytestmark = pytest.mark.usefixtures('without_compiler')
+SHAPES = (1, 6, 3), (2, 30, 3), (3, 18, 2)  # sequences, tokens, heads
 
 
 def tokens(n, t, seed=0):
@@ -52,35 +54,13 @@ def ways(k, heads):
     return rings + [(ulysses, contiguous(k))] * (heads % k == 0)
 
 
-def context(k, shapes):
+def context(k):
     found = []
-    for n, t, heads in shapes:
+    for n, t, heads in SHAPES:
         sizes = {'width': 4 * heads, 'heads': heads, 'depth': 1}
         both = [(attend, contiguous(1))] if k == 1 else ways(k, heads)
         found.append(by_context(*tokens(n, t), *both, **sizes))
     return found
-
-
-def compare_context(k, shapes):
-    ones, ranks = launch(context, 1, 1, shapes)[0], launch(context, k, k, shapes)
-    for i, (n, t, heads) in enumerate(shapes):
-        bytes_of_keys = n * heads * t // k * 4 * 8
-        rings, exchange = 2 * bytes_of_keys * (3 * k - 2), 8 * bytes_of_keys * (k - 1) // k
-        for found, sent in zip(zip(*(rank[i] for rank in ranks)), (rings, rings, exchange)):
-            assert worst(found, ones[i][0]) < 1e-10
-            for one in found:
-                assert sum(one.sent.get(kind, 0) for kind in ('send', 'alltoall')) == sent
-
-
-def test_three_ranks_share_a_sequence():
-    compare_context(3, [(1, 6, 3), (2, 30, 3), (3, 18, 2)])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('k', [2, 4, 5])
-def test_ranks_share_a_sequence(k):
-    lengths = [2 * k, 6 * k, 16 * k]
-    compare_context(k, [(n, t, heads) for t in lengths for n, heads in ((1, k), (3, 3))])
 
 
 def bytes_on_sockets():
@@ -100,38 +80,30 @@ def bytes_on_sockets():
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != 'linux', reason='asks the Linux kernel')
-@pytest.mark.parametrize('k', [2, 3])
-def test_real_sockets_carry_what_the_formulas_say(k):
-    formulas = [2 * (3 * k - 2)] * 2 + [8 * (k - 1) / k]
-    for found in launch(bytes_on_sockets, k):
+def test_real_sockets_carry_what_the_formulas_say():
+    formulas = [2 * (3 * 3 - 2)] * 2 + [8 * (3 - 1) / 3]
+    for found in launch(bytes_on_sockets, 3):
         assert found == pytest.approx(formulas, rel=0.01)
         assert all(a >= b for a, b in zip(found, formulas))
 
 
-def refused(length, heads, pieces):
-    sizes = {'width': 4 * heads, 'heads': heads, 'depth': 1}
-    told = []
-    for way in (ring(pieces), ulysses):
-        try:
-            by_context(*tokens(1, length), (way, pieces), **sizes)
-        except ValueError as error:
-            told.append(str(error))
-    return told
+def what_is_refused(k):
+    batch = tokens(1, 20)[0], torch.zeros(1, 20, dtype=int)
+    refused(('y must be a token on some rank', found_by, gpt(16, 2, 1), *batch))
+    if k == 1:
+        return
+    refused(('experts must be 3, one a rank, not 2', moe, Experts, 2))
+    rows = contiguous(k)
+    for way in (ring(rows), ulysses):
+        words = '20 tokens cannot be cut into 3 equal pieces: pad the sequence with PAD to 21'
+        refused((words, by_context, *tokens(1, 20), (way, rows)))
+    words = '3 ranks cannot share 4 heads: use 2, or a ring'
+    refused((words, partial(by_context, width=16, heads=4), *tokens(1, 21), (ulysses, rows)))
 
 
-def test_what_cannot_be_cut_is_refused_and_the_error_says_what_to_do():
-    told = launch(refused, 3, 20, 3, contiguous(3))[0]
-    words = '20 tokens cannot be cut into 3 equal pieces: pad the sequence with PAD to 21'
-    assert len(told) == 2 and told[0].startswith(words)
-    (told,) = launch(refused, 3, 21, 4, contiguous(3))[0]
-    assert told.startswith('3 ranks cannot share 4 heads: use 2, or a ring')
-    with pytest.raises(ProcessFailed, match='experts must be 2, one a rank, not 3'):
-        launch(lambda: moe(Experts, 3), 2)
-
-
-def counted(batches):
+def counted():
     found = []
-    for x, y in batches:
+    for x, y in padded_batches():
         x, y = shard_of(x), shard_of(y)
         found += [found_by(gpt(16, 2, 1), x, y, m) for m in (1, 2, 4, 7)]
     return found
@@ -147,16 +119,6 @@ def padded_batches():
         yield x, y
 
 
-def test_each_token_counts_once_also_where_a_rank_has_padding_alone_or_no_sequence():
-    batches = list(padded_batches())
-    one, three = launch(counted, 1, batches)[0], launch(counted, 3, batches)
-    for i in range(len(one)):
-        assert worst([rank[i] for rank in three], one[i // 4 * 4]) < 1e-12
-    x, _ = batches[0]
-    with pytest.raises(ProcessFailed, match='y must be a token on some rank, not .padding alone'):
-        launch(lambda: found_by(gpt(16, 2, 1), x, torch.zeros_like(x)), 1)
-
-
 class Lopsided(Router):
     """Chooses expert 0 or 1, and no other one."""
 
@@ -167,10 +129,11 @@ class Lopsided(Router):
         return probs.gather(1, choice[:, None] % 2)[:, 0], choice % 2
 
 
-def experts(layer, k, batches):
+def experts(layer):
     found = []
+    batches = [tokens(3, 10), tokens(2, 7), *padded_batches()]
     for (x, y), router in itertools.product(batches, (Router, Lopsided)):
-        net = moe(layer, k, router, width=8, heads=2, depth=2)
+        net = moe(layer, 3, router, width=8, heads=2, depth=2)
         result = found_by(net, shard_of(x), shard_of(y))
         term = balance(*net.blocks[0].mlp.router.last).detach()
         dist.all_reduce(term)
@@ -178,26 +141,42 @@ def experts(layer, k, batches):
     return found
 
 
-def compare_experts(k, batches):
-    (ones,), ranks = (
-        launch(experts, 1, AllExperts, k, batches),
-        launch(experts, k, Experts, k, batches),
-    )
-    for i, (one, balanced) in enumerate(ones):
-        found = [rank[i][0] for rank in ranks]
-        assert worst(found, one) < 1e-10
-        assert {name for f in found for name in f.grads} == set(one.grads)
-        assert all(rank[i][1] == pytest.approx(balanced, rel=1e-12) for rank in ranks)
+def in_each_rank(k):
+    what_is_refused(k)
+    return context(k), counted(), experts(AllExperts if k == 1 else Experts)
 
 
-def test_experts_on_three_ranks_also_one_without_a_token_and_a_rank_without_a_sequence():
-    compare_experts(3, [tokens(3, 10), tokens(2, 7), *padded_batches()])
+@pytest.fixture(scope='module')
+def one():
+    return launch(in_each_rank, 1, 1)[0]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('k', [2, 4, 5])
-def test_experts_on_ranks(k):
-    compare_experts(k, [tokens(k, 5), tokens(2 * k + 1, 9), tokens(1, 3)])
+@pytest.fixture(scope='module')
+def ranks():
+    return launch(in_each_rank, 3, 3)
+
+
+def test_three_ranks_share_a_sequence(one, ranks):
+    for i, (n, t, heads) in enumerate(SHAPES):
+        bytes_of_keys = n * heads * t // 3 * 4 * 8
+        rings, exchange = 2 * bytes_of_keys * 7, 8 * bytes_of_keys * 2 // 3
+        for found, sent in zip(zip(*(rank[0][i] for rank in ranks)), (rings, rings, exchange)):
+            assert worst(found, one[0][i][0]) < 1e-10
+            for of_rank in found:
+                assert sum(of_rank.sent.get(kind, 0) for kind in ('send', 'alltoall')) == sent
+
+
+def test_each_token_counts_once_also_where_a_rank_has_padding_alone_or_no_sequence(one, ranks):
+    for i in range(len(one[1])):
+        assert worst([rank[1][i] for rank in ranks], one[1][i // 4 * 4]) < 1e-12
+
+
+def test_experts_on_ranks_also_one_without_a_token_and_a_rank_without_a_sequence(one, ranks):
+    for i, (alone, balanced) in enumerate(one[2]):
+        found = [rank[2][i][0] for rank in ranks]
+        assert worst(found, alone) < 1e-10
+        assert {name for f in found for name in f.grads} == set(alone.grads)
+        assert all(rank[2][i][1] == pytest.approx(balanced, rel=1e-12) for rank in ranks)
 
 
 def test_sentences_come_from_the_course_or_from_a_folder(tmp_path):

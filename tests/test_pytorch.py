@@ -15,7 +15,6 @@ import pytest
 
 torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
 
-import torch.distributed as dist  # noqa: E402
 from ten_steps import apart, same_bits  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
@@ -43,19 +42,6 @@ def run(k):
     return [dict(enumerate(p.detach().numpy() for p in params)) for params in device_params], losses
 
 
-def ddp():
-    """The same in each process of a group; return its replica and the losses."""
-    batches, _ = pt.load_data_fashion_mnist(**DATA)
-    net = DistributedDataParallel(pt.build_lenet(pt.init_params(**START)).to(pt.this_device()))
-    optimizer, losses = torch.optim.SGD(net.parameters(), 0.1), []
-    for X, y in batches:
-        loss = pt.ddp_step(X, y, net, optimizer).double().sum()
-        dist.all_reduce(loss)
-        losses.append(loss.item() / len(X))
-    params = (p.detach() for p in net.parameters())
-    return dict(enumerate((p.T if p.dim() == 2 else p).numpy() for p in params)), losses
-
-
 def normalizing():
     """A network whose running statistics are those of the last batch that it has seen."""
     torch.manual_seed(0)
@@ -81,7 +67,6 @@ def with_statistics():
 def in_each_rank():
     return {
         'statistics': with_statistics(),
-        'uneven': ddp(),
         'odd': pt.train_rank(64, 0.2, **ODD, wrap=pt.OwnDDP),
         'no seed': pt.train_rank(64, 0.2, 1, 192),
     }
@@ -107,14 +92,6 @@ def test_k_devices_equal_one_in_float64_and_a_run_repeats_bit_for_bit(one_device
         assert apart(first, one_device[0]) < 1e-10
         np.testing.assert_allclose(losses, one_device[1], rtol=1e-10)
         assert len(others) == k - 1 and all(same_bits(first, other) for other in others)
-
-
-def test_ddp_equals_one_device_in_float64(one_device, ranks):
-    assert len(ranks) == 3
-    for params, losses in (rank['uneven'] for rank in ranks):
-        assert apart(params, one_device[0]) < 1e-10
-        np.testing.assert_allclose(losses, one_device[1], rtol=1e-10)
-        assert same_bits(params, ranks[0]['uneven'][0])
 
 
 def test_training_with_an_uneven_last_batch_and_more_devices_than_examples(ranks, capsys):

@@ -121,13 +121,3 @@ assert len(run.plot(other).axes) == 2
     )
     assert done.returncode == 0, done.stderr
     assert (done.stdout + done.stderr).count('is unavailable') == 1
-
-
-def test_all_settings_are_measured_and_one_device_has_a_core_or_both():
-    speeds = pt.compare_ranks(batch_size=8, rounds=2)
-    names = ['one device, one core', 'one device, both cores', 'two threads, a core each']
-    names = ['one device', names[-1]] if pt.num_gpus() > 1 else names
-    assert list(speeds.rates)[:-1] == names
-    assert all(len(rates) == 2 and min(rates) > 0 for rates in speeds.rates.values())
-    with pytest.raises(ValueError, match='batch_size'):
-        pt.compare_ranks(0)
