@@ -1,1 +1,1 @@
-"""Chapter 5: every device has the whole network, and a part of each batch."""
+"""Chapter 5: every device has the whole network, and a shard of each batch."""

@@ -49,7 +49,6 @@ class Replica(nn.Module):
                 dist.broadcast(tensor.detach(), src=0)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute what the network does."""
         return self.module(*args, **kwargs)
 
 

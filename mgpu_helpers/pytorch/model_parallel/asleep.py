@@ -43,7 +43,6 @@ class Sleeper(nn.Module):
         self.seconds, self.spans, self.lane, self.name, self.mark = seconds, spans, lane, name, mark
 
     def work(self, kind: str) -> None:
-        """Sleep, and note it."""
         same = [s.name.lstrip('0123456789') for s in self.spans if s.kind == kind]
         start = time.monotonic()
         time.sleep(self.seconds)
@@ -51,7 +50,6 @@ class Sleeper(nn.Module):
         self.spans.append(Span(self.lane, kind, name, start, time.monotonic()))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Multiply by the weights."""
         if not x.requires_grad:
             x = x.detach().requires_grad_()  # the first layer, too, goes back to its input
         x = _Pause.apply(x, bool, lambda: self.work('input gradient'))

@@ -36,7 +36,6 @@ class Traffic(TorchDispatchMode):
 
     @property
     def total(self) -> int:
-        """Bytes of all kinds."""
         return sum(self.sent.values())
 
     def __torch_dispatch__(

@@ -42,8 +42,8 @@ class Trained(NamedTuple):
 
 def nbytes(tensors: Iterable[Any]) -> int:
     """Count the bytes of memory behind some tensors; what they share counts once."""
-    parts = [getattr(t, 'to_local', t.detach)().untyped_storage() for t in tensors]
-    return sum({part.data_ptr(): part.nbytes() for part in parts}.values())
+    here = [getattr(t, 'to_local', t.detach)().untyped_storage() for t in tensors]
+    return sum({memory.data_ptr(): memory.nbytes() for memory in here}.values())
 
 
 def state_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:

@@ -34,13 +34,11 @@ class SumBackward(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
-        """Give ``x``, as a tensor of its own in the graph."""
         ctx.group = group
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        """All-reduce the gradient; the group has none."""
         return total(grad, ctx.group), None
 
 
@@ -52,7 +50,6 @@ class SumForward(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
-        """All-reduce ``x``."""
         return total(x, group)
 
     @staticmethod
@@ -155,9 +152,9 @@ def full_state(net: nn.Module, group: dist.ProcessGroup | None = None) -> dict[s
         for name, axis in getattr(layer, 'cut', {}).items():
             key = f'{prefix}.{name}'.removeprefix('.')
             if key in state:
-                parts = [torch.empty_like(state[key]) for _ in range(dist.get_world_size(group))]
-                dist.all_gather(parts, state[key].contiguous(), group=group)
-                state[key] = torch.cat(parts, axis)
+                shards = [torch.empty_like(state[key]) for _ in range(dist.get_world_size(group))]
+                dist.all_gather(shards, state[key].contiguous(), group=group)
+                state[key] = torch.cat(shards, axis)
     return state
 
 

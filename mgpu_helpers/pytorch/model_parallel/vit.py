@@ -18,7 +18,6 @@ class Patches(nn.Module):
         self.place = nn.Parameter(0.02 * torch.randn(16, width))
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
-        """Give a vector for each patch."""
         return self.embed(F.unfold(X, 7, stride=7).mT) + self.place
 
 
@@ -53,7 +52,6 @@ class Block(nn.Module):
         )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give the stream with both added."""
         x = x + self.attention(self.norm1(x))
         return x + self.mlp(self.norm2(x))
 
@@ -66,7 +64,6 @@ class Logits(nn.Module):
         self.norm, self.linear = nn.LayerNorm(width), nn.Linear(width, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give the logits."""
         return self.linear(self.norm(x).mean(1))
 
 
