@@ -20,6 +20,6 @@ except ModuleNotFoundError:  # another Python lacks this one first
 
 from . import runtime
 
-runtime.prepare()
+runtime.configure()
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,8 +1,8 @@
 """What must be true before MXNet loads: threads, workspaces, memory, NVIDIA's libraries.
 
-``prepare()`` runs when ``mgpu_helpers`` is imported. It sets what the engine reads at load time and
-leaves a check in Python's import system, so that ``import mxnet`` - here, in a notebook, in d2l -
-first finds a machine on which it can work, or one sentence that says what to do.
+``configure()`` runs when ``mgpu_helpers`` is imported. It sets what the engine reads at load time
+and leaves a check in Python's import system, so that ``import mxnet`` - here, in a notebook, in
+d2l - first finds a machine on which it can work, or one sentence that says what to do.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ MALLOC = {
     'MALLOC_MMAP_MAX_': (-4, 0),
 }
 
-TOO_LATE: dict[str, str] = {}  # what prepare() would have set, had MXNet not been there already
+TOO_LATE: dict[str, str] = {}  # what configure() would have set, had MXNet not been there already
 LIBC: Any = None if sys.platform == 'win32' else ctypes.CDLL(None)
 
 
-def prepare() -> None:
+def configure() -> None:
     """Set what MXNet reads when it loads, and check the machine when it is about to load.
 
     Values that the user set in the environment stay as they are. Called when the package is

@@ -26,7 +26,7 @@ def test_imports_load_nothing_heavy_and_settings_are_there_before_mxnet(tmp_path
         import mxnet
     """
     done = python(script, [tmp_path])
-    assert (done.stdout, done.stderr) == ("data doctor join launch\nset()\n{'numpy'}\n1 64\n", '')
+    assert (done.stdout, done.stderr) == ("data doctor\nset()\n{'numpy'}\n1 64\n", '')
 
 
 def test_several_threads_that_the_user_asked_for_end_in_a_warning_and_not_in_a_deadlock():
