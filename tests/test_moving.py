@@ -207,36 +207,6 @@ def test_the_bill_is_that_of_python(page, pictures):
         assert found == pytest.approx([least, larger - least, failures], rel=1e-6)
 
 
-def test_keyboard_and_screen_reader(page):
-    page.ask('document.querySelector(".moving select").focus()')
-    said = 'document.querySelector(".moving-words")'
-    focused = []
-    for _ in range(4):
-        page.press('Tab', windowsVirtualKeyCode=9)
-        focused.append(
-            page.ask('(document.activeElement.textContent || document.activeElement.type)')
-        )
-    # At the start there is nothing to go back to.
-    page.ask('(document.querySelector(".moving input").value = 0, 1)')
-    assert 'Play' in focused and 'range' in focused, focused
-    page.ask('document.querySelector(".moving input").focus()')
-    page.press('Home', windowsVirtualKeyCode=36)
-    page.press('ArrowRight', windowsVirtualKeyCode=39)
-    page.wait_for(f'{said}.textContent.startsWith("Step 1 of ")')
-    assert page.ask('document.activeElement.getAttribute("aria-valuetext")').startswith('1 of ')
-    assert page.ask(f'{said}.getAttribute("aria-live")') == 'polite'
-    page.ask('document.querySelector(".moving button").focus()')
-    page.press('Enter', windowsVirtualKeyCode=13, text='\r')
-    page.wait_for(f'{said}.textContent.startsWith("Step 2 of ")')
-    assert page.ask('document.activeElement.textContent') == 'Pause'
-    assert page.ask(f'{said}.getAttribute("aria-live")') == 'off'  # it would talk all the time
-    page.press('Enter', windowsVirtualKeyCode=13, text='\r')
-    assert page.ask('document.activeElement.textContent') == 'Play'
-    named = """[...document.querySelectorAll('.moving, .moving svg, .moving :is(input, select)')]
-      .every((e) => e.getAttribute('aria-label') || e.labels?.[0].textContent)"""
-    assert page.ask(named)
-
-
 LAID_OUT = r"""(() => {
   const wrong = [];
   for (const svg of document.querySelectorAll('.moving svg')) {

@@ -12,74 +12,16 @@ pytestmark = pytest.mark.usefixtures('started')
 
 LANGUAGE = (ROOT / 'training' / 'task_language.py').read_text(encoding='utf8')
 
-PICTURES = '''
-from PIL import Image
-
-SCORE, MAY_BE_0, PARTS = 'test acc', ('seed', 'num_workers'), ('train', 'test')
-
-
-def options(add):
-    add('--data', type=Path, required=True)
-    add('--lr', type=float, default=0.1)
+MIRRORED = """class Mirrored(TensorDataset):
+    def __getitem__(self, indices):  # which are mirrored depends on seed, epoch and index
+        X, y = super().__getitem__(indices)
+        if isinstance(indices, int):  # the first one, looked at for the hash of the data
+            return X, y
+        draw = [np.random.default_rng([self.seed, self.epoch, int(i)]).random() for i in indices]
+        return torch.where(torch.tensor(draw).view(-1, 1, 1, 1) < 0.5, X.flip(3), X), y
 
 
-class Pictures(torch.utils.data.Dataset):
-    """Files in a folder for each class. Mirrored or not: that depends on seed, epoch and index."""
-
-    def __init__(self, files):
-        self.files = files  # seed and epoch are told
-
-    def __len__(self):
-        return len(self.files)
-
-    def __getitem__(self, i):
-        pixels = torch.tensor(np.array(Image.open(self.files[i])))[None]
-        draw = np.random.default_rng([self.seed, self.epoch, i]).random()
-        return pixels.flip(2) if draw < 0.5 else pixels, int(self.files[i].parent.name)
-
-
-def read(folder, part, limit=None):
-    files = sorted(folder.glob('*/*.png'))
-    return Pictures([f for i, f in enumerate(files) if (i % 5 > 0) == (part == 'train')][:limit])
-
-
-def loader(examples, batches, **more):
-    return DataLoader(examples, batch_sampler=batches, **more)
-
-
-def build(args):
-    torch.manual_seed(args.seed)
-    return nn.Sequential(
-        nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-        nn.Linear(36, 3),
-    )
-
-
-def optimizer_of(net, args):
-    return torch.optim.SGD(net.parameters(), args.lr)
-
-
-def schedule_of(optimizer, args):
-    return torch.optim.lr_scheduler.ConstantLR(optimizer, 1)
-
-
-def prepare(X, y, args, training):
-    return X.to(args.device).to(args.real) / 255, y.to(args.device)
-
-
-def count_of(y):
-    return len(y)
-
-
-def loss_of(output, y):
-    return nn.functional.cross_entropy(output, y, reduction='sum')
-
-
-def score_of(output, y):
-    return (output.argmax(1) == y).sum()
-
-
-'''
+def read("""
 
 
 def adapt(alone, task):
@@ -98,20 +40,6 @@ def language(alone):
     (alone.folder / 'words').mkdir()
     for part, lines in {'train': words[::2], 'test': words[1::2]}.items():
         (alone.folder / 'words' / f'{part}.txt').write_text('\n'.join(lines), encoding='utf8')
-    return alone
-
-
-@pytest.fixture
-def pictures(alone):
-    from PIL import Image
-
-    adapt(alone, PICTURES)
-    torch.manual_seed(0)
-    for i in range(60):
-        file = alone.folder / 'pictures' / f'{i % 3}' / f'{i}.png'
-        file.parent.mkdir(parents=True, exist_ok=True)
-        pixels = 60 * (i % 3) + torch.randint(100, (8, 8), dtype=torch.uint8)
-        Image.fromarray(pixels.numpy()).save(file)
     return alone
 
 
@@ -170,8 +98,11 @@ def test_a_sharded_run_goes_on_as_another_number_of_ranks_and_whole(language):
             assert a[name] == pytest.approx(b[name], abs=1e-10)
 
 
-def test_pictures_read_by_workers_are_told_seed_and_epoch(pictures):
-    options = '--data pictures --batch-size 10 --epochs 2 --dtype float64'
-    one = logged(pictures, options, None, 'one')
-    two = logged(pictures, f'{options} --num-workers 2', 2, 'two')
+def test_images_drawn_by_workers_are_told_seed_and_epoch(alone):
+    script = alone.folder / 'train_ddp.py'
+    text = script.read_text(encoding='utf8').replace('def read(', MIRRORED)
+    script.write_text(text.replace('return TensorDataset(', 'return Mirrored('), encoding='utf8')
+    options = '--limit 60 --batch-size 10 --epochs 2 --dtype float64'
+    one = logged(alone, options, None, 'one')
+    two = logged(alone, f'{options} --num-workers 2', 2, 'two')
     assert (one - two).abs().max() < 1e-10
