@@ -127,19 +127,6 @@ def test_the_last_k_checkpoints_are_kept(alone, ranks):
 
 
 @pytest.mark.slow
-def test_without_fcntl_it_trains_all_the_same(alone):
-    """As on Windows, where a second job goes unnoticed."""
-    (alone.folder / 'bare.py').write_text("""
-import runpy, sys
-for name in 'fcntl', 'resource':
-    sys.modules[name] = None
-runpy.run_path('train_ddp.py', run_name='__main__')
-""")
-    alone.run(f'{SHORT} --report 5 --checkpoint run', script='bare.py')
-    assert alone.parameters('run').isfinite().all()
-
-
-@pytest.mark.slow
 def test_other_data_after_a_restart_are_noticed(alone):
     alone.run(f'{SHORT} --checkpoint run')
     data = os.path.join(os.environ['MXNET_HOME'], 'datasets', 'fashion-mnist')
