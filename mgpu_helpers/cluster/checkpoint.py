@@ -10,10 +10,11 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import mxnet as mx
 import numpy as np
+from mxnet import nd
 
 from .. import arguments
-from ..gluon import mx, nd
 
 if TYPE_CHECKING:
     from mxnet.gluon import Block, Trainer

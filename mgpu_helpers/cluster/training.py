@@ -13,20 +13,19 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import mxnet as mx
 import numpy as np
+from mxnet import gluon, nd
+from mxnet.gluon.utils import split_and_load
 
 from .. import arguments
 from ..devices import choose_devices
 from ..gluon import (
     evaluate_accuracy_gpus,
     forward_backward,
-    gluon,
     lenet,
-    mx,
-    nd,
     parameters_of,
     prepare,
-    split_and_load,
 )
 from ..scratch import load_data_fashion_mnist, loss
 from .checkpoint import parameters, resume, save_checkpoint
