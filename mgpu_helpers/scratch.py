@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     Replica = list[NDArray]  # the parameters on one device
     Devices = Sequence[mx.Context]
     Pairs = Iterable[tuple[NDArray, NDArray]]  # (X, y) of each batch
+    Net = Callable[[NDArray], NDArray]  # images to scores
     Sync = Callable[[list[list[NDArray]]], None]  # sums gradients over the devices, in place
 
 loss = gluon.loss.SoftmaxCrossEntropyLoss()
@@ -73,10 +74,7 @@ def get_params(params: Arrays, device: mx.Context) -> Replica:
 
 
 def allreduce(data: Arrays) -> None:
-    """Sum arrays on different devices, in place: afterwards each of them holds the sum.
-
-    As in the original texts: sum on the first device, then copy the sum to the others.
-    """
+    """Sum arrays on different devices, in place: on the first device, then copied to the others."""
     arguments.one_per_device(data)
     total = data[0]
     for x in data[1:]:
@@ -98,24 +96,18 @@ def split_and_load(data: NDArray, devices: Devices) -> list[NDArray]:
 
 
 def split_batch(X: NDArray, y: NDArray, devices: Devices) -> tuple[list[NDArray], list[NDArray]]:
-    """Cut examples X (n, ...) and labels y (n,) in the same places, one shard per device.
-
-    If there are fewer examples than devices, the first n devices get one each.
-    """
+    """Cut X (n, ...) and y (n,) in the same places, one shard per device, or for n devices only."""
     arguments.batch(X, y, devices)
     busy = devices[: len(X)]
     return split_and_load(X, busy), split_and_load(y, busy)
 
 
 def sgd(params: Arrays, lr: float, batch_size: int) -> None:
-    """Take one step of stochastic gradient descent, in place; gradients are sums over the batch.
-
-    MXNet's own ``sgd_update`` rounds ``lr`` to float32: in float64, an error of 2e-7 a step.
-    """
+    """Take one step of stochastic gradient descent, in place; gradients are sums over the batch."""
     arguments.check(lr=lr, batch_size=batch_size)
     arguments.with_gradients(params)
     for p in params:
-        p -= lr / batch_size * p.grad
+        p -= lr / batch_size * p.grad  # MXNet's sgd_update rounds lr to float32: 2e-7 a step
 
 
 def gradients(device_params: Sequence[Arrays], losses: Arrays) -> list[list[NDArray]]:
@@ -214,9 +206,7 @@ def load_data_mnist(batch_size: int, *args: Any, **options: Any) -> tuple[NDArra
     return NDArrayIter(train, 'training'), NDArrayIter(test)
 
 
-def evaluate_accuracy(
-    net: Callable[[NDArray], NDArray], data_iter: Pairs, device: mx.Context
-) -> float:
+def evaluate_accuracy(net: Net, data_iter: Pairs, device: mx.Context) -> float:
     """Compute a network's accuracy, 0 to 1, on one device; ``net`` maps images to scores there."""
     arguments.check(net=net, data_iter=data_iter, device=device)
     right, seen = [], 0
