@@ -4,7 +4,6 @@ import re
 import subprocess
 import sys
 
-import chapters
 import pytest
 from checkouts import ROOT
 
@@ -18,14 +17,3 @@ BLOCKS = re.findall(r'```python\n(.*?)```', TEXT, re.DOTALL)
 def test_python_in_the_readme_runs(block, tmp_path):
     subprocess.run([sys.executable, '-c', block], cwd=tmp_path, check=True, timeout=300)
     assert [path.suffix for path in tmp_path.iterdir()] == ['.png']
-
-
-def test_an_address_that_is_known_leads_to_the_book_binder_and_colab(monkeypatch):
-    readme = ROOT / 'README.md'
-    assert 'mybinder' not in chapters.renewed()[readme]  # links that lead nowhere
-    monkeypatch.setattr(chapters, 'PUBLISHED', 'https://github.com/Someone/course')
-    text = chapters.renewed()[readme]
-    assert 'git clone https://github.com/Someone/course course' in text
-    assert '(https://someone.github.io/course/)' in text
-    colab = 'colab.research.google.com/github/Someone/course/blob/main/notebooks/05'
-    assert colab in text and 'mybinder.org/v2/gh/Someone/course/main' in text
