@@ -76,28 +76,6 @@ def test_tokens_count_whatever_the_ranks_and_micro_batches(language):
     compare(language, [(3, 5, ''), (1, 2, ''), (2, 2, '--shard'), (3, 1, '--shard')])
 
 
-@pytest.mark.slow  # chapter 6 does it with a kill
-def test_a_sharded_run_goes_on_as_another_number_of_ranks_and_whole(language):
-    """Moments of AdamW, its two groups and the schedule are in the checkpoint; weights are tied."""
-    script = language.folder / 'train_ddp.py'
-    text, head = script.read_text(encoding='utf8'), 'nn.Linear(width, 128))\n'
-    assert text.count(head) == 1
-    tied = f'{head}        self.head[1].weight = self.tokens.weight\n'
-    script.write_text(text.replace(head, tied), encoding='utf8')
-    logged(language, f'{WORDS} --epochs 2', 2, 'straight')
-    logged(language, f'{WORDS} --shard --checkpoint run', 3, 'continued')
-    logged(language, f'{WORDS} --epochs 2 --checkpoint run', 2, 'continued')  # adds to the file
-    straight, continued = (
-        [json.loads(line) for line in (language.folder / name).read_text().splitlines()]
-        for name in ('straight', 'continued')
-    )
-    del continued[5]  # the first epoch's line again
-    for a, b in zip(straight, continued, strict=True):
-        assert a.keys() == b.keys()
-        for name in a.keys() - {'time', 'rate', 'memory'}:
-            assert a[name] == pytest.approx(b[name], abs=1e-10)
-
-
 def test_images_drawn_by_workers_are_told_seed_and_epoch(alone):
     script = alone.folder / 'train_ddp.py'
     text = script.read_text(encoding='utf8').replace('def read(', MIRRORED)
