@@ -5,7 +5,7 @@ import re
 import pages
 import pytest
 from checkouts import ROOT
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from nbformat.v4 import new_markdown_cell, new_notebook
 
 FOLDER = ROOT / 'notebooks'
 
@@ -22,13 +22,3 @@ def test_a_displayed_formula_is_set_and_one_that_cannot_be_is_left():
     with pytest.raises(ValueError, match='underbrace'):
         pages.formula(r'\underbrace{x}')
     assert r'$$\underbrace{x}$$' in page(new_markdown_cell(r'$$\underbrace{x}$$'))
-
-
-def test_a_notebook_is_not_changed_by_rendering_it():
-    picture = {'image/png': 'iVBORw0KGgo=', pages.WIDGET: {'model_id': 'x'}, 'text/plain': 'x'}
-    code = new_code_cell('1', outputs=[new_output('display_data', data=picture)])
-    nb = new_notebook(cells=[new_markdown_cell('$$x$$ [next](02-two.ipynb)'), code])
-    before = str(nb)
-    html = pages.page_of(nb, FOLDER, 'name')
-    assert str(nb) == before
-    assert 'data:image/png;base64,iVBORw0KGgo=' in html and 'widget-view' not in html

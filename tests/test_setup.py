@@ -185,25 +185,6 @@ def test_second_setup_changes_nothing_unless_the_project_has(made, tmp_path, wit
     project.write_text(text)
 
 
-@pytest.mark.slow  # it makes an environment anew, 25 s; .ci/run has it
-def test_pytorch_that_cannot_be_reached_is_left_out_unless_it_was_asked_for(made, with_uv):
-    given = {'PATH': with_uv, 'UV_OFFLINE': 1, 'PIP_CONFIG_FILE': '/dev/null', **NO_GPU}
-    given |= {'PIP_FIND_LINKS': None, 'UV_FIND_LINKS': None}
-    if call(made, 'sh', '-c', 'test $(cat .uv/torch) = 1').returncode:
-        pytest.skip('PyTorch is not at hand')
-    (made / '.uv/torch').unlink()
-    shutil.rmtree(made / '.venv')
-    done = setup(made, **given)
-    if 'packages could not be reached' in done.stderr:
-        pytest.skip("not every wheel is in uv's cache, and the network is not used here")
-    assert done.returncode == 0 and 'Going on without it' in done.stderr, done.stderr
-    assert done.stdout.endswith('setup: ready (MXNet for CPUs in .venv)\n')
-    code = 'import mgpu_helpers, mxnet, importlib.util as u; print(u.find_spec("torch"))'
-    assert python(made, code).stdout == 'None\n'
-    assert setup(made, PATH=with_uv).stdout.count('\n') == 1  # it is not asked for again
-    refused(setup(made, **given, TORCH=1), 'PIP_FIND_LINKS=FOLDER make setup TORCH=1')
-
-
 @pytest.mark.slow  # the first time it downloads 70 MB
 def test_pytorch_alone(made, with_uv):
     done = setup(made, PATH=with_uv, TORCH='only', **NO_GPU)

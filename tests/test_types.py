@@ -1,17 +1,11 @@
 """The type hints: complete, right as far as mypy sees, and found by who uses the package; lint."""
 
-import ast
-import importlib
-import importlib.util
 import sys
 import tomllib
 import zipfile
 
 from checkouts import ROOT, call
 
-import mgpu_helpers  # noqa: F401  before a hint's MXNet: it makes the settings
-
-MODULES = sorted([*ROOT.glob('mgpu_helpers/**/*.py'), *ROOT.glob('exercises/*/*.py')])
 WRONG = """\
 import mgpu_helpers as mgpu
 from mgpu_helpers.scaling import LINKS, ring
@@ -46,16 +40,6 @@ def test_a_wrong_call_is_found(tmp_path):
     output = run('mypy', tmp_path / 'program.py').stdout
     lines = [int(line.split(':')[1]) for line in output.splitlines() if ': error: ' in line]
     assert lines == list(range(RIGHT_LINES + 1, len(WRONG.splitlines()) + 1)), output
-
-
-def test_what_a_hint_names_is_there():
-    """To mypy any name of MXNet is right, and only a TYPE_CHECKING block imports these."""
-    blocks = (b for path in MODULES for b in ast.parse(path.read_text(encoding='utf8')).body)
-    hints = (b for b in blocks if isinstance(b, ast.If) and ast.unparse(b.test) == 'TYPE_CHECKING')
-    for part in (p for block in hints for p in block.body if isinstance(p, ast.ImportFrom)):
-        if not part.level and importlib.util.find_spec(part.module.partition('.')[0]):
-            for alias in part.names:
-                assert hasattr(importlib.import_module(part.module), alias.name), ast.unparse(part)
 
 
 def test_the_wheel_holds_what_editors_read(tmp_path):
