@@ -11,7 +11,6 @@ import signal
 import subprocess
 import threading
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any, Self
@@ -24,8 +23,8 @@ from .guard import Leash
 SETTLE = 1.0
 # A process that is told to end gets this long before it is killed.
 GRACE = 3.0
-# How long after a process's end we listen to whom it has started in a session of its own, where no
-# signal of ours reaches it, and who holds its output open.
+# How long after a process's end we still read its output: what it started in a session of its own,
+# where no signal of ours reaches, may hold the pipe open.
 PATIENCE = 1.0
 LAST_LINES = 15
 # A longer line is cut, and who prints faster than its lines are taken waits: 300 MB without an end,
@@ -60,7 +59,6 @@ class Member:
     error: tuple[float, str, str] | None = None  # time, summary, traceback, as worker.py sends it
     result: Any = NOTHING
     watcher: threading.Thread | None = None  # notes its end
-    held: bool = False  # its output, after its end, by what it has started in another session
     lines: collections.deque[str] = field(
         default_factory=lambda: collections.deque(maxlen=LAST_LINES)
     )
@@ -103,24 +101,21 @@ class Group:
         env: Mapping[str, str] | None = None,
         payload: bytes | None = None,
         service: bool = False,
-        given: bytes | None = None,
     ) -> Member:
         """Start one process, with ``env`` added to our environment; its end comes with ours.
 
         A ``payload`` makes it a worker (see ``worker.py``): it reads that first, and its standard
-        output is taken for messages. A ``service`` only serves the others: when these have ended,
-        it is stopped after ``GRACE`` seconds, which is no failure. Its standard input is empty; or
-        it begins with what is ``given``, and stays open until the process is stopped.
+        output is taken for messages; all others have an empty standard input. A ``service`` only
+        serves the others: when these have ended, it is stopped after ``GRACE`` seconds, which is no
+        failure.
         """
         path = (env or {}).get('PATH', os.environ.get('PATH'))
         if shutil.which(command[0], path=path) is None:
             raise FileNotFoundError(f'there is no program {command[0]!r} to start as {name}')
         is_worker = payload is not None
-        if payload is not None:
-            given = len(payload).to_bytes(8, 'big') + payload
         process = subprocess.Popen(
             self._leash.command(command),
-            stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+            stdin=subprocess.PIPE if is_worker else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if is_worker else subprocess.STDOUT,
             env=os.environ | (env or {}),
@@ -133,10 +128,8 @@ class Group:
             self._leash.others.append(process.stdin)
         text = process.stderr if is_worker else process.stdout
         jobs: list[tuple[Callable[..., None], Any]] = [(self._read_lines, text)]
-        if is_worker:
-            jobs.append((self._read_messages, process.stdout))
-        if given is not None:
-            jobs.append((self._feed, given))
+        if payload is not None:
+            jobs += [(self._read_messages, process.stdout), (self._feed, payload)]
         readers = [threading.Thread(target=f, args=(member, x), daemon=True) for f, x in jobs]
         member.watcher = threading.Thread(target=self._watch, args=(member, readers), daemon=True)
         for thread in (*readers, member.watcher):
@@ -153,11 +146,11 @@ class Group:
             for kind, value in worker.receive(pipe):
                 self._events.put((member, kind, value))
 
-    def _feed(self, member: Member, given: bytes) -> None:
+    def _feed(self, member: Member, payload: bytes) -> None:
         stdin = member.process.stdin
         assert stdin is not None  # start gave it a pipe
         with contextlib.suppress(BrokenPipeError):  # it has ended; its status says how
-            stdin.write(given)
+            stdin.write(len(payload).to_bytes(8, 'big') + payload)
             stdin.flush()  # and left open: its closing tells the process of our end
 
     def _watch(self, member: Member, readers: Sequence[threading.Thread]) -> None:
@@ -173,7 +166,6 @@ class Group:
         while waited < PATIENCE and lines.is_alive():
             lines.join(0.01)
             waited += 0 if self._events.full() else 0.01
-        member.held = lines.is_alive()
         self._events.put((member, 'end', status))
 
     def wait(
@@ -266,14 +258,6 @@ class Group:
                     with contextlib.suppress(OSError):  # what was not sent has nobody to go to
                         member.process.stdin.close()
             self._leash.close()
-        for member in self.members:
-            if member.held:
-                member.held = False
-                message = (
-                    f'{member.name} has ended, but not what it started in a session of its own, '
-                    'which holds its output and cannot be stopped from here'
-                )
-                warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def _note_an_end(self) -> None:
         try:

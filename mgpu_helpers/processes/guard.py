@@ -49,14 +49,12 @@ try:
     unguarded = os.wait()[1]
 except OSError as error:
     unguarded = True
-    print(f'{sys.argv[2]} was not started, because there can be no guard beside it, which ends it '
-        f'when its starter is gone: {error.strerror}. End other processes, or raise the limit '
-        '(ulimit -u; in a container, that of pids)', file=sys.stderr)
+    print(f'{sys.argv[2]} was not started: could not start its watchdog ({error.strerror}). End '
+        'other processes, or raise the limit (ulimit -u; in a container, that of pids)',
+        file=sys.stderr)
 if unguarded:
     os._exit(126)
 os.close(pipe)
-if pipe == 0:  # standard input was the leash, as it is behind ssh; now it is empty, not closed
-    os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)
 try:
     os.execvp(sys.argv[2], sys.argv[2:])
 except OSError as error:
