@@ -164,7 +164,7 @@ def documents():
 
 def code_words(text):
     try:
-        return called_in(without_docstrings(ast.parse(text)))
+        return called_in(without_docstrings(ast.parse(re.sub(r'\A%%px.*\n', '', text))))
     except SyntaxError:  # a shell's, a Makefile, a cell with a magic
         return words(text)
 

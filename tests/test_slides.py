@@ -160,6 +160,7 @@ def test_what_is_shown_follows_from_the_notebook():
         ([text(f'Look.\n\n{figure}')], [(['Look.'], ['figure'])]),
         ([text('|a|b|\n|-|-|\n|c|d|')], [(['Plain first.'], ['table'])]),
         ([code(taught)], [(['Plain first.'], ['code'])]),
+        ([code('%%px --local\n' + taught)], [(['Plain first.'], ['code'])]),
         ([code('f()', '', 'slide')], [(['Plain first.'], ['code'])]),
         ([code('f()', 'out', 'skip-slide')], [(['Plain first.'], [])]),
         ([code('f()', long, 'slide')], [plain, ([], ['output'])]),

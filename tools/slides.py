@@ -99,13 +99,16 @@ def from_text(source):
         yield 'tail', end
 
 
+SAVED = re.compile(r'\A(%%px.*\n)?#@save\n')  # what the package has too; on ranks, maybe
+
+
 def from_code(cell, taught):
     """List what slides show of a code cell; ``taught``: the cell before defines a function."""
     tags, shown = cell.metadata.get('tags', []), []
     if {'skip-slide', 'remove-cell'} & {*tags}:
         return shown
-    source = cell.source.removeprefix('#@save\n').strip('\n')
-    chosen, saved = 'slide' in tags, cell.source.startswith('#@save')
+    source = SAVED.sub(r'\1', cell.source).strip('\n')
+    chosen, saved = 'slide' in tags, SAVED.match(cell.source)
     for output in cell.outputs:
         data = output.get('data', {})
         text = (output.get('text') or data.get('text/plain', '')).strip('\n')
@@ -130,7 +133,7 @@ def groups_of(cells, taught=False):
                 yield from ([item] for item in from_text(cell.source))
         else:
             yield from_code(cell, taught)
-            taught = cell.source.startswith('#@save')
+            taught = SAVED.match(cell.source)
 
 
 def titled(slides):
@@ -157,11 +160,14 @@ def parts_of(heading, cells, folder, plan):
     cut = next(answers, 0)
     cut -= cut > 0 and cells[cut - 1].cell_type == 'markdown'  # what introduces the cell
     shown = []
-    for part, taught in ((cells[:cut], False), (cells[cut:], cut and cells[cut - 1].source[:6])):
+    for part, taught in (
+        (cells[:cut], False),
+        (cells[cut:], cut and SAVED.match(cells[cut - 1].source)),
+    ):
         if part == cells[cut:] and 'ask' in plan:
             note = f'Many believe: {plan["wrong"]}' if 'wrong' in plan else ''
             shown.append(blank(heading) | {'words': [plan['ask']], 'notes': [note], 'asks': True})
-        groups = list(filter(None, groups_of(part, taught == '#@save')))
+        groups = list(filter(None, groups_of(part, taught)))
         shown += titled(arranged(heading, groups, folder)) if groups else []
     return [{'section': heading} | slide for slide in shown]
 
