@@ -41,6 +41,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv('MXNET_HOME', str(tmp_path / 'home'))
     monkeypatch.setenv('NO_PROXY', '127.0.0.1')
     monkeypatch.setattr(sets, '_kept', {})
+    monkeypatch.setenv(sets.STOOD_IN, '')  # which it puts back
     with dead_mirror() as address:
         monkeypatch.setenv('MGPU_DATA_MIRRORS', address)
         yield tmp_path / 'home'

@@ -104,7 +104,7 @@ def test_digits_are_announced_once_and_always_the_same(home, monkeypatch):
         'from mgpu_helpers import data; from test_data import sha256\n'
         'for name in ["fashion-mnist", "fashion-mnist", "mnist", "fashion-mnist"]:\n'
         '    print(data.dataset(name).source, sha256(data.dataset(name)))\n'
-        'print(data.environment_for_children()["MGPU_DIGITS_STAND_IN_FOR"])'
+        'import os; print(os.environ["MGPU_DIGITS_STAND_IN_FOR"])'
     )
     out, err = finish(start('-c', code))
     *sets, children = out.splitlines()
@@ -116,22 +116,6 @@ def test_digits_are_announced_once_and_always_the_same(home, monkeypatch):
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         assert data.dataset('mnist').source == 'digits'
-
-
-def test_children_map_what_is_decoded_here(home, mnist_files, tmp_path, monkeypatch, request):
-    code = (
-        'from mgpu_helpers import data; from test_data import sha256\n'
-        'found = data.dataset("mnist")\n'
-        'print(found.source, sha256(found), found.train_images.flags.writeable)'
-    )
-    folder, ours = put(home, 'mnist', mnist_files), data.dataset('mnist')
-    for name, value in data.environment_for_children(str(tmp_path)).items():
-        monkeypatch.setenv(name, value)
-    for file in folder.iterdir():
-        file.unlink()  # a child that looked for the files would find none
-    assert finish(start('-c', code)) == (f'files {sha256(ours)} False\n', '')
-    request.getfixturevalue('full_disk')  # then each decodes its own
-    assert data.environment_for_children(str(tmp_path)) == {}
 
 
 def test_programs_that_know_files_alone_get_the_set_or_what_stands_in(home, mnist_files, tmp_path):

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from .. import arguments
-from ..data import environment_for_children
 from ..devices.driver import driver_gpus
 from ..display import Table
 from ..processes import SETTLE, Group, start_workers
@@ -132,7 +131,6 @@ class LocalCluster:
             'PYTHONUNBUFFERED': os.environ.get('PYTHONUNBUFFERED', '1'),
             # That CPU cores stand in is for the notebook to say, and not for every worker.
             'MGPU_SAID': 'stand-ins crowded',
-            **environment_for_children(),
         }
         gpus = iter(share_gpus(self._workers))
         return {

@@ -7,14 +7,13 @@ finds half of one or an unverified one, not even after a killed download.
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from .published import FILES, Known, folder_of, good, mirrors_of, read_good, verified
+from .published import FILES, Known, folder_of, good, mirrors_of, public, read_good, verified
 
 # Seconds for a mirror to answer, between two pieces, and for a whole file (26 MB at 30 kB/s). With
 # no network at all the refusal is immediate: 0.2 s measured, and that is the import of requests.
@@ -88,14 +87,13 @@ def _download(name: str, missing: list[str], tried: list[str]) -> Iterator[tuple
     from urllib3.exceptions import HTTPError
 
     for mirror in mirrors_of(name):
-        shown = re.sub('//.*@', '//', mirror)  # without the password that it may hold
         try:
             while missing:
                 yield missing[0], _fetch(mirror, name, missing[0])
                 del missing[0]
         except (_Refused, RequestException, HTTPError, OSError) as error:
             why = str(error) if isinstance(error, _Refused) else type(error).__name__
-            tried.append(f'  tried {shown}{missing[0]}: {why}')
+            tried.append(f'  tried {public(mirror)}{missing[0]}: {why}')
 
 
 def _fetch(mirror: str, name: str, filename: str) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import NamedTuple
@@ -39,12 +40,18 @@ def folder_of(name: str) -> Path:
 def mirrors_of(name: str) -> list[str]:
     """List the base addresses to download a set from, each ending in a slash."""
     own = os.environ.get('MGPU_DATA_MIRRORS', '').split()
-    if not all(mirror.startswith(('https://', 'http://')) for mirror in own):
-        raise ValueError(
-            'MGPU_DATA_MIRRORS must hold addresses that start with https:// or http://, '
-            'with spaces between them'
-        )
+    for mirror in own:
+        if not mirror.startswith(('https://', 'http://')):
+            raise ValueError(
+                'MGPU_DATA_MIRRORS must hold addresses that start with https:// or http://, with '
+                f'spaces between them, not {public(mirror)!r}'
+            )
     return [m.replace('{name}', name).rstrip('/') + '/' for m in own or SETS[name]['mirrors']]
+
+
+def public(address: str) -> str:
+    """Give an address as it may be shown: without the user and the password that it may hold."""
+    return re.sub('^(.*//)?.*@', r'\1', address)
 
 
 def good(content: bytes | bytearray, known: Known) -> bool:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import gzip
 import os
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,9 +19,8 @@ from .download import Unavailable, read
 from .published import FILES, SETS, folder_of
 
 ARRAYS = 'train_images', 'train_labels', 'test_images', 'test_labels'
-# For child processes only: folders for whose sets the digits stand in; a folder of decoded arrays,
-# and the folders whose sets these are.
-STOOD_IN, DECODED = 'MGPU_DIGITS_STAND_IN_FOR', 'MGPU_DECODED'
+# Folders for whose sets the digits are used: processes started from here need not find out again.
+STOOD_IN = 'MGPU_DIGITS_STAND_IN_FOR'
 
 
 class OfflineDataWarning(UserWarning):
@@ -58,9 +55,9 @@ def dataset(name: str) -> Dataset:
     folder = folder_of(name)
     with _lock:
         if (name, folder) not in _kept:
-            real = str(folder) not in os.environ.get(STOOD_IN, '').split(os.pathsep)
-            arrays: Sequence[np.ndarray] = _mapped(folder)
-            if real and not arrays:
+            stood_in = os.environ.get(STOOD_IN, '').split(os.pathsep)
+            real, arrays = str(folder) not in stood_in, list[np.ndarray]()
+            if real:
                 try:
                     files = read(name)
                     arrays = [_decode(files.pop(filename)) for filename in FILES[name]]
@@ -71,6 +68,7 @@ def dataset(name: str) -> Dataset:
                         f"{name} is unavailable; using scikit-learn's digits instead, so pictures "
                         f'and accuracies are theirs.\n{trouble}'
                     )
+                    os.environ[STOOD_IN] = os.pathsep.join([*stood_in, str(folder)])
                     real = False
             names = SETS[name]['label_names'] if real else '0123456789'
             source = 'files' if real else 'digits'
@@ -94,34 +92,6 @@ def home_with_files(name: str, folder: Path) -> Path:
         head = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, '>u4').tobytes()
         (place / filename).write_bytes(gzip.compress(head + array.tobytes(), 1))
     return folder
-
-
-def environment_for_children(shared: str | None = None) -> dict[str, str]:
-    """Give the environment variables by which a process started from here finds the same data.
-
-    Where the digits stand in here and a warning has said so, a child takes them at once: it does
-    not look for the files once more, and does not warn once more. In a folder ``shared``, children
-    find the decoded arrays: they map them, so that all have them in memory once.
-    """
-    by_folder = {str(folder): loaded for (_, folder), loaded in _kept.items()}
-    stood_in = [folder for folder, loaded in by_folder.items() if loaded.source == 'digits']
-    environment = {STOOD_IN: os.pathsep.join(stood_in)} if stood_in else {}
-    if shared and by_folder:
-        with contextlib.suppress(OSError):  # no room: each child decodes its own
-            for i, loaded in enumerate(by_folder.values()):
-                for part in ARRAYS:
-                    np.save(Path(shared, f'{i}-{part}.npy'), getattr(loaded, part))
-            environment[DECODED] = os.pathsep.join([shared, *by_folder])
-    return environment
-
-
-def _mapped(folder: Path) -> list[np.ndarray]:
-    """Map the arrays of the set of a folder, if the starter of this process has decoded it."""
-    shared, *folders = os.environ.get(DECODED, '').split(os.pathsep)
-    if str(folder) not in folders:
-        return []
-    i = folders.index(str(folder))
-    return [np.load(Path(shared, f'{i}-{part}.npy'), mmap_mode='r') for part in ARRAYS]
 
 
 def _warn(message: str) -> None:

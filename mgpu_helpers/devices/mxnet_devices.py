@@ -26,7 +26,7 @@ def usable_gpus() -> tuple[mx.Context, ...]:
     if too_new:
         warnings.warn(
             f'{"; ".join(too_new)}: counted as absent, because MXNet 1.9.1 has machine code for '
-            'compute capability 5.0 to 8.9 only. The chapter in PyTorch is for such a GPU.',
+            'compute capability 5.0 to 8.9 only. The chapters in PyTorch are for such a GPU.',
             stacklevel=2,
         )
     return tuple(mx.gpu(gpu.index) for gpu in driver_gpus() if has_code(gpu))

@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from .. import arguments
-from ..data import OfflineDataWarning, environment_for_children
+from ..data import OfflineDataWarning
 from ..processes import ProcessFailed, run_workers
 from .stand_ins import usable_gpus
 
@@ -137,7 +137,7 @@ def launch(
 
     with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
         store = os.path.join(folder, 'store')
-        shared = environment_for_children(folder) | _loopback() | {'MGPU_STORE': store}
+        shared = _loopback() | {'MGPU_STORE': store}
         ranks, size = [str(rank) for rank in range(num_gpus)], str(num_gpus)
         shared |= {'WORLD_SIZE': size, 'LOCAL_WORLD_SIZE': size}
         try:
