@@ -3,6 +3,7 @@
 import collections
 import contextlib
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -176,13 +177,22 @@ def test_other_settings_another_network_and_a_damaged_file_are_refused(whole, tm
         load_checkpoint(copy, net, **SETTINGS)
 
 
+def interrupted(path):
+    """Leave half a file, as a save that is killed does."""
+    Path(path).write_bytes(b'half')
+    raise KeyboardInterrupt
+
+
 def test_a_trainers_momentum_is_saved_too_and_a_killed_save_leaves_no_half(tmp_path):
     nets = [fresh_net(seed=0), fresh_net(seed=1)]
     options = {'learning_rate': 0.1, 'momentum': 0.9}
     trainers = [single.gluon.Trainer(n.collect_params(), 'sgd', dict(options)) for n in nets]
     X, y = next(iter(single.load_data_fashion_mnist(64, 64, seed=0)[0]))
     single.train_batch(X, y, nets[0], [mx.cpu(0)], trainers[0])
-    (tmp_path / 'epoch-0002.tmp').mkdir()  # by one that was killed
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(trainers[0], 'save_states', interrupted)
+        save_checkpoint(tmp_path, 1, nets[0], trainers[0], lr=0.1)
+    assert latest_checkpoint(tmp_path) is None and any(tmp_path.iterdir())
     path = save_checkpoint(tmp_path, 1, nets[0], trainers[0], lr=0.1)
     assert latest_checkpoint(tmp_path) == (1, path) and path.name == 'epoch-0001'
     single.train_batch(X, y, nets[1], [mx.cpu(0)], trainers[1])  # so that it has states

@@ -117,6 +117,26 @@ def test_the_first_that_fails_is_the_cause_whoever_is_heard_first(does, seconds,
     assert seconds < 1 or failed.others == {'worker 0': None}
 
 
+def test_an_error_that_came_first_is_the_cause_though_its_process_ends_later(tmp_path):
+    def work(i, failed):
+        class Slow:
+            def write(self, text): ...
+
+            def flush(self):  # a worker flushes when its error is sent, before it ends
+                failed.touch()
+                time.sleep(0.7)
+
+        if i == 1:
+            sys.stdout = Slow()
+            raise ValueError('no colour')
+        while not failed.exists():
+            time.sleep(0.01)
+        raise ConnectionError('the other one is gone')
+
+    with pytest.raises(ProcessFailed, match='^worker 1 failed with ValueError'):
+        both(work, tmp_path / 'failed', timeout=40)
+
+
 def test_a_commands_last_words_and_what_the_others_did():
     code = 'import time; time.sleep(0.5); print("first"); print("last"); raise SystemExit(3)'
     with pytest.raises(ProcessFailed) as caught, Group() as some:
