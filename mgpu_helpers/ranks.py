@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import shutil
 import signal
 import socket
 import sys
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from . import arguments
 
@@ -40,13 +44,17 @@ rank, world_size = {rank}, {world_size}
 import mgpu_helpers
 """
 JOIN = """
-import datetime, torch, torch.distributed as dist
+import datetime
 from mgpu_helpers.pytorch import this_device
+import torch, torch.distributed as dist
 device = this_device()
+if device.type == 'cuda':
+    torch.cuda.set_device(device)
 dist.init_process_group(
     'nccl' if device.type == 'cuda' else 'gloo', timeout=datetime.timedelta(seconds={seconds})
 )
 """
+FOLDER = 'mgpu-ranks-'  # and the kernel's number
 _clusters: list[Any] = []  # the one that runs
 
 
@@ -63,7 +71,7 @@ def ranks(k: int, group: bool = False, seconds: float = 20) -> ipyparallel.Clien
     stop()
     import ipyparallel
 
-    folder = tempfile.mkdtemp(prefix='mgpu-ranks-')
+    folder = tempfile.mkdtemp(prefix=f'{FOLDER}{os.getpid()}-')
     cluster = ipyparallel.Cluster(n=k, log_level=40, profile_dir=folder, shutdown_atexit=False)
     cluster.config.LocalControllerLauncher.controller_cmd = _command(signal.SIGTERM, 'controller')
     for launcher in (cluster.config.LocalEngineLauncher, cluster.config.LocalEngineSetLauncher):
@@ -92,7 +100,11 @@ def ranks(k: int, group: bool = False, seconds: float = 20) -> ipyparallel.Clien
         environment = same | {'RANK': str(rank), 'LOCAL_RANK': str(rank)}
         code = BEGIN.format(environment=environment, rank=rank, world_size=k)
         client[rank].execute(code, silent=True, block=False)
-    client[:].execute(JOIN.format(seconds=seconds) if group else '', silent=True).get()
+    try:
+        client[:].execute(JOIN.format(seconds=seconds) if group else '', silent=True).get()
+    except Exception:
+        stop()
+        raise
     _activate(client)
     return client
 
@@ -121,4 +133,7 @@ def stop() -> None:
         cluster = _clusters.pop()
         with contextlib.suppress(Exception):
             cluster.stop_cluster_sync()
-        shutil.rmtree(cluster.profile_dir, ignore_errors=True)
+    for path in Path(tempfile.gettempdir()).glob(f'{FOLDER}*'):  # also of killed kernels
+        owner = int(path.name.split('-')[2])
+        if owner == os.getpid() or not psutil.pid_exists(owner):
+            shutil.rmtree(path, ignore_errors=True)

@@ -2,13 +2,16 @@
 
 import os
 import signal
+import tempfile
 import textwrap
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
 import mgpu_helpers as mgpu
+from mgpu_helpers.ranks import stop
 
 pytest.importorskip('torch', reason='PyTorch is not installed here: make setup TORCH=1')
 START = """
@@ -104,6 +107,8 @@ def test_a_killed_kernel_leaves_nothing(notebook, cell):
     time.sleep(1)
     os.kill(notebook.pid, signal.SIGKILL)
     gone(started)
+    stop()  # what the next start does first
+    assert not list(Path(tempfile.gettempdir()).glob(f'mgpu-ranks-{notebook.pid}-*'))
 
 
 def test_the_stop_button_and_two_notebooks_at_once(notebook):
