@@ -134,6 +134,7 @@ def stop() -> None:
         with contextlib.suppress(Exception):
             cluster.stop_cluster_sync()
     for path in Path(tempfile.gettempdir()).glob(f'{FOLDER}*'):  # also of killed kernels
-        owner = int(path.name.split('-')[2])
-        if owner == os.getpid() or not psutil.pid_exists(owner):
+        owner = path.name.removeprefix(FOLDER).split('-')[0]
+        ours = owner == str(os.getpid())
+        if ours or owner.isdecimal() and not psutil.pid_exists(int(owner)):
             shutil.rmtree(path, ignore_errors=True)
