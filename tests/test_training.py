@@ -45,6 +45,7 @@ def compare(alone, ranks, more='', cut=''):
     return losses(several)
 
 
+@pytest.mark.slow  # chapter 6 compares one rank and two
 def test_two_ranks_do_what_one_does_and_what_chapter_5_does(alone):
     """In float64, with a last batch that does not divide evenly among the ranks."""
     from mgpu_helpers import pytorch
