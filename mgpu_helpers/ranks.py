@@ -92,7 +92,7 @@ def ranks(k: int, group: bool = False, seconds: float = 20) -> ipyparallel.Clien
     with socket.socket() as free:
         free.bind(('127.0.0.1', 0))
         port = free.getsockname()[1]
-    same = {'WORLD_SIZE': str(k), 'LOCAL_WORLD_SIZE': str(k), 'OMP_NUM_THREADS': '1'}
+    same = {'WORLD_SIZE': str(k), 'LOCAL_WORLD_SIZE': str(k)}
     same |= {'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port)}
     same |= {'GLOO_SOCKET_IFNAME': 'lo0' if sys.platform == 'darwin' else 'lo'}
     same |= {'MGPU_SAID': 'stand-ins crowded'}  # that CPU cores stand in is for the notebook to say

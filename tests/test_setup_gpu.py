@@ -147,7 +147,7 @@ def test_mxnet_and_pytorch_for_gpus_have_an_environment_and_a_kernel_each(two):
     assert '2 passed' in done.stdout, done.stdout + done.stderr
 
     code = 'import json; from mgpu_helpers import doctor; '
-    code += 'print(json.dumps([*doctor.kernels(), *doctor.ask("torch", 60)]))'
+    code += 'print("\\n" + json.dumps([*doctor.kernels(), *doctor.ask("torch", 60)]))'
     rows = json.loads(python(folder, code, JUPYTER_PREFER_ENV_PATH=1).stdout.splitlines()[-1])
     assert [verdict for _, verdict, *_ in rows] == ['ok'] * 3, rows
     assert f'the Python of {folder}/.venv-torch' in rows[1][2]
