@@ -10,9 +10,8 @@ What ends in .tmp is never loaded. Renaming is one step for the file system.
 
 import draw as d
 
-figure = d.Figure(
-    412, __doc__, 'Killed at any moment: the old checkpoint or the new one, never half'
-)
+TITLE = 'Killed at any moment: the old checkpoint or the new one, never half'
+figure = d.Figure(436, __doc__, TITLE)
 
 COLUMN, GAP = 226, 17
 TOP, HEIGHT, FILE, PAD = 126, 158, 34, 14
