@@ -83,7 +83,6 @@ def run_workers(
     names: Sequence[str],
     envs: Sequence[Mapping[str, str]] | None = None,
     on_line: Callable[[str, str], object] | None = None,
-    on_message: Callable[[str, str, Any], object] | None = None,
     timeout: float | None = None,
 ) -> list[Any]:
     """Call a function in several new processes at the same time; give back what each returned.
@@ -95,5 +94,5 @@ def run_workers(
     """
     with Group() as group:
         workers = start_workers(group, function, calls, names, envs)
-        group.wait(on_line, on_message, timeout)
+        group.wait(on_line, timeout)
     return [worker.result for worker in workers]

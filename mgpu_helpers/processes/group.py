@@ -171,7 +171,6 @@ class Group:
     def wait(
         self,
         on_line: Callable[[str, str], object] | None = None,
-        on_message: Callable[[str, str, Any], object] | None = None,
         timeout: float | None = None,
         settle: float = SETTLE,
         check: Callable[[], object] | None = None,
@@ -179,9 +178,8 @@ class Group:
         """Wait until all have ended; when one fails, stop the others ``settle`` seconds later.
 
         Then ``ProcessFailed`` is raised, or, after ``timeout`` seconds, ``TimeoutError``.
-        ``on_line(name, line)`` gets what a process printed; if it gives back True, the line will
-        not be among the process's last words. ``on_message(name, kind, value)`` gets a worker's
-        messages. ``check()`` is called about ten times a second; what it raises ends the wait.
+        ``on_line(name, line)`` gets what a process printed. ``check()`` is called about ten times a
+        second; what it raises ends the wait.
         """
         deadline = time.monotonic() + timeout if timeout else float('inf')
         end = float('inf')
@@ -206,12 +204,11 @@ class Group:
                     failed.append(member)
                     end = min(end, time.monotonic() + settle)
             elif kind == 'line':
-                if not (on_line and on_line(member.name, value) is True):
-                    member.lines.append(value)
-            elif kind in ('result', 'error'):
+                member.lines.append(value)
+                if on_line:
+                    on_line(member.name, value)
+            else:  # a worker's result, or its error
                 setattr(member, kind, value)
-            elif on_message:
-                on_message(member.name, kind, value)
         statuses = {member.name: member.status for member in self.members}
         self.stop()
         if failed:

@@ -21,25 +21,17 @@ from collections.abc import Iterator
 from typing import IO, Any, BinaryIO, NoReturn
 
 _messages: BinaryIO | None = None  # the pipe to the starter, where this process is a worker
-_sending = threading.Lock()  # a bar may be drawn by another thread
 
 
 def send(kind: str, value: object) -> None:
-    """Send a message to the starter of this worker: of what kind, and a value that can be pickled.
-
-    >>> send('bar', 'half of it')
-    Traceback (most recent call last):
-    RuntimeError: this process was not started as a worker: there is nobody to send to
-    """
-    if _messages is None:
-        raise RuntimeError('this process was not started as a worker: there is nobody to send to')
+    """Send the starter a result, or an error."""
+    assert _messages is not None  # _main opened it
     import cloudpickle  # for values of a notebook's own classes
 
     message = cloudpickle.dumps(value)  # first, as a whole: what cannot be sends nothing
-    with _sending:
-        _messages.write(json.dumps([kind, type(value).__name__, len(message)]).encode() + b'\n')
-        _messages.write(message)
-        _messages.flush()
+    _messages.write(json.dumps([kind, type(value).__name__, len(message)]).encode() + b'\n')
+    _messages.write(message)
+    _messages.flush()
 
 
 def receive(pipe: IO[bytes]) -> Iterator[tuple[str, Any]]:
