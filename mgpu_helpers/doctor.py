@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -148,8 +149,9 @@ def gpus() -> Iterator[Row]:
     if listed:
         yield Row('GPUs', OK, f'{listed}; the driver knows CUDA {major}.{minor}')
     else:
-        hidden = 'CUDA_VISIBLE_DEVICES'
-        mend = f'unset {hidden}' if hidden in os.environ else 'sudo reboot'
+        mend = (
+            'unset CUDA_VISIBLE_DEVICES' if 'CUDA_VISIBLE_DEVICES' in os.environ else 'sudo reboot'
+        )
         yield Row('GPUs', WARNING, f'the driver gives none (code {refusal} of cuInit)', mend)
 
 
@@ -164,8 +166,8 @@ def data() -> Iterator[Row]:
         if len(good) == len(files):
             yield Row(f'data {name}', OK, found)
         else:
-            found += f'; damaged: {", ".join(bad)}' if bad else '; digits stand in for what is not'
-            mend = f'{sys.executable} -m mgpu_helpers data {name}'
+            found += f'; damaged: {", ".join(bad)}' if bad else '; the digits are used instead'
+            mend = shlex.join([sys.executable, '-m', 'mgpu_helpers', 'data', name])
             yield Row(f'data {name}', FAILED if bad else WARNING, found, mend)
 
 
@@ -173,11 +175,8 @@ def cores() -> Iterator[Row]:
     """How many stand-ins work at the same time, and does a setting keep them from it?"""
     from .devices.cores import usable_cores
 
-    found = f'{usable_cores()} usable of {os.cpu_count()}'
-    if usable_cores() > 1:
-        yield Row('cores', OK, found)
-    else:
-        yield Row('cores', WARNING, f'{found}: two stand-ins share one, and gain nothing')
+    few = '' if usable_cores() > 1 else ': two stand-ins share one, and gain nothing'
+    yield Row('cores', WARNING if few else OK, f'{usable_cores()} usable of {os.cpu_count()}{few}')
     for name, value in SETTINGS.items():
         if (other := os.environ.get(name, value)) != value:
             found = f'{name} is {other}, ours is {value}: stand-ins may take turns, or hang'
@@ -246,5 +245,6 @@ def doctor(seconds: float) -> None:
     for name, verdict, found, mend in rows:
         text = textwrap.fill(found, 66, break_on_hyphens=False)  # a command is left whole
         cells.append([name, verdict, f'{text}\n-> {mend}' if mend else text])
-    click.echo(tabulate(cells, ['check', 'verdict', 'what was found -> what mends it']))
+    table = tabulate(cells, ['check', 'verdict', 'what was found -> what mends it'])
+    click.echo(re.sub('-{67,}', '-' * 66, table))  # the rule is as long as the longest command
     sys.exit(any(row.verdict == FAILED for row in rows))

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -88,7 +89,7 @@ def test_data_that_are_missing_or_damaged(home, mnist_files):
     folder, place = put(home, 'mnist', mnist_files), {'MXNET_HOME': str(home)}
     rows = ask('data', **place)
     check(rows['data mnist'], 'ok', f'4 of 4 files in {folder}')
-    mend = f'{sys.executable} -m mgpu_helpers data'
+    mend = f'{shlex.quote(sys.executable)} -m mgpu_helpers data'
     check(rows['data fashion-mnist'], 'warning', '0 of 4', mend=f'{mend} fashion-mnist')
     (folder / LABELS).write_bytes(b'damaged')
     check(ask('data', **place)['data mnist'], 'failed', f'damaged: {LABELS}', mend=f'{mend} mnist')
