@@ -188,7 +188,7 @@ def check_resources():
         raise Ended(f'started more than {PROCESSES} processes')
 
 
-def adopt_orphans():
+def adopt_orphans(adopt=True):
     """Become the parent of whatever loses its own below us, so that ``stop`` finds it (Linux)."""
     if shutil.which('unshare'):
-        ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+        ctypes.CDLL(None).prctl(36, int(adopt))  # PR_SET_CHILD_SUBREAPER
