@@ -20,6 +20,7 @@ from .devices import try_gpu as try_gpu
 from .devices.cores import usable_cores as usable_cores
 from .devices.mxnet_speeds import compare_speeds as compare_speeds
 from .history import History as History
+from .processes import launch as launch
 from .ranks import ranks as ranks
 from .scratch import allreduce as allreduce
 from .scratch import evaluate_accuracy as evaluate_accuracy

@@ -243,7 +243,7 @@ def test_what_pytorchs_chapters_refuse(capsys):
         (TypeError, r'type torch.int64, as y.long\(\) is, not torch.float32', step, X, y.float()),
         (TypeError, r'devices must be a list of devices', pt.scatter, X, 2),
         (ValueError, r'at least 2 examples, one per device, not 0', pt.scatter, X[:0], devices),
-        (TypeError, r"function must be .* in each process, not 'train'", pt.launch, 'train', 2),
+        (TypeError, r"function must be .* on each rank, not 'train'", pt.launch, 'train', 2),
         (ValueError, r'timeout must be a number above 0', partial(pt.launch, timeout=-1), print, 2),
         (ValueError, r"dtype .* not 'int8'", partial(ddp, dtype='int8'), 2, 256, 0.2),
         (TypeError, r'step must be a function', pt.train_epoch, pt.train_batch, [(X, y)]),

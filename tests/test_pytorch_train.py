@@ -15,7 +15,7 @@ from click.testing import CliRunner
 torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
 
 import mgpu_helpers as mgpu  # noqa: E402
-from mgpu_helpers.processes import ProcessFailed  # noqa: E402
+from mgpu_helpers.processes import RankFailed  # noqa: E402
 from mgpu_helpers.pytorch.__main__ import main  # noqa: E402
 
 pt = mgpu.pytorch
@@ -44,13 +44,13 @@ def test_a_rank_killed_in_the_middle_of_training_ends_it():
         def write(self, text):
             if text.startswith('epoch 1,'):
                 children = psutil.Process().children(recursive=True)
-                [p for p in children if 'worker._main()' in ' '.join(p.cmdline())][-1].kill()
+                [p for p in children if 'launching import _run' in ' '.join(p.cmdline())][-1].kill()
                 killed.append(time.monotonic())
             return super().write(text)
 
     with (
         contextlib.redirect_stdout(Killer()),
-        pytest.raises(ProcessFailed, match=r'^rank . was killed by signal 9 \(SIGKILL\)'),
+        pytest.raises(RankFailed, match=r'^rank . was killed by signal 9 \(SIGKILL\)'),
     ):
         pt.train_ddp(2, 64, 0.2, num_epochs=50, num_examples=640, seed=0)
     assert time.monotonic() - killed[0] < 30
@@ -96,7 +96,7 @@ def test_the_stop_button(kernel):
     )
     again, _, printed = kernel("""
         children = psutil.Process().children(recursive=True)
-        left = [p for p in children if 'worker._main()' in ' '.join(p.cmdline())]
+        left = [p for p in children if 'launching import _run' in ' '.join(p.cmdline())]
         history = mgpu.pytorch.train_ddp(2, 64, 0.2, num_epochs=1, num_examples=128, seed=0)
         print(len(left), len(history.seconds))
     """)

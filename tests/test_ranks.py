@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 import mgpu_helpers as mgpu
-from mgpu_helpers.ranks import stop
+from mgpu_helpers.processes.engines import sweep
 
 pytest.importorskip('torch', reason='PyTorch is not installed here: make setup TORCH=1')
 START = """
@@ -107,7 +107,7 @@ def test_a_killed_kernel_leaves_nothing(notebook):
     os.kill(notebook.pid, signal.SIGKILL)
     gone([*started, psutil.Process(notebook.pid)])
     other = tempfile.mkdtemp(prefix='mgpu-ranks-')  # of whoever
-    stop()  # what the next start does first
+    sweep()  # what the next start does first
     os.rmdir(other)
     assert not list(Path(tempfile.gettempdir()).glob(f'mgpu-ranks-{notebook.pid}-*'))
 

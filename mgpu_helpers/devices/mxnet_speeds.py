@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 from mxnet import nd
 
 from .. import arguments
-from ..processes import run_workers
+from ..processes import launch
 from .mxnet_devices import choose_devices
 from .speeds import BOTH, ONE, TWO, Speeds
 
@@ -40,13 +41,10 @@ def compare_speeds(
     count = len(settings)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / 'turn 0').touch()
-        calls: list[Any] = [
-            ((prepare, devices, folder, range(c, count * rounds, count)), {})
-            for c, (devices, _) in enumerate(settings.values())
-        ]
-        # MXNet warns of its own that there are several threads.
-        envs = [{'OMP_NUM_THREADS': n, 'PYTHONWARNINGS': 'ignore'} for _, n in settings.values()]
-        rates = run_workers(steps_per_second, calls, list(settings), envs)
+        envs = [{'OMP_NUM_THREADS': threads} for _, threads in settings.values()]
+        devices = [chosen for chosen, _ in settings.values()]
+        what = steps_per_second, count, prepare, devices, folder, count * rounds
+        rates = launch(*what, group=False, labels=False, envs=envs)
     return Speeds(title, {name: [examples * r for r in of] for name, of in zip(settings, rates)})
 
 
@@ -60,12 +58,13 @@ def seconds_of(steps: int, step: Callable[[], object]) -> float:
 
 
 def steps_per_second(
-    prepare: Prepare, devices: list[Any], folder: str, turns: Sequence[int]
+    prepare: Prepare, devices: Sequence[list[Any]], folder: str, turns: int
 ) -> list[float]:
     """Train for about a second in each of our turns; what is called ``turn n`` says whose it is."""
-    step, steps = prepare(devices), 2
+    rank = int(os.environ['RANK'])
+    step, steps = prepare(devices[rank]), 2
     rates: list[float] = []
-    for turn in turns:
+    for turn in range(rank, turns, len(devices)):
         mine = Path(folder) / f'turn {turn}'
         while not mine.exists():
             time.sleep(0.01)

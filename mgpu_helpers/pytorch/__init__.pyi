@@ -97,6 +97,7 @@ from .model_parallel.tensor_parallel import shard_along as shard_along
 from .model_parallel.tensor_parallel import tensor_parallel as tensor_parallel
 from .model_parallel.vit import vit as vit
 from .ranks import agree_on as agree_on
+from .ranks import join_group as join_group
 from .ranks import launch as launch
 from .ranks import load_in_turn as load_in_turn
 from .ranks import process_group as process_group

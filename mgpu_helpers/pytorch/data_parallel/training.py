@@ -88,7 +88,7 @@ def train_ddp(
     """Train LeNet on Fashion-MNIST with ``DistributedDataParallel``, one process for each device.
 
     With the same seed, losses are those of ``train`` up to rounding. Each process has a GPU if
-    there are that many, else a core. If one fails, all are stopped: ``ProcessFailed`` names it.
+    there are that many, else a core. If one fails, all are stopped: ``RankFailed`` names it.
     """
     arguments.training(num_gpus, batch_size, num_epochs=num_epochs, lr=lr)
     # Checks the other arguments, and fetches the data before anybody waits for it.

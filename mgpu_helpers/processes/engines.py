@@ -1,0 +1,173 @@
+"""Processes on this machine, each with a rank: ``ipyparallel``'s engines."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import weakref
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import psutil
+
+MOST = 64  # each is a Python of its own: with PyTorch, 0.3 GiB
+TIMEOUT = 60.0  # seconds for all to come up
+KILL = getattr(signal, 'SIGKILL', signal.SIGTERM)  # Windows has the second only
+# A starter killed with -9 says nothing to what it has started; Linux does (PR_SET_PDEATHSIG, which
+# outlives exec).
+LEASH = """
+import ctypes, os, sys
+if sys.platform == 'linux':
+    ctypes.CDLL(None).prctl(1, int(sys.argv[1]))
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+# What each rank does first: `rank` and `world_size` are there for readers, and what can be imported
+# here can be imported there.
+BEGIN = """
+import os, sys
+sys.path[:] = {path}
+os.environ.update({environment})
+rank, world_size = {rank}, {world_size}
+import mgpu_helpers
+"""
+# As text, since this room knows no PyTorch.
+JOIN = """
+import torch, torch.distributed as dist
+from mgpu_helpers.pytorch import join_group, this_device
+join_group({options})
+device = this_device()
+"""
+# A rank is there once its heart has answered: two after 2.8 s, with a beat every 3 s after 7.3. Who
+# misses 30 s of them is taken for dead, as by default.
+HEARTS = ['--HeartMonitor.period=250', '--HeartMonitor.max_heartmonitor_misses=120']
+FOLDER = 'mgpu-ranks-'  # and the starter's number
+
+
+class Engines:
+    """``k`` ranks on this machine, with ``torchrun``'s variables.
+
+    ``client`` is ipyparallel's. They end with ``stop``, and at the latest with this process.
+    """
+
+    def __init__(self, k: int) -> None:
+        import ipyparallel
+
+        sweep()
+        self.folder = tempfile.mkdtemp(prefix=f'{FOLDER}{os.getpid()}-')
+        self.cluster = ipyparallel.Cluster(
+            n=k,
+            log_level=40,
+            profile_dir=self.folder,
+            shutdown_atexit=False,
+            controller_args=HEARTS,
+        )
+        config = self.cluster.config
+        python = [sys.executable, '-m']
+        # The controller is asked to end, with its own processes; an engine may be computing.
+        config.LocalControllerLauncher.controller_cmd = leashed([*python, 'ipyparallel.controller'])
+        for launcher in (config.LocalEngineLauncher, config.LocalEngineSetLauncher):
+            launcher.engine_cmd = leashed([*python, 'ipyparallel.engine'], KILL)
+        _running.add(self)
+        try:
+            self.cluster.start_cluster_sync()
+            self.client = self.cluster.connect_client_sync()
+            self.client.wait_for_engines(k, timeout=TIMEOUT, interactive=False)
+        except Exception as error:
+            logs = [e.get_output().splitlines() for e in self.cluster.engines.values()]
+            lines = [line for log in logs for line in log] or ['none']
+            raise RuntimeError(
+                f'{k} ranks were not there after {TIMEOUT:.0f} s ({type(error).__name__}); the '
+                f'last line of their logs: {lines[-1]}. Close other programs and try again, or '
+                'take fewer ranks'
+            ) from error
+        finally:
+            if not hasattr(self, 'client') or len(self.client.ids) < k:
+                self.stop()
+        self._begin(k)
+
+    def _begin(self, k: int) -> None:
+        with socket.socket() as free:
+            free.bind(('127.0.0.1', 0))
+            port = free.getsockname()[1]
+        for rank in self.client.ids:
+            variables = environment(rank, k) | {'MASTER_PORT': str(port)}
+            code = BEGIN.format(path=sys.path, environment=variables, rank=rank, world_size=k)
+            self.client[rank].execute(code, silent=True, block=False)
+
+    def join(self, seconds: float) -> None:
+        """Put all into a process group, in which who waits in vain gives up after ``seconds``."""
+        try:
+            options = f'timeout=__import__("datetime").timedelta(seconds={seconds})'
+            self.client[:].execute(JOIN.format(options=options), silent=True).get()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End them, and what they have started."""
+        _running.discard(self)
+        with contextlib.suppress(Exception):
+            self.client.close()
+        below = psutil.Process().children(recursive=True)
+        kill_all(process.pid for process in below if _is_engine_of(process, self.folder))
+        with contextlib.suppress(Exception):
+            self.cluster.stop_cluster_sync()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+_running: weakref.WeakSet[Engines] = weakref.WeakSet()
+
+
+def _stop_all() -> None:
+    for engines in list(_running):
+        engines.stop()
+
+
+atexit.register(_stop_all)
+
+
+def sweep() -> None:
+    """Remove the folders of those who were killed."""
+    for path in Path(tempfile.gettempdir()).glob(f'{FOLDER}*'):
+        owner = path.name.removeprefix(FOLDER).split('-')[0]
+        if owner.isdecimal() and not psutil.pid_exists(int(owner)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def leashed(command: Sequence[str], number: int = signal.SIGTERM) -> list[str]:
+    """Give a command that gets a signal when its starter is gone, however that ended (Linux)."""
+    return [sys.executable, '-I', '-S', '-c', LEASH, str(int(number)), *command]
+
+
+def _is_engine_of(process: psutil.Process, folder: str) -> bool:
+    with contextlib.suppress(psutil.Error):
+        words = ' '.join(process.cmdline())
+        return 'ipyparallel.engine' in words and folder in words
+    return False
+
+
+def kill_all(pids: Iterable[int]) -> None:
+    """Kill processes, and whatever these have started."""
+    processes = []
+    for pid in pids:
+        with contextlib.suppress(psutil.Error):
+            processes += [*(one := psutil.Process(pid)).children(recursive=True), one]
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+
+
+def environment(rank: int, k: int) -> dict[str, str]:
+    """Give the variables of one of this machine's ranks, as ``torchrun`` calls them."""
+    same = {'WORLD_SIZE': str(k), 'LOCAL_WORLD_SIZE': str(k), 'MASTER_ADDR': '127.0.0.1'}
+    # Or gloo would look up the machine's name, which may be unknown.
+    same |= {'GLOO_SOCKET_IFNAME': 'lo0' if sys.platform == 'darwin' else 'lo'}
+    # That CPU cores stand in is for the starter to say.
+    same |= {'MGPU_SAID': 'stand-ins crowded'}
+    return same | {'RANK': str(rank), 'LOCAL_RANK': str(rank)}

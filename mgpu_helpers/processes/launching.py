@@ -1,0 +1,219 @@
+"""A function that is called in several new processes at the same time: ``launch``."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import importlib
+import io
+import os
+import pickle
+import queue
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+import types
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import arguments
+from .engines import JOIN, KILL, MOST, environment, kill_all, leashed
+
+# After a first failure we wait this long for others: a rank that lost its partner often speaks
+# first, and a moment later the partner's own end arrives (0.1 s seen). So long, too, after the end
+# of all, for the last lines: what they have started may hold the pipe open.
+SETTLE = 1.0
+# A longer line is cut, and who prints faster than its lines are taken waits: 300 MB without an end
+# would otherwise lie in our memory.
+LONGEST_LINE, MOST_LINES = 2**16, 1000
+CANNOT_TRAVEL = TypeError, ValueError, AttributeError, pickle.PicklingError
+ADVICE = (
+    '\nThe ranks may have been in different calls. Every rank has to make the same collective '
+    'calls in the same order;\nwith TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment, PyTorch '
+    'names those that differ.'
+)
+
+
+class RankFailed(RuntimeError):
+    """A rank raised an error, or died, and all were stopped; the text has its traceback."""
+
+
+def dumps(value: Any) -> bytes:
+    """Pickle a value, a notebook's own functions and classes too, for another process."""
+    import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):
+        def reducer_override(self, value: Any) -> Any:
+            # Modules travel by name. cloudpickle knows those of the very type ModuleType, and
+            # lazy_loader gives ours, such as `mgpu`, a type of its own.
+            if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value:
+                return importlib.import_module, (value.__name__,)
+            return super().reducer_override(value)
+
+    file = io.BytesIO()
+    Pickler(file).dump(value)
+    return file.getvalue()
+
+
+def launch(
+    function: Callable[..., Any],
+    k: int,
+    *args: Any,
+    group: bool = True,
+    labels: bool = True,
+    envs: Sequence[Mapping[str, str]] | None = None,
+    timeout: float | None = None,
+    **kwargs: Any,
+) -> list[Any]:
+    """Call a function on ``k`` new ranks, one for each device; give what it returned, in order.
+
+    It may be a notebook's own, and every rank gets the same arguments; with ``group`` they are in a
+    process group of PyTorch's. ``envs`` has what each one's environment has besides. Lines that
+    they print are printed here, with ``labels`` after ``[rank i]``. If one fails, or after
+    ``timeout`` seconds, all are stopped: ``RankFailed``, or ``TimeoutError``.
+    """
+    arguments.positive_int('the number of ranks', k, most=MOST)
+    arguments.function('function', function, 'to call on each rank')
+    if timeout is not None:
+        arguments.positive_number('timeout', timeout)
+    try:
+        call = dumps((function, args, kwargs))
+    except CANNOT_TRAVEL as error:
+        raise TypeError(
+            f'the function, or something that it uses, cannot be sent to another process: {error}. '
+            'Make or open it inside the function.'
+        ) from error
+    with tempfile.TemporaryDirectory(prefix='mgpu-') as name:
+        folder = Path(name)
+        (folder / 'call').write_bytes(call)
+        run = 'from mgpu_helpers.processes.launching import _run'
+        code = f'import sys; sys.path[:] = {sys.path!r}; {run}; _run({name!r}, {group})'
+        processes: list[subprocess.Popen[bytes]] = []
+        lines: queue.Queue[tuple[int, str | None]] = queue.Queue(MOST_LINES)
+        try:
+            for rank in range(k):
+                process = subprocess.Popen(
+                    leashed([sys.executable, '-c', code], KILL),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env=os.environ | environment(rank, k) | dict(envs[rank] if envs else {}),
+                    start_new_session=True,  # Ctrl-C reaches us and not it
+                )
+                processes.append(process)
+                threading.Thread(target=_read, args=(rank, process, lines), daemon=True).start()
+            _wait(folder, processes, lines, labels, timeout)
+        finally:
+            kill_all(process.pid for process in processes)
+            for process in processes:
+                with contextlib.suppress(OSError, AttributeError):  # no killpg: Windows
+                    os.killpg(process.pid, KILL)  # what one that has ended has started
+                process.wait()
+        return [pickle.loads((folder / f'result {rank}').read_bytes()) for rank in range(k)]
+
+
+def _run(folder: str, group: bool) -> None:
+    """What a rank does: it writes a file with its result, or with its error and when that came."""
+    path, rank = Path(folder), os.environ['RANK']
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # nobody has replaced it
+    try:
+        function, args, kwargs = pickle.loads((path / 'call').read_bytes())
+        if group:
+            method = f'file://{path / "store"}'
+            exec(JOIN.format(options=f'init_method={method!r}'), {})
+        result = function(*args, **kwargs)
+        try:
+            (path / f'result {rank}').write_bytes(dumps(result))
+        except CANNOT_TRAVEL as error:
+            what = 'what the function returned cannot be sent back; return numbers, lists or arrays'
+            raise TypeError(f'{error}: {what}') from error
+    except BaseException as error:  # also sys.exit
+        # The time tells cause from consequence: one rank's end is the other ranks' next error.
+        failed = time.time(), f'{_summary(error)}\n\n{traceback.format_exc()}'
+        (path / f'error {rank}').write_bytes(pickle.dumps(failed))
+        _end(1)
+    _end(0)
+
+
+def _end(status: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: threads of a process group that lost a member may never end by themselves.
+    os._exit(status)
+
+
+def _summary(error: BaseException) -> str:
+    """Put an error into one line."""
+    lines = traceback.format_exception_only(error)[-1].strip().splitlines()
+    # MXNet's errors begin with a traceback of their own, and end with what was wrong.
+    return f'{type(error).__name__}: {lines[-1].strip()}' if len(lines) > 1 else lines[0]
+
+
+def _read(
+    rank: int, process: subprocess.Popen[bytes], lines: queue.Queue[tuple[int, str | None]]
+) -> None:
+    assert process.stdout is not None  # a pipe
+    with process.stdout as pipe:
+        while line := pipe.readline(LONGEST_LINE):
+            lines.put((rank, line.decode(errors='replace').rstrip('\r\n')))
+    lines.put((rank, None))
+
+
+def _wait(
+    folder: Path,
+    processes: Sequence[subprocess.Popen[bytes]],
+    lines: queue.Queue[tuple[int, str | None]],
+    labels: bool,
+    timeout: float | None,
+) -> None:
+    """Print what the ranks print until all have ended; raise when one has failed, or is late."""
+    late, end = time.monotonic() + (timeout or float('inf')), float('inf')
+    speaking = set(range(len(processes)))
+    last: list[collections.deque[str]] = [collections.deque(maxlen=15) for _ in processes]
+    while speaking and (time.monotonic() < end or not lines.empty()):
+        with contextlib.suppress(queue.Empty):
+            rank, line = lines.get(timeout=0.05)
+            if line is None:
+                speaking.discard(rank)
+            else:
+                last[rank].append(line)
+                print(f'[rank {rank}] ' * labels + line)
+        running = [rank for rank, process in enumerate(processes) if process.poll() is None]
+        ended = set(range(len(processes))) - set(running)
+        if not running or any(_failure(folder, rank, processes[rank].poll()) for rank in ended):
+            end = min(end, time.monotonic() + SETTLE)
+            if running and time.monotonic() > end:  # whatever they still print
+                break
+        elif time.monotonic() > late:
+            names = ', '.join(f'rank {rank}' for rank in running)
+            raise TimeoutError(f'{names} still at work after {timeout} seconds: stopped{ADVICE}')
+    failures = [_failure(folder, rank, process.poll()) for rank, process in enumerate(processes)]
+    if failed := [(*failure, rank) for rank, failure in enumerate(failures) if failure]:
+        # A signal kills without a word and is never the consequence of another's error here; of
+        # errors, the first one is the cause.
+        when, text, rank = min(failed)
+        if not when and last[rank]:
+            text = '\n'.join([f'{text}\n\nIts last lines:', *last[rank]])
+        lost = re.search('by peer|Broken pipe|collective mismatch|imed out', text)
+        raise RankFailed(f'rank {rank} {text.rstrip()}' + ADVICE * bool(lost))
+
+
+def _failure(folder: Path, rank: int, status: int | None) -> tuple[float, str] | None:
+    """Tell when a rank failed, and how; nothing if it has not, or still runs."""
+    if status is None:
+        return None
+    if (said := folder / f'error {rank}').exists():
+        when, text = pickle.loads(said.read_bytes())
+        return when, f'failed with {text}'
+    if (folder / f'result {rank}').exists():
+        return None
+    if status < 0:
+        name = signal.Signals(-status).name if -status in set(signal.Signals) else '?'
+        return 0.0, f'was killed by signal {-status} ({name})'
+    return 0.0, f'ended with status {status} before its function had returned'
