@@ -11,6 +11,7 @@ import reference
 from chapters import CHAPTERS
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+from on_ranks import coloured, quiet
 from sphinx.addnodes import pending_xref
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
@@ -109,6 +110,7 @@ def shown(notebook):
     for cell in notebook['cells']:
         text = ''.join(cell['source'])
         heading = ''.join(re.findall('^#+ (.*)', text)) or heading
+        cell['source'] = coloured(text)
         if outputs := cell.get('outputs'):
             cell['outputs'] = [o for o in outputs if any(o.get('data', o).values())]
             alt = f'Plot: {heading}, what the cell above draws'
@@ -152,7 +154,7 @@ def lighter(app, error):
     for file in [*site.glob('_static/**/*.map'), *site.glob('_static/scripts/fontawesome.js')]:
         file.unlink()
     for page in site.rglob('*.html'):
-        text = page.read_text('utf8')
+        text = quiet(page.read_text('utf8'))
         # A list within a term is none that a screen reader can follow.
         text = re.sub(r'(?s)<dl>\n(<dd><em class="sig-param.*?)</dl>', plain, text)
         text = re.sub('<script[^>]*/fontawesome.js.*?</script>', '', text)

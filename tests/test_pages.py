@@ -5,7 +5,7 @@ import re
 import pages
 import pytest
 from checkouts import ROOT
-from nbformat.v4 import new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 FOLDER = ROOT / 'notebooks'
 
@@ -22,3 +22,11 @@ def test_a_displayed_formula_is_set_and_one_that_cannot_be_is_left():
     with pytest.raises(ValueError, match='underbrace'):
         pages.formula(r'\underbrace{x}')
     assert r'$$\underbrace{x}$$' in page(new_markdown_cell(r'$$\underbrace{x}$$'))
+
+
+def test_a_cell_on_ranks_is_coloured_and_each_rank_is_a_label():
+    said = new_output('stream', text='[stdout:0] \n3\n[stdout:1] \nno [stdout:1] here\n')
+    html = page(new_code_cell('%%px --targets 1\nimport math', outputs=[said]))
+    assert '<span class="c1">%%px --targets 1</span>' in html
+    assert '<span class="kn">import</span>' in html
+    assert html.count('class="rank"') == 2 and 'no [stdout:1] here' in html

@@ -11,6 +11,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from nbconvert import HTMLExporter
+from on_ranks import coloured, quiet
 
 TEMPLATE = Path(__file__).resolve().with_name('page.html.j2')
 WIDGET = 'application/vnd.jupyter.widget-view+json'
@@ -87,7 +88,7 @@ def exported(nb, folder, name, template, **more):
     nb.metadata.setdefault('title', title_of(nb) or name)
     resources = {'metadata': {'path': str(folder.parent), 'name': name}, **more}
     exporter = HTMLExporter(embed_images=True, template_file=str(template))
-    return exporter.from_notebook_node(nb, resources=resources)[0]
+    return quiet(exporter.from_notebook_node(nb, resources=resources)[0])
 
 
 def page_of(nb, folder, name):
@@ -98,4 +99,6 @@ def page_of(nb, folder, name):
     for cell in nb.cells:
         if cell.cell_type == 'markdown':
             cell.source = text_of(cell.source)
+        elif cell.cell_type == 'code':
+            cell.source = coloured(cell.source)
     return exported(nb, folder, name, TEMPLATE)

@@ -9,6 +9,7 @@ import re
 from itertools import pairwise, takewhile
 from math import ceil
 
+from on_ranks import coloured, quiet
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import DiffLexer, PythonLexer, TextLexer
@@ -41,9 +42,9 @@ def block_of(folder, kind, text, plain=''):
         lexer = PythonLexer if kind == 'code' else TextLexer
         if 'def ' in text:
             with contextlib.suppress(SyntaxError):
-                lexer = PythonLexer if ast.parse(text) else TextLexer
+                lexer = PythonLexer if ast.parse(coloured(text)) else TextLexer
         lexer = DiffLexer if re.search(r'^[+-] {4}', text, re.MULTILINE) else lexer
-        block['html'] = highlight(text, lexer(stripnl=False), STYLES['light'])
+        block['html'] = quiet(highlight(coloured(text), lexer(stripnl=False), STYLES['light']))
     if kind == 'table':
         cells = [re.sub('[`*]', '', row).strip('|').split('|') for row in lines if '---' not in row]
         wide = [max(map(len, column)) for column in zip(*cells)]

@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
-import io
 import pickle
 import sys
-import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import arguments
 from .group import Group
+from .launching import dumps
 
 if TYPE_CHECKING:
     from .group import Member
 
     Call = tuple[tuple[Any, ...], dict[str, Any]]  # args, kwargs
-
-
-def dumps(value: Any) -> bytes:
-    """Pickle a value, a notebook's own functions and classes too, for another process."""
-    import cloudpickle
-
-    class Pickler(cloudpickle.Pickler):
-        def reducer_override(self, value: Any) -> Any:
-            # Modules travel by name. cloudpickle knows those of the very type ModuleType, and
-            # lazy_loader gives ours, such as `mgpu`, a type of its own.
-            if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value:
-                return importlib.import_module, (value.__name__,)
-            return super().reducer_override(value)
-
-    file = io.BytesIO()
-    Pickler(file).dump(value)
-    return file.getvalue()
 
 
 def _payloads(function: Callable[..., Any], calls: Sequence[Call]) -> list[bytes]:
