@@ -38,6 +38,7 @@ import mgpu_helpers
 """
 # As text, since this room knows no PyTorch.
 JOIN = """
+import datetime
 import torch, torch.distributed as dist
 from mgpu_helpers.pytorch import join_group, this_device
 join_group({options})
@@ -103,7 +104,7 @@ class Engines:
     def join(self, seconds: float) -> None:
         """Put all into a process group, in which who waits in vain gives up after ``seconds``."""
         try:
-            options = f'timeout=__import__("datetime").timedelta(seconds={seconds})'
+            options = f'timeout=datetime.timedelta(seconds={seconds})'
             self.client[:].execute(JOIN.format(options=options), silent=True).get()
         except BaseException:
             self.stop()
