@@ -4,6 +4,8 @@ Chapter 7 counts what they send, goes along a mesh of shards and cut layers, and
 engines to the same steps.
 """
 
+from functools import partial
+
 import pytest
 
 torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
@@ -17,7 +19,9 @@ pt = mgpu.pytorch
 pytestmark = pytest.mark.usefixtures('without_compiler')
 COLUMNS = 'attention.q', 'attention.k', 'attention.v', 'mlp.0'
 ROWS = 'attention.out', 'mlp.2'
-SCHEDULES = {'gpipe': pt.gpipe, 'one_f_one_b': pt.one_f_one_b}
+gpipe = partial(pt.run_stage, pt.gpipe_order)
+one_f_one_b = partial(pt.run_stage, pt.one_f_one_b_order)
+SCHEDULES = {'gpipe': gpipe, 'one_f_one_b': one_f_one_b}
 MICRO = 6  # of 47 examples
 
 
@@ -100,7 +104,7 @@ def stages_of_cut_layers(pipe, tensor):
     stage = pt.tensor_parallel(stage_here(pipe), tensor)
 
     def gradients(stage, X, y):
-        return from_last(pt.one_f_one_b(stage, X, y, 3, pipe).losses, pipe)
+        return from_last(one_f_one_b(stage, X, y, 3, pipe).losses, pipe)
 
     return ten.ten_steps(stage, gradients), ten.values(pt.full_state(stage, tensor))
 
@@ -108,7 +112,7 @@ def stages_of_cut_layers(pipe, tensor):
 def frozen():
     """The gradients of one step with the first stage frozen as a whole."""
     stage = stage_here().requires_grad_(dist.get_rank() > 0)
-    pt.one_f_one_b(stage, *ten.batches()[0], MICRO)
+    one_f_one_b(stage, *ten.batches()[0], MICRO)
     return {name: p.grad.numpy() for name, p in stage.named_parameters() if p.requires_grad}
 
 
@@ -124,11 +128,11 @@ def what_is_refused():
         ('layer must be a whole nn.Linear', pt.column_linear, cut[1].attention.out),
         ('layer must be a whole nn.Linear, not ReLU()', pt.column_linear, torch.nn.ReLU()),
         ('ranks, 4, not 7', pt.row_linear, torch.nn.Linear(7, 4)),
-        ('must be from 4, the number of stages, so that all can', pt.gpipe, stage, X, y, 3),
-        ('to 5, the number of examples, not 6', pt.one_f_one_b, stage, X[:5], y[:5], 6),
-        ('y must be a label for each of X (47, ', pt.gpipe, stage, X, y[:-1], 6),
-        ('layers must be a function of activations', pt.gpipe, None, X, y, 6),
-        ('what a stage gives to the next', pt.gpipe, lambda X: (X, X), X, y, 6, alone),
+        ('must be from 4, the number of stages, so that all can', gpipe, stage, X, y, 3),
+        ('to 5, the number of examples, not 6', one_f_one_b, stage, X[:5], y[:5], 6),
+        ('y must be a label for each of X (47, ', gpipe, stage, X, y[:-1], 6),
+        ('layers must be a function of activations', gpipe, None, X, y, 6),
+        ('what a stage gives to the next', gpipe, lambda X: (X, X), X, y, 6, alone),
         ('6 layers cannot be cut into 7 stages', pt.stage_of, net, 0, 7),
         ('stage must be at most 1, not 2', pt.stage_of, net, 2, 2),
         ('net must be an nn.Sequential', pt.stage_of, net[1], 0, 2),
@@ -234,5 +238,5 @@ def test_they_take_a_group():
     net, batch = pt.vit(**ten.START), ten.batches()[0]
     ten.refused(
         ('belongs to no group', pt.tensor_parallel, net),
-        ('belongs to no group', pt.gpipe, net, *batch, 2),
+        ('belongs to no group', gpipe, net, *batch, 2),
     )

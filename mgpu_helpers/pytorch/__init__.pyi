@@ -70,10 +70,9 @@ from .model_parallel.asleep import late_stager as late_stager
 from .model_parallel.asleep import slow_link as slow_link
 from .model_parallel.bytes_sent import Traffic as Traffic
 from .model_parallel.pipeline import StageState as StageState
-from .model_parallel.pipeline import gpipe as gpipe
 from .model_parallel.pipeline import gpipe_order as gpipe_order
-from .model_parallel.pipeline import one_f_one_b as one_f_one_b
 from .model_parallel.pipeline import one_f_one_b_order as one_f_one_b_order
+from .model_parallel.pipeline import run_stage as run_stage
 from .model_parallel.pipeline import stage_of as stage_of
 from .model_parallel.sharding import own_shard as own_shard
 from .model_parallel.sharding import shard_gradients as shard_gradients
@@ -81,10 +80,9 @@ from .model_parallel.sharding import shard_parameters as shard_parameters
 from .model_parallel.sharding import views as views
 from .model_parallel.sharding import whole_of as whole_of
 from .model_parallel.sharding import zero_step as zero_step
-from .model_parallel.ten_steps import each as each
+from .model_parallel.ten_steps import group_of as group_of
 from .model_parallel.ten_steps import nbytes as nbytes
 from .model_parallel.ten_steps import shard_of as shard_of
-from .model_parallel.ten_steps import state_of as state_of
 from .model_parallel.ten_steps import ten_steps as ten_steps
 from .model_parallel.ten_steps import train_by as train_by
 from .model_parallel.tensor_parallel import SumBackward as SumBackward

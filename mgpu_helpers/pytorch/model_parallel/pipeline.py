@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -183,11 +182,6 @@ def run_stage(
         work.wait()
     losses = torch.cat(stage.losses).detach() if stage.losses else None
     return Done(losses, held, spans)
-
-
-# The same gradients; of k stages, with the second, stage s holds at most k - s micro-batches.
-gpipe = partial(run_stage, gpipe_order)
-one_f_one_b = partial(run_stage, one_f_one_b_order)
 
 
 def check_step(

@@ -5,9 +5,13 @@ In float64, with batches of 51 images, which neither 2 nor 4 divides.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import logging
+import os
+import warnings
 from collections.abc import Callable, Iterable
-from functools import partial
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,10 +19,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from ... import arguments, data
 from ..data_parallel.from_scratch import load_data_fashion_mnist, loss
 from ..ranks import load_in_turn, this_device
 from .bytes_sent import Traffic
 from .vit import vit
+
+_meetings = itertools.count()  # every rank counts the same
 
 
 class Trained(NamedTuple):
@@ -71,6 +78,7 @@ def ten_steps(
     parameters by name, if they are not in ``net`` as they are.
     """
     optimizer, losses = optimizer or torch.optim.Adam(net.parameters(), lr=1e-3), []
+    warnings.filterwarnings('ignore', category=data.OfflineDataWarning)  # the notebook has said it
     for X, y in load_in_turn(load_data_fashion_mnist, 51, 510, 0, 'float64')[0]:
         with Traffic() as traffic:
             losses.append(gradients(X, y).detach())
@@ -103,10 +111,25 @@ def train_by(prepare: Callable[[nn.Module], Any]) -> Trained:
         (term * dist.get_world_size()).backward()
         return term
 
-    steps = partial(ten_steps, over=dist.group.WORLD)
-    return steps(net, gradients, *more)
+    return ten_steps(net, gradients, *more, over=dist.group.WORLD)  # type: ignore[misc]
 
 
-def each(function: Callable[..., Any], ways: Iterable[Any]) -> list[Any]:
-    """Call a function with one argument after the other: all in one start of the processes."""
-    return [function(way) for way in ways]
+def group_of(k: int) -> bool:
+    """Let the first ``k`` ranks form a group, instead of the one they are in.
+
+    All ranks that ``mgpu.ranks`` or ``torchrun`` started call it; it tells which of them are in.
+    """
+    arguments.whole_number('k', k, least=1, most=int(os.environ['WORLD_SIZE']))
+    rank, store = int(os.environ['RANK']), dist.PrefixStore(f'{next(_meetings)}', _meeting_place())
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    if rank < k:
+        dist.init_process_group(store=store, rank=rank, world_size=k, timeout=timedelta(seconds=20))
+    return rank < k
+
+
+@functools.cache
+def _meeting_place() -> dist.Store:
+    """Keep the first rank's server, where the first group met, when that group has ended."""
+    place = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])
+    return dist.TCPStore(*place, is_master=os.environ['RANK'] == '0', multi_tenant=True)
