@@ -33,8 +33,7 @@ def stage_of(net: nn.Sequential, stage: int, num_stages: int) -> nn.Sequential:
     It shares its layers with ``net``. Where parameters do not tell how long a layer takes, cut by
     hand: ``net[a:b]``.
     """
-    such = 'an nn.Sequential, cut layer by layer'
-    arguments.expect(isinstance(net, nn.Sequential), 'net', such, net)
+    arguments.expect(isinstance(net, nn.Sequential), 'net', 'an nn.Sequential, cut by layers', net)
     arguments.positive_int('num_stages', num_stages)
     arguments.whole_number('stage', stage, most=num_stages - 1)
     sizes = [sum(p.numel() for p in layer.parameters()) for layer in net]

@@ -53,12 +53,6 @@ def nbytes(tensors: Iterable[Any]) -> int:
     return sum({memory.data_ptr(): memory.nbytes() for memory in here}.values())
 
 
-def state_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """List the tensors of an optimizer's state that have a number for each value."""
-    own = getattr(optimizer, 'optim', optimizer)  # ZeroRedundancyOptimizer has another inside
-    return [t for state in own.state.values() for t in state.values() if t.dim()]
-
-
 def shard_of(a: Tensor) -> Tensor:
     """Give this rank's rows of a batch, on its device."""
     return a.tensor_split(dist.get_world_size())[dist.get_rank()].to(this_device())
@@ -96,7 +90,9 @@ def ten_steps(
         name.removeprefix('module.'): getattr(p, 'full_tensor', p.clone)().detach().cpu().numpy()
         for name, p in found.items()
     }
-    return Trained(means.cpu().numpy(), values, [*held, nbytes(state_of(optimizer))], traffic.total)
+    own = getattr(optimizer, 'optim', optimizer)  # ZeroRedundancyOptimizer has another inside
+    held.append(nbytes(t for kept in own.state.values() for t in kept.values() if t.dim()))
+    return Trained(means.cpu().numpy(), values, held, traffic.total)
 
 
 def train_by(prepare: Callable[[nn.Module], Any]) -> Trained:
@@ -115,10 +111,7 @@ def train_by(prepare: Callable[[nn.Module], Any]) -> Trained:
 
 
 def group_of(k: int) -> bool:
-    """Let the first ``k`` ranks form a group, instead of the one they are in.
-
-    All ranks that ``mgpu.ranks`` or ``torchrun`` started call it; it tells which of them are in.
-    """
+    """Let the first ``k`` of all ranks, which all call it, form a new group; tell who is in it."""
     arguments.whole_number('k', k, least=1, most=int(os.environ['WORLD_SIZE']))
     rank, store = int(os.environ['RANK']), dist.PrefixStore(f'{next(_meetings)}', _meeting_place())
     if dist.is_initialized():

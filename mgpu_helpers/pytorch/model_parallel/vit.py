@@ -47,9 +47,8 @@ class Block(nn.Module):
         super().__init__()
         self.norm1, self.attention = nn.LayerNorm(width), Attention(width, heads)
         self.norm2 = nn.LayerNorm(width)
-        self.mlp = nn.Sequential(
-            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
-        )
+        wide, narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.mlp = nn.Sequential(wide, nn.GELU(), narrow)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = x + self.attention(self.norm1(x))
@@ -80,7 +79,6 @@ def vit(
     arguments.divisible('width', width, heads, 'the number of heads')
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        net = nn.Sequential(
-            Patches(width), *(Block(width, heads) for _ in range(depth)), Logits(width)
-        )
+        blocks = (Block(width, heads) for _ in range(depth))
+        net = nn.Sequential(Patches(width), *blocks, Logits(width))
     return net.to(getattr(torch, dtype))
