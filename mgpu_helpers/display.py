@@ -129,7 +129,7 @@ def progress(
     from tqdm import tqdm  # not tqdm.auto, whose widget is an error message in a notebook reopened
 
     options: dict[str, Any] = {'disable': None}  # unless on a terminal
-    if in_notebook() and os.environ.get('TQDM_DISABLE') != '1':
+    if in_notebook() and os.environ.get('TQDM_DISABLE') != '1' and 'RANK' not in os.environ:
         options = {'file': sys.stdout}  # on stderr it would be on red
     bar = tqdm(iterable, label, total, unit=unit, leave=False, delay=0.5, **options)
 

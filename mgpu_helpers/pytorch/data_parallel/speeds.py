@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ... import arguments
 from ...devices.speeds import BOTH, ONE, TWO, Speeds
-from ..ranks import launch, this_device
+from ..ranks import check_group, this_device
 from ..stand_ins import devices, on_each, synchronize
 from .ddp import build_lenet, ddp_step
 from .from_scratch import forward_backward, get_params, init_params, sgd, train_batch
@@ -24,16 +24,13 @@ STEPS = 6  # in a turn; with 256 examples, half a second
 def compare_ranks(batch_size: int = 256, rounds: int = 5) -> Speeds:
     """Measure how many examples a second LeNet learns from, on one device and on two.
 
-    Each setting gets the same batch, and all take turns within the same two processes, so that
-    what else the machine does meets all of them: one device (on stand-ins with one core, and with
-    both), two devices in one process (``train_batch``), and two ranks with DDP.
+    Called by both of two ranks. Each setting gets the same batch, and all take turns, so that what
+    else the machine does meets all of them: one device (on stand-ins with one core, and with both),
+    two devices in one process (``train_batch``), and two ranks with DDP.
     """
     arguments.positive_int('batch_size', batch_size)
     arguments.positive_int('rounds', rounds)
-    return Speeds('examples a second', launch(_rates, 2, batch_size, rounds, labels=False)[0])
-
-
-def _rates(batch_size: int, rounds: int) -> dict[str, list[float]]:
+    check_group()
     rank, here = dist.get_rank(), this_device()
     generator = torch.Generator().manual_seed(0)
     X = torch.rand(batch_size, 1, 28, 28, generator=generator)
@@ -69,4 +66,4 @@ def _rates(batch_size: int, rounds: int) -> dict[str, list[float]]:
             synchronize(pair)
             if turn:
                 rates[name].append(STEPS * batch_size / (time.perf_counter() - start))
-    return rates
+    return Speeds('examples a second', rates)  # rank 0's are all, the others' only of two ranks
