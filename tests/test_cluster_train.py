@@ -3,15 +3,16 @@
 import collections
 import contextlib
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from workers import at_work, on_workers
 
 from mgpu_helpers import gluon as single
 from mgpu_helpers import scratch
 from mgpu_helpers.cluster import (
-    LocalCluster,
     connect,
     latest_checkpoint,
     load_checkpoint,
@@ -24,7 +25,6 @@ from mgpu_helpers.cluster import (
     train_epoch,
 )
 from mgpu_helpers.gluon import mx
-from mgpu_helpers.processes import ProcessFailed
 
 pytestmark = pytest.mark.usefixtures('started')
 
@@ -41,11 +41,6 @@ def fresh_net(num_devices=1, seed=None):
     for device in devices:
         net(mx.nd.zeros((1, 1, 28, 28), ctx=device))
     return net
-
-
-def run(function, *args, cluster=None, **kwargs):
-    """Return the results of two workers and a server, or of another cluster."""
-    return (cluster or LocalCluster(2, 1)).run(function, *args, show=False, **kwargs)
 
 
 def fingerprints(X, y):
@@ -79,9 +74,10 @@ def test_as_one_process_and_every_example_once():
     workers, servers, kind, num_gpus, num_examples = 3, 2, 'dist_device_sync', 2, 2 * 250 + 2
     values = [p.asnumpy() for p in scratch.init_params(seed=0)]  # chapter 1's start, scale 0.01
     values[4], values[6] = values[4].T, values[6].T  # Dense keeps (out, in)
-    net, cluster = fresh_net(), LocalCluster(workers, servers)
+    net = fresh_net()
     start = dict(zip(net.collect_params(), values, strict=True))
-    results = run(a_few_steps, kind, num_gpus, 250, num_examples, start, cluster=cluster)
+    settings = num_gpus, 250, num_examples, start
+    results = on_workers(a_few_steps, kind, *settings, workers=workers, servers=servers)
     replicas = [replica for of_worker, _ in results for replica in of_worker]
     assert len(replicas) == workers * num_gpus
     for replica in replicas[1:]:
@@ -123,28 +119,26 @@ SETTINGS = {name: RUN[name] for name in ('num_examples', 'lr', 'batch_size')} | 
 def whole(tmp_path_factory):
     """The folder and the parameters of an uninterrupted run of two workers."""
     folder = tmp_path_factory.mktemp('whole')
-    first, second = run(train, checkpoints=folder, **RUN)
+    first, second = on_workers(train, checkpoints=folder, **RUN)
     assert all(first[name].tobytes() == second[name].tobytes() for name in first)
     return folder, first
 
 
 def test_killed_and_resumed_it_ends_in_the_same_parameters(whole, tmp_path):
     """To the last bit: two workers' gradients have the same sum in either order."""
-    victim = 'worker 0'
-    with LocalCluster(2, 1) as cluster:
-
-        def kill(name, line):
-            if line.startswith('epoch 2'):
-                cluster.kill(victim)
-
-        with pytest.raises(ProcessFailed, match=f'^{victim} was killed by signal 9'):
-            many = RUN | {'num_epochs': 1000}
-            run(train, cluster=cluster, checkpoints=tmp_path, settle=0.3, on_line=kill, **many)
-        for path in sorted(tmp_path.glob('epoch-*'))[2:]:  # what came before the kill
-            path.rename(tmp_path / path.with_suffix('.tmp'))  # is as half written
-        resumed, _ = run(train, cluster=cluster, checkpoints=tmp_path, **RUN)
-    said = [row[2].split(',')[0] for row in cluster.output.rows]
-    assert [text for text in said if text.startswith('epoch')] == ['epoch 3']
+    with at_work() as (ranks, processes):
+        many = RUN | {'num_epochs': 1000}
+        ranks[:].apply_async(train, checkpoints=tmp_path, **many)
+        deadline = time.monotonic() + 120
+        while not (tmp_path / 'epoch-0002').exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for name in ('worker 0', 'worker 1'):
+            processes[name].kill()
+            processes[name].wait()
+    for path in sorted(tmp_path.glob('epoch-*'))[2:]:  # what came before the kill
+        path.rename(tmp_path / path.with_suffix('.tmp'))  # is as half written
+    resumed, _ = on_workers(train, checkpoints=tmp_path, **RUN)
+    assert not (tmp_path / 'epoch-0003.tmp').exists()  # only the third epoch was trained
     assert all(resumed[name].tobytes() == whole[1][name].tobytes() for name in resumed)
 
 
@@ -156,9 +150,9 @@ def test_a_run_that_is_done_returns_at_once(whole, capsys):
     net = fresh_net(2, seed=7)
     train_iter, _ = single.load_data_fashion_mnist(64, 512, seed=0)
     assert resume(net, train_iter, mx.kv.create('local'), folder, **SETTINGS) == 3
-    for (_, values), param in zip(params.items(), net.collect_params().values()):
+    for name, param in net.collect_params().items():
         for replica in param.list_data():
-            assert replica.asnumpy().tobytes() == values.tobytes()
+            assert replica.asnumpy().tobytes() == params[name].tobytes()
 
 
 def test_other_settings_another_network_and_a_damaged_file_are_refused(whole, tmp_path):
@@ -214,8 +208,8 @@ def go_on(folders):
 
 def test_all_go_on_from_the_same_epoch_or_none_does(whole, tmp_path):
     """Otherwise one worker would take more steps than the other and wait for it forever."""
-    assert run(go_on, [whole[0], whole[0]], timeout=120) == [3, 3]
-    assert run(go_on, [whole[0], tmp_path], timeout=120) == ['refused'] * 2
+    assert on_workers(go_on, [whole[0], whole[0]]) == [3, 3]
+    assert on_workers(go_on, [whole[0], tmp_path]) == ['refused'] * 2
 
 
 def test_refused_before_it_begins(capsys):

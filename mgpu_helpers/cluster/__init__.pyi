@@ -3,7 +3,7 @@ from .checkpoint import load_checkpoint as load_checkpoint
 from .checkpoint import parameters as parameters
 from .checkpoint import resume as resume
 from .checkpoint import save_checkpoint as save_checkpoint
-from .local import LocalCluster as LocalCluster
+from .local import serve as serve
 from .shards import shard as shard
 from .sockets import socket_bytes as socket_bytes
 from .training import compute_gradients as compute_gradients

@@ -69,7 +69,7 @@ def check_kind(kind: str) -> None:
     if kind.startswith('dist_') and os.environ.get('DMLC_ROLE') != 'worker':
         raise RuntimeError(
             f'{kind!r} needs a cluster, and this process is no worker of one: call the function '
-            "with LocalCluster(...).run, or take the kind 'local'"
+            "on ranks, after serve(ranks[:]), or take the kind 'local'"
         )
 
 
