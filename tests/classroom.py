@@ -19,7 +19,7 @@ import nbformat
 import yaml
 
 import student
-from mgpu_helpers.processes.calls import dumps
+from mgpu_helpers.processes.launching import dumps
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {student.set_of(path): path for path in student.SOURCES}

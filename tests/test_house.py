@@ -83,7 +83,7 @@ ROOMS = {
     'scaling': 950,
     'doctor': 250,
     'data': 569,  # to be 440
-    'processes': 1070,  # to be 400: group, guard, worker and calls go with chapter 4's LocalCluster
+    'processes': 425,  # to be 400
     'arguments': 389,  # to be 260
     'devices': 367,  # to be 220
     'display history': 240,

@@ -16,7 +16,7 @@ from pathlib import Path
 import nbformat
 from IPython.core.interactiveshell import InteractiveShell
 
-from mgpu_helpers.processes.calls import dumps
+from mgpu_helpers.processes.launching import dumps
 from student import CHECK
 
 MEMORY = 2 << 30  # bytes beyond what importing the course takes; also the limit on a file's size

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from mgpu_helpers.processes.guard import Leash
+from mgpu_helpers.processes import leashed
 
 ROOT = Path(__file__).resolve().parent.parent
 # What of our environment a program gets: names like MY_PAT or AUTHORIZATION are secrets, too.
@@ -115,17 +115,15 @@ class Program:
         self.token, self.rest = os.urandom(16).hex().encode(), bytearray()
         self.at_end = ExitStack()
         self.at_end.callback(self.stop)
-        leash = Leash()
-        self.at_end.callback(leash.close)  # ends it, even if we are killed
-        command = leash.command([*prefix, course.python, str(ROOT / 'tools' / script)])
+        command = [*prefix, course.python, str(ROOT / 'tools' / script)]
         environment = {name: os.environ[name] for name in SHOWN if name in os.environ}
         environment |= dict.fromkeys(('HOME', 'IPYTHONDIR', 'TMPDIR'), '.')
         environment |= {'PYTHONPATH': f'{course.top}:{course.top}/exercises'}
         environment |= {'PYTHONDONTWRITEBYTECODE': '1'}
         self.process = subprocess.Popen(
-            command, cwd=course.folder, env=environment, start_new_session=True,
+            leashed(command, signal.SIGKILL),  # even if we are killed
+            cwd=course.folder, env=environment, start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            pass_fds=leash.fds,
         )  # fmt: skip
         self.send(token=self.token.decode())
 

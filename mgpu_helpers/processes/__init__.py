@@ -1,9 +1,7 @@
 """Processes that start, run and end together: no hang, no orphan.
 
-``Group`` watches any commands; ``run_workers`` calls a function in several new processes and gives
-back what it returned in each. When one process fails, the others are stopped, and the error names
-the one that failed first, with its own last words. When the starter is gone, however it died,
-everything that it started ends.
+``launch`` calls a function on several new ranks and gives back what it returned on each;
+``Engines`` are ranks that stay, for cells. When the starter is gone, however it died, they end.
 """
 
 import lazy_loader
