@@ -23,8 +23,7 @@ KILL = getattr(signal, 'SIGKILL', signal.SIGTERM)  # Windows has the second only
 # outlives exec).
 LEASH = """
 import ctypes, os, sys
-if sys.platform == 'linux':
-    ctypes.CDLL(None).prctl(1, int(sys.argv[1]))
+ctypes.CDLL(None).prctl(1, int(sys.argv[1]))
 os.execvp(sys.argv[2], sys.argv[2:])
 """
 # What each rank does first: `rank` and `world_size` are there for readers, and what can be imported
@@ -143,6 +142,8 @@ def sweep() -> None:
 
 def leashed(command: Sequence[str], number: int = signal.SIGTERM) -> list[str]:
     """Give a command that gets a signal when its starter is gone, however that ended (Linux)."""
+    if sys.platform != 'linux':
+        return [*command]
     return [sys.executable, '-I', '-S', '-c', LEASH, str(int(number)), *command]
 
 
