@@ -1,4 +1,4 @@
-"""Chapter 5's ``train`` and ``train_ddp``: what they print and learn; how they end."""
+"""Chapter 5's ``train`` and ``train_rank``: what they print and learn; how they end."""
 
 import contextlib
 import io
@@ -30,10 +30,11 @@ def test_the_originals_ten_epochs():
 
 
 def test_a_bad_option_is_named():
-    for option in ('--num-epochs=0', '--lr=0', '--num-gpus=0', '--batch-size=x', '--sed=1'):
+    for option in ('--num-epochs=0', '--lr=0', '--batch-size=x', '--sed=1'):
         refused = CliRunner().invoke(main, [option])
         assert refused.exit_code == 2
         assert option.split('=')[0] in refused.output.splitlines()[-1]
+    assert 'start it by torchrun' in CliRunner().invoke(main, SHORT).output
 
 
 def test_a_rank_killed_in_the_middle_of_training_ends_it():
@@ -52,11 +53,11 @@ def test_a_rank_killed_in_the_middle_of_training_ends_it():
         contextlib.redirect_stdout(Killer()),
         pytest.raises(RankFailed, match=r'^rank . was killed by signal 9 \(SIGKILL\)'),
     ):
-        pt.train_ddp(2, 64, 0.2, num_epochs=50, num_examples=640, seed=0)
+        pt.launch(pt.train_rank, 2, 64, 0.2, 50, 640, seed=0, labels=False)
     assert time.monotonic() - killed[0] < 30
 
 
-def test_the_command_alone_and_by_torchrun(monkeypatch):
+def test_launch_and_torchrun_train_alike(monkeypatch):
     """PyTorch's usual port is taken, and named in the environment, as a cluster may have it."""
     before = {c for c in psutil.Process().net_connections() if c.status == 'LISTEN'}
     with contextlib.closing(socket.socket()) as taken:
@@ -65,10 +66,8 @@ def test_the_command_alone_and_by_torchrun(monkeypatch):
             taken.listen()
         monkeypatch.setenv('MASTER_ADDR', '127.0.0.1')
         monkeypatch.setenv('MASTER_PORT', '29500')
-        alone = CliRunner().invoke(main, ['--num-gpus=2', *SHORT], catch_exceptions=False)
+        launched, _ = pt.launch(pt.train_rank, 2, 64, 0.2, 1, 128, seed=0, labels=False)
     assert {c for c in psutil.Process().net_connections() if c.status == 'LISTEN'} <= before
-    first, epoch = alone.stdout.splitlines()
-    assert first.startswith('running on: ') and epoch.startswith('epoch 1, time: ')
     torchrun = [sys.executable, '-m', 'torch.distributed.run', '--standalone', '--nproc-per-node=2']
     done = subprocess.run(
         [*torchrun, '-m', 'mgpu_helpers.pytorch', *SHORT],
@@ -76,7 +75,7 @@ def test_the_command_alone_and_by_torchrun(monkeypatch):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith('epoch 1, time: ')
-    assert done.stdout.split('test acc')[1].strip() == epoch.split('test acc')[1].strip()
+    assert done.stdout.split('test acc: ')[1].strip() == f'{launched.test_acc[0]:.2f}'
 
 
 def test_the_stop_button(kernel):
@@ -90,14 +89,14 @@ def test_the_stop_button(kernel):
         """
         import psutil
         import mgpu_helpers as mgpu
-        mgpu.pytorch.train_ddp(2, 64, 0.2, num_epochs=50, num_examples=6400, seed=0)
+        mgpu.launch(mgpu.pytorch.train_rank, 2, 64, 0.2, 50, 6400, seed=0, labels=False)
         """,
         press,
     )
     again, _, printed = kernel("""
         children = psutil.Process().children(recursive=True)
         left = [p for p in children if 'launching import _run' in ' '.join(p.cmdline())]
-        history = mgpu.pytorch.train_ddp(2, 64, 0.2, num_epochs=1, num_examples=128, seed=0)
+        history = mgpu.launch(mgpu.pytorch.train_rank, 2, 64, 0.2, 1, 128, labels=False)[0]
         print(len(left), len(history.seconds))
     """)
     assert (stopped['status'], stopped['ename']) == ('error', 'KeyboardInterrupt')
@@ -112,8 +111,8 @@ def test_without_mxnet_and_data(tmp_path):
 import sys
 sys.modules['mxnet'] = sys.modules['d2l'] = None  # an import of them raises
 import mgpu_helpers as mgpu
-run = mgpu.pytorch.train_ddp(2, 64, 0.2, num_epochs=1, num_examples=128)
 other = mgpu.pytorch.train(2, 64, 0.2, num_epochs=1, num_examples=128)
+run = mgpu.launch(mgpu.pytorch.train_rank, 2, 64, 0.2, num_epochs=1, num_examples=128)[0]
 assert len(run.plot(other).axes) == 2
 """
     done = subprocess.run(

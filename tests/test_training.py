@@ -51,7 +51,8 @@ def test_two_ranks_do_what_one_does_and_what_chapter_5_does(alone):
     from mgpu_helpers import pytorch
 
     ours = compare(alone, 2)
-    theirs = pytorch.train_ddp(2, 64, 0.2, 1, 1001, seed=0, dtype='float64').train_loss
+    settings = 64, 0.2, 1, 1001, 0, 'float64'
+    theirs = pytorch.launch(pytorch.train_rank, 2, *settings)[0].train_loss
     assert ours == [round(loss, 6) for loss in theirs]
     single = alone.run('--epochs 1 --limit 1001 --batch-size 64', script='train.py')
     assert losses(single) == pytest.approx(theirs, abs=2e-6)

@@ -22,7 +22,6 @@ from .data_parallel.from_scratch import train_epoch as train_epoch
 from .data_parallel.from_scratch import train_epochs as train_epochs
 from .data_parallel.speeds import compare_ranks as compare_ranks
 from .data_parallel.training import evaluate_ddp as evaluate_ddp
-from .data_parallel.training import train_ddp as train_ddp
 from .data_parallel.training import train_rank as train_rank
 from .language.context import RingAttention as RingAttention
 from .language.context import add_block as add_block

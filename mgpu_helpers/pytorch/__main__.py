@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
-from . import process_group, train_ddp, train_rank
+from . import process_group, train_rank
 
 
 @click.command(context_settings={'show_default': True})
-@click.option('--num-gpus', type=click.IntRange(1), default=2, help='Processes, without torchrun.')
 @click.option(
     '--batch-size', type=click.IntRange(1), default=256, help='Over all devices together.'
 )
@@ -19,16 +18,17 @@ from . import process_group, train_ddp, train_rank
 @click.option('--num-epochs', type=click.IntRange(1), default=4, help='Passes over the data.')
 @click.option('--num-examples', type=click.IntRange(1), help='Only so many training examples.')
 @click.option('--seed', type=click.IntRange(0), help='The same run again.')
-def main(num_gpus: int, **options: Any) -> None:
-    """Train LeNet with DistributedDataParallel on this machine, or, on any number of machines:
+def main(**options: Any) -> None:
+    """Train LeNet with DistributedDataParallel, on any number of machines:
 
-    torchrun --nproc-per-node=2 -m mgpu_helpers.pytorch --lr 0.2
+    torchrun --standalone --nproc-per-node=2 -m mgpu_helpers.pytorch --lr 0.2
     """
-    if 'RANK' in os.environ:  # started by torchrun, once for each device
-        with process_group():
-            train_rank(**options)
-    else:
-        train_ddp(num_gpus, **options)
+    if 'RANK' not in os.environ:
+        raise click.UsageError(
+            'no rank: start it by torchrun --standalone --nproc-per-node=2 -m mgpu_helpers.pytorch'
+        )
+    with process_group():
+        train_rank(**options)
 
 
 if __name__ == '__main__':

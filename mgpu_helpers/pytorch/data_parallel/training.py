@@ -1,4 +1,4 @@
-"""Whole trainings, a process for each device: ``train_rank`` in each, ``train_ddp`` over all."""
+"""Whole trainings, a process for each device: ``train_rank`` in each."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ... import arguments
 from ...history import History
-from ..ranks import agree_on, check_group, launch, load_in_turn, this_device
-from ..stand_ins import num_gpus as count_gpus
+from ..ranks import agree_on, check_group, load_in_turn, this_device
 from .ddp import OwnDDP, build_lenet, check_wrapped, ddp_step
 from .from_scratch import Batches, init_params, load_data_fashion_mnist, train_epochs
 
@@ -74,26 +73,3 @@ def train_rank(
 
     evaluate = partial(evaluate_ddp, net, test_iter)
     return train_epochs(history, num_epochs, train_iter, epoch, evaluate, first)
-
-
-def train_ddp(
-    num_gpus: int,
-    batch_size: int,
-    lr: float,
-    num_epochs: int = 4,
-    num_examples: int | None = None,
-    seed: int | None = None,
-    dtype: str = 'float32',
-) -> History:
-    """Train LeNet on Fashion-MNIST with ``DistributedDataParallel``, one process for each device.
-
-    With the same seed, losses are those of ``train`` up to rounding. Each process has a GPU if
-    there are that many, else a core. If one fails, all are stopped: ``RankFailed`` names it.
-    """
-    arguments.training(num_gpus, batch_size, num_epochs=num_epochs, lr=lr)
-    # Checks the other arguments, and fetches the data before anybody waits for it.
-    load_data_fashion_mnist(batch_size, num_examples, seed, dtype)
-    kind = 'cuda' if count_gpus() >= num_gpus else 'cpu'
-    print('running on:', *(f'{kind}:{i}' for i in range(num_gpus)))
-    settings = batch_size, lr, num_epochs, num_examples, seed, dtype
-    return launch(train_rank, num_gpus, *settings, labels=False)[0]
