@@ -21,9 +21,9 @@ def ranks(k: int, group: bool = False, seconds: float = 20) -> ipyparallel.Clien
     """Start ``k`` ranks on this machine, instead of those that this notebook has; give the client.
 
     A cell that begins with ``%%px`` runs on all of them, with ``%%px --targets 1`` on rank 1 alone,
-    and what each prints stands below it. ``ranks[:]['x']`` is ``x`` of all ranks, in their order.
-    Each has one thread, ``torchrun``'s variables, and with ``group`` is in a process group, in
-    which a rank that waits in vain gives up after ``seconds``.
+    and what each prints stands below it. ``ranks[:]['x']`` is ``x`` of all ranks, in their order (a
+    dict comes with its keys sorted). Each has one thread, ``torchrun``'s variables, and with
+    ``group`` is in a process group, in which a rank that waits in vain gives up after ``seconds``.
     """
     arguments.positive_int('the number of ranks', k, most=MOST)
     arguments.positive_number('seconds', seconds)
