@@ -33,6 +33,7 @@ def test_store_after_store_in_order_of_rank_also_of_fewer_workers(capfd):
         for _ in range(2):
             found = ranks[:].apply_sync(push_and_pull)
             assert found == [(str(i), i, 3, [6.0] * 3) for i in range(3)]
+            processes = serve(ranks[:], servers=2)
         serve(ranks[:2])
         assert not processes['server 1'].is_running()
         assert ranks[:2].apply_sync(push_and_pull) == [(str(i), i, 2, [3.0] * 3) for i in (0, 1)]

@@ -25,23 +25,8 @@ LOOPBACK = '127.0.0.1'
 # port, and on a busy machine another program had it by then.
 OWN_PORTS = range(12000, 32768)
 SECONDS = 10.0  # for stores to close
-# When the workers close their store, its server ends. The next store finds the next one.
-SERVE = """
-import os, sys
-_, role, *sys.path = sys.argv
-import mgpu_helpers, mxnet
-os.environ['DMLC_ROLE'] = role  # not before: MXNet would take it up, and then exit
-while True:
-    mxnet.kvstore.kvstore_server.KVStoreServer(mxnet.kv.create('dist')).run()
-"""
-# On each worker. A Trainer is part of a cycle that keeps its store, and a store that is not closed
-# keeps the next one waiting.
-BEGIN = """
-import gc, os
-if 'DMLC_ROLE' not in os.environ:
-    get_ipython().events.register('post_run_cell', lambda *_: gc.collect())
-os.environ.update({environment})
-"""
+# MXNet takes up its role as it is loaded: the import serves until the workers close their store.
+SERVE = 'import sys; _, *sys.path = sys.argv; import mgpu_helpers, mxnet'
 _roles: list[subprocess.Popen[bytes]] = []  # those that run
 
 
@@ -50,12 +35,13 @@ def serve(workers: ipyparallel.DirectView, servers: int = 1) -> dict[str, psutil
 
     Instead of those that this notebook has; they end with it. Gives all processes by name:
     ``'scheduler'``, ``'server 0'``, ``'worker 0'``, ... A worker finds the others, and its share of
-    the GPUs, by variables (``DMLC_…``), so call this before the ranks load MXNet. Its store has
-    its rank, and one at a time: close it, by ``del``, before the next.
+    the GPUs, by variables (``DMLC_…``), so call this before the ranks load MXNet. Scheduler and
+    servers end when the workers close their store: call this before each one.
     """
     count = len(workers)
     arguments.positive_int('the number of servers', servers, most=count)
     workers.use_cloudpickle()  # a notebook's functions travel by value
+    # A Trainer is part of a cycle that keeps its store; it closes while its servers are there.
     closing = workers.client[:].execute('import gc; gc.collect()', block=False)
     closing.wait(SECONDS)
     stop()
@@ -70,13 +56,14 @@ def serve(workers: ipyparallel.DirectView, servers: int = 1) -> dict[str, psutil
     same |= {'DMLC_NUM_SERVER': str(servers), 'DMLC_NUM_WORKER': str(count)}
     same |= {'DMLC_NODE_HOST': LOOPBACK}
     for name, port in zip(names, ports):
-        env = os.environ | same | {'PORT': str(port), 'CUDA_VISIBLE_DEVICES': ''}
-        command = leashed([sys.executable, '-c', SERVE, name.split()[0], *sys.path], KILL)
+        env = os.environ | same | {'DMLC_ROLE': name.split()[0], 'PORT': str(port)}
+        env |= {'CUDA_VISIBLE_DEVICES': ''}
+        command = leashed([sys.executable, '-c', SERVE, *sys.path], KILL)
         _roles.append(subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL))
     # The scheduler gives out ranks by port, ascending.
     for rank, port, gpus in zip(workers.targets, ports[len(names) :], share_gpus(count)):
         environment = same | gpus | {'DMLC_ROLE': 'worker', 'PORT': str(port)}
-        workers.client[rank].execute(BEGIN.format(environment=environment), silent=True)
+        workers.client[rank].execute(f'import os; os.environ.update({environment})', silent=True)
     pids = [role.pid for role in _roles] + workers.apply_sync(os.getpid)
     names += [f'worker {i}' for i in range(count)]
     return {name: psutil.Process(pid) for name, pid in zip(names, pids)}
