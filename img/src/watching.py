@@ -1,18 +1,15 @@
-"""A launcher that watches scheduler, server and workers, and guards that watch the launcher.
+"""A launcher that watches scheduler, server and workers, and a system that watches the launcher.
 
 A, nobody watches: of scheduler, server, worker 0 and worker 1, worker 1 is killed; the other three
 wait for ever and say nothing. B, a launcher above the four watches: worker 1 is killed; first, the
 launcher notices the end of its process; second, it stops scheduler, server and worker 0; third, it
-reports worker 1 and its last words. C, the launcher itself is killed: each of the four processes is
-in a process group with a guard; the guard notices that the launcher is gone and ends its group.
-
-Dotted boxes are process groups: a guard ends its group with all that was started in it. So
-no process is left behind.
+reports worker 1 and its last words. C, the launcher itself is killed: each of the four processes
+has asked the system to be ended with its parent, and the system ends all four.
 """
 
 import draw as d
 
-figure = d.Figure(794, __doc__)
+figure = d.Figure(742, __doc__)
 
 NAMES = ('scheduler', 'server', 'worker 0', 'worker 1')
 W, H, GAP = 154, 40, 32
@@ -69,16 +66,15 @@ for i in range(4):
     fate(i, ROW, 'killed' if i == DEAD else 'stopped')
 
 # --- C
-figure.case(478, 'C', 'The launcher is killed: a guard in each process group ends it')
-TOP, GROUP, GROUP_H = 506, 582, 132
+figure.case(478, 'C', 'The launcher is killed: the system ends those that have asked for it')
+TOP, SYSTEM, ROW = 506, 582, 666
 launcher(TOP, dash='5 4')
 figure.cross(d.RIGHT - 20, TOP + H / 2, 9)
+figure.line((d.WIDTH / 2, TOP + H), (d.WIDTH / 2, SYSTEM), dash='5 4')
+figure.text(d.WIDTH / 2 + 10, (TOP + H + SYSTEM) / 2 + 5, 'gone?', size=d.SMALL)
+figure.rect(d.MARGIN, SYSTEM, d.INNER, H, d.DATA)
+figure.label(d.WIDTH / 2, SYSTEM + H / 2, 'operating system', bold=True)
 for i in range(4):
-    x = MIDDLES[i]
-    figure.rect(x - W / 2, GROUP, W, GROUP_H, 'none', d.MUTED, r=9, dash='3 3')
-    figure.line((x, TOP + H), (x, GROUP + 12), dash='5 4')
-    figure.box(x - 40, GROUP + 12, 80, 32, 'guard')
-    figure.text(x + 10, (TOP + H + GROUP) / 2 + 5, 'gone?', size=d.SMALL)
-    process(i, GROUP + 80, W - 24)
-    figure.arrow((x, GROUP + 44), (x, GROUP + 80))
-    figure.text(x + 10, GROUP + 66, 'ends it', size=d.SMALL)
+    process(i, ROW)
+    figure.arrow((MIDDLES[i], SYSTEM + H), (MIDDLES[i], ROW))
+    figure.text(MIDDLES[i] + 10, (SYSTEM + H + ROW) / 2 + 5, 'ends it', size=d.SMALL)
