@@ -70,6 +70,8 @@ def test_what_cannot_travel_is_said_before_anything_starts_or_as_an_error_of_tha
     ):
         with pytest.raises((TypeError, ValueError), match=words):
             launch_in_group(wrong, 2 * (wrong == 5))
+    with pytest.raises(ValueError, match='1 environments for 2 ranks'):
+        launch(print, envs=[{}])
     assert not popened
     failed = failure_of(lambda: __import__('threading').Lock())
     assert 'failed with TypeError: cannot pickle' in failed and 'sent back' in failed

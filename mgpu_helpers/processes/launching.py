@@ -82,6 +82,8 @@ def launch(
     arguments.function('function', function, 'to call on each rank')
     if timeout is not None:
         arguments.positive_number('timeout', timeout)
+    if envs is not None and len(envs) != k:
+        raise ValueError(f'{len(envs)} environments for {k} ranks: give one for each')
     try:
         call = dumps((function, args, kwargs))
     except CANNOT_TRAVEL as error:
@@ -113,7 +115,7 @@ def launch(
             kill_all(process.pid for process in processes)
             for process in processes:
                 with contextlib.suppress(OSError, AttributeError):  # no killpg: Windows
-                    os.killpg(process.pid, KILL)  # what one that has ended has started
+                    os.killpg(process.pid, KILL)  # what one that has ended had started
                 process.wait()
         return [pickle.loads((folder / f'result {rank}').read_bytes()) for rank in range(k)]
 
@@ -174,26 +176,27 @@ def _wait(
 ) -> None:
     """Print what the ranks print until all have ended; raise when one has failed, or is late."""
     late, end = time.monotonic() + (timeout or float('inf')), float('inf')
-    speaking = set(range(len(processes)))
+    speaking = running = set(range(len(processes)))
     last: list[collections.deque[str]] = [collections.deque(maxlen=15) for _ in processes]
-    while speaking and (time.monotonic() < end or not lines.empty()):
+    while (speaking or running) and (time.monotonic() < end or not lines.empty()):
         with contextlib.suppress(queue.Empty):
             rank, line = lines.get(timeout=0.05)
             if line is None:
-                speaking.discard(rank)
+                speaking = speaking - {rank}
             else:
                 last[rank].append(line)
                 print(f'[rank {rank}] ' * labels + line)
-        running = [rank for rank, process in enumerate(processes) if process.poll() is None]
-        ended = set(range(len(processes))) - set(running)
-        if not running or any(_failure(folder, rank, processes[rank].poll()) for rank in ended):
+        running = {rank for rank, process in enumerate(processes) if process.poll() is None}
+        failures = [
+            _failure(folder, rank, process.poll()) for rank, process in enumerate(processes)
+        ]
+        if not running or any(failures):
             end = min(end, time.monotonic() + SETTLE)
             if running and time.monotonic() > end:  # whatever they still print
                 break
         elif time.monotonic() > late:
             names = ', '.join(f'rank {rank}' for rank in running)
             raise TimeoutError(f'{names} still at work after {timeout} seconds: stopped{ADVICE}')
-    failures = [_failure(folder, rank, process.poll()) for rank, process in enumerate(processes)]
     if failed := [(*failure, rank) for rank, failure in enumerate(failures) if failure]:
         # A signal kills without a word and is never the consequence of another's error here; of
         # errors, the first one is the cause.
