@@ -27,16 +27,18 @@ def ranks(k: int, group: bool = False, seconds: float = 20) -> ipyparallel.Clien
     """
     arguments.positive_int('the number of ranks', k, most=MOST)
     arguments.positive_number('seconds', seconds)
-    while _engines:
-        _engines.pop().stop()
+    stop()
     _engines.append(Engines(k))
-    client = _engines[0].client
     if group:
         _engines[0].join(seconds)
-    else:
-        client[:].execute('', silent=True).get()  # until all have begun
-    _activate(client)
-    return client
+    _activate(_engines[0].client)
+    return _engines[0].client
+
+
+def stop() -> None:
+    """End this notebook's ranks; the notebook's end does it, too."""
+    while _engines:
+        _engines.pop().stop()
 
 
 def _activate(client: ipyparallel.Client) -> None:

@@ -90,8 +90,10 @@ def test_a_cell_runs_on_all_ranks_and_prints_alike(notebook):
     # One that waits for another in vain gives up.
     waits = notebook('%%px\nif rank == 0: dist.all_reduce(torch.ones(1))', ok=False)
     assert '[0:execute]' in waits and 'imed out' in waits, waits
-    # Started again, they take the place of the old ones.
+    # Started again, they take the place of the old ones, and of what these have started.
+    notebook('%%px\nimport subprocess; _ = subprocess.Popen(["sleep", "600"])')
     old = notebook.started()
+    assert sum(process.name() == 'sleep' for process in old) == 2
     notebook('ranks = mgpu.ranks(3)')
     gone(old)
     assert notebook('print(ranks[:]["world_size"])') == '[3, 3, 3]\n'

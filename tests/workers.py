@@ -4,7 +4,7 @@ import contextlib
 
 import mgpu_helpers as mgpu
 from mgpu_helpers.cluster import local, serve
-from mgpu_helpers.ranks import _engines
+from mgpu_helpers.ranks import stop
 
 
 @contextlib.contextmanager
@@ -15,8 +15,7 @@ def at_work(workers=2, servers=1):
         yield ranks, serve(ranks[:], servers=servers)
     finally:
         local.stop()
-        while _engines:
-            _engines.pop().stop()
+        stop()
 
 
 def on_workers(function, *args, workers=2, servers=1, **kwargs):

@@ -78,27 +78,31 @@ class Engines:
             self.cluster.start_cluster_sync()
             self.client = self.cluster.connect_client_sync()
             self.client.wait_for_engines(k, timeout=TIMEOUT, interactive=False)
+            self._begin(k)
         except Exception as error:
             logs = [e.get_output().splitlines() for e in self.cluster.engines.values()]
             lines = [line for log in logs for line in log] or ['none']
+            self.stop()
             raise RuntimeError(
                 f'{k} ranks were not there after {TIMEOUT:.0f} s ({type(error).__name__}); the '
                 f'last line of their logs: {lines[-1]}. Close other programs and try again, or '
                 'take fewer ranks'
             ) from error
-        finally:
-            if not hasattr(self, 'client') or len(self.client.ids) < k:
-                self.stop()
-        self._begin(k)
+        except BaseException:  # the stop button
+            self.stop()
+            raise
 
     def _begin(self, k: int) -> None:
         with socket.socket() as free:
             free.bind(('127.0.0.1', 0))
             port = free.getsockname()[1]
+        begun = []
         for rank in self.client.ids:
             variables = environment(rank, k) | {'MASTER_PORT': str(port)}
             code = BEGIN.format(path=sys.path, environment=variables, rank=rank, world_size=k)
-            self.client[rank].execute(code, silent=True, block=False)
+            begun.append(self.client[rank].execute(code, silent=True, block=False))
+        for rank in begun:
+            rank.get()
 
     def join(self, seconds: float) -> None:
         """Put all into a process group, in which who waits in vain gives up after ``seconds``."""
@@ -114,8 +118,7 @@ class Engines:
         _running.discard(self)
         with contextlib.suppress(Exception):
             self.client.close()
-        below = psutil.Process().children(recursive=True)
-        kill_all(process.pid for process in below if _is_engine_of(process, self.folder))
+        kill_all(one.pid for of in self.cluster.engines.values() for one in of.launchers.values())
         with contextlib.suppress(Exception):
             self.cluster.stop_cluster_sync()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -145,13 +148,6 @@ def leashed(command: Sequence[str], number: int = signal.SIGTERM) -> list[str]:
     if sys.platform != 'linux':
         return [*command]
     return [sys.executable, '-I', '-S', '-c', LEASH, str(int(number)), *command]
-
-
-def _is_engine_of(process: psutil.Process, folder: str) -> bool:
-    with contextlib.suppress(psutil.Error):
-        words = ' '.join(process.cmdline())
-        return 'ipyparallel.engine' in words and folder in words
-    return False
 
 
 def kill_all(pids: Iterable[int]) -> None:
