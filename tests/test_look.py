@@ -159,6 +159,8 @@ def test_make_lab_opens_the_first_chapter_on_a_clean_screen_light_and_dark(brows
         browser.picture(LOOK / 'first-screen.png', 900)
         assert seen['rest'] == [False, [], [[path.name, True]], ['Name']]  # no pop-up, none cut off
         assert (seen['beside'], seen['cut']) == (0, 0)  # no code is cut off either
+        tabs = "[...document.querySelectorAll('.jp-SideBar .lm-TabBar-tab')].map((t) => t.title)"
+        assert len(browser.ask(tabs)) > 5 and 'Cluster' not in str(browser.ask(tabs))
         browser.ask('jupyterapp.commands.execute("toc:show-panel").then(() => true)')
         browser.wait_for(f'{contents}.length > 10')
         for theme, light in (('light', 'true'), ('dark', 'false')):

@@ -84,7 +84,7 @@ choose() {
     # shellcheck disable=SC2086
     key=$({
         printf '%s\n' "$environments $1 $root"
-        cat $locks pyproject.toml tools/setup.sh tools/uv-requirements.txt tools/lab/overrides.json
+        cat $locks pyproject.toml tools/setup.sh tools/uv-requirements.txt tools/lab/*.json
     } | sha256 | cut -d ' ' -f 1)
 }
 made() { "$python" -c '' 2>/dev/null && [ "$(sed 1q "$folder/made-by-setup" 2>/dev/null)" = "$key" ]; }
@@ -232,6 +232,9 @@ kernel() { # kernel NAME TITLE FOLDER: where its Python will be
 first_screen() {
     mkdir -p "$making/share/jupyter/lab/settings" .uv/workspaces
     cp tools/lab/overrides.json "$making/share/jupyter/lab/settings/"
+    # ipyparallel's tab would start clusters of its own; ours begin with a cell.
+    mkdir -p "$making/etc/jupyter/labconfig"
+    cp tools/lab/page_config.json "$making/etc/jupyter/labconfig/"
     layout=default-37a8.jupyterlab-workspace # JupyterLab's name for the one that opens by itself
     [ -e ".uv/workspaces/$layout" ] || cp "tools/lab/$layout" .uv/workspaces/
 }

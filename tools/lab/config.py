@@ -28,6 +28,7 @@ class Chapters(AsyncLargeFileManager):
 c = get_config()  # noqa: F821  from traitlets
 # The server's root is the course, not notebooks/: the chapters show figures from img/.
 c.ServerApp.root_dir = '.'
+c.ServerApp.jpserver_extensions = {'ipyparallel': False}  # its tab, which page_config.json hides
 c.ServerApp.contents_manager_class = Chapters
 c.FileContentsManager.preferred_dir = 'notebooks'
 c.LabApp.workspaces_dir = '.uv/workspaces'
