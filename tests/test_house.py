@@ -83,7 +83,7 @@ ROOMS = {
     'scaling': 950,
     'doctor': 250,
     'data': 544,  # to be 440
-    'processes': 425,  # to be 400
+    'processes': 400,
     'arguments': 389,  # to be 260
     'devices': 367,  # to be 220
     'display history': 240,

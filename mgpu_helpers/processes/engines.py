@@ -30,9 +30,9 @@ os.execvp(sys.argv[2], sys.argv[2:])
 # here can be imported there.
 BEGIN = """
 import os, sys
-sys.path[:] = {path}
-os.environ.update({environment})
-rank, world_size = {rank}, {world_size}
+sys.path[:] = {}
+os.environ.update({})
+rank, world_size = {}, {}
 import mgpu_helpers
 """
 # As text, since this room knows no PyTorch.
@@ -50,10 +50,7 @@ FOLDER = 'mgpu-ranks-'  # and the starter's number
 
 
 class Engines:
-    """``k`` ranks on this machine, with ``torchrun``'s variables.
-
-    ``client`` is ipyparallel's. They end with ``stop``, and at the latest with this process.
-    """
+    """``k`` ranks on this machine, until ``stop`` or the end of this process; see ``ranks``."""
 
     def __init__(self, k: int) -> None:
         import ipyparallel
@@ -80,8 +77,8 @@ class Engines:
             self.client.wait_for_engines(k, timeout=TIMEOUT, interactive=False)
             self._begin(k)
         except Exception as error:
-            logs = [e.get_output().splitlines() for e in self.cluster.engines.values()]
-            lines = [line for log in logs for line in log] or ['none']
+            logs = '\n'.join(e.get_output() for e in self.cluster.engines.values())
+            lines = logs.splitlines() or ['none']
             self.stop()
             raise RuntimeError(
                 f'{k} ranks were not there after {TIMEOUT:.0f} s ({type(error).__name__}); the '
@@ -95,14 +92,11 @@ class Engines:
     def _begin(self, k: int) -> None:
         with socket.socket() as free:
             free.bind(('127.0.0.1', 0))
-            port = free.getsockname()[1]
-        begun = []
-        for rank in self.client.ids:
-            variables = environment(rank, k) | {'MASTER_PORT': str(port)}
-            code = BEGIN.format(path=sys.path, environment=variables, rank=rank, world_size=k)
-            begun.append(self.client[rank].execute(code, silent=True, block=False))
-        for rank in begun:
-            rank.get()
+            port = {'MASTER_PORT': str(free.getsockname()[1])}
+        codes = [BEGIN.format(sys.path, environment(i, k) | port, i, k) for i in range(k)]
+        begun = [self.client[i].execute(codes[i], block=False) for i in range(k)]
+        for answer in begun:
+            answer.get()
 
     def join(self, seconds: float) -> None:
         """Put all into a process group, in which who waits in vain gives up after ``seconds``."""
@@ -125,14 +119,7 @@ class Engines:
 
 
 _running: weakref.WeakSet[Engines] = weakref.WeakSet()
-
-
-def _stop_all() -> None:
-    for engines in list(_running):
-        engines.stop()
-
-
-atexit.register(_stop_all)
+atexit.register(lambda: [*map(Engines.stop, [*_running])])
 
 
 def sweep() -> None:
@@ -163,9 +150,11 @@ def kill_all(pids: Iterable[int]) -> None:
 
 def environment(rank: int, k: int) -> dict[str, str]:
     """Give the variables of one of this machine's ranks, as ``torchrun`` calls them."""
-    same = {'WORLD_SIZE': str(k), 'LOCAL_WORLD_SIZE': str(k), 'MASTER_ADDR': '127.0.0.1'}
-    # Or gloo would look up the machine's name, which may be unknown.
-    same |= {'GLOO_SOCKET_IFNAME': 'lo0' if sys.platform == 'darwin' else 'lo'}
-    # That CPU cores stand in is for the starter to say.
-    same |= {'MGPU_SAID': 'stand-ins crowded'}
-    return same | {'RANK': str(rank), 'LOCAL_RANK': str(rank)}
+    return {
+        **dict.fromkeys(['WORLD_SIZE', 'LOCAL_WORLD_SIZE'], str(k)),
+        **dict.fromkeys(['RANK', 'LOCAL_RANK'], str(rank)),
+        'MASTER_ADDR': '127.0.0.1',
+        # Or gloo would look up the machine's name, which may be unknown.
+        'GLOO_SOCKET_IFNAME': 'lo0' if sys.platform == 'darwin' else 'lo',
+        'MGPU_SAID': 'stand-ins crowded',  # by the starter
+    }

@@ -20,7 +20,7 @@ import traceback
 import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from .. import arguments
 from .engines import JOIN, KILL, MOST, environment, kill_all, leashed
@@ -32,6 +32,8 @@ SETTLE = 1.0
 # A longer line is cut, and who prints faster than its lines are taken waits: 300 MB without an end
 # would otherwise lie in our memory.
 LONGEST_LINE, MOST_LINES = 2**16, 1000
+Process: TypeAlias = subprocess.Popen[bytes]
+Lines: TypeAlias = queue.Queue[tuple[int, str | None]]  # and their rank; None: it says no more
 CANNOT_TRAVEL = TypeError, ValueError, AttributeError, pickle.PicklingError
 ADVICE = (
     '\nThe ranks may have been in different calls. Every rank has to make the same collective '
@@ -96,8 +98,8 @@ def launch(
         (folder / 'call').write_bytes(call)
         run = 'from mgpu_helpers.processes.launching import _run'
         code = f'import sys; sys.path[:] = {sys.path!r}; {run}; _run({name!r}, {group})'
-        processes: list[subprocess.Popen[bytes]] = []
-        lines: queue.Queue[tuple[int, str | None]] = queue.Queue(MOST_LINES)
+        processes: list[Process] = []
+        lines: Lines = queue.Queue(MOST_LINES)
         try:
             for rank in range(k):
                 process = subprocess.Popen(
@@ -109,7 +111,9 @@ def launch(
                     start_new_session=True,  # Ctrl-C reaches us and not it
                 )
                 processes.append(process)
-                threading.Thread(target=_read, args=(rank, process, lines), daemon=True).start()
+                threading.Thread(
+                    target=_read, args=(rank, process.stdout, lines), daemon=True
+                ).start()
             _wait(folder, processes, lines, labels, timeout)
         finally:
             kill_all(process.pid for process in processes)
@@ -139,15 +143,10 @@ def _run(folder: str, group: bool) -> None:
         # The time tells cause from consequence: one rank's end is the other ranks' next error.
         failed = time.time(), f'{_summary(error)}\n\n{traceback.format_exc()}'
         (path / f'error {rank}').write_bytes(pickle.dumps(failed))
-        _end(1)
-    _end(0)
-
-
-def _end(status: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     # Not sys.exit: threads of a process group that lost a member may never end by themselves.
-    os._exit(status)
+    os._exit(not (path / f'result {rank}').exists())
 
 
 def _summary(error: BaseException) -> str:
@@ -157,22 +156,15 @@ def _summary(error: BaseException) -> str:
     return f'{type(error).__name__}: {lines[-1].strip()}' if len(lines) > 1 else lines[0]
 
 
-def _read(
-    rank: int, process: subprocess.Popen[bytes], lines: queue.Queue[tuple[int, str | None]]
-) -> None:
-    assert process.stdout is not None  # a pipe
-    with process.stdout as pipe:
+def _read(rank: int, pipe: Any, lines: Lines) -> None:
+    with pipe:
         while line := pipe.readline(LONGEST_LINE):
             lines.put((rank, line.decode(errors='replace').rstrip('\r\n')))
     lines.put((rank, None))
 
 
 def _wait(
-    folder: Path,
-    processes: Sequence[subprocess.Popen[bytes]],
-    lines: queue.Queue[tuple[int, str | None]],
-    labels: bool,
-    timeout: float | None,
+    folder: Path, processes: list[Process], lines: Lines, labels: bool, timeout: float | None
 ) -> None:
     """Print what the ranks print until all have ended; raise when one has failed, or is late."""
     late, end = time.monotonic() + (timeout or float('inf')), float('inf')
@@ -186,10 +178,9 @@ def _wait(
             else:
                 last[rank].append(line)
                 print(f'[rank {rank}] ' * labels + line)
-        running = {rank for rank, process in enumerate(processes) if process.poll() is None}
-        failures = [
-            _failure(folder, rank, process.poll()) for rank, process in enumerate(processes)
-        ]
+        statuses = [process.poll() for process in processes]
+        running = {rank for rank, status in enumerate(statuses) if status is None}
+        failures = [_failure(folder, *of) for of in enumerate(statuses)]
         if not running or any(failures):
             end = min(end, time.monotonic() + SETTLE)
             if running and time.monotonic() > end:  # whatever they still print

@@ -8,11 +8,8 @@ from pathlib import Path
 
 
 def python_with(framework: str) -> str | None:
-    """Give the Python that has ``'mxnet'`` or ``'torch'``: this one, the one beside it, or None.
-
-    MXNet and PyTorch for GPUs bring NVIDIA's libraries in other versions under the same names, so
-    ``make setup`` puts PyTorch into ``.venv-torch`` there, beside ``.venv``.
-    """
+    """Give the Python that has ``'mxnet'`` or ``'torch'``: this one, the one beside it, or None."""
+    # Their builds for GPUs need NVIDIA's libraries in versions that exclude each other.
     # Not importlib.util's, which would ask runtime.py, too, whether MXNet can work here.
     if importlib.machinery.PathFinder.find_spec(framework) is not None:
         return sys.executable
