@@ -20,13 +20,12 @@ from mgpu_helpers.cluster import (
     parameters,
     resume,
     save_checkpoint,
+    serve,
     shard,
     train,
     train_epoch,
 )
 from mgpu_helpers.gluon import mx
-
-pytestmark = pytest.mark.usefixtures('started')
 
 
 def set_parameters(net, arrays):
@@ -66,6 +65,7 @@ def flat(arrays):
     return np.concatenate([a.ravel() for a in arrays.values()]).astype('float64')
 
 
+@pytest.mark.usefixtures('started')
 def test_as_one_process_and_every_example_once():
     """From the small start, where the order of a sum does not yet flip a ReLU (see DESIGN).
 
@@ -116,33 +116,39 @@ SETTINGS = {name: RUN[name] for name in ('num_examples', 'lr', 'batch_size')} | 
 
 
 @pytest.fixture(scope='module')
-def whole(tmp_path_factory):
+def pair():
+    """Call a function in two workers, each time with a new store."""
+    with at_work() as (ranks, _):
+
+        def call(function, *args, **kwargs):
+            serve(ranks[:])
+            return ranks[:].apply_sync(function, *args, **kwargs)
+
+        yield call
+
+
+@pytest.fixture(scope='module')
+def whole(pair, tmp_path_factory):
     """The folder and the parameters of an uninterrupted run of two workers."""
     folder = tmp_path_factory.mktemp('whole')
-    first, second = on_workers(train, checkpoints=folder, **RUN)
+    first, second = pair(train, checkpoints=folder, **RUN)
     assert all(first[name].tobytes() == second[name].tobytes() for name in first)
     return folder, first
 
 
-def test_killed_and_resumed_it_ends_in_the_same_parameters(whole, tmp_path):
-    """To the last bit: two workers' gradients have the same sum in either order."""
-    with at_work() as (ranks, processes):
-        many = RUN | {'num_epochs': 1000}
-        ranks[:].apply_async(train, checkpoints=tmp_path, **many)
-        deadline = time.monotonic() + 120
-        while not (tmp_path / 'epoch-0002').exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        for name in ('worker 0', 'worker 1'):
-            processes[name].kill()
-            processes[name].wait()
-    for path in sorted(tmp_path.glob('epoch-*'))[2:]:  # what came before the kill
-        path.rename(tmp_path / path.with_suffix('.tmp'))  # is as half written
-    with at_work() as (ranks, _):
-        again = ranks[:].apply_async(train, checkpoints=tmp_path, **RUN)
-        resumed, _ = again.get()
-        again.wait_for_output(30)
-        assert [line.split(',')[0] for line in again.stdout[0].splitlines()] == ['epoch 3']
-    assert all(resumed[name].tobytes() == whole[1][name].tobytes() for name in resumed)
+def go_on(folders):
+    """In a worker: resume from a folder of its own; give the error."""
+    store, _, net, _ = connect('dist_sync', 1, lr=0.1, seed=0)
+    train_iter, _ = single.load_data_fashion_mnist(64, 512, seed=0)
+    with contextlib.suppress(ValueError):
+        return resume(net, train_iter, store, folders[store.rank], **SETTINGS)
+    return 'refused'
+
+
+def test_all_go_on_from_the_same_epoch_or_none_does(whole, pair, tmp_path):
+    """Otherwise one worker would take more steps than the other and wait for it forever."""
+    assert pair(go_on, [whole[0], whole[0]]) == [3, 3]
+    assert pair(go_on, [whole[0], tmp_path]) == ['refused'] * 2
 
 
 def test_a_run_that_is_done_returns_at_once(whole, capsys):
@@ -200,19 +206,26 @@ def test_a_trainers_momentum_is_saved_too_and_a_killed_save_leaves_no_half(tmp_p
     assert all(a.tobytes() == b.tobytes() for a, b in zip(ours, theirs, strict=True))
 
 
-def go_on(folders):
-    """In a worker: resume from a folder of its own; give the error."""
-    store, _, net, _ = connect('dist_sync', 1, lr=0.1, seed=0)
-    train_iter, _ = single.load_data_fashion_mnist(64, 512, seed=0)
-    with contextlib.suppress(ValueError):
-        return resume(net, train_iter, store, folders[store.rank], **SETTINGS)
-    return 'refused'
-
-
-def test_all_go_on_from_the_same_epoch_or_none_does(whole, tmp_path):
-    """Otherwise one worker would take more steps than the other and wait for it forever."""
-    assert on_workers(go_on, [whole[0], whole[0]]) == [3, 3]
-    assert on_workers(go_on, [whole[0], tmp_path]) == ['refused'] * 2
+@pytest.mark.usefixtures('started')
+def test_killed_and_resumed_it_ends_in_the_same_parameters(whole, tmp_path):
+    """To the last bit: two workers' gradients have the same sum in either order."""
+    with at_work() as (ranks, processes):
+        many = RUN | {'num_epochs': 1000}
+        ranks[:].apply_async(train, checkpoints=tmp_path, **many)
+        deadline = time.monotonic() + 120
+        while not (tmp_path / 'epoch-0002').exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for name in ('worker 0', 'worker 1'):
+            processes[name].kill()
+            processes[name].wait()
+    for path in sorted(tmp_path.glob('epoch-*'))[2:]:  # what came before the kill
+        path.rename(tmp_path / path.with_suffix('.tmp'))  # is as half written
+    with at_work() as (ranks, _):
+        again = ranks[:].apply_async(train, checkpoints=tmp_path, **RUN)
+        resumed, _ = again.get()
+        again.wait_for_output(30)
+        assert [line.split(',')[0] for line in again.stdout[0].splitlines()] == ['epoch 3']
+    assert all(resumed[name].tobytes() == whole[1][name].tobytes() for name in resumed)
 
 
 def test_refused_before_it_begins(capsys):
