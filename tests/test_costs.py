@@ -162,6 +162,7 @@ def test_what_costs_refuse():
         *((hierarchical, (1e6, bad), r'list of \(devices, link\)') for bad in ([], [4, 128], None)),
         (Link, ('x', math.nan, 1e9), 'latency in seconds must be .*nan'),
         (Link, ('x', 1e-6, '16 GB/s'), 'bandwidth in bytes per second must be'),
+        (WIRE.seconds, (-1e12,), 'nbytes must be a number of at least 0, not -1'),
         (zero, (4, 8, 160, WIRE), 'stage must be at most 3, not 4'),
         (parameter_servers, (8, 0, 1, WIRE), 'servers must be at least 1, not 0'),
         (tensor_parallel_seconds, (8, 0, 1, board), 'blocks must be at least 1, not 0'),

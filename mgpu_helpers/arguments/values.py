@@ -13,6 +13,9 @@ Array: TypeAlias = Any  # of NumPy, MXNet or PyTorch: whatever has a shape and a
 Test: TypeAlias = Callable[[str, Any], None]
 
 LISTS = (list, tuple)
+A_DEVICE = "a device, one of devices(2), mx.gpu(0), mx.cpu(0), torch.device('cuda', 0), StandIn(0)"
+# What lists the usable GPUs of each library; the room of the devices fills it.
+GPUS: dict[str, Callable[[], Sequence[Any]]] = {}
 LIBRARIES = {'mxnet': 'MXNet', 'torch': 'PyTorch', 'numpy': 'NumPy'}
 
 
@@ -41,12 +44,12 @@ def same(what: str, values: Sequence[object], way: str, error: Any = ValueError)
         raise error(f'{what} must be the same, not {", ".join(map(str, values))}: {way}')
 
 
-def whole_number(name: str, value: Any, least: int = 0, most: int | None = None) -> None:
+def whole_number(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -> None:
     """Raise unless ``value`` is an integer from ``least`` to ``most``, and no bool."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     expect(whole, name, f'an integer of at least {least}', value)
     expect(value >= least, name, f'at least {least}', value, ValueError)
-    expect(most is None or value <= most, name, f'at most {most}', value, ValueError)
+    expect(value <= most, name, f'at most {most}', value, ValueError)
 
 
 def positive_number(name: str, value: Any, zero: bool = False) -> None:
@@ -73,6 +76,17 @@ def divisible(name: str, value: Any, k: Any, parts: str) -> None:
     positive_int(name, value)
     positive_int(parts, k)
     expect(value % k == 0, name, f'a multiple of {parts}, {k}', value, ValueError)
+
+
+def device(name: str, value: Any) -> None:
+    """Raise unless ``value`` is a device, and one that can be used here if it is a GPU."""
+    # PyTorch's devices have an index; a list's or a string's is a method.
+    known = hasattr(value, 'device_id') or not callable(getattr(value, 'index', len))
+    expect(known, name, A_DEVICE, value)
+    if str(value).startswith(('gpu', 'cuda')):
+        gpus = GPUS[of := library(value.__class__)]()
+        way = f'one of the {len(gpus)} GPUs that {of} can use here; devices(k) gives what there is'
+        expect(value in gpus, name, way, value, ValueError)
 
 
 @functools.cache
@@ -110,6 +124,10 @@ def test(wanted: str, fits: Callable[[Any], object], error: type[Exception] = Ty
     return lambda name, value: expect(fits(value), name, wanted, value, error)
 
 
+def listed(fits: Callable[[Any], object]) -> Callable[[Any], object]:
+    return lambda x: x and isinstance(x, (*LISTS, range)) and all(map(fits, x))
+
+
 positive_int = partial(whole_number, least=1)
 not_negative = partial(positive_number, zero=True)
 last_batch = partial(whole_number, 'the number of examples in the last batch (change batch_size)')
@@ -118,12 +136,6 @@ power_of_two = test(
     '4, 8, 16 or another power of two', lambda k: k > 2 and not k & (k - 1), ValueError
 )
 array = test('an array or a tensor', is_array)
-device = test(
-    'a device, one of devices(2), mx.gpu(0) or mx.cpu(0), with PyTorch '
-    "torch.device('cuda', 0) or StandIn(0)",
-    # PyTorch's devices have an index; a list's or a string's is a method.
-    lambda x: hasattr(x, 'device_id') or not callable(getattr(x, 'index', len)),
-)
 batches = test(
     'an iterator over batches (X, y), as load_data_fashion_mnist gives two',
     # A tuple of arrays is one batch.
@@ -138,7 +150,7 @@ TESTS: dict[str, Test] = {  # of arguments that mean the same in all chapters
     'devices': device_list,
     'params': test(
         "LeNet's 8 arrays, as init_params gives",
-        lambda x: isinstance(x, LISTS) and len(x) == 8 and all(map(is_array, x)),
+        lambda x: listed(is_array)(x) and len(x) == 8,
     ),
     'sync': test('a function of all gradients, such as sync_gradients or sync_with(...)', callable),
     'net': test('a function of images, such as lambda X: lenet(X, params)', callable),
@@ -157,17 +169,11 @@ TESTS: dict[str, Test] = {  # of arguments that mean the same in all chapters
     'link': test("a Link, such as LINKS['PCIe 3 x16']", lambda x: hasattr(x, 'seconds')),
     'device_counts': test(
         'a list of integers above 0, such as [1, 2, 4]',
-        lambda x: (
-            isinstance(x, Sequence)
-            and x
-            and all(isinstance(k, numbers.Integral) and int(k) > 0 for k in x)
-        ),
+        listed(lambda k: isinstance(k, numbers.Integral) and int(k) > 0),
     ),
     'levels': test(
         "a list of (devices, link), such as [(4, LINKS['PCIe 3 x16']), (128, LINKS['25 Gb RoCE'])]",
-        lambda x: (
-            x and isinstance(x, LISTS) and all(isinstance(l, LISTS) and len(l) == 2 for l in x)
-        ),
+        listed(lambda level: isinstance(level, LISTS) and len(level) == 2),
     ),
     'model': test("a Model, such as MODELS['VGG-16']", lambda x: hasattr(x, 'activations')),
 }

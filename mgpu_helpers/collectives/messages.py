@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import arguments
 
+MOST_DEVICES, MOST_NUMBERS = 1024, 10**7  # a second each, and 40 MB
 AN_ALLREDUCE = 'that sums a list of arrays in place, such as allreduce_ring'
 
 
@@ -155,8 +156,8 @@ def count(algorithm: Callable[[list[Any]], None], devices: int, size: int) -> Co
     ``algorithm`` may be your own: it may use ``copyto``, ``+=``, ``reshape`` and slices. What does
     not leave the sum on all devices is a ValueError.
     """
-    arguments.positive_int('devices', devices)
-    arguments.positive_int('size', size)
+    arguments.positive_int('devices', devices, most=MOST_DEVICES)
+    arguments.positive_int('size', size, most=MOST_NUMBERS // devices)
     arguments.function('algorithm', algorithm, AN_ALLREDUCE)
     name = getattr(algorithm, '__name__', algorithm)
     if name == 'allreduce_kvstore':
@@ -179,6 +180,8 @@ def fill_buckets(sizes: Sequence[float], bucket_bytes: float) -> list[list[int]]
     ``sizes`` are bytes, first layer first; one above ``bucket_bytes`` has a bucket to itself.
     """
     arguments.positive_number('bucket_bytes', bucket_bytes)
+    for i, size in enumerate(sizes):
+        arguments.not_negative(f'sizes[{i}]', size)
     buckets, room = [], 0  # type: ignore[var-annotated]  # lists of indices
     for i in reversed(range(len(sizes))):
         if not buckets or sizes[i] > room:

@@ -27,6 +27,9 @@ class Chooser:
     why_not: Callable[[GPU], str]  # the framework cannot use a GPU of which the driver knows
     notice: Callable[[int], object] = bool  # called before k stand-ins are handed out
 
+    def __post_init__(self) -> None:
+        arguments.GPUS[self.framework] = self.usable_gpus
+
     def num_gpus(self) -> int:
         """Count the GPUs that this framework can use: 0 with its CPU build, or without a driver."""
         return len(self.usable_gpus())
@@ -55,12 +58,9 @@ class Chooser:
         arguments.expect(agree, 'num_gpus', wanted, num_gpus, ValueError)
         gpus, stand_ins = self.usable_gpus(), map(self.stand_in, range(MOST_STAND_INS))
         known = [*gpus, *stand_ins]
-        for device in given:
-            if device not in known:
-                raise ValueError(
-                    f'{device!r} is none of the {len(gpus)} GPUs that this {self.framework} can '
-                    f'use: take devices(k), or {self.how_to}'
-                )
+        for i, device in enumerate(given):
+            way = f'one of devices(k), or of {self.how_to}'
+            arguments.expect(device in known, f'devices[{i}]', way, device, ValueError)
         if 0 < sum(device in gpus for device in given) < len(given):
             raise ValueError(f'{list(given)} mixes GPUs with stand-ins: take one kind')
         return list(given)

@@ -83,6 +83,7 @@ def process_group() -> Iterator[None]:
 
 def agree_on(seed: int | None) -> int:
     """Give every rank the first one's seed, a new one if that is ``None``."""
+    check_group()
     agreed = [secrets.randbits(32) if seed is None else seed]
     dist.broadcast_object_list(agreed, src=0)
     return agreed[0]

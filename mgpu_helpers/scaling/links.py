@@ -50,6 +50,7 @@ class Link:
 
     def seconds(self, nbytes: float) -> float:
         """Give the time of one message: its latency, then its bytes one after the other."""
+        arguments.not_negative('nbytes', nbytes)
         return self.latency + nbytes / self.bandwidth
 
     def arriving(self, share: float = ARRIVES) -> Link:

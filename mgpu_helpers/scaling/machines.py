@@ -28,6 +28,8 @@ class Machine:
         arguments.positive_number('flops per second', self.flops)
         arguments.message(1, 1, self.link)
         arguments.not_negative('overhead in seconds', self.overhead)
+        if self.memory is not None:
+            arguments.positive_number('memory in bytes', self.memory)
         if (self.devices_per_server is None) != (self.network is None):
             raise ValueError(
                 'give both, devices_per_server and network, for a machine of several servers, or '

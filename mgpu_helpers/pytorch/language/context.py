@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..ranks import this_device
+from ..ranks import check_group, this_device
 from .exchange import AllToAll
 from .gpt import Attend, attend, gpt, scores_of
 from .tokens import Found, found_by
@@ -38,6 +38,7 @@ def pairs(mine: Sequence[int], theirs: Sequence[int]) -> list[tuple[int, int, bo
 
 def my_part(whole: Tensor, pieces: Pieces) -> Tensor:
     """Give this rank's pieces of whole sequences (..., t), in its own order."""
+    check_group()
     check_length(whole.shape[-1], sum(map(len, pieces)))
     parts = whole.chunk(sum(map(len, pieces)), dim=-1)
     return torch.cat([parts[piece] for piece in pieces[dist.get_rank()]], dim=-1)

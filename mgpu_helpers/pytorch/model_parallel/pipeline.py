@@ -54,6 +54,7 @@ def gpipe_order(num_micro_batches: int, stage: int, num_stages: int) -> list[Pas
 
 def one_f_one_b_order(num_micro_batches: int, stage: int, num_stages: int) -> list[Pass]:
     """List what a stage does in 1F1B: after a warm-up, one forward, one backward pass in turn."""
+    arguments.whole_number('stage', stage, most=num_stages - 1)
     ahead = num_stages - 1 - stage
     order = [('forward', i) for i in range(min(ahead, num_micro_batches))]  # warm-up
     for i in range(num_micro_batches):  # in the last ones, only backward passes are left
