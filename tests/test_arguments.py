@@ -251,7 +251,7 @@ def test_what_pytorchs_chapters_refuse(capsys):
         (TypeError, r"function must be .* on each rank, not 'train'", pt.launch, 'train', 2),
         (ValueError, r'timeout must be a number above 0', partial(pt.launch, timeout=-1), print, 2),
         (TypeError, r'step must be a function', pt.train_epoch, pt.train_batch, [(X, y)]),
-        (ValueError, r"must be one of .*StandIn.*'cpu'", run, [torch.device('cpu', i) for i in range(2)]),
+        (ValueError, r"must be one of .*StandIn.*'cpu'", run, [torch.device('cpu', 0), devices[0]]),
         (ValueError, r'PyTorch can .*index=99', run, [torch.device('cuda', 99), devices[0]]),
         (ValueError, r'stage must be at most 1, not 9', pt.one_f_one_b_order, 4, 9, 2),
         (RuntimeError, r'no group: call .* in launch', pt.agree_on, 0),
