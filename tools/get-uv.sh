@@ -13,7 +13,7 @@ uv_works() {
 
 pip_uv() { # pip_uv PYTHON TARGET: the pinned uv by pip; the user's own pip settings hold, --user apart
     PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 "$1" -m pip install --quiet --disable-pip-version-check \
-        --retries 1 --no-deps --only-binary :all: --require-hashes --upgrade --target "$2" \
+        --timeout 5 --retries 0 --no-deps --only-binary :all: --require-hashes --upgrade --target "$2" \
         --requirement tools/uv-requirements.txt >>"$log" 2>&1
 }
 
@@ -26,10 +26,12 @@ fetch_uv() {
         [ -x "$py" ] || continue
         if "$py" -m pip --version >/dev/null 2>&1; then
             tried=yes
-            pip_uv "$py" .uv/new && break
+            pip_uv "$py" .uv/new || : # no other Python: a dead proxy would cost its time again
+            break
         elif "$py" -m venv .uv/new-venv >>"$log" 2>&1; then
             tried=yes
-            pip_uv .uv/new-venv/bin/python .uv/new && break
+            pip_uv .uv/new-venv/bin/python .uv/new || :
+            break
         fi
     done
     if [ ! -x .uv/new/bin/uv ]; then
@@ -53,7 +55,7 @@ fetch_uv() {
         # At most 100 MB (uv has 25; ulimit counts blocks of 512 bytes), and five minutes.
         if command -v curl >/dev/null 2>&1; then
             tried=yes
-            (ulimit -f 200000; exec curl -LsSf --max-time 300 "$archive" >.uv/uv.tar.gz) 2>>"$log" ||
+            (ulimit -f 200000; exec curl -LsSf --connect-timeout 3 --max-time 300 "$archive" >.uv/uv.tar.gz) 2>>"$log" ||
                 rm -f .uv/uv.tar.gz
         elif command -v wget >/dev/null 2>&1; then
             tried=yes
