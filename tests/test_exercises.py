@@ -152,12 +152,14 @@ def test_what_is_raised_in_an_answer_is_told_and_what_cannot_be_checked_refused(
 
 
 def test_a_right_number_of_another_type_is_right_and_what_is_no_number_is_told():
-    def efficiency(times):
-        return sum(map(sum, times)) / len(times[0]) / sum(map(max, times))
+    needs('1')
+
+    def whole_mean(means, sizes):
+        return sum(mean * size for mean, size in zip(means, sizes)) / sum(sizes)
 
     for kind in (np.float32, np.array, Fraction, lambda x: np.array([x])):
-        assert check('8.9', lambda times, kind=kind: kind(efficiency(times))).right
+        assert check('1.5', lambda *given, kind=kind: kind(whole_mean(*given))).right
     for strange in ('0.5', [0.5], {}, print, 10**400):
-        verdict = check('8.9', lambda times, strange=strange: strange)
+        verdict = check('1.5', lambda *given, strange=strange: strange)
         assert not verdict.right and len(verdict.sentence) < 400
         assert 'is no number' in verdict.sentence or 'cannot be used' in verdict.sentence

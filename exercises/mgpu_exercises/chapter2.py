@@ -1,7 +1,7 @@
 """The exercises of chapter 2: what the trainer does, clipping, running statistics."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import mxnet as mx
@@ -11,22 +11,11 @@ from mxnet.gluon import nn
 
 from mgpu_helpers.gluon import forward_backward
 
-from .arrays import on_devices, one_device_each
+from .arrays import on_devices
 from .by_hand import by_hand
 from .checking import Numbers, expect, expect_value, on_paper
 
 DEVICES = [mx.cpu(0), mx.cpu(1)]
-
-
-def small_net(rng: random.Random, devices: Sequence[mx.Context] = DEVICES) -> gluon.Block:
-    """Make a network of two layers, initialized on devices, its replicas equal."""
-    net = nn.HybridSequential()
-    net.add(nn.Dense(5, in_units=4, activation='relu'), nn.BatchNorm(in_channels=5))
-    net.add(nn.Dense(3, in_units=5))
-    net.initialize(ctx=list(devices))
-    for param in net.collect_params('.*weight').values():
-        param.set_data(on_devices(rng, 1, param.shape)[0].astype('float32') / 100)
-    return net
 
 
 def exercise_1(rng: random.Random, my_forward_backward: Callable[..., Any]) -> None:
@@ -57,40 +46,7 @@ def exercise_1(rng: random.Random, my_forward_backward: Callable[..., Any]) -> N
     expect(shapes == [(3,), (2,)], hint)
 
 
-def exercise_2(rng: random.Random, gradient_bytes: Callable[..., int]) -> None:
-    """Bytes of gradients that a step exchanges."""
-    net = small_net(rng)  # 4 × 5 + 5 + 5 + 5 + 5 × 3 + 3 values, and 10 running statistics
-    mistakes = {
-        'these are the values; a float32 has 4 bytes': 53,
-        'running statistics have no gradient, their grad_req is "null"': 63 * 4,
-        "these are the bytes of both devices together; give one's": 2 * 53 * 4,
-    }
-    hint = f'a network with 53 trained values has {53 * 4}'
-    expect_value(gradient_bytes(net), 53 * 4, '{} bytes', mistakes, hint)
-    net[0].collect_params().setattr('grad_req', 'null')
-    hint = '28 values are trained; what is frozen has grad_req "null"'
-    expect_value(gradient_bytes(net), 28 * 4, 'with its first layer frozen, {} bytes', {}, hint)
-
-
-def exercise_3(rng: random.Random, average: Callable[..., None]) -> None:
-    """The mean of running statistics, in place."""
-    for k in (2, 3):
-        stats = on_devices(rng, k, (4,))
-        data, mean = list(stats), sum(s.asnumpy() for s in stats) / k
-        with one_device_each():
-            average(data)
-        after = [s.asnumpy() for s in stats]
-        hint = 'the list holds other arrays now, the network its old ones: write into them'
-        expect(all(a is b for a, b in zip(data, stats)), hint)
-        close = [np.allclose(a, mean, rtol=1e-12) for a in after]
-        hint = f'{k} devices hold the sum: divide it by {k}, in place'
-        expect(not np.allclose(after[0], mean * k, rtol=1e-12), hint)
-        hint = f'of {k} devices only {[i for i, c in enumerate(close) if c]} have the mean'
-        expect(all(close) or not any(close), hint)
-        expect(all(close), f'{k} devices do not hold the mean of what they had')
-
-
-def exercise_4(rng: random.Random, clip: Callable[..., None]) -> None:
+def exercise_2(rng: random.Random, clip: Callable[..., None]) -> None:
     """Clipping by the norm of the whole mean gradient."""
     n = 10
     for k, limit, clipped in ((1, 1.0, True), (2, 1.0, True), (2, 100.0, False)):
@@ -119,7 +75,7 @@ def exercise_4(rng: random.Random, clip: Callable[..., None]) -> None:
 
 
 @on_paper(arrays=(6, 12, 40), megabytes=(0.4, 2.0, 6.0), compute_ms=(0.5, 2.0, 3.0))
-def exercise_5(numbers: Numbers, exchange_ms: float, speed_up: float, one_message: float) -> None:
+def exercise_3(numbers: Numbers, exchange_ms: float, speed_up: float, one_message: float) -> None:
     """The gain from a second device, on paper."""
     arrays, megabytes, compute = numbers.values()
     start, travel = arrays * 0.02, megabytes / 10
@@ -134,7 +90,7 @@ def exercise_5(numbers: Numbers, exchange_ms: float, speed_up: float, one_messag
     expect_value(one_message, right, 'a speed-up of {} with one message', {}, hint, 0.01)
 
 
-def exercise_6(rng: random.Random, whole_variance: Callable[..., float]) -> None:
+def exercise_4(rng: random.Random, whole_variance: Callable[..., float]) -> None:
     """The batch's variance, from those of uneven shards."""
     for sizes in ((2, 2), (4, 4, 4), (5, 2), (1, 6)):
         shards = [np.array([rng.randrange(50) for _ in range(n)], dtype=float) for n in sizes]

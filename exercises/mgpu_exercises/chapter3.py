@@ -10,11 +10,9 @@ import numpy as np
 from mgpu_helpers import scratch
 from mgpu_helpers.collectives import (
     allreduce_butterfly,
-    allreduce_halving_doubling,
     count,
     fill_buckets,
 )
-from mgpu_helpers.scaling import Link, halving_doubling
 from mgpu_helpers.scaling import last_arrival as our_last_arrival
 
 from .arrays import Arrays, expect_sums, on_devices
@@ -137,27 +135,8 @@ def _distance(these: Arrays, those: Arrays) -> float:
     return max(float(np.abs(x.asnumpy() - y.asnumpy()).max()) for x, y in zip(these, those))
 
 
-def exercise_7(seconds: Callable[..., float]) -> None:
-    """The time of halving and doubling by its formula, held against the count."""
-    for k, n, alpha, bandwidth in ((2, 4e3, 1e-5, 1e9), (8, 4e5, 1e-5, 1e9), (16, 4e6, 1e-4, 1e10)):
-        link = Link('of the exercise', alpha, bandwidth)
-        right = count(allreduce_halving_doubling, k, int(n) // 4).seconds(link)
-        steps, whole, ring = 2 * math.log2(k), n / bandwidth, 2 * (k - 1)
-        travel = ring / k * whole
-        mistakes = {
-            'only a half, a quarter, ... of the array travels in a step': steps * (alpha + whole),
-            'it halves, and then doubles: 2 log2(k) steps': steps / 2 * alpha + travel,
-            'so many steps has a ring; here each step doubles the distance': ring * alpha + travel,
-        }
-        case = f'{k} devices, {n:,.0f} bytes: {{}} s, not {right:.4g}'
-        hint = 'alpha for each step, and 2(k - 1)/k of the array at the bandwidth'
-        with by_hand(halving_doubling):
-            found = seconds(k, n, alpha, bandwidth)
-        expect_value(found, right, case, mistakes, hint, 1e-3)
-
-
 @on_paper(devices=(4, 8, 32), megabytes=(40, 200, 500))
-def exercise_8(numbers: Numbers, naive_ms: float, tree_ms: float, ring_ms: float) -> None:
+def exercise_7(numbers: Numbers, naive_ms: float, tree_ms: float, ring_ms: float) -> None:
     """Naive sum, tree and ring on paper."""
     k, whole = numbers['devices'], numbers['megabytes'] / 10  # ms at 10 GB/s
     one = 0.01 + whole

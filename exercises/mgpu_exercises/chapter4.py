@@ -8,7 +8,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable
 from itertools import zip_longest
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from mgpu_helpers.cluster import shard
 
 from .by_hand import by_hand
-from .checking import Numbers, expect, expect_value, on_paper
+from .checking import expect, expect_value
 
 Log = list[tuple[str, int]]  # what a server saw: ('pull', worker) and ('push', worker)
 
@@ -93,65 +92,6 @@ def exercise_3(rng: random.Random, waits_for: Callable[..., Any]) -> None:
         expect(found == right, f'{case}, to the first place where they are not alike')
 
 
-def exercise_4(rng: random.Random, push: Callable[..., None]) -> None:
-    """Wait for all gradients of a key, then update."""
-    for k in (2, 3):
-        values = {key: np.full(2, 100.0) for key in ('weight', 'bias')}
-        server = SimpleNamespace(num_workers=k, lr=0.5, values=values, waiting={})
-        earlier = dict.fromkeys(values, 0)
-        for _turn in range(2):
-            gradients = {key: rng.sample(range(2, 40, 2), k) for key in values}
-            for worker, key in ((worker, key) for worker in range(k) for key in values):
-                numbers, total = gradients[key], sum(gradients[key])
-                before = {name: float(v[0]) for name, v in server.values.items()}
-                array = np.full(2, float(numbers[worker]))
-                push(server, key, array)
-                array[:] = 1000  # the worker's next gradient
-                after = {name: float(v[0]) for name, v in server.values.items()}
-                if worker < k - 1:
-                    case = f'{worker + 1} of {k} workers have pushed for {key!r}, and a value has'
-                    expect(after == before, f'{case} changed: wait for all, for this very key')
-                    continue
-                no_copy = numbers[-1] + 1000 * (k - 1)
-                mistakes = {
-                    'when the last one has come, the server updates': 0,
-                    'the last one only; others were replaced, not added to': numbers[-1],
-                    '1000 is the next gradient, written into the same array: keep a copy': no_copy,
-                    'those of the step before are still among them': total + earlier[key],
-                    'the mean; but workers have divided before they push': total / k,
-                    'uphill; the loss falls against the gradient': -total,
-                }
-                case = f'the workers have pushed {numbers} for {key!r}, and the step was by {{}}'
-                step = (before[key] - after[key]) / server.lr
-                expect_value(step, total, case, mistakes, f'not by their sum, {total}')
-                earlier[key] = total
-
-
-@on_paper(
-    workers=(6, 8, 12, 16), servers=(3, 4, 5), megabytes=(100, 240, 550), gigabits=(10, 25, 40)
-)
-def exercise_5(numbers: Numbers, server_mb: float, server_ms: float, ring_ms: float) -> None:
-    """Bytes through a server's port, on paper."""
-    k, servers, size, gigabits = numbers.values()
-    speed, inward = gigabits / 8, k * size / servers
-    mistakes = {
-        f'so much sends one worker; {k} of them send it through this port': size / servers,
-        'all servers together; each has a part of the keys': k * size,
-        'that is in and out, and a port does both at once': 2 * inward,
-    }
-    hint = f'{k} workers push {size} MB each, to {servers} servers'
-    expect_value(server_mb, inward, '{} MB', mistakes, hint, 0.01)
-    around = 2 * (k - 1) / k * size / speed
-    for what, found, ms in (('servers', server_ms, 2 * inward / speed), ('ring', ring_ms, around)):
-        mistakes = {
-            f'{gigabits} Gb/s are bits; a byte has eight of them': ms / 8,
-            'one half: push or pull, reduce-scatter or all-gather': ms / 2,
-            'in each of the 2(k - 1) steps a k-th of the array travels': k * around,
-        }
-        hint = f'the megabytes through the busiest port, over {speed} MB a millisecond'
-        expect_value(found, ms, f'{what}, {{}} ms', mistakes, hint, 0.01)
-
-
 def draw_logs(rng: random.Random) -> list[Log]:
     """Give what servers saw: two to begin with, and one of three workers that is drawn."""
     short = [('pull', 0), ('pull', 1), ('push', 1), ('pull', 1), ('push', 0)]
@@ -161,34 +101,7 @@ def draw_logs(rng: random.Random) -> list[Log]:
     return [short, [*short, *short[2:], *short[4:], *short[2:3]], long]
 
 
-def exercise_6(rng: random.Random, staleness: Callable[..., Any]) -> None:
-    """How old the parameters of each gradient were."""
-    for log in draw_logs(rng):
-        right, own, others = _ages(log), _ages(log, own=True), max(worker for _, worker in log)
-        found = [int(x) for x in staleness(list(log))]
-        mistakes = {
-            'one too many: this very push is no update of others': right + 1,
-            'what a worker has pushed itself since its pull is not of others': own,
-            'k - 1 is the mean, if all are equally fast; here look at the log': 0 * right + others,
-            'a pull updates nothing': _ages(log, events=True),
-            'count from its last *pull*, not from its last push': _ages(log, since='push'),
-        }
-        hint = f'not {list(right[:8])}: how many others came between its pull and its push?'
-        expect_value(found, right, f'{log[:10]} gave {found[:8]}', mistakes, hint)
-
-
-def _ages(log: Log, own: bool = False, events: bool = False, since: str = 'pull') -> Any:
-    """Give each push's staleness, or what one gets who counts other things."""
-    found = []
-    for i, (what, worker) in enumerate(log):
-        if what == 'push':
-            begin = max((j for j in range(i) if log[j] == (since, worker)), default=-1)
-            seen = [w for done, w in log[begin + 1 : i] if events or done == 'push']
-            found.append(sum(own or w != worker for w in seen))
-    return np.array(found)
-
-
-def exercise_7(rng: random.Random, train_async: Callable[..., Any]) -> None:
+def exercise_4(rng: random.Random, train_async: Callable[..., Any]) -> None:
     """Asynchronous steps, played exactly."""
     goals = np.array(rng.sample(range(1, 99), 6), float).reshape(3, 2)
 
@@ -242,7 +155,7 @@ WHY = {
 }
 
 
-def exercise_8(rng: random.Random, save: Callable[..., Any], restore: Callable[..., None]) -> None:
+def exercise_5(rng: random.Random, save: Callable[..., Any], restore: Callable[..., None]) -> None:
     """Resume bit for bit, twice."""
     first = Training(rng.randrange(99))
     for _epoch in range(2):

@@ -1,4 +1,4 @@
-"""The exercises of chapter 6: shares, random numbers, gradients, rates; restarts are beside it."""
+"""The exercises of chapter 6: random numbers, gradients, counts; restarts are beside it."""
 
 import contextlib
 import os
@@ -10,77 +10,18 @@ from unittest import mock
 import numpy as np
 import torch
 import torch._dynamo  # noqa: F401  the first optimizer would, 5 s within an answer's time
-from torch import nn
 from torch.nn.functional import cross_entropy
 
 from mgpu_helpers.pytorch import launch
 
-from .chapter6_restarts import exercise_8, exercise_9  # noqa: F401  asked for as 6.8 and 6.9
-from .chapter6_scaling import exercise_10  # noqa: F401  asked for as 6.10
+from .chapter6_restarts import exercise_6, exercise_7  # noqa: F401  asked for as 6.6 and 6.7
+from .chapter6_scaling import exercise_8  # noqa: F401  asked for as 6.8
 from .checking import expect
 from .gradients import Counting, classifier, draw, expect_clipped, expect_mean, gradient, real_clip
 from .ranks import on_ranks
 
 
-def exercise_1(rng: random.Random, my_steps: Callable[..., Any]) -> None:
-    """One rank's shares of an epoch's steps."""
-    for n, batch, size in ((10, 4, 2), (10, 8, 4), (8, 4, 2), (rng.randint(50, 60), 16, 3)):
-        seed, first, last = rng.randrange(99), list[list[int]](), -(-n // batch)
-        for epoch, done in ((0, 0), (1, 0), (1, 1), (1, last)):
-            case = f'{n} examples in steps of {batch} on {size} ranks, {done} done'
-            ranks = [_shares(my_steps(n, batch, seed, epoch, done, size, rank), case)
-                     for rank in range(size)]  # fmt: skip
-            order = np.random.default_rng([seed, epoch]).permutation(n).tolist()
-            steps = [sorted(order[i : i + batch]) for i in range(0, n, batch)][done:]
-            counts = [len(shares) for shares in ranks]
-            hint = f'the ranks take {counts} steps, one waits for ever; an empty share is a share'
-            expect(len(set(counts)) == 1, hint, case)
-            hint = f'{counts[0]} steps, and {len(steps)} are left: the last one may be short, but '
-            hint += 'not empty, and the first `done` of them are taken'
-            expect(counts[0] == len(steps), hint, case)
-            joint = [sum((shares[i] for shares in ranks), []) for i in range(len(steps))]
-            dealt = sum(joint, [])
-            hint = f'example {max(dealt or [0], key=dealt.count)} is taken more than once in an '
-            hint += 'epoch; all ranks draw the same order, and each takes another part of it'
-            expect(len(set(dealt)) == len(dealt), hint, case)
-            hint = 'epochs 0 and 1 take the examples in the same order'
-            expect(joint != first or not joint, hint, case)
-            first = first or joint
-            hint = f'they take {max([0, *dealt])}; numbers begin with 0'
-            expect(set(dealt) <= set(order), hint, case)
-            lengths = [len(step) for step in joint]
-            hint = f'the steps have {lengths} examples, and not {[len(step) for step in steps]}: '
-            hint += 'each has batch_size, the last one what is left'
-            expect(lengths == [len(step) for step in steps], hint, case)
-            for i, (step, right) in enumerate(zip(joint, steps), done):
-                # Ranks that take from the right order, but cut otherwise, go forward in it.
-                places = [
-                    [order.index(e) for e in sum(shares, []) if e in order] for shares in ranks
-                ]
-                hint = 'the order is that of all n: default_rng([seed, epoch]).permutation(n)'
-                if all(place == sorted(place) for place in places):
-                    hint = 'cut the order into steps first, and each step into shares'
-                taken = (
-                    f"{case}: in epoch {epoch}, the ranks' step {i} takes {sorted(step)[:9]}, that "
-                )
-                expect(sorted(step) == right, f'{taken}of one device {right[:9]}; {hint}')
-            shared = [[len(shares[i]) for shares in ranks] for i in range(len(steps))]
-            uneven = [step for step in shared if max(step) - min(step) > 1]
-            expect(not uneven, f'shares of {uneven[:1]}; the others wait for the longest', case)
-
-
-def _shares(given: Any, case: str) -> list[list[int]]:
-    given = list(given)
-    hint = 'give a list with one entry for each step, and each entry a list or array of numbers, '
-    hint += f'not {str(given)[:40]}'
-    expect(all(hasattr(share, '__len__') and np.ndim(share) == 1 for share in given), hint, case)
-    shares = [share.tolist() if hasattr(share, 'tolist') else list(share) for share in given]
-    floats = [i for share in shares for i in share if not hasattr(i, '__index__')]
-    expect(not floats, f'examples have whole numbers, not {str(floats[:3])[1:-1]}', case)
-    return [[int(i) for i in share] for share in shares]
-
-
-def exercise_2(rng: random.Random, mirrored: Callable[..., Any]) -> None:
+def exercise_1(rng: random.Random, mirrored: Callable[..., Any]) -> None:
     """An example's own random number, whoever computes with it."""
     seed, n = 2 * rng.randrange(500), 400  # even: seed ^ 1 is seed + 1
 
@@ -140,7 +81,7 @@ def elsewhere() -> Iterator[None]:
         yield
 
 
-def exercise_3(rng: random.Random, clip_mean: Callable[..., Any]) -> None:
+def exercise_2(rng: random.Random, clip_mean: Callable[..., Any]) -> None:
     """The mean over the ranks, then its norm."""
     for limit, size in ((1.0, 2), (2.0, 3), (1e6, 2)):
         grads = [[draw(rng, *s) * (4 * r + 1) for s in ((3, 2), (4,))] for r in range(size)]
@@ -157,7 +98,7 @@ def exercise_3(rng: random.Random, clip_mean: Callable[..., Any]) -> None:
         expect(np.allclose((*got, norm), (0.9487, 0.3162, 3.1623), atol=1e-3), hint)
 
 
-def exercise_4(rng: random.Random, accuracy_by_class: Callable[..., Any]) -> None:
+def exercise_3(rng: random.Random, accuracy_by_class: Callable[..., Any]) -> None:
     """Counts of all ranks, class by class."""
     for n, size in ((12, 2), (10, 4), (3, 4)):
         seed, log = rng.randrange(99), dict[int, list[tuple[int, bool]]]()
@@ -185,7 +126,7 @@ def exercise_4(rng: random.Random, accuracy_by_class: Callable[..., Any]) -> Non
             expect(training and not any(mode for _, mode in log[rank]), hint, case)
 
 
-def exercise_5(rng: random.Random, my_step: Callable[..., None]) -> None:
+def exercise_4(rng: random.Random, my_step: Callable[..., None]) -> None:
     """A share in pieces, and one sum."""
     seed = rng.randrange(99)
     for n, pieces, size in ((9, 3, 2), (8, 1, 2), (10, 2, 3)):
@@ -206,36 +147,7 @@ def exercise_5(rng: random.Random, my_step: Callable[..., None]) -> None:
         expect_mean(case, found, seed, n, size, {twice: gradient(net).numpy() / size})
 
 
-def exercise_6(rng: random.Random, my_train: Callable[..., None]) -> None:
-    """Rates, step by step."""
-    for warmup, epochs, steps in ((3, 2, 4), (0, 1, 4), (rng.randint(4, 8), 3, 10)):
-        net, rates, last = nn.Linear(1, 1), list[float](), epochs * steps
-        optimizer = torch.optim.SGD(net.parameters(), 1.0)
-
-        def step(optimizer: Any = optimizer, rates: list[float] = rates) -> None:
-            rates.append(round(optimizer.param_groups[0]['lr'], 6))
-            optimizer.step()
-
-        my_train(step, optimizer, warmup, epochs, steps)
-        right = [min((i + 1) / (warmup + 1), (last - i) / (last - warmup)) for i in range(last)]
-        case = f'warmup {warmup}, {epochs} epochs of {steps} steps: the rates are {rates[:6]}'
-        expect(len(rates) == last, f'{case}, ...: {len(rates)} steps, not {last}')
-        hint = f'{case}, ...: they change once an epoch; schedule.step() belongs to each step'
-        expect(last == steps or len(set(rates)) > epochs, hint)
-        expect(rates[0] > 0, f'{case}, ...: a step with rate 0 is lost')
-        hint = f'{case}, ...: the first rate is skipped; the optimizer steps first'
-        expect(rates[:-1] != [round(r, 6) for r in right[1:]], hint)
-        hint = f'{case}, ...: step {warmup} is the first one with the full rate, 1'
-        expect(max(rates) <= 1 and 1 not in rates[:warmup] and rates[warmup] == 1, hint)
-        wanted = [round(r, 4) for r in right]
-        hint = (
-            f'{case}, ..., {rates[-2:]}, not {wanted[:6]}, ..., {wanted[-2:]}: straight up, then '
-        )
-        hint += 'straight down to what would be 0 one step later'
-        expect(np.allclose(rates, right, atol=1e-5), hint)
-
-
-def exercise_7(all_found_the_same: Callable[..., Any]) -> None:
+def exercise_5(all_found_the_same: Callable[..., Any]) -> None:
     """All ranks say the same, whatever they have found."""
     for found in ([7, 7, 7], [7, None, 7], [None, 7, 7], [1, 2, 3], [None] * 3, [2, 2, 5]):
         said, _ranks = on_ranks(3, lambda dist, f=found: all_found_the_same(f[dist.rank], dist))  # type: ignore[misc]

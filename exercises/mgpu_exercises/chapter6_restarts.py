@@ -1,4 +1,4 @@
-"""Exercises 6.8 and 6.9: kills at the worst moment, and runs that go on."""
+"""Exercises 6.6 and 6.7: kills at the worst moment, and runs that go on."""
 
 import inspect
 import io
@@ -22,7 +22,7 @@ class Killed(BaseException):
     """What nothing in an answer passes over, as the signal that nothing survives."""
 
 
-def exercise_8(my_save: Callable[..., None]) -> None:
+def exercise_6(my_save: Callable[..., None]) -> None:
     """The old file or the new one, whole, at any moment."""
     with tempfile.TemporaryDirectory() as folder:
         for killed in ('while writing', 'while flushing', 'nowhere'):
@@ -108,7 +108,7 @@ class Wrapped(nn.Module):
         self.module = module
 
 
-def exercise_9(
+def exercise_7(
     rng: random.Random, my_state: Callable[..., Any], my_resume: Callable[..., Any]
 ) -> None:
     """Killed after 3 steps of 8 and continued equals not killed."""

@@ -1,4 +1,4 @@
-"""Exercise 6.10: gradients in float16, of a loss that was scaled."""
+"""Exercise 6.8: gradients in float16, of a loss that was scaled."""
 
 import random
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from .gradients import draw
 from .ranks import on_ranks
 
 
-def exercise_10(rng: random.Random, unscaled: Callable[..., Any]) -> None:
+def exercise_8(rng: random.Random, unscaled: Callable[..., Any]) -> None:
     """The mean without the scale, or a step that all ranks skip."""
     for size, scale, top, broken in (
         (2, 1024.0, 30.0, None),

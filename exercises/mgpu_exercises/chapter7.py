@@ -1,20 +1,18 @@
-"""The exercises of chapter 7: shards (7.1 to 7.4, beside this), cut layers, pipelines."""
+"""The exercises of chapter 7: shards (7.1 to 7.3, beside this), cut layers, pipelines."""
 
 import random
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
-from torch.nn import functional as F
 
-from .chapter7_fsdp import exercise_10  # noqa: F401  asked for as 7.10
-from .chapter7_shards import Ranks, exercise_1, exercise_2, exercise_3, exercise_4, near  # noqa: F401
-from .checking import Hint, Numbers, expect, expect_value, number, on_paper
+from .chapter7_fsdp import exercise_7  # noqa: F401  asked for as 7.7
+from .chapter7_shards import Ranks, exercise_1, exercise_2, exercise_3, near  # noqa: F401
+from .checking import Numbers, expect, expect_value, number, on_paper
 from .gradients import draw
 
 
-def exercise_5(rng: random.Random, cut_mlp: Callable[..., Any]) -> None:
+def exercise_4(rng: random.Random, cut_mlp: Callable[..., Any]) -> None:
     """An MLP for k ranks: columns, then rows, and a bias that counts once."""
     x, W1, b1, W2, b2 = (draw(rng, *s) for s in ((3, 4), (8, 4), (8,), (4, 8), (4,)))
     right = (x @ W1.T + b1).relu() @ W2.T + b2
@@ -45,32 +43,7 @@ def attention(x: torch.Tensor, qkv: torch.Tensor, out: torch.Tensor, heads: int)
     return (weights @ v).transpose(0, 1).flatten(1) @ out.T
 
 
-def exercise_6(rng: random.Random, cut_heads: Callable[..., Any]) -> None:
-    """Heads for k ranks, where one matrix makes queries, keys and values."""
-    w, heads = 12, 4
-    x, qkv, out = draw(rng, 5, w), draw(rng, 3 * w, w), draw(rng, w, w)
-    for k in (2, 4):
-        parts = [tuple(part) for part in cut_heads(qkv, out, heads, k)]
-        expect(len(parts) == k, f'{len(parts)} parts for {k} ranks: one for each')
-        for found, shape in zip(parts[0], ((3 * w // k, w), (w, w // k))):
-            hint = f'rank 0 of {k} has {tuple(found.shape)}, not {shape}: of qkv it takes rows, '
-            hint += 'of `out`, which is cut the other way, columns'
-            expect(tuple(found.shape) == shape, hint)
-        first = parts[0][0]
-        hint = f'rank 0 of {k} has {len(first)} rows: not its shard of each, queries, keys, values'
-        expect(not near(first, qkv.chunk(k)[0]), hint)
-        found_at = [int((qkv == row).all(1).nonzero()[0]) for row in first if row in qkv]
-        runs = [found_at[a : a + w // heads] for a in range(0, len(found_at), w // heads)]
-        each = w // heads
-        hint = f'rank 0 of {k} has rows {found_at}: a head is {each} neighbours, not to be torn'
-        expect(all(r[0] % each == 0 and r == list(range(r[0], r[0] + len(r))) for r in runs), hint)
-        terms = [attention(x, rows, columns, heads // k) for rows, columns in parts]
-        hint = f'{k} ranks: the terms do not add up to attention: each rank has the columns of '
-        hint += '`out` that belong to its own heads, and the same heads of queries, keys and values'
-        expect(near(torch.stack(terms).sum(0), attention(x, qkv, out, heads)), hint)
-
-
-def exercise_7(rng: random.Random, tensor_step: Callable[..., Any]) -> None:
+def exercise_5(rng: random.Random, tensor_step: Callable[..., Any]) -> None:
     """Two cut layers with a ReLU between them, forward and back."""
     k, x, W, V, grad_y = 4, *(draw(rng, *s) for s in ((6, 4), (4, 8), (8, 4), (6, 4)))
     H = x @ W
@@ -94,41 +67,6 @@ def exercise_7(rng: random.Random, tensor_step: Callable[..., Any]) -> None:
     expect(dict(ranks.calls) == {'all_reduce': 2}, hint)
 
 
-def exercise_8(rng: random.Random, accumulate: Callable[..., None]) -> None:
-    """Micro-batches whose words do not all count."""
-    X = draw(rng, 11, 4)
-    y = torch.tensor([rng.randrange(3) for _ in range(11)])
-    y[[0, 1, 2, 5]] = -100
-    net, sizes = nn.Linear(4, 3, dtype=torch.float64), []
-    net.register_forward_hook(lambda _, args, __: sizes.append(len(args[0])))
-    for m in (3, 4):
-        sums = []
-        for i in range(m):
-            part = F.cross_entropy(net(X.tensor_split(m)[i]), y.tensor_split(m)[i], reduction='sum')
-            sums.append(torch.autograd.grad(part, net.weight)[0])
-        counts = [int((part >= 0).sum()) for part in y.tensor_split(m)]
-        total = torch.stack(sums).sum(0)
-        means = torch.stack([s / max(n, 1) for s, n in zip(sums, counts)])
-        net.zero_grad()
-        sizes.clear()
-        accumulate(net, X, y, m)
-        found, right = net.weight.grad, total / sum(counts)
-        if found is None:
-            raise Hint('the parameters have no gradient: call backward()')
-        case = f'{m} micro-batches with {counts} labels that count'
-        for words, wrong in (
-            ('the means of the micro-batches were added up', means.sum(0)),
-            ('the mean of the means: each counts alike, with few labels or many', means.mean(0)),
-            ('divided by all labels, also by those that do not count', total / len(y)),
-            ('the sum over all labels: divide it', total),
-            ("the last micro-batch's alone: where did the others go?", means[-1]),
-        ):
-            expect(not near(found, wrong) or near(found, right), f'{words}', case)
-        expect(near(found, right), f'not the gradient of the mean over {sum(counts)}', case)
-        hint = f'right, but {max(sizes)} examples were in one pass, and their activations'
-        expect(max(sizes) <= -(-len(y) // m), hint, case)
-
-
 def draw_9(rng: random.Random) -> dict[str, Any]:
     """Draw the numbers of a student."""
     stages = rng.choice((4, 6, 8))
@@ -137,7 +75,7 @@ def draw_9(rng: random.Random) -> dict[str, Any]:
 
 
 @on_paper(draw_9)
-def exercise_9(numbers: Numbers, step_ms: float, idle: float, enough: float, kept: float) -> None:
+def exercise_6(numbers: Numbers, step_ms: float, idle: float, enough: float, kept: float) -> None:
     """A bubble on paper."""
     p, m, ms = numbers['stages'], numbers['micro_batches'], numbers['ms']
     mistakes = {

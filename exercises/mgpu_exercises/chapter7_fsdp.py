@@ -1,4 +1,4 @@
-"""Exercise 7.10: PyTorch's ``fully_shard``, rank after rank, in a group of this process alone."""
+"""Exercise 7.7: PyTorch's ``fully_shard``, rank after rank, in a group of this process alone."""
 
 import contextlib
 import random
@@ -85,7 +85,7 @@ def step_of(
     return torch.cat([g.flatten().cpu() for g in grads]), sum(lengths)
 
 
-def exercise_10(rng: random.Random, sharded_step: Callable[..., None]) -> None:
+def exercise_7(rng: random.Random, sharded_step: Callable[..., None]) -> None:
     """A network cut block by block, and the gradient of one device."""
     seed, size = rng.randrange(99), 2
     for n in (8, 9):

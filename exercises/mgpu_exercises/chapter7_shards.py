@@ -1,4 +1,4 @@
-"""Exercises 7.1 to 7.4: what is sharded, and the collectives of all ranks in one process."""
+"""Exercises 7.1 to 7.3: what is sharded, and the collectives of all ranks in one process."""
 
 import random
 from collections import Counter
@@ -71,36 +71,7 @@ def exercise_1(held: Callable[..., Any]) -> None:
             expect(a == b, f'with ZeRO {stage} the {name} are {kept}, {b} bytes', case)
 
 
-def exercise_2(rng: random.Random, my_spans: Callable[..., Any]) -> None:
-    """Whose values: where a rank's shard lies in each tensor."""
-    drawn = [rng.randint(1, 9) for _ in range(5)]
-    for sizes, k in (([4, 3], 2), ([2, 9, 1], 3), ([3, 3, 1], 4), (drawn, 3)):
-        n, starts, owned = sum(sizes), [sum(sizes[:i]) for i in range(len(sizes))], []
-        shard = -(-n // k)
-        for rank in range(k):
-            spans = [tuple(span) for span in my_spans(list(sizes), rank, k)]
-            case = f'tensors of {sizes} values, rank {rank} of {k}: {spans}'
-            expect(len(spans) == len(sizes), f'a span for each of {len(sizes)} tensors', case)
-            spans = [(a, b) if a < b else (0, 0) for a, b in spans]
-            hint = 'count from the beginning of each tensor, and stay in it'
-            expect(all(0 <= a <= b <= size for (a, b), size in zip(spans, sizes)), hint, case)
-            here = [at + i for at, (a, b) in zip(starts, spans) for i in range(a, b)]
-            owned.append(here)
-            whole = all(b - a in (0, size) for (a, b), size in zip(spans, sizes))
-            hint = f'{case}: together {len(here)} values, and a shard has at most {shard}'
-            hint += '; it may begin or end in the middle of a tensor' if whole else ''
-            expect(len(here) <= shard, hint)
-            hint = 'a shard is one run of the whole vector, not a part of each tensor'
-            expect(not here or here == list(range(here[0], here[-1] + 1)), hint, case)
-        missing = sorted(set(range(n)).difference(*owned))
-        hint = f'tensors of {sizes} values, {k} ranks: values {missing} of the vector have no '
-        hint += f'owner; a shard has {shard} values, the last one what is left'
-        expect(not missing, hint)
-        right = [list(range(r * shard, min((r + 1) * shard, n))) for r in range(k)]
-        expect(owned == right, f'tensors of {sizes} values, {k} ranks: {owned}, not {right}')
-
-
-def exercise_3(rng: random.Random, zero1_step: Callable[..., None]) -> None:
+def exercise_2(rng: random.Random, zero1_step: Callable[..., None]) -> None:
     """A step of ZeRO 1 with momentum, on all ranks."""
     k, n, lr = 4, 12, 0.1
     start = draw(rng, n)
@@ -131,7 +102,7 @@ def exercise_3(rng: random.Random, zero1_step: Callable[..., None]) -> None:
     expect(found == right, f'{hint}sends no more than its shard afterwards')
 
 
-def exercise_4(events: Callable[..., Any]) -> None:
+def exercise_3(events: Callable[..., Any]) -> None:
     """When a fully sharded network gathers, and what it drops."""
     for layers in (3, 1, 6):
         whole, forward, back, scattered, gathers = set[int](), 0, layers, set[int](), 0

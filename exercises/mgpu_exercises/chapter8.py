@@ -1,10 +1,9 @@
 """The exercises of chapter 8: what hides sums, links, servers, memory, waiting, and the bill."""
 
 import math
-import random
 from collections.abc import Callable, Sequence
 
-from mgpu_helpers.scaling import LINKS, bubble, ring
+from mgpu_helpers.scaling import LINKS, ring
 
 from .checking import Numbers, expect, expect_value, on_paper
 
@@ -109,48 +108,7 @@ def exercise_4(numbers: Numbers, gpu_hours: float, days: float, dollars: float) 
     expect_value(dollars, hours * price, '{} dollars', mistakes, 'each GPU hour is paid', 0.02)
 
 
-def exercise_5(speedup: Callable[..., float]) -> None:
-    """Strong scaling, with an overhead and a ring behind the backward pass."""
-    for case in (
-        (8, 0.12e-3, 0.5e-3, 516_272, 20e-6, 1.25e9),
-        (4, 0.1, 5e-3, 4e8, 14e-6, 3.125e9),
-        (4, 0.1, 5e-3, 1e8, 14e-6, 3.125e9),
-    ):
-        k, forward, overhead, n, alpha, bandwidth = case
-        alone, sums = overhead + 3 * forward, 2 * (k - 1) * (alpha + n / k / bandwidth)
-
-        def ratio(
-            sums: float = sums,
-            hidden: float = 2 * forward / k,
-            rest: float = overhead + 3 * forward / k,
-            alone: float = alone,
-        ) -> float:
-            return alone / (rest + max(0, sums - hidden))
-
-        mistakes = {
-            'the overhead does not shrink with the batch': ratio(rest=alone / k),
-            'what fits behind the backward pass costs nothing': ratio(hidden=0),
-            'nothing is sent before the backward pass begins': ratio(hidden=3 * forward / k),
-            'sums may take longer than the backward pass': ratio(sums=0),
-            'each message of the ring has its latency': ratio(2 * (k - 1) / k * n / bandwidth),
-            'in a step of the ring a k-th travels': ratio(2 * (k - 1) * (alpha + n / bandwidth)),
-            'once around the ring only': ratio(sums / 2),
-            'the devices share the batch, so each has a k-th of the work': ratio(
-                hidden=2 * forward, rest=alone
-            ),
-            'each of k has a k-th of the backward pass to hide behind': ratio(hidden=2 * forward),
-            'the backward pass takes twice the forward pass': ratio(
-                sums, forward / k, overhead + 2 * forward / k, overhead + 2 * forward
-            ),
-            'upside down: the time of one, over that of all': 1 / ratio(),
-        }
-        hint = f'not {ratio():.4g}: an overhead, a k-th of 3 * forward, what of the sums is left'
-        what = f'{k} devices, forward {forward:g} s, overhead {overhead:g} s, {n:g} bytes, '
-        what += f'{alpha:g} s, {bandwidth:g} bytes/s gave {{}}'
-        expect_value(speedup(*case), ratio(), what, mistakes, hint, 1e-6)
-
-
-def exercise_6(in_levels: Callable[..., float]) -> None:
+def exercise_5(in_levels: Callable[..., float]) -> None:
     """Sums in levels, over servers with several ports."""
     for n, gpus, servers, ports, *names in (
         (102e6, 8, 2, 1, 'NVLink 2', '25 Gb RoCE'),
@@ -180,7 +138,7 @@ def exercise_6(in_levels: Callable[..., float]) -> None:
         expect_value(found, right, case, mistakes, hint, 1e-6)
 
 
-def exercise_7(devices_needed: Callable[..., int]) -> None:
+def exercise_6(devices_needed: Callable[..., int]) -> None:
     """Devices for ZeRO's stages."""
 
     def fewest(stage: int, kept: float = 1, shared: float = 0) -> int:
@@ -214,58 +172,3 @@ def exercise_7(devices_needed: Callable[..., int]) -> None:
             elif found == 0:
                 hint = 'what is not shared leaves some room, so with enough devices it fits'
             expect_value(found, right, case, mistakes, hint)
-
-
-@on_paper(stages=(6, 12, 16, 24), percent=(4, 8, 15, 20))
-def exercise_8(numbers: Numbers, micro_batches: int, gpipe: int, one_f_one_b: int) -> None:
-    """A pipeline's bubble, on paper."""
-    p, percent = numbers.values()
-    right = next(m for m in range(1, 10**6) if 100 * bubble(p, m) <= percent * (1 + 1e-12))
-    mistakes = {
-        'the bubble is a share of the whole step, working and waiting together': math.ceil(
-            100 * (p - 1) / percent
-        ),
-        'with one less it would wait for more': right - 1,
-        'p stages leave p - 1 micro-batches of waiting': math.ceil(p * (100 - percent) / percent),
-    }
-    expect_value(
-        micro_batches,
-        right,
-        '{} micro-batches',
-        mistakes,
-        f'of {p} stages, how long does one wait?',
-    )
-    mistakes = {'in GPipe all go forward before the first goes back': p}
-    expect_value(
-        gpipe, right, 'GPipe keeps {}', mistakes, 'how many have gone forward before one goes back?'
-    )
-    mistakes = {
-        'the first stage sends a micro-batch back as soon as it can': right,
-        'the last stage keeps one; the first one has others on their way': 1,
-    }
-    expect_value(
-        one_f_one_b,
-        min(p, right),
-        '1F1B keeps {}',
-        mistakes,
-        'how many has it sent when its first one is back?',
-    )
-
-
-def exercise_9(rng: random.Random, efficiency: Callable[..., float]) -> None:
-    """Waiting for the slowest of each step."""
-    drawn = [[float(rng.randint(2, 40)) for _ in range(3)] for _ in range(4)]
-    for times in ([[10.0, 30.0], [16.0, 8.0]], drawn):
-        steps, devices = len(times), len(times[0])
-        total, slowest = sum(map(sum, times)), [max(step) for step in times]
-        mean, lasting = total / devices, max(map(sum, zip(*times)))
-        shares, right = [sum(step) / devices / max(step) for step in times], mean / sum(slowest)
-        mistakes = {
-            'the slowest in one step need not be the slowest in the next': mean / lasting,
-            'each step waits for the slowest of this step, not of all': mean / steps / max(slowest),
-            'long steps count for more: add up the seconds first': sum(shares) / steps,
-            'a mean over the devices: divide by how many there are': total / sum(slowest),
-            'the share that they wait; asked is that which they compute': 1 - right,
-        }
-        hint = f'not {right:.4g}: the mean seconds computed, over those of all steps'
-        expect_value(efficiency(times), right, f'{times} gave {{}}', mistakes, hint, 1e-6)

@@ -1,4 +1,4 @@
-"""The exercises of chapter 9: tokens, long sequences (9.3 to 9.6), experts (9.7, 9.8), on paper."""
+"""The exercises of chapter 9: tokens, long sequences (9.3 to 9.5), experts (9.6)."""
 
 import random
 from collections.abc import Callable
@@ -14,10 +14,9 @@ from .chapter9_context import (  # noqa: F401  asked for as 9.3 to 9.6
     exercise_3,
     exercise_4,
     exercise_5,
-    exercise_6,
 )
-from .chapter9_experts import exercise_7, exercise_8  # noqa: F401  asked for as 9.7 and 9.8
-from .checking import Hint, Numbers, expect, expect_value, on_paper
+from .chapter9_experts import exercise_6  # noqa: F401  asked for as 9.6
+from .checking import Hint, expect
 from .gradients import draw
 from .ranks import on_ranks
 from .tensors import near, tensor
@@ -158,85 +157,3 @@ def expect_causal(mask: torch.Tensor, t: int) -> None:
         expect(not torch.equal(may, wrong), hint, case)
     i = int((may != ones.tril()).any(1).nonzero()[0]) if not torch.equal(may, ones.tril()) else -1
     expect(i < 0, f'row {i} of the mask is {may[i].int().tolist()}; at how many may it look?')
-
-
-@on_paper(thousands=(32, 64, 128), heads=(40, 48, 56), ranks=(4, 8))
-def exercise_9(
-    numbers: Numbers, ring_bytes: float, ulysses_bytes: float, most_ranks: float
-) -> None:
-    """A ring of keys and values, or all-to-alls, on paper: what a rank sends in a layer."""
-    thousands, heads, k = numbers.values()
-    row = 1024 * thousands / k * 128 * 2  # bytes of one head of one rank's tokens
-    right = 2 * 8 * row * (k - 1)
-    mistakes = {
-        'keys travel, and values with them': right / 2,
-        'the last block need not go on: a rank has its own from the beginning': right / (k - 1) * k,
-        'a block has the tokens of one rank, not all of them': right * k,
-        f'queries have {heads} heads, and they stay; what travels has 8': right / 8 * heads,
-        'that is one round; how many are there?': right / (k - 1),
-        'two bytes a number': right / 2 * 4,
-    }
-    hint = 'so many rounds, in each the keys and values of the tokens of one rank'
-    expect_value(ring_bytes, right, 'a ring: {} bytes', mistakes, hint, 0.01)
-    right, away = (2 * heads + 2 * 8) * row * (k - 1) / k, (k - 1) / k
-    mistakes = {
-        'a rank keeps the part that is its own': right / away,
-        'what attention gives has to go back': (heads + 16) * row * away,
-        'queries, keys and values travel there, and the result back': heads * row * away,
-        'keys and values have 8 heads only, even if queries have more': 4 * heads * row * away,
-        'keys and values alone? Every head needs its queries, too': 16 * row * away,
-        f'a rank has few of the tokens, and sends each of {k - 1} others another part of them': (
-            right * k
-        ),
-        'two bytes a number': 2 * right,
-    }
-    hint = 'four things travel, of which each rank keeps its own part; count heads'
-    expect_value(ulysses_bytes, right, 'Ulysses: {} bytes', mistakes, hint, 0.01)
-    mistakes = {
-        'then a rank would have queries, and no keys of its own': heads,
-        'more would do: a rank needs a head of each kind': k,
-    }
-    expect_value(most_ranks, 8, '{} ranks', mistakes, 'which kind of heads runs out first?')
-
-
-@on_paper(tokens=(4096, 8192, 16384), gigabytes=(25, 50, 100), tera=(300, 400, 500))
-def exercise_10(numbers: Numbers, sent: float, step_ms: float, ratio: float) -> None:
-    """What the experts of Mixtral 8x7B send, and how long it takes, on paper."""
-    tokens, gigabytes, tera = numbers.values()
-    right = 2 * 2 * tokens * 4096 * 2 * 7 / 8
-    mistakes = {
-        'each token goes to two experts, and two results have to come back': right / 2,
-        'one expert in eight is on this very GPU': right / 7 * 8,
-        'two bytes a number': right * 2,
-        'what travels is as wide as the network, not as an expert within': right * 14336 / 4096,
-        'one token in eight leaves; or is it seven?': right / 7,
-        'there alone, and to one expert alone': right / 4,
-    }
-    hint = 'copies of tokens, times their bytes, times the share that leaves, there and back'
-    expect_value(sent, right, '{} bytes', mistakes, hint, 0.01)
-    ms = right / gigabytes / 1e9 * 1e3
-    mistakes = {
-        'that is one layer': 2 * ms,
-        'one layer, and forward alone': ms,
-        'the backward pass sends gradients the same ways': 32 * ms,
-        'the backward pass computes twice as much, and sends as much as the forward pass': 96 * ms,
-        'these are seconds': 64 * ms / 1e3,
-        'gigabytes, not gigabits': 64 * ms * 8,
-    }
-    hint = '32 layers, forward and back'
-    expect_value(step_ms, 64 * ms, '{} ms', mistakes, hint, 0.01)
-    computing = tokens * 2 * 3 * 4096 * 14336 * 2 / (tera * 1e12) * 1e3
-    mistakes = {
-        'a multiplication and an addition are two operations, and each token has two experts': (
-            computing / ms / 2
-        ),
-        'an expert has three matrices': computing / ms / 3,
-        'upside down: computing, over sending': ms / computing,
-        'sending there and back, against computing': 2 * computing / ms,
-        'of one layer both, or of all both': computing / ms / 64,
-        'all experts send to this one, too: it computes as many copies as it sends': (
-            computing / ms / 8
-        ),
-    }
-    hint = 'operations of two experts for each token, over operations a second; then over sending'
-    expect_value(ratio, computing / ms, '{} times', mistakes, hint, 0.01)

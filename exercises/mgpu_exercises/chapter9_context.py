@@ -1,7 +1,7 @@
-"""Exercises 9.3 to 9.6: a sequence that is longer than one device, by a ring and by heads."""
+"""Exercises 9.3 to 9.5: a sequence that is longer than one device, in a ring."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,9 +9,8 @@ import torch
 from mgpu_helpers.pytorch.language import context
 
 from .by_hand import by_hand
-from .checking import Hint, expect, expect_value
+from .checking import expect, expect_value
 from .gradients import draw
-from .ranks import Dist, on_ranks
 from .tensors import near, tensor
 
 Part = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
@@ -176,80 +175,3 @@ def exercise_5(zigzag: Callable[..., Any]) -> None:
         }
         hint = f'query {right[0]} sees {right[0] + 1} keys; go on, and add up'
         expect_value(answer[1], pairs, f'{case}, {{}} pairs', mistakes, hint)
-
-
-def exchange_of(dist: Dist, sent: dict[int, int]) -> Callable[..., list[torch.Tensor]]:
-    """Give a rank its ``all_to_all``; how many numbers each sends is noted in ``sent``."""
-
-    def all_to_all(parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        size, mine = dist.get_world_size(), [part.clone() for part in parts]
-        hint = f'all_to_all got {len(mine)} tensors on {size} ranks: one for each, its own too'
-        expect(len(mine) == size, hint)
-        sent[dist.rank] = sent.get(dist.rank, 0) + sum(part.numel() for part in mine)
-        everyone: list[Any] = [None] * size
-        dist.all_gather_object(everyone, mine)
-        return [theirs[dist.rank].clone() for theirs in everyone]
-
-    return all_to_all
-
-
-def exercise_6(
-    rng: random.Random, to_heads: Callable[..., Any], to_tokens: Callable[..., Any]
-) -> None:
-    """All tokens of some heads, from some tokens of all heads, and back."""
-    for k, heads, tokens in ((2, 4, 6), (3, 3, 6), (2, 6, 4)):
-        whole = draw(rng, tokens, heads, 3)
-        rows, columns = list(whole.chunk(k)), list(whole.chunk(k, 1))
-        case = f'{tokens} tokens, {heads} heads, {k} ranks'
-        for name, function, given, right in (
-            ('to_heads', to_heads, rows, columns),
-            ('to_tokens', to_tokens, columns, rows),
-        ):
-
-            def call(dist: Any, function: Any = function, given: Any = given) -> Any:
-                sent: dict[int, int] = {}
-                with by_hand(context.to_heads, context.to_tokens):
-                    x = given[dist.rank].clone()
-                    found = function(x, k, exchange_of(dist, sent))  # noqa: B023
-                return found, sent.get(dist.rank, 0)
-
-            answers, _ranks = on_ranks(k, call)
-            for rank, (answer, sent) in enumerate(answers):
-                where = f'{case}: {name} on rank {rank}'
-                expect(answer is not None, f'{where} gave None: give the tensor back with return')
-                expect_moved(where, name, tensor(answer), right, rank)
-                most = given[rank].numel()
-                hint = f'right, but {where} sends {sent} numbers, of the {most} that it has: to '
-                hint += 'each rank only what that rank needs'
-                expect(sent <= most, hint)
-
-
-def expect_moved(
-    where: str, name: str, found: torch.Tensor, ranks: list[torch.Tensor], rank: int
-) -> None:
-    """Raise a hint unless a rank has of tokens and heads what is right; ``ranks`` have all that."""
-    k, right = len(ranks), ranks[rank]
-    hint = f'{where} gave {tuple(found.shape)}, not {tuple(right.shape)}: one axis is cut and '
-    hint += 'sent, along the other one what comes is joined'
-    expect(found.shape == right.shape, hint)
-    if near(found, right):
-        return
-    own = right.shape[1]
-    if name == 'to_heads':
-        interleaved = torch.stack(right.chunk(k), 1).flatten(0, 1)
-        hint = f'{where}: the tokens are in another order: those of rank 0 come first'
-        expect(not near(found, interleaved), hint)
-        steps = torch.cat(ranks, 1)[:, rank::k]
-        hint = f'{where}: heads in steps of {k}; rank {rank} has {own} that are neighbours, from '
-        hint += f'head {rank * own} on'
-        expect(not near(found, steps), hint)
-        turned = torch.cat(right.chunk(k)[::-1])
-        expect(not near(found, turned), f'{where}: the tokens of the last rank are first')
-    else:
-        interleaved = torch.stack(right.chunk(k, 1), 2).flatten(1, 2)
-        hint = f'{where}: the heads are in another order: those of rank 0 come first'
-        expect(not near(found, interleaved), hint)
-    raise Hint(
-        f'{where}: the shape is right, and tokens or heads are mixed up: a `view` or `reshape` '
-        'does not move an axis; compare the numbers of one token'
-    )

@@ -1,16 +1,12 @@
-"""Exercises 9.7 and 9.8: tokens go to experts, and come back; who has too many."""
+"""Exercise 9.6: tokens go to experts, and come back."""
 
-import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from mgpu_helpers.pytorch import balance
-
-from .by_hand import by_hand
-from .checking import expect, expect_value
+from .checking import expect
 from .gradients import draw
 from .tensors import near, tensor
 
@@ -39,7 +35,7 @@ class Experts:
         return (x @ W).tanh()
 
 
-def exercise_7(rng: random.Random, mixture: Callable[..., Any]) -> None:
+def exercise_6(rng: random.Random, mixture: Callable[..., Any]) -> None:
     """Tokens to their experts, and back into their order."""
     drawn = [rng.randrange(4) for _ in range(9)]
     for choices, k in (([2, 0, 2, 1, 0, 2], 3), ([1, 3, 1, 0, 3], 5), (drawn, 4)):
@@ -95,103 +91,3 @@ def exercise_7(rng: random.Random, mixture: Callable[..., Any]) -> None:
         expect(grads[1] is not None and grads[1].abs().sum() > 0, hint)
         for name, a, b in zip(('tokens', 'weights'), grads, wanted):
             expect(near(a, b), f'right results, but another gradient of the {name}', case)
-
-
-def routed(rng: random.Random, choices: Sequence[int], k: int) -> torch.Tensor:
-    """Draw a router's probabilities, the largest where the choices say, every other one surer."""
-    n = len(choices)
-    scores = draw(rng, n, k).clamp(-0.3, 0.3)
-    scores[range(n), choices] += 1.5 + torch.arange(n, dtype=torch.float64) % 2
-    return scores.softmax(-1)
-
-
-def exercise_8(rng: random.Random, load: Callable[..., Any]) -> None:
-    """How many tokens each expert has, what evens them, and who finds no room."""
-    drawn = [rng.choice((0, 0, 0, 1, 2)) for _ in range(12)]
-    for choices, k, factor in (
-        ([1, 0, 1, 1, 2, 1, 1, 0], 4, 1.0),
-        ([0, 0, 2, 0, 0, 0, 1, 0, 2, 0], 4, 1.25),
-        (drawn, 3, 2.0),
-        ([0, 1, 2, 0, 1, 2], 3, 1.0),
-    ):
-        n, probabilities = len(choices), routed(rng, choices, k)
-        leaf = probabilities.clone().requires_grad_()
-        with by_hand(balance):
-            answer = tuple(load(leaf, factor))
-        case = f'choices {choices} of {k} experts'
-        expect(len(answer) == 3, f'{len(answer)} things; give counts, loss, dropped', case)
-        counts = [choices.count(e) for e in range(k)]
-        found = tensor(answer[0]).tolist()
-        hint = f'{found} tokens for the experts, not {counts}: one number for each, also a 0, of '
-        hint += 'all tokens that chose it'
-        expect(found == counts, hint, case)
-        expect_loss(answer[1], leaf, counts, case)
-        room, by_expert = factor * n / k, [[i for i, e in enumerate(choices) if e == x]
-                                           for x in range(k)]  # fmt: skip
-        expect_dropped(
-            answer[2], probabilities, by_expert, room, f'{case}, capacity factor {factor}'
-        )
-
-
-def expect_loss(loss: Any, leaf: torch.Tensor, counts: list[int], case: str) -> None:
-    """Raise a hint unless this is Switch Transformer's auxiliary loss, with its gradient."""
-    n, k = leaf.shape
-    f, P = torch.tensor(counts) / n, leaf.detach().mean(0)
-    best = leaf.detach().amax(-1)
-    chosen = leaf.detach().argmax(-1)
-    P_chosen = torch.stack([best[chosen == e].sum() / n for e in range(k)])
-    right = float(k * (f * P).sum())
-    mistakes = {
-        f'the number of experts, {k}, is missing, which makes it 1 for an even load': right / k,
-        'counts, where shares of the tokens belong': right * n,
-        'sums of probabilities, where means belong': right * n,
-        'counts and sums, where shares and means belong': right * n * n,
-        'f alone: what has counts in it only has no gradient': float(k * (f * f).sum()),
-        'P alone; where is the share of tokens that each expert got?': float(k * (P * P).sum()),
-        'P is the mean over all tokens, not over those that chose the expert': float(
-            k * (f * P_chosen).sum()
-        ),
-        'a mean over experts; it is a sum, times their number': right / k / k,
-    }
-    value = loss.detach() if isinstance(loss, torch.Tensor) else loss
-    hint = f'not {right:.6g}: the sum over experts of share times mean probability, times experts'
-    expect_value(value, right, f'{case}: a loss of {{}}', mistakes, hint, 1e-6)
-    hint = 'the right loss, but nothing that one can call backward() on: leave it a tensor, with '
-    hint += 'the probabilities in its graph'
-    expect(isinstance(loss, torch.Tensor) and loss.requires_grad, hint)
-    (grad,) = torch.autograd.grad(loss.sum(), leaf, allow_unused=True)
-    hint = 'the right loss, with another gradient: it comes by the mean probabilities alone'
-    expect(grad is not None and near(grad, (k * f / n).expand(n, k)), hint, case)
-
-
-def expect_dropped(
-    found: Any, probabilities: torch.Tensor, by_expert: list[list[int]], room: float, case: str
-) -> None:
-    """Raise a hint unless these are the tokens that come when their expert is full."""
-    positions = tensor(found)
-    if positions.dtype == torch.bool:
-        positions = positions.nonzero().flatten()
-    dropped = sorted(int(i) for i in positions)
-    capacity, k = math.ceil(room), len(by_expert)
-
-    def beyond(keep: int) -> list[int]:
-        return sorted(i for mine in by_expert for i in mine[keep:])
-
-    right, best = beyond(capacity), probabilities.amax(-1).tolist()
-    early = [i for mine in by_expert for i in mine[: max(0, len(mine) - capacity)]]
-    sure = [i for mine in by_expert for i in sorted(mine, key=lambda i: -best[i])[capacity:]]
-    full = [i for mine in by_expert if len(mine) > capacity for i in mine]
-    case = f'{case}: dropped {dropped}'
-    if dropped == right:
-        return
-    for hint, wrong in (
-        ('the first ones were dropped; who comes first is served', early),
-        ('the least sure ones; here they come in the order of the sequence', sure),
-        ('all tokens of an expert that is full; some found room', full),
-        (f'room for {math.floor(room)}, where {room:g} is to be rounded up', beyond(int(room))),
-        ('this is what an expert has room for, and one more', beyond(capacity + 1)),
-        ('one too many: an expert that is just full drops nobody', beyond(capacity - 1)),
-        (f'nobody? The tokens are shared by {k} experts, and so is the room', []),
-    ):
-        expect(dropped != sorted(wrong), hint, case)
-    expect(False, f'not {len(right)} of them, the last of experts with more than {capacity}', case)

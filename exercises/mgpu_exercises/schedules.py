@@ -3,11 +3,11 @@
 A schedule that cannot be played is a ``Hint``. Times are simulated: the same on every machine.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from mgpu_helpers.lanes import Lanes, Span
-from mgpu_helpers.scaling import Link, ring
+from mgpu_helpers.scaling import Link
 
 from .checking import expect
 from .counting import counted
@@ -59,91 +59,6 @@ def sends(
     return work.played(score | {'MB between the servers': crossing / 1e6})
 
 
-def accumulated(
-    plan: Iterable[tuple[int, Sequence[int]]], megabytes: Sequence[float],
-    examples: int, room: int, devices: int, link: Link,
-) -> Played:  # fmt: skip
-    """Play micro-batches on one of several devices alike, and the sums over the devices.
-
-    A pass through a layer takes 0.1 ms and 0.05 ms an example, twice that an example backward.
-    """
-    plan, work, sent = [(n, [int(i) for i in layers]) for n, layers in plan], Work(), 0.0
-    sizes, layers = [n for n, _ in plan], range(len(megabytes))
-    expect(sum(sizes) == examples, f'{sizes} are {sum(sizes)} examples, not {examples}')
-    expect(max(sizes) <= room, f'{max(sizes)} examples have no room: {room} have, at a time')
-    expect(min(sizes) > 0, f'{sizes}: a micro-batch has at least one example')
-    late = sorted(set(layers) - set(plan[-1][1]))
-    expect(not late, f'the sums of layers {late} lack the examples of the last micro-batch')
-    for n, summed in plan:
-        expect(len(set(summed)) == len(summed), f'{summed}: a layer is there twice')
-        for i in layers:
-            work.do('device', 'forward', i, 1e-4 + 5e-5 * n)
-        for i in reversed(layers):
-            ready = work.do('device', 'backward', i, 1e-4 + 1e-4 * n)
-            if i in summed:
-                nbytes, sent = 1e6 * megabytes[i], sent + megabytes[i]
-                work.do('network', 'allreduce', i, ring(devices, nbytes, link), ready)
-    return work.played({'MB summed': sent})
-
-
-def sharded(
-    turns: Iterable[tuple[int, int]], megabytes: Sequence[float], ranks: int, link: Link
-) -> Played:
-    """Play an optimizer whose ranks own whole tensors: sums, updates, and what is sent to all.
-
-    A backward pass takes 1 ms a tensor, an update 1.25 ms a MB; a message at a time travels.
-    """
-    work, queue = Work(), [(int(i), int(r)) for i, r in turns]
-    tensors = [i for i, _ in queue]
-    hint = f'tensors {sorted(tensors)}: each of the {len(megabytes)} has one turn'
-    expect(sorted(tensors) == list(range(len(megabytes))), hint)
-    expect(all(0 <= r < ranks for _, r in queue), f'there are ranks 0 to {ranks - 1}')
-    ready = {}
-    for i in reversed(range(len(megabytes))):
-        for r in range(ranks):
-            ready[i] = work.do(f'rank {r}', 'backward', i, 1e-3)
-    moved: list[tuple[float, int]] = []
-    while queue or moved:
-        free = work.free.get('network', 0.0)
-        starts = [max(free, ready[queue[0][0]])] if queue else []
-        if moved and (not starts or max(free, min(moved)[0]) < starts[0]):
-            at, i = min(moved)
-            moved.remove((at, i))
-            work.do('network', 'copy', i, link.seconds(1e6 * megabytes[i]), at)
-        else:
-            i, r = queue.pop(0)
-            here = work.do('network', 'allreduce', i, link.seconds(1e6 * megabytes[i]), ready[i])
-            moved.append((work.do(f'rank {r}', 'update', i, 1.25e-3 * megabytes[i], here), i))
-    held = [sum(s.seconds for s in work.spans if (s.lane, s.kind) == (f'rank {r}', 'update'))
-            for r in range(ranks)]  # fmt: skip
-    return work.played({'MB of state on the fullest rank': round(max(held) / 1.25e-3, 6)})
-
-
-def in_buckets(
-    buckets: Iterable[Iterable[int]], ms: Sequence[float], megabytes: Sequence[float], link: Link
-) -> Played:
-    """Play a backward pass, buckets on their way, and the next forward pass, which needs them.
-
-    A layer takes its ``ms`` forward and twice that back.
-    """
-    work, layers = Work(), range(len(ms))
-    ready: dict[int, float] = {}
-    arrived: dict[int, float] = {}
-    buckets = [[int(i) for i in bucket] for bucket in buckets]
-    sent = sorted(i for bucket in buckets for i in bucket)
-    hint = f'{buckets}: each of the layers 0 to {len(ms) - 1} is in one bucket'
-    expect(sent == list(layers), hint)
-    for i in reversed(layers):
-        ready[i] = work.do('device', 'backward', i, 2e-3 * ms[i])
-    for bucket in filter(None, buckets):
-        seconds = link.seconds(1e6 * sum(megabytes[i] for i in bucket))
-        name, full = ' '.join(map(str, bucket)), max(ready[i] for i in bucket)
-        arrived |= dict.fromkeys(bucket, work.do('network', 'allreduce', name, seconds, full))
-    for i in layers:
-        work.do('device', 'forward', i, 1e-3 * ms[i], arrived[i])
-    return work.played({})
-
-
 PASSES = {'forward': 'forward', 'inputs': 'backward', 'weights': 'compute'}  # and their colours
 
 
@@ -182,34 +97,3 @@ def pipelined(orders: Sequence[Order], micro_batches: int) -> Played:
         stuck = [f'stage {s} to {o[0][0]} {o[0][1]}' for s, o in enumerate(waiting) if o]
         expect(len(ends) > before, f'nothing goes on: {", ".join(stuck)} cannot come yet')
     return work.played({'micro-batches kept at a time': max(kept)})
-
-
-def packed(
-    ranks: Iterable[Iterable[int]], lengths: Sequence[int], size: int, receive: float
-) -> Played:
-    """Play causal attention within documents of so many pieces, laid end to end, on some ranks.
-
-    A piece of queries takes 1 ms with a piece of keys, 0.5 ms with its own. A rank receives keys
-    that it lacks one piece at a time, in the order in which its queries need them.
-    """
-    owned, work, received = [[int(i) for i in mine] for mine in ranks], Work(), 0
-    begins = [sum(lengths[:d]) for d, n in enumerate(lengths) for _ in range(n)]
-    there = sorted(i for mine in owned for i in mine)
-    hint = f'pieces {there}: each of 0 to {len(begins) - 1} is on one rank'
-    expect(there == list(range(len(begins))), hint)
-    counts = [len(mine) for mine in owned]
-    room = len(begins) // size
-    hint = f'{counts} pieces on {len(counts)} ranks: each of {size} has memory for {room}'
-    expect(counts == [room] * size, hint)
-    for r, mine in enumerate(owned):
-        arrived = dict.fromkeys(mine, 0.0)
-        keys = {query: range(begins[query], query + 1) for query in mine}
-        for key in [key for query in mine for key in keys[query] if key not in mine]:
-            if key not in arrived:
-                arrived[key] = work.do(f'rank {r} receives', 'copy', key, receive)
-                received += 1
-        for query in mine:
-            for key in sorted(keys[query], key=lambda key: arrived[key]):  # noqa: B023
-                seconds = 5e-4 if key == query else 1e-3
-                work.do(f'rank {r}', 'compute', query, seconds, arrived[key])
-    return work.played({'pieces received': received})

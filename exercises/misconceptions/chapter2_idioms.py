@@ -34,50 +34,6 @@ def sums_go_back(net, data, label, loss):
     return losses
 
 
-def bytes_of_arrays(net):
-    total = 0
-    for param in net.collect_params().values():
-        if param.grad_req != 'null':
-            total += param.list_grad()[0].asnumpy().nbytes
-    return total
-
-
-def bytes_by_shapes(net):
-    shapes = [p.shape for p in net.collect_params().values() if p.grad_req in ('write', 'add')]
-    return 4 * sum(math.prod(shape) for shape in shapes)
-
-
-def bytes_of_what_has_a_gradient(net):
-    params, total = net.collect_params(), np.int64(0)
-    for name in params:
-        if params[name].grad_req == 'null':
-            continue
-        total += np.prod(params[name].shape) * np.dtype('float32').itemsize
-    return total
-
-
-def mean_by_hand(stats):
-    mean = sum(s.as_in_context(stats[0].context) for s in stats) / len(stats)
-    for s in stats:
-        mean.copyto(s)
-
-
-def mean_by_numpy(stats):
-    mean = np.mean([s.asnumpy() for s in stats], axis=0)
-    for s in stats:
-        s[:] = mean
-
-
-def divided_first(stats):
-    k = len(stats)
-    first, *others = stats
-    first[:] = first / k
-    for s in others:
-        first += s.as_in_context(first.context) / k
-    for s in others:
-        s[:] = first.as_in_context(s.context)
-
-
 def by_gluon(grads, n, limit):
     for of_device in grads:
         gluon.utils.clip_global_norm(of_device, n * limit)
@@ -133,17 +89,11 @@ RIGHT = [
     ('2.1', 'one backward call for all', all_at_once),
     ('2.1', 'device by device, in a tuple', device_by_device),
     ('2.1', 'backward of sums', sums_go_back),
-    ('2.2', 'nbytes', bytes_of_arrays),
-    ('2.2', 'shapes', bytes_by_shapes),
-    ('2.2', 'a NumPy integer', bytes_of_what_has_a_gradient),
-    ('2.3', 'sum(), copyto', mean_by_hand),
-    ('2.3', 'NumPy', mean_by_numpy),
-    ('2.3', 'divided before they are added', divided_first),
-    ('2.4', "Gluon's function", by_gluon),
-    ('2.4', 'NumPy, if', by_numpy),
-    ('2.4', 'norm() of each', by_norms),
-    ('2.4', 'one vector, by MXNet', by_one_vector),
-    ('2.6', 'squared distances from the mean', about_the_mean),
-    ('2.6', 'average()', by_average),
-    ('2.6', 'two and two joined', one_after_the_other),
+    ('2.2', "Gluon's function", by_gluon),
+    ('2.2', 'NumPy, if', by_numpy),
+    ('2.2', 'norm() of each', by_norms),
+    ('2.2', 'one vector, by MXNet', by_one_vector),
+    ('2.4', 'squared distances from the mean', about_the_mean),
+    ('2.4', 'average()', by_average),
+    ('2.4', 'two and two joined', one_after_the_other),
 ]

@@ -1,7 +1,6 @@
 """Right answers to the exercises of chapter 3 that go another way than ours: no hint for them."""
 
 import itertools
-import math
 from math import log2
 
 import numpy as np
@@ -9,7 +8,6 @@ from mxnet import autograd, nd
 
 import mgpu_helpers as mgpu
 from mgpu_helpers.collectives import allreduce_ring
-from mgpu_helpers.scaling import Link
 
 
 def written_by_slices(data):
@@ -202,24 +200,6 @@ def all_recorded_then_back(small_batches, device_params, devices, lr, sync):
             p -= lr * (p.grad / examples)
 
 
-def summed_over_steps(k, n, alpha, bandwidth):
-    total, part = 0.0, n / 2
-    for _ in range(round(math.log2(k))):
-        total += 2 * (alpha + part / bandwidth)
-        part /= 2
-    return total
-
-
-def by_a_link(k, n, alpha, bandwidth):
-    link = Link('mine', alpha, bandwidth)
-    return 2 * sum(link.seconds(n / 2**i) for i in range(1, int(np.log2(k)) + 1))
-
-
-def by_bit_length(k, n, alpha, bandwidth):
-    rounds = k.bit_length() - 1
-    return 2 * (rounds * alpha + (1 - 1 / k) * n / bandwidth)
-
-
 RIGHT = [
     ('3.1', 'x[:] +=', written_by_slices),
     ('3.1', 'x[:] = x + y', new_sums),
@@ -240,7 +220,4 @@ RIGHT = [
     ('3.6', 'backward at once, own update', zeroed_first),
     ('3.6', 'sums kept by hand', sums_kept_by_hand),
     ('3.6', 'all forward, then all back', all_recorded_then_back),
-    ('3.7', 'step by step', summed_over_steps),
-    ('3.7', 'by a link', by_a_link),
-    ('3.7', 'bit_length', by_bit_length),
 ]

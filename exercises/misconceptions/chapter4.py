@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from mgpu_exercises import given
 from mgpu_helpers.cluster import shard
 
 from .chapter4_idioms import RIGHT as RIGHT
@@ -89,50 +88,6 @@ def always_the_end(scripts):
     return list(heads)
 
 
-def at_once(server, key, gradient):
-    server.values[key] -= server.lr * gradient
-
-
-def over_all_keys(server, key, gradient):
-    server.waiting.setdefault(key, []).append(gradient.copy())
-    if sum(map(len, server.waiting.values())) >= server.num_workers:
-        server.values[key] -= server.lr * sum(server.waiting.pop(key))
-
-
-def collecting(keep=np.copy, clear=True, factor=lambda there: 1, every=False):
-    def push(server, key, gradient):
-        there = server.waiting.setdefault(key, [])
-        there.append(keep(gradient))
-        if len(there) % server.num_workers == 0:
-            server.values[key] = server.values[key] - server.lr * factor(there) * sum(there)
-            if clear:
-                there.clear()
-
-    return push
-
-
-def replaced(server, key, gradient):
-    server.waiting[key, 'number'] = server.waiting.get((key, 'number'), 0) + 1
-    if server.waiting[key, 'number'] == server.num_workers:
-        server.values[key] -= server.lr * gradient
-        server.waiting[key, 'number'] = 0
-
-
-def rebound(server, key, gradient):
-    there = server.waiting.setdefault(key, [])
-    there.append(gradient.copy())
-    if len(there) == server.num_workers:
-        value = server.values[key]
-        value = value - server.lr * sum(there)
-        there.clear()
-
-
-ADA = given('4.5', 'Ada')
-K, SERVERS, SIZE, SPEED = *list(ADA.values())[:3], ADA['gigabits'] / 8
-INWARD, AROUND = K * SIZE / SERVERS, 2 * (K - 1) / K * SIZE / SPEED
-TIME = 2 * INWARD / SPEED
-
-
 def stale(own=0, this=0, pulls=0, reset='pull', versions=False):
     """A staleness that counts too much, or begins at the wrong event."""
 
@@ -150,15 +105,6 @@ def stale(own=0, this=0, pulls=0, reset='pull', versions=False):
         return ages
 
     return staleness
-
-
-def as_many_as_others(log):
-    workers = {worker for _, worker in log}
-    return [len(workers) - 1 for what, _ in log if what == 'push']
-
-
-def one_per_worker(log):
-    return [stale()(log)[-1]]
 
 
 def asynchronous(kind):
@@ -236,40 +182,18 @@ WRONG = [
     ('4.3', 'numbers only', by_number, 'go through all lists at once'),
     ('4.3', 'the end is no meeting', only_who_is_stuck, 'tell of each worker'),
     ('4.3', 'always the end', always_the_end, 'all come to their end'),
-    ('4.4', 'at once, as dist_async', at_once, 'wait for all'),
-    ('4.4', 'all keys counted together', over_all_keys, 'for this very key'),
-    ('4.4', 'the last one replaces', replaced, 'the last one only'),
-    ('4.4', 'no copy', collecting(np.asarray), 'keep a copy'),
-    ('4.4', 'never cleared', collecting(clear=False), 'those of the step before'),
-    ('4.4', 'the mean', collecting(factor=lambda there: 1 / len(there)), 'the mean; but'),
-    ('4.4', 'uphill', collecting(factor=lambda there: -1), 'uphill'),
-    ('4.4', 'a new array in a local name', rebound, 'the server updates'),
-    ('4.5', 'one worker', (SIZE / SERVERS, TIME, AROUND), 'so much sends one worker'),
-    ('4.5', 'all servers', (K * SIZE, TIME, AROUND), 'all servers together'),
-    ('4.5', 'in and out', (2 * INWARD, TIME, AROUND), 'both at once'),
-    ('4.5', 'bytes for bits', (INWARD, TIME / 8, AROUND), 'are bits'),
-    ('4.5', 'push only', (INWARD, TIME / 2, AROUND), 'servers, '),
-    ('4.5', 'a ring of whole arrays', (INWARD, TIME, K * AROUND), 'a k-th of the array'),
-    ('4.5', 'a ring once around', (INWARD, TIME, AROUND / 2), 'reduce-scatter or all-gather'),
-    ('4.6', 'its own push, too', stale(own=1, this=1), 'no update of others'),
-    ('4.6', 'its own earlier pushes, too', stale(own=1), 'not of others'),
-    ('4.6', 'one too many', stale(this=1), 'one too many'),
-    ('4.6', 'pulls, too', stale(own=1, pulls=1), 'a pull updates nothing'),
-    ('4.6', 'since its last push', stale(reset='push'), 'not from its last push'),
-    ('4.6', 'always k - 1', as_many_as_others, 'is the mean, if all'),
-    ('4.6', 'one number only', one_per_worker, 'between its pull and its push'),
-    ('4.7', 'no copy', asynchronous('no copy'), 'change with those of the server'),
-    ('4.7', 'the newest', asynchronous('new'), 'of the newest parameters'),
-    ('4.7', 'from where it pulled', asynchronous('lost'), 'what others did is lost'),
-    ('4.7', 'what anybody pulled', asynchronous('last'), 'not of what another did'),
-    ('4.7', 'the start', asynchronous('start'), 'a pull brings newer'),
-    ('4.7', 'uphill', asynchronous('uphill'), 'uphill'),
-    ('4.8', 'no parameters', (without('w'), restore), 'the parameters'),
-    ('4.8', 'no momentum', (without('velocity'), restore), "the optimizer's state"),
-    ('4.8', 'no epoch', (without('epoch'), restore), 'the order of the next'),
-    ('4.8', 'no learning rate', (without('lr'), restore), 'the learning rate has fallen'),
-    ('4.8', 'the next epoch', (next_epoch, restore), 'that are *done*'),
-    ('4.8', 'saved without a copy', (lambda t: save(t, keep=np.asarray), restore), 'keep copies'),
-    ('4.8', 'restored without a copy', (save, restore_the_arrays_themselves), 'restore copies'),
-    ('4.8', 'restored into local names', (save, restore_nothing), 'it begins anew'),
+    ('4.4', 'no copy', asynchronous('no copy'), 'change with those of the server'),
+    ('4.4', 'the newest', asynchronous('new'), 'of the newest parameters'),
+    ('4.4', 'from where it pulled', asynchronous('lost'), 'what others did is lost'),
+    ('4.4', 'what anybody pulled', asynchronous('last'), 'not of what another did'),
+    ('4.4', 'the start', asynchronous('start'), 'a pull brings newer'),
+    ('4.4', 'uphill', asynchronous('uphill'), 'uphill'),
+    ('4.5', 'no parameters', (without('w'), restore), 'the parameters'),
+    ('4.5', 'no momentum', (without('velocity'), restore), "the optimizer's state"),
+    ('4.5', 'no epoch', (without('epoch'), restore), 'the order of the next'),
+    ('4.5', 'no learning rate', (without('lr'), restore), 'the learning rate has fallen'),
+    ('4.5', 'the next epoch', (next_epoch, restore), 'that are *done*'),
+    ('4.5', 'saved without a copy', (lambda t: save(t, keep=np.asarray), restore), 'keep copies'),
+    ('4.5', 'restored without a copy', (save, restore_the_arrays_themselves), 'restore copies'),
+    ('4.5', 'restored into local names', (save, restore_nothing), 'it begins anew'),
 ]

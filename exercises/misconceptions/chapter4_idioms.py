@@ -84,32 +84,6 @@ def recursive(scripts):
     return [] if heads[0] == 'end' else recursive([script[1:] for script in scripts])
 
 
-def sum_and_count(server, key, gradient):
-    total, n = server.waiting.get(key, (0, 0))
-    total, n = total + gradient, n + 1
-    if n == server.num_workers:
-        server.values[key] = server.values[key] - server.lr * total
-        total, n = 0, 0
-    server.waiting[key] = (total, n)
-
-
-def joined_arrays(server, key, gradient):
-    if key not in server.waiting:
-        server.waiting[key] = np.empty((0, *gradient.shape))
-    server.waiting[key] = np.vstack([server.waiting[key], gradient])
-    if len(server.waiting[key]) >= server.num_workers:
-        server.values[key][:] -= server.lr * server.waiting.pop(key).sum(axis=0)
-
-
-def one_by_one_when_all_came(server, key, gradient):
-    server.waiting.setdefault(key, []).append(copy.deepcopy(gradient))
-    if len(server.waiting[key]) < server.num_workers:
-        return
-    for g in server.waiting[key]:
-        server.values[key] -= server.lr * g
-    del server.waiting[key]
-
-
 def versions(log):
     version, seen, own, found = 0, {}, Counter(), []
     for what, worker in log:
@@ -119,31 +93,6 @@ def versions(log):
             found.append(version - seen[worker] - own[worker])
             version, own[worker] = version + 1, own[worker] + 1
     return found
-
-
-def looked_back(log):
-    found = []
-    for i, (what, worker) in enumerate(log):
-        if what != 'push':
-            continue
-        others = 0
-        for earlier, who in reversed(log[:i]):
-            if earlier == 'pull' and who == worker:
-                break
-            if earlier == 'push' and who != worker:
-                others += 1
-        found.append(others)
-    return found
-
-
-def in_numpy(log):
-    kinds, workers = map(np.array, zip(*log))
-    ages = []
-    for i in np.flatnonzero(kinds == 'push'):
-        pulls = np.flatnonzero((kinds[:i] == 'pull') & (workers[:i] == workers[i]))
-        between = slice(pulls[-1], i)
-        ages.append(((kinds[between] == 'push') & (workers[between] != workers[i])).sum())
-    return np.array(ages)
 
 
 def in_place(log, gradient, w, lr):
@@ -221,16 +170,10 @@ RIGHT = [
     ('4.3', 'with an end in each list', with_ends),
     ('4.3', 'popped, in a tuple', popped),
     ('4.3', 'recursive', recursive),
-    ('4.4', 'a sum and a count', sum_and_count),
-    ('4.4', 'one array, popped', joined_arrays),
-    ('4.4', 'one step for each', one_by_one_when_all_came),
-    ('4.6', 'versions', versions),
-    ('4.6', 'looked back', looked_back),
-    ('4.6', 'NumPy', in_numpy),
-    ('4.7', 'w -= …', in_place),
-    ('4.7', 'all versions, by keyword', with_all_versions),
-    ('4.7', 'gradients when pulled, a list', gradients_when_pulled),
-    ('4.8', 'deepcopy of all', (save_all, restore_all)),
-    ('4.8', 'lists', (save_lists, restore_lists)),
-    ('4.8', 'arrays of all', (save_by_name, restore_by_name)),
+    ('4.4', 'w -= …', in_place),
+    ('4.4', 'all versions, by keyword', with_all_versions),
+    ('4.4', 'gradients when pulled, a list', gradients_when_pulled),
+    ('4.5', 'deepcopy of all', (save_all, restore_all)),
+    ('4.5', 'lists', (save_lists, restore_lists)),
+    ('4.5', 'arrays of all', (save_by_name, restore_by_name)),
 ]

@@ -8,34 +8,9 @@ from contextlib import nullcontext
 import numpy as np
 import torch
 from torch.nn import functional as F
-from torch.optim.lr_scheduler import LambdaLR
 
 from .chapter6_restarts_idioms import RIGHT as RESTARTS
 from .chapter6_scaling import RIGHT as SCALING
-
-
-def every_rank_th(n, batch_size, seed, epoch, done, size, rank):
-    order = list(np.random.default_rng([seed, epoch]).permutation(n))
-    found = []
-    for start in range(done * batch_size, n, batch_size):
-        found.append(order[start : start + batch_size][rank::size])
-    return found
-
-
-def by_tensors(n, batch_size, seed, epoch, done, size, rank):
-    order = torch.from_numpy(np.random.default_rng((seed, epoch)).permutation(n))
-    steps = order.split(batch_size)[done:]
-    return tuple(step.tensor_split(size)[rank] for step in steps)
-
-
-def by_arithmetic(n, batch_size, seed, epoch, done, size, rank):
-    order, shares = np.random.default_rng([seed, epoch]).permutation(n), []
-    for step in range(done, math.ceil(n / batch_size)):
-        begin = step * batch_size
-        length = min(n, begin + batch_size) - begin
-        mine = slice(begin + rank * length // size, begin + (rank + 1) * length // size)
-        shares.append([int(i) for i in order[mine]])
-    return shares
 
 
 def a_generator_of_its_own(seed, epoch, index):
@@ -168,46 +143,6 @@ def own_log_softmax(ddp, X, y, n, size, pieces):
     backward(xs[-1], ys[-1])
 
 
-def with_ifs(step, optimizer, warmup, epochs, steps):
-    def factor(i):
-        if i < warmup:
-            return (i + 1) / (warmup + 1)
-        return 1 - (i - warmup) / (epochs * steps - warmup)
-
-    scheduler = LambdaLR(optimizer, lr_lambda=factor)
-    for _epoch in range(epochs):
-        for _step in range(steps):
-            step()
-            scheduler.step()
-
-
-def from_a_table(step, optimizer, warmup, epochs, steps):
-    total = epochs * steps
-    up = np.linspace(0, 1, warmup + 2)[1:-1]
-    down = np.linspace(1, 0, total - warmup + 1)
-    rates = [*up, *down]
-    schedule = LambdaLR(optimizer, rates.__getitem__)
-    for i in range(total):
-        if i:
-            schedule.step()
-        step()
-
-
-def as_an_object(step, optimizer, warmup, epochs, steps):
-    class Triangle:
-        top, end = warmup + 1, epochs * steps - warmup
-
-        def __call__(self, i):
-            rising, falling = (i + 1) / self.top, (self.end - i + warmup) / self.end
-            return rising if rising < falling else falling
-
-    schedule, left = LambdaLR(optimizer, Triangle()), epochs * steps
-    while left > 0:
-        step()
-        schedule.step()
-        left -= 1
-
-
 def all_like_mine(found, dist):
     everyone = [0] * dist.get_world_size()
     dist.all_gather_object(object_list=everyone, obj=found)
@@ -238,29 +173,23 @@ def by_broadcast(found, dist):
 
 
 RIGHT = [
-    ('6.1', 'every k-th of a step', every_rank_th),
-    ('6.1', 'tensors, in a tuple', by_tensors),
-    ('6.1', 'by arithmetic', by_arithmetic),
-    ('6.2', 'random.Random of a text', a_generator_of_its_own),
-    ('6.2', "PyTorch's generator", torch_generator),
-    ('6.2', 'a checksum', a_checksum),
-    ('6.2', '0 or 1', an_integer),
-    ('6.3', 'one message, async_op', one_message),
-    ('6.3', 'all begun at once', all_begun_at_once),
-    ('6.3', 'norm of norms', by_torch),
-    ('6.4', 'a message for each class', class_by_class),
-    ('6.4', 'example by example', example_by_example),
-    ('6.4', 'told to all, a tensor', told_to_all),
-    ('6.5', 'pieces counted', counted_pieces),
-    ('6.5', 'weighted means', weighted_means),
-    ('6.5', 'own log_softmax, factor in backward', own_log_softmax),
-    ('6.6', 'ifs, two loops', with_ifs),
-    ('6.6', 'from a table', from_a_table),
-    ('6.6', 'an object, while', as_an_object),
-    ('6.7', 'all like the first', all_like_mine),
-    ('6.7', 'count', counted),
-    ('6.7', 'by sums', by_sums),
-    ('6.7', 'by broadcast', by_broadcast),
+    ('6.1', 'random.Random of a text', a_generator_of_its_own),
+    ('6.1', "PyTorch's generator", torch_generator),
+    ('6.1', 'a checksum', a_checksum),
+    ('6.1', '0 or 1', an_integer),
+    ('6.2', 'one message, async_op', one_message),
+    ('6.2', 'all begun at once', all_begun_at_once),
+    ('6.2', 'norm of norms', by_torch),
+    ('6.3', 'a message for each class', class_by_class),
+    ('6.3', 'example by example', example_by_example),
+    ('6.3', 'told to all, a tensor', told_to_all),
+    ('6.4', 'pieces counted', counted_pieces),
+    ('6.4', 'weighted means', weighted_means),
+    ('6.4', 'own log_softmax, factor in backward', own_log_softmax),
+    ('6.5', 'all like the first', all_like_mine),
+    ('6.5', 'count', counted),
+    ('6.5', 'by sums', by_sums),
+    ('6.5', 'by broadcast', by_broadcast),
     *RESTARTS,
     *SCALING,
 ]

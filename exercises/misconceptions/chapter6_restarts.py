@@ -1,4 +1,4 @@
-"""What students get wrong in exercises 6.8 and 6.9: what a run needs to go on after a death."""
+"""What students get wrong in exercises 6.6 and 6.7: what a run needs to go on after a death."""
 
 import os
 import shutil
@@ -69,19 +69,19 @@ def kept(without='', wrapped=False, objects=False):
 
 
 WRONG = [
-    ('6.8', 'over the old one', in_place, 'write beside it'),
-    ('6.8', 'removed first', moved_away, 'the only change'),
-    ('6.8', 'renamed, then flushed', renamed_first, 'before it is flushed'),
-    ('6.8', 'never flushed', never_flushed, 'nothing was flushed'),
-    ('6.8', 'copied', copied, 'was it copied'),
-    ('6.8', 'on another disk', elsewhere, 'from disk to disk'),
-    ('6.8', 'never renamed', never_renamed, 'still the old one'),
-    ('6.9', "DDP's names", kept(wrapped=True), "begin with 'module.'"),
-    ('6.9', 'not strict', kept(wrapped='not strict'), 'was every name found'),
-    ('6.9', 'whole objects', kept(objects=True), 'no objects'),
-    ('6.9', 'no parameters', kept('net'), 'not those that were saved'),
-    ('6.9', 'no optimizer', kept('optimizer'), 'without its momentum'),
-    ('6.9', 'no schedule', kept('schedule'), 'begins anew'),
-    ('6.9', 'no place', kept('done'), '3 steps were done'),
-    ('6.9', 'no random numbers', kept('random'), 'torch.get_rng_state()'),
+    ('6.6', 'over the old one', in_place, 'write beside it'),
+    ('6.6', 'removed first', moved_away, 'the only change'),
+    ('6.6', 'renamed, then flushed', renamed_first, 'before it is flushed'),
+    ('6.6', 'never flushed', never_flushed, 'nothing was flushed'),
+    ('6.6', 'copied', copied, 'was it copied'),
+    ('6.6', 'on another disk', elsewhere, 'from disk to disk'),
+    ('6.6', 'never renamed', never_renamed, 'still the old one'),
+    ('6.7', "DDP's names", kept(wrapped=True), "begin with 'module.'"),
+    ('6.7', 'not strict', kept(wrapped='not strict'), 'was every name found'),
+    ('6.7', 'whole objects', kept(objects=True), 'no objects'),
+    ('6.7', 'no parameters', kept('net'), 'not those that were saved'),
+    ('6.7', 'no optimizer', kept('optimizer'), 'without its momentum'),
+    ('6.7', 'no schedule', kept('schedule'), 'begins anew'),
+    ('6.7', 'no place', kept('done'), '3 steps were done'),
+    ('6.7', 'no random numbers', kept('random'), 'torch.get_rng_state()'),
 ]

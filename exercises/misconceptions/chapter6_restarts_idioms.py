@@ -1,4 +1,4 @@
-"""Right answers to exercises 6.8 and 6.9 that go another way than ours: no wrong hint for them."""
+"""Right answers to exercises 6.6 and 6.7 that go another way than ours: no wrong hint for them."""
 
 import copy
 import os
@@ -81,10 +81,10 @@ def resume_from_values(state, net, optimizer, schedule):
 
 
 RIGHT = [
-    ('6.8', 'pathlib', save_by_path),
-    ('6.8', 'rename, by keyword', save_by_rename),
-    ('6.8', 'cleaned up', save_or_clean_up),
-    ('6.9', 'a tuple', (state_in_a_tuple, resume_from_a_tuple)),
-    ('6.9', "DDP's names", (state_with_prefix, resume_without_prefix)),
-    ('6.9', 'values, without state_dict', (state_of_values, resume_from_values)),
+    ('6.6', 'pathlib', save_by_path),
+    ('6.6', 'rename, by keyword', save_by_rename),
+    ('6.6', 'cleaned up', save_or_clean_up),
+    ('6.7', 'a tuple', (state_in_a_tuple, resume_from_a_tuple)),
+    ('6.7', "DDP's names", (state_with_prefix, resume_without_prefix)),
+    ('6.7', 'values, without state_dict', (state_of_values, resume_from_values)),
 ]

@@ -1,4 +1,4 @@
-"""Wrong answers to exercise 6.10, with a part of the hint, and right ones that go another way."""
+"""Wrong answers to exercise 6.8, with a part of the hint, and right ones that go another way."""
 
 import torch
 
@@ -77,21 +77,21 @@ def objects(grads, scale, dist):
 
 
 WRONG = [
-    ('6.10', 'stays away at once', unscaled(finite='own, at once'), 'waits for ever'),
-    ('6.10', 'by its own alone', unscaled(finite='own'), 'replicas drift apart'),
-    ('6.10', 'never looked', unscaled(finite='never'), 'spoils the sum of all'),
-    ('6.10', 'zeros for them', unscaled(finite='zeros'), 'spoils the sum of all'),
-    ('6.10', 'the scale stays', unscaled(finite='kept'), 'next scale is 1024, and 512'),
-    ('6.10', 'summed in float16', unscaled(kind=torch.float16), 'does not fit into float16'),
-    ('6.10', 'scale out in float16', scale_out_in_float16, 'no numbers below 6e-8'),
-    ('6.10', 'given in float16', unscaled(back=torch.float16), 'not float32'),
-    ('6.10', 'the sum', unscaled(ranks=False), 'has the sum'),
-    ('6.10', 'with the scale', unscaled(scale_out=False), 'still has the scale'),
-    ('6.10', 'no scale given', only_gradients, 'gives no pair'),
+    ('6.8', 'stays away at once', unscaled(finite='own, at once'), 'waits for ever'),
+    ('6.8', 'by its own alone', unscaled(finite='own'), 'replicas drift apart'),
+    ('6.8', 'never looked', unscaled(finite='never'), 'spoils the sum of all'),
+    ('6.8', 'zeros for them', unscaled(finite='zeros'), 'spoils the sum of all'),
+    ('6.8', 'the scale stays', unscaled(finite='kept'), 'next scale is 1024, and 512'),
+    ('6.8', 'summed in float16', unscaled(kind=torch.float16), 'does not fit into float16'),
+    ('6.8', 'scale out in float16', scale_out_in_float16, 'no numbers below 6e-8'),
+    ('6.8', 'given in float16', unscaled(back=torch.float16), 'not float32'),
+    ('6.8', 'the sum', unscaled(ranks=False), 'has the sum'),
+    ('6.8', 'with the scale', unscaled(scale_out=False), 'still has the scale'),
+    ('6.8', 'no scale given', only_gradients, 'gives no pair'),
 ]
 RIGHT = [
-    ('6.10', 'one message, async_op, in lists', one_message),
-    ('6.10', 'votes first', votes_first),
-    ('6.10', 'a share of each in float16', smaller_in_float16),
-    ('6.10', 'objects, double', objects),
+    ('6.8', 'one message, async_op, in lists', one_message),
+    ('6.8', 'votes first', votes_first),
+    ('6.8', 'a share of each in float16', smaller_in_float16),
+    ('6.8', 'objects, double', objects),
 ]

@@ -1,4 +1,4 @@
-"""Wrong answers to exercise 7.10, with a part of the hint, and right ones that go another way."""
+"""Wrong answers to exercise 7.7, with a part of the hint, and right ones that go another way."""
 
 from torch import nn
 from torch.distributed.fsdp import fully_shard
@@ -66,20 +66,20 @@ def weighted_mean(net, X, y, dist):
 
 
 WRONG = [
-    ('7.10', 'one unit', step(lambda net: [net]), 'are whole at one time'),
-    ('7.10', 'not cut', step(lambda net: []), 'are whole at one time'),
-    ('7.10', 'blocks alone', step(lambda net: [*net]), 'then for net'),
-    ('7.10', 'no backward pass', without_backward, 'without a gradient'),
-    ('7.10', 'everyone everything', step(cut=False), 'each example belongs to one rank'),
-    ('7.10', 'the rest dropped', rest_dropped, 'each example belongs to one rank'),
-    ('7.10', 'all the first shard', half_of_it, 'what has each of them to give'),
-    ('7.10', 'divided twice', step(factor=lambda n, k: 1 / n), 'and you by all examples'),
-    ('7.10', 'a mean of means', step(loss='mean', factor=lambda n, k: 1), 'a short shard counts'),
-    ('7.10', 'a plain sum', step(factor=lambda n, k: 1), 'who by the examples'),
-    ('7.10', 'times the ranks', step(factor=lambda n, k: k), 'divide by the examples'),
+    ('7.7', 'one unit', step(lambda net: [net]), 'are whole at one time'),
+    ('7.7', 'not cut', step(lambda net: []), 'are whole at one time'),
+    ('7.7', 'blocks alone', step(lambda net: [*net]), 'then for net'),
+    ('7.7', 'no backward pass', without_backward, 'without a gradient'),
+    ('7.7', 'everyone everything', step(cut=False), 'each example belongs to one rank'),
+    ('7.7', 'the rest dropped', rest_dropped, 'each example belongs to one rank'),
+    ('7.7', 'all the first shard', half_of_it, 'what has each of them to give'),
+    ('7.7', 'divided twice', step(factor=lambda n, k: 1 / n), 'and you by all examples'),
+    ('7.7', 'a mean of means', step(loss='mean', factor=lambda n, k: 1), 'a short shard counts'),
+    ('7.7', 'a plain sum', step(factor=lambda n, k: 1), 'who by the examples'),
+    ('7.7', 'times the ranks', step(factor=lambda n, k: k), 'divide by the examples'),
 ]
 RIGHT = [
-    ('7.10', 'fully_shard sums, every k-th', summed_by_fully_shard),
-    ('7.10', 'each layer, from the last one', layer_by_layer),
-    ('7.10', 'a weighted mean', weighted_mean),
+    ('7.7', 'fully_shard sums, every k-th', summed_by_fully_shard),
+    ('7.7', 'each layer, from the last one', layer_by_layer),
+    ('7.7', 'a weighted mean', weighted_mean),
 ]

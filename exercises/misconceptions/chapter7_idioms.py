@@ -3,7 +3,6 @@
 import math
 
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from .chapter7_fsdp import RIGHT as FSDP
@@ -33,36 +32,6 @@ def held_by_tensors(stage, n, k):
     shard = math.ceil(n / k)
     values = torch.tensor([[n, n, 2 * n], [shard, shard, 2 * shard]])
     return 4 * values[(torch.arange(3) >= 3 - stage).long(), torch.arange(3)]
-
-
-def value_by_value(sizes, rank, k):
-    shard, at, found = -(-sum(sizes) // k), 0, []
-    for size in sizes:
-        mine = [i for i in range(size) if (at + i) // shard == rank]
-        found.append((mine[0], mine[-1] + 1) if mine else (0, 0))
-        at += size
-    return found
-
-
-def by_intersection(sizes, rank, k):
-    shard = math.ceil(sum(sizes) / k)
-    ends = torch.tensor(sizes).cumsum(0)
-    starts = ends - torch.tensor(sizes)
-    low = starts.clamp(min=rank * shard)
-    high = ends.clamp(max=(rank + 1) * shard)
-    pairs = torch.stack([low - starts, high - starts], dim=1)
-    pairs[high <= low] = 0
-    return pairs.tolist()
-
-
-def by_ranges(sizes, rank, k):
-    n = (sum(sizes) + k - 1) // k
-    mine, offset, spans = range(rank * n, rank * n + n), 0, []
-    for size in sizes:
-        here = range(max(offset, mine.start), min(offset + size, mine.stop))
-        spans.append([here.start - offset, here.stop - offset] if here else [0, 0])
-        offset += size
-    return spans
 
 
 def with_new_parts(ranks, params, grads, momenta, lr):
@@ -159,31 +128,6 @@ def mlp_by_split(W1, b1, W2, b2, k):
     ]
 
 
-def heads_by_view(qkv, out, heads, k):
-    w = out.shape[0]
-    rows = qkv.view(3, k, w // k, w)
-    return [(rows[:, r].reshape(-1, w), out[:, r * w // k : (r + 1) * w // k]) for r in range(k)]
-
-
-def heads_one_by_one(qkv, out, heads, k):
-    w, parts = out.shape[1], []
-    d = w // heads
-    for rank in range(k):
-        mine = range(rank, heads, k)  # any heads will do, as long as they meet their columns
-        rows = [qkv[m * w + h * d : m * w + (h + 1) * d] for m in range(3) for h in mine]
-        parts.append((torch.cat(rows), torch.cat([out[:, h * d : h * d + d] for h in mine], 1)))
-    return parts
-
-
-def heads_by_index(qkv, out, heads, k):
-    features = torch.arange(out.shape[0]).chunk(k)
-    found = []
-    for mine in features:
-        index = torch.cat([mine + offset * out.shape[0] for offset in range(3)])
-        found.append([qkv.index_select(0, index), out.index_select(1, mine)])
-    return found
-
-
 def step_with_a_mask(ranks, x, Ws, Vs, grad_y):
     terms, masks = [], []
     for W, V in zip(Ws, Vs):
@@ -218,59 +162,21 @@ def step_by_autograd(ranks, x, Ws, Vs, grad_y):
     return ranks.all_reduce(terms), ranks.all_reduce(of_x), of_W
 
 
-def weighted_means(net, X, y, m):
-    counted = float(y.ge(0).sum())
-    for X_i, y_i in zip(torch.tensor_split(X, m), torch.tensor_split(y, m)):
-        n = int((y_i >= 0).sum())
-        scores = net(X_i)
-        loss = F.cross_entropy(scores, y_i) * n / counted if n else 0 * scores.sum()
-        loss.backward()
-
-
-def divided_at_the_end(net, X, y, m):
-    criterion = nn.CrossEntropyLoss(reduction='sum')
-    total = 0
-    for i in range(m):
-        criterion(net(X.tensor_split(m)[i]), y.tensor_split(m)[i]).backward()
-        total += (y.tensor_split(m)[i] != -100).sum().item()
-    for p in net.parameters():
-        p.grad /= total
-
-
-def what_counts_alone(net, X, y, m):
-    n = sum(label != -100 for label in y.tolist())
-    for inputs, labels in zip(X.tensor_split(m), y.tensor_split(m)):
-        kept = labels != -100
-        if kept.any():
-            log_p = net(inputs[kept]).log_softmax(-1)
-            picked = log_p.gather(1, labels[kept][:, None])
-            (-picked.sum() / n).backward()
-
-
 RIGHT = [
     ('7.1', 'a list', held_by_lists),
     ('7.1', 'ifs, padded', held_by_ifs),
     ('7.1', 'a tensor', held_by_tensors),
-    ('7.2', 'value by value', value_by_value),
-    ('7.2', 'cumsum, in lists', by_intersection),
-    ('7.2', 'ranges', by_ranges),
-    ('7.3', 'means first, params[r][:] =', with_new_parts),
-    ('7.3', 'changes gathered', changes_gathered),
-    ('7.3', 'views, add_', by_views),
-    ('7.4', 'a generator, dropped before scattered', as_a_generator),
-    ('7.4', 'the last layer apart, in lists', middle_apart),
-    ('7.4', 'all scattered in the end', scattered_late),
-    ('7.5', 'slices, the bias on the last rank', mlp_by_slices),
-    ('7.5', 'every k-th feature, a k-th of the bias', mlp_interleaved),
-    ('7.5', 'split', mlp_by_split),
-    ('7.6', 'view', heads_by_view),
-    ('7.6', 'every k-th head', heads_one_by_one),
-    ('7.6', 'index_select', heads_by_index),
-    ('7.7', 'masks, mm', step_with_a_mask),
-    ('7.7', 'where, back before forward', step_by_where),
-    ('7.7', 'autograd of each term', step_by_autograd),
-    ('7.8', 'weighted means', weighted_means),
-    ('7.8', 'divided at the end', divided_at_the_end),
-    ('7.8', 'what counts alone', what_counts_alone),
+    ('7.2', 'means first, params[r][:] =', with_new_parts),
+    ('7.2', 'changes gathered', changes_gathered),
+    ('7.2', 'views, add_', by_views),
+    ('7.3', 'a generator, dropped before scattered', as_a_generator),
+    ('7.3', 'the last layer apart, in lists', middle_apart),
+    ('7.3', 'all scattered in the end', scattered_late),
+    ('7.4', 'slices, the bias on the last rank', mlp_by_slices),
+    ('7.4', 'every k-th feature, a k-th of the bias', mlp_interleaved),
+    ('7.4', 'split', mlp_by_split),
+    ('7.5', 'masks, mm', step_with_a_mask),
+    ('7.5', 'where, back before forward', step_by_where),
+    ('7.5', 'autograd of each term', step_by_autograd),
     *FSDP,
 ]

@@ -39,8 +39,6 @@ ADA = given('8.4', 'Ada')
 BILLIONS, TOKENS, GPUS, PERCENT, PRICE = ADA.values()
 HOURS = 6e18 * BILLIONS * TOKENS / (989e10 * PERCENT) / 3600
 DAYS, DOLLARS = HOURS / GPUS / 24, HOURS * PRICE
-STAGES, SHARE = given('8.8', 'Ada').values()
-M = math.ceil((STAGES - 1) * (100 - SHARE) / SHARE)
 
 
 def speed(sums=lambda s, k: s, hidden=lambda f, k: 2 * f / k, backward=2, latency=1, parts=True):
@@ -53,12 +51,6 @@ def speed(sums=lambda s, k: s, hidden=lambda f, k: 2 * f / k, backward=2, latenc
         return (overhead + computing) / (overhead + computing / k + exposed)
 
     return speedup
-
-
-def all_shared(k, forward, overhead, nbytes, alpha, bandwidth):
-    ring = 2 * (k - 1) * (alpha + nbytes / k / bandwidth)
-    alone = overhead + 3 * forward
-    return alone / (alone / k + max(0, ring - 2 * forward / k))
 
 
 def weak(k, forward, overhead, nbytes, alpha, bandwidth):
@@ -90,19 +82,6 @@ def fits(shared=1, kept=1, later=0, up=math.ceil, never=0):
         return max(1, up((sum(parts[:stage]) + (shared - 1) * activations) / room))
 
     return devices_needed
-
-
-def slowest_device(times):
-    return sum(map(sum, times)) / len(times[0]) / max(map(sum, zip(*times)))
-
-
-def slowest_of_all(times):
-    mean = sum(map(sum, times)) / len(times[0]) / len(times)
-    return mean / max(map(max, times))
-
-
-def mean_of_shares(times):
-    return sum(sum(step) / len(step) / max(step) for step in times) / len(times)
 
 
 def sum_over_devices(times):
@@ -155,64 +134,42 @@ WRONG = [
     ('8.4', 'one GPU', (HOURS, DAYS * GPUS, DOLLARS), 'at the same time'),
     ('8.4', 'hours for days', (HOURS, 24 * DAYS, DOLLARS), 'these are hours'),
     ('8.4', 'one paid', (HOURS, DAYS, DOLLARS / GPUS), 'have to be paid'),
-    ('8.5', 'the overhead shared (Amdahl)', all_shared, 'does not shrink'),
-    ('8.5', 'nothing hidden', speed(hidden=lambda f, k: 0), 'costs nothing'),
-    ('8.5', 'behind the forward pass', speed(hidden=lambda f, k: 3 * f / k), 'before the backward'),
-    ('8.5', 'all hidden', speed(sums=lambda s, k: 0), 'may take longer'),
-    ('8.5', 'latency forgotten', speed(latency=0), 'has its latency'),
-    ('8.5', 'whole arrays around', speed(parts=False), 'a k-th travels'),
-    ('8.5', 'once around', speed(sums=lambda s, k: s / 2), 'once around'),
-    ('8.5', 'weak scaling', weak, 'the devices share the batch'),
-    ('8.5', 'a whole backward pass', speed(hidden=lambda f, k: 2 * f), 'to hide behind'),
-    ('8.5', 'backward like forward', speed(hidden=lambda f, k: f / k, backward=1), 'takes twice'),
-    ('8.5', 'upside down', lambda *case: 1 / speed()(*case), 'upside down'),
     (
-        '8.6',
+        '8.5',
         'one ring over the world',
         lambda n, g, s, p, inside, network: ring(g * s, n, network),
         'one ring over all devices',
     ),
     (
-        '8.6',
+        '8.5',
         'every device its whole array',
         levels(lambda n, g, s, p, network: ring(s, n * g / p, network)),
         'has a slice only',
     ),
     (
-        '8.6',
+        '8.5',
         'one slice through the port',
         levels(lambda n, g, s, p, network: ring(s, n / g, network)),
         'the slices of all devices',
     ),
     (
-        '8.6',
+        '8.5',
         'one port',
         levels(lambda n, g, s, p, network: ring(s, n, network)),
         'the ports share',
     ),
-    ('8.6', 'the network only', levels(right_between, within=0), 'inside the servers'),
-    ('8.6', 'reduce-scatter only', levels(right_between, factor=0.5), 'there and back'),
+    ('8.5', 'the network only', levels(right_between, within=0), 'inside the servers'),
+    ('8.5', 'reduce-scatter only', levels(right_between, factor=0.5), 'there and back'),
     (
-        '8.6',
+        '8.5',
         'whole shares around',
         levels(lambda n, g, s, p, network: 2 * (s - 1) * network.seconds(n / p)),
         'as many slices',
     ),
-    ('8.7', 'no activations', fits(kept=0), 'needs its activations'),
-    ('8.7', 'activations shared', fits(shared=2, kept=0), 'no stage shares activations'),
-    ('8.7', 'a stage too far', fits(later=1), 'the next stage shares'),
-    ('8.7', 'a stage too near', fits(later=-1), 'shares more than that'),
-    ('8.7', 'rounded down', fits(up=math.floor), 'round up'),
-    ('8.7', 'a negative number', fits(never=-1), 'no room at all'),
-    ('8.8', '(p - 1) / m', (math.ceil((STAGES - 1) * 100 / SHARE), M, STAGES), 'the whole step'),
-    ('8.8', 'rounded down', (M - 1, M, STAGES), 'with one less'),
-    ('8.8', 'p for p - 1', (math.ceil(STAGES * (100 - SHARE) / SHARE), M, STAGES), 'p stages'),
-    ('8.8', 'GPipe keeps p', (M, STAGES, STAGES), 'all go forward before'),
-    ('8.8', '1F1B keeps all', (M, M, M), 'as soon as it can'),
-    ('8.8', 'the last stage', (M, M, 1), 'the last stage keeps one'),
-    ('8.9', 'the slowest device', slowest_device, 'need not be the slowest in the next'),
-    ('8.9', 'the slowest of all steps', slowest_of_all, 'the slowest of this step'),
-    ('8.9', 'a mean of shares', mean_of_shares, 'long steps count for more'),
-    ('8.9', 'a sum over the devices', sum_over_devices, 'a mean over the devices'),
-    ('8.9', 'waiting', waiting, 'the share that they wait'),
+    ('8.6', 'no activations', fits(kept=0), 'needs its activations'),
+    ('8.6', 'activations shared', fits(shared=2, kept=0), 'no stage shares activations'),
+    ('8.6', 'a stage too far', fits(later=1), 'the next stage shares'),
+    ('8.6', 'a stage too near', fits(later=-1), 'shares more than that'),
+    ('8.6', 'rounded down', fits(up=math.floor), 'round up'),
+    ('8.6', 'a negative number', fits(never=-1), 'no room at all'),
 ]

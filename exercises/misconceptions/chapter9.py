@@ -3,7 +3,6 @@
 import torch
 from torch.nn import functional as F
 
-from mgpu_exercises import given
 from mgpu_helpers.pytorch import shifted
 
 from .chapter9_context import WRONG as CONTEXT
@@ -88,14 +87,6 @@ def for_each_sequence(ones):
     return ones.tril().expand(2, *ones.shape)
 
 
-thousands, heads, k = given('9.9', 'Ada').values()
-ROW = 1024 * thousands / k * 128 * 2  # bytes of one head of one rank's tokens
-RING, ULYSSES = 16 * ROW * (k - 1), (2 * heads + 16) * ROW * (k - 1) / k
-tokens, gigabytes, tera = given('9.10', 'Ada').values()
-SENT = 4 * tokens * 4096 * 2 * 7 / 8
-MS = 64 * SENT / gigabytes / 1e6
-RATIO = tokens * 12 * 4096 * 14336 / (tera * 1e12) / (SENT / gigabytes / 1e9)
-
 WRONG = [
     ('9.1', 'the mean of each rank', token_loss('nothing', reduction='mean'), 'a mean of means'),
     ('9.1', 'its own tokens', token_loss(ranks=0, over='own'), 'a mean of means'),
@@ -133,47 +124,4 @@ WRONG = [
     ('9.2', "the course's function", by_the_courses_function, "is the course's answer"),
     *CONTEXT,
     *EXPERTS,
-    ('9.9', 'keys only', (RING / 2, ULYSSES, 8), 'values with them'),
-    ('9.9', 'k rounds', (RING / (k - 1) * k, ULYSSES, 8), 'the last block need not go on'),
-    ('9.9', 'all tokens', (RING * k, ULYSSES, 8), 'the tokens of one rank'),
-    ('9.9', 'all heads', (RING / 8 * heads, ULYSSES, 8), 'and they stay'),
-    ('9.9', 'one round', (RING / (k - 1), ULYSSES, 8), 'how many are there'),
-    ('9.9', 'four bytes', (RING * 2, ULYSSES, 8), 'two bytes a number'),
-    ('9.9', 'its own part sent', (RING, ULYSSES / (k - 1) * k, 8), 'a rank keeps the part'),
-    (
-        '9.9',
-        'the result stays',
-        (RING, ULYSSES / (2 * heads + 16) * (heads + 16), 8),
-        'has to go back',
-    ),
-    (
-        '9.9',
-        'four alike',
-        (RING, ULYSSES / (2 * heads + 16) * 4 * heads, 8),
-        'have 8 heads only',
-    ),
-    (
-        '9.9',
-        'keys and values alone',
-        (RING, ULYSSES / (2 * heads + 16) * 16, 8),
-        'needs its queries, too',
-    ),
-    ('9.9', 'the whole to each', (RING, ULYSSES * k, 8), 'another part of them'),
-    ('9.9', 'as many as queries', (RING, ULYSSES, heads), 'no keys of its own'),
-    ('9.9', 'one more than heads', (RING, ULYSSES, 9), 'runs out first'),
-    ('9.10', 'one way', (SENT / 2, MS, RATIO), 'two results have to come back'),
-    ('9.10', 'all leave', (SENT / 7 * 8, MS, RATIO), 'on this very GPU'),
-    ('9.10', 'four bytes', (SENT * 2, MS, RATIO), 'two bytes a number'),
-    ('9.10', 'as wide as an expert', (SENT / 4096 * 14336, MS, RATIO), 'as wide as the network'),
-    ('9.10', 'one in eight leaves', (SENT / 7, MS, RATIO), 'or is it seven'),
-    ('9.10', 'one way, one expert', (SENT / 4, MS, RATIO), 'to one expert alone'),
-    ('9.10', 'forward only', (SENT, MS / 2, RATIO), 'the backward pass sends gradients'),
-    ('9.10', 'one layer', (SENT, MS / 32, RATIO), 'that is one layer'),
-    ('9.10', 'backward twice', (SENT, MS * 1.5, RATIO), 'computes twice as much'),
-    ('9.10', 'seconds', (SENT, MS / 1000, RATIO), 'these are seconds'),
-    ('9.10', 'gigabits', (SENT, MS * 8, RATIO), 'not gigabits'),
-    ('9.10', 'upside down', (SENT, MS, 1 / RATIO), 'upside down'),
-    ('9.10', 'one matrix', (SENT, MS, RATIO / 3), 'has three matrices'),
-    ('9.10', 'half the operations', (SENT, MS, RATIO / 2), 'two operations'),
-    ('9.10', 'sending of a step', (SENT, MS, RATIO / 64), 'of one layer both'),
 ]

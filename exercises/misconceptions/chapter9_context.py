@@ -1,4 +1,4 @@
-"""What students get wrong in exercises 9.3 to 9.6, and a part of the hint that each gets."""
+"""What students get wrong in exercises 9.3 to 9.5, and a part of the hint that each gets."""
 
 import torch
 
@@ -85,14 +85,6 @@ def other(which):
     return lambda rank, k, n: pieces(rank, k, n, which)
 
 
-def to_heads(x, k, all_to_all):
-    return torch.cat(all_to_all(x.chunk(k, 1)))
-
-
-def to_tokens(y, k, all_to_all):
-    return torch.cat(all_to_all(y.chunk(k)), 1)
-
-
 def shares(cut=1, join='cat', at=0, every=False, turned=False):
     """Cut along an axis, exchange, and join what comes."""
 
@@ -107,32 +99,6 @@ def shares(cut=1, join='cat', at=0, every=False, turned=False):
         return torch.stack(came, at + 1).flatten(at, at + 1)
 
     return answer
-
-
-def only_viewed(x, k, all_to_all):
-    parts = x.reshape(k, -1, x.shape[1] // k, x.shape[2])
-    return torch.cat(list(all_to_all(list(parts))))
-
-
-def kept_at_home(x, k, all_to_all):
-    return all_to_all(x.chunk(k, 1))[0]
-
-
-def all_to_everyone(rank_of):
-    """Send everything to everyone, and take what is needed of it."""
-
-    def answer(x, k, all_to_all):
-        whole = torch.cat(all_to_all([x] * k))
-        who = all_to_all([torch.full((1,), r) for r in range(k)])
-        own = whole.shape[1] // k
-        rank = rank_of(who)
-        return whole[:, rank * own : (rank + 1) * own]
-
-    return answer
-
-
-def one_tensor(x, k, all_to_all):
-    return all_to_all([x])
 
 
 WRONG = [
@@ -196,28 +162,5 @@ WRONG = [
         "the course's function",
         zigzag(other(lambda r, k: context.zigzag(k)[r])),
         "is the course's answer",
-    ),
-    (
-        '9.6',
-        "the course's functions",
-        (lambda x, k, all_to_all: context.to_heads(x), context.to_tokens),
-        "is the course's answer",
-    ),
-    ('9.6', 'tokens interleaved', (shares(join='stack'), to_tokens), 'tokens are in another order'),
-    ('9.6', 'every k-th head', (shares(every=True), to_tokens), 'heads in steps of 2'),
-    ('9.6', 'the last rank first', (shares(turned=True), to_tokens), 'of the last rank are first'),
-    ('9.6', 'tokens cut, not heads', (shares(cut=0), to_tokens), 'one axis is cut and sent'),
-    ('9.6', 'joined along heads', (shares(at=1), to_tokens), 'one axis is cut and sent'),
-    ('9.6', 'only viewed', (only_viewed, to_tokens), 'does not move an axis'),
-    ('9.6', 'rank 0 alone', (kept_at_home, to_tokens), 'one axis is cut and sent'),
-    ('9.6', 'one tensor', (one_tensor, to_tokens), 'one for each, its own too'),
-    ('9.6', 'all to everyone', (all_to_everyone(lambda who: int(who[0])), to_tokens), 'only what'),
-    ('9.6', 'back like there', (to_heads, to_heads), 'one axis is cut and sent'),
-    ('9.6', 'back, joined along tokens', (to_heads, shares(cut=0)), 'is joined'),
-    (
-        '9.6',
-        'back, heads interleaved',
-        (to_heads, shares(cut=0, join='stack', at=1)),
-        'the heads are in another order',
     ),
 ]

@@ -1,10 +1,8 @@
-"""What students get wrong in exercises 9.7 and 9.8, and a part of the hint that each gets."""
+"""What students get wrong in exercise 9.6, and a part of the hint that each gets."""
 
 import math
 
 import torch
-
-from mgpu_helpers.pytorch import balance
 
 
 def mixture(
@@ -87,89 +85,30 @@ def load(
     return answer
 
 
-def kept_only(probabilities, factor):
-    """Count the tokens that find room."""
-    counts, loss, dropped = load()(probabilities, factor)
-    choices = probabilities.argmax(1).tolist()
-    return [c - sum(choices[i] == e for i in dropped) for e, c in enumerate(counts)], loss, dropped
-
-
-def chosen_only(p):
-    best, choices = p.max(1)
-    return torch.stack([best[choices == e].sum() / len(p) for e in range(p.shape[1])])
-
-
-def batch_by_batch(probabilities, factor):
-    """Drop whatever comes after so many tokens in all."""
-    counts, loss, _ = load()(probabilities, factor)
-    n, k = probabilities.shape
-    return counts, loss, list(range(math.ceil(factor * n / k), n))
-
-
-def through_numbers(p):
-    return torch.tensor(p.mean(0).tolist(), dtype=p.dtype)
-
-
 WRONG = [
-    ('9.7', 'not put back', mixture(back='never', weight='sorted'), "the experts' order"),
-    ('9.7', 'not put back, weights by token', mixture(back='never'), "weights in the tokens'"),
-    ('9.7', 'sorted once more', mixture(back='again'), 'sorted once more'),
-    ('9.7', 'sorted with their weights once more', sorted_at_the_end, 'sorted once more'),
-    ('9.7', 'weights by expert', mixture(weight='sorted'), 'their weights are not'),
-    ('9.7', 'weights forgotten', mixture(weight='none'), "the router's weights are not"),
-    ('9.7', 'weights before the expert', mixture(weight='before'), 'not to what it gets'),
-    ('9.7', 'never sorted', mixture(order='as they are'), 'that were not sorted'),
-    ('9.7', 'an expert without tokens', mixture(counts='without 0'), 'one for each, also a 0'),
-    ('9.7', 'bincount alone', mixture(counts='to the last'), 'one for each, also a 0'),
-    ('9.7', 'even counts', mixture(counts='even'), 'have chosen them'),
-    ('9.7', 'a call for each expert', one_by_one, 'call it once'),
-    ('9.7', 'a copy sent', mixture(send=lambda x: x.detach()), 'it stays with the experts'),
+    ('9.6', 'not put back', mixture(back='never', weight='sorted'), "the experts' order"),
+    ('9.6', 'not put back, weights by token', mixture(back='never'), "weights in the tokens'"),
+    ('9.6', 'sorted once more', mixture(back='again'), 'sorted once more'),
+    ('9.6', 'sorted with their weights once more', sorted_at_the_end, 'sorted once more'),
+    ('9.6', 'weights by expert', mixture(weight='sorted'), 'their weights are not'),
+    ('9.6', 'weights forgotten', mixture(weight='none'), "the router's weights are not"),
+    ('9.6', 'weights before the expert', mixture(weight='before'), 'not to what it gets'),
+    ('9.6', 'never sorted', mixture(order='as they are'), 'that were not sorted'),
+    ('9.6', 'an expert without tokens', mixture(counts='without 0'), 'one for each, also a 0'),
+    ('9.6', 'bincount alone', mixture(counts='to the last'), 'one for each, also a 0'),
+    ('9.6', 'even counts', mixture(counts='even'), 'have chosen them'),
+    ('9.6', 'a call for each expert', one_by_one, 'call it once'),
+    ('9.6', 'a copy sent', mixture(send=lambda x: x.detach()), 'it stays with the experts'),
     (
-        '9.7',
+        '9.6',
         'weights as numbers',
         mixture(times=lambda w: w.detach()),
         'a router that gets none never learns',
     ),
     (
-        '9.7',
+        '9.6',
         'nothing has a gradient',
         mixture(send=lambda x: x.detach(), times=lambda w: w.detach()),
         'without a way back',
     ),
-    ('9.8', 'the factor k missing', load(lambda loss, n, k: loss), 'number of experts, 4, is'),
-    (
-        '9.8',
-        "the course's function",
-        lambda p, factor: (p.argmax(1).bincount(), balance(p, p.argmax(1)), []),
-        "is the course's answer",
-    ),
-    ('9.8', 'a mean over experts', load(lambda loss, n, k: loss / k), 'a mean over experts'),
-    ('9.8', 'counts for shares', load(f=lambda counts, n: counts), 'shares of the tokens belong'),
-    ('9.8', 'counts and sums', load(f=lambda c, n: c, P=lambda p: p.sum(0)), 'counts and sums'),
-    ('9.8', 'shares twice', load(both='f'), 'has no gradient'),
-    ('9.8', 'probabilities twice', load(both='P'), 'where is the share'),
-    ('9.8', 'probabilities of the chosen', load(P=chosen_only), 'the mean over all tokens'),
-    ('9.8', 'a number', load(lambda loss, n, k: (k * loss).item()), 'leave it a tensor'),
-    ('9.8', 'through numbers', load(P=through_numbers), 'leave it a tensor'),
-    (
-        '9.8',
-        'experts without tokens left out',
-        load(count=lambda choices, k: choices.unique(return_counts=True)[1]),
-        'one number for each, also a 0',
-    ),
-    ('9.8', 'the kept ones counted', kept_only, 'of all tokens that chose it'),
-    ('9.8', 'the first dropped', load(drop='first'), 'who comes first is served'),
-    ('9.8', 'the least sure dropped', load(drop='least sure'), 'in the order of the sequence'),
-    ('9.8', 'all of a full expert', load(drop='all'), 'some found room'),
-    ('9.8', 'nobody dropped', load(drop='nobody'), 'nobody? The tokens'),
-    ('9.8', 'room for all on each', load(room=lambda f, n, k: f * n), 'so is the room'),
-    ('9.8', 'rounded down', load(rounded=math.floor), 'is to be rounded up'),
-    (
-        '9.8',
-        'one too many dropped',
-        load(rounded=lambda room: math.ceil(room) - 1),
-        'drops nobody',
-    ),
-    ('9.8', 'one more kept', load(rounded=lambda room: math.floor(room) + 1), 'and one more'),
-    ('9.8', 'after so many in all', batch_by_batch, 'the last of experts'),
 ]

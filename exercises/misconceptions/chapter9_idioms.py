@@ -1,8 +1,5 @@
 """Right answers to the exercises of chapter 9 that go another way than ours: no hint for them."""
 
-import math
-from collections import defaultdict
-
 import numpy as np
 import torch
 from torch import nn
@@ -124,39 +121,6 @@ def index_add(x, choices, weights, k, exchange):
     return torch.zeros_like(x).index_add(0, order, results)
 
 
-def in_line(probabilities, factor):
-    n, k = probabilities.shape
-    chosen = F.one_hot(probabilities.argmax(-1), k)
-    line = (chosen.cumsum(0) * chosen).amax(1)
-    f, P = chosen.double().mean(0), probabilities.mean(0)
-    return chosen.sum(0), k * f @ P, line > math.ceil(n / k * factor)
-
-
-def token_after_token(probabilities, factor):
-    n, k = probabilities.shape
-    counts, dropped, loss = [0] * k, [], 0
-    for i, row in enumerate(probabilities.tolist()):
-        e = row.index(max(row))
-        counts[e] += 1
-        if counts[e] > math.ceil(factor * n / k):
-            dropped.append(i)
-    for e in range(k):
-        loss += counts[e] / n * sum(probabilities[i, e] for i in range(n)) / n
-    return counts, k * loss, dropped
-
-
-def queues(probabilities, factor):
-    n, k = probabilities.shape
-    waiting = defaultdict(list)
-    for i, e in enumerate(np.argmax(probabilities.detach().numpy(), axis=1)):
-        waiting[int(e)].append(i)
-    counts = np.array([len(waiting[e]) for e in range(k)])
-    room = int(-(-n * factor // k))
-    late = {i for mine in waiting.values() for i in mine[room:]}
-    loss = (probabilities * torch.from_numpy(counts)).sum() * k / n**2
-    return counts, loss, sorted(late, reverse=True)
-
-
 RIGHT = [
     ('9.1', 'with a mask, in the form (n, words, t)', with_a_mask),
     ('9.1', 'its mean, weighted by its share', its_mean_weighted),
@@ -167,12 +131,9 @@ RIGHT = [
     ('9.2', 'NumPy', in_numpy),
     ('9.2', 'position by position', position_by_position),
     *CONTEXT,
-    ('9.7', 'written back by the order', written_back),
-    ('9.7', 'lists of positions', lists_of_positions),
-    ('9.7', 'by masks', by_masks),
-    ('9.7', 'by a permutation', by_a_permutation),
-    ('9.7', 'index_add', index_add),
-    ('9.8', 'positions in the line', in_line),
-    ('9.8', 'token after token', token_after_token),
-    ('9.8', 'queues', queues),
+    ('9.6', 'written back by the order', written_back),
+    ('9.6', 'lists of positions', lists_of_positions),
+    ('9.6', 'by masks', by_masks),
+    ('9.6', 'by a permutation', by_a_permutation),
+    ('9.6', 'index_add', index_add),
 ]
