@@ -1,16 +1,16 @@
-"""The slides: all chapters in a real browser, as a lecturer has them on a projector."""
+"""The slides in a real browser, as a lecturer has them on a projector: what the plan lists."""
 
 import base64
 import re
 
 import nbformat
-import pages
 import pytest
 import slides
 from checkouts import ROOT
 from click.testing import CliRunner
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from slide_figures import cut
+from run_notebooks import ChapterError
+from teaching_plan import PLAN
 from test_look import contrast, luminance
 
 CHAPTERS = sorted((ROOT / 'notebooks').glob('[0-9]*.ipynb'))
@@ -24,7 +24,8 @@ SLIDES = """
   const end = slide.querySelector('footer').getBoundingClientRect().top + 1;
   const size = (part) => parseFloat(getComputedStyle(part).fontSize);
   return {
-    heading: slide.dataset.section,
+    words: slide.textContent.replace(/\\s+/g, ''),
+    top: slide.querySelector('h1, h2').getBoundingClientRect().top,
     size: [slide.offsetWidth, slide.offsetHeight],
     empty: !rest.length || rest.some((e) => !e.textContent.trim() && !e.querySelector('img, svg')),
     out: [slide, ...rest, ...slide.querySelectorAll('h2, pre, table, img, svg')].filter((part) =>
@@ -32,13 +33,13 @@ SLIDES = """
       || part.scrollWidth > part.clientWidth + 1 && part.clientWidth
       || part.getBoundingClientRect().bottom > end && part !== slide
       || part.getBoundingClientRect().right > 1280).map((part) => part.outerHTML.slice(0, 200)),
-    small: rest.filter((part) => part.textContent && size(part) < 18).map((p) => p.outerHTML),
+    small: [...slide.querySelectorAll('p, li, pre, td')].filter((p) => p.textContent && size(p) < 18)
+      .map((p) => p.outerHTML.slice(0, 200)),
     figures: [...slide.querySelectorAll('img')].map((image) => {
       const aspect = image.naturalWidth / image.naturalHeight;
       const width = Math.min(image.clientWidth, image.clientHeight * aspect);
-      // Drawings are 760 wide, with letters from 13 on: 17 here. A tall one fills the height.
-      return [image.naturalWidth > 0, image.src.startsWith('data:'),
-        width > 970 || width / aspect > 590];
+      // Drawings are 760 wide, with letters from 13 on.
+      return [image.naturalWidth > 0, image.src.startsWith('data:'), width > 700];
     }),
   };
 })
@@ -49,48 +50,50 @@ def shown(browser):
     return browser.ask('[document.querySelector(".now").id, location.hash].join()')
 
 
+def made(*options, build):
+    """Run the command; return the one file that it has written."""
+    done = CliRunner().invoke(slides.main, [*options, '--build', str(build)])
+    assert done.exit_code == 0, done.output
+    (file,) = build.iterdir()
+    return file
+
+
 @pytest.mark.parametrize('path', CHAPTERS, ids=lambda path: path.stem[:2])
-def test_every_section_has_slides_and_each_slide_fits(path, browser, tmp_path):
-    nb, file = nbformat.read(path, as_version=4), tmp_path / f'{path.stem}.html'
-    texts = [cell.source for cell in nb.cells if cell.cell_type == 'markdown']
-    html, number = slides.page_of(nb, path.parent, path.stem)
-    file.write_text(html, encoding='utf-8')
+def test_each_section_is_asked_then_answered_and_each_slide_fits(path, browser, tmp_path):
+    number = int(path.stem[:2])
+    file = made('--chapter', str(number), build=tmp_path)
     browser.open(file.as_uri(), 1280, 720)
     browser.resize(720)
     on_screen = browser.ask(SLIDES)
     for slide in on_screen:
         assert not slide['empty'] and not slide['out'] and not slide['small'], slide
         assert slide['size'] == [1280, 720] and all(map(all, slide['figures'])), slide
-    text = '\n'.join(texts)
-    wanted = [re.sub('[`*]', '', h) for h in re.findall('^##? (.+)', text, re.MULTILINE)]
-    headings = [slide['heading'].strip() for slide in on_screen]
-    assert list(dict.fromkeys(headings)) == wanted and len(on_screen) == number
-    drawn = re.findall(r'^!\[.*', text, re.MULTILINE)
-    data = [o.get('data', {}) for c in nb.cells for o in c.get('outputs', [])]
-    drawn += [f'![](data:image/png;base64,{d["image/png"]})' for d in data if 'image/png' in d]
-    parts = [part for figure in drawn for part in cut(figure, path.parent)]  # tall ones: two
-    assert sum(len(slide['figures']) for slide in on_screen) == len(parts)
+    assert len({slide['top'] for slide in on_screen[1:]}) == 1  # titles do not jump
+    words = [slide['words'] for slide in on_screen]
+    at = 0
+    for section in PLAN['chapters'][number]['sections']:
+        for part in ('ask', 'answer') if 'ask' in section and 'task' not in section else ():
+            (at,) = (i for i in range(at, len(words)) if plain(section[part]) in words[i])
     assert browser.ask('said.join()') == ''
     # Nothing but what is in the file: its policy refuses the rest.
+    html = file.read_text('utf8')
     assert not re.search(r'<link|@import|url\(|(?:src|srcset)="(?!data:)', html)
-    # The notes have all of the text, and answers that wait for a click.
-    asides = '[...document.querySelectorAll("aside")].map((a) => a.textContent).join(" ")'
-    notes = browser.ask(asides)
+    # The text of each section is in the notes, and no hidden answer.
+    notes = browser.ask('[...document.querySelectorAll("aside")].map((a) => a.textContent).join()')
+    text = '\n'.join(c.source for c in nbformat.read(path, 4).cells if c.cell_type == 'markdown')
     for bold in re.findall(r'\*\*([\w ,;]+)[.?:]?\*\*', text):
         assert bold in notes, bold
-    hidden = browser.ask('document.querySelectorAll("aside details:not([open])").length')
-    assert hidden == text.count('<details>')
+    assert not browser.ask('document.querySelectorAll("aside details").length')
+
+
+def plain(markdown):
+    return re.sub(r'[*`\s]+', '', markdown)
 
 
 @pytest.fixture(scope='module')
 def lecture(tmp_path_factory):
     """A chapter's slides, made by the command, for the tests of navigation."""
-    build = tmp_path_factory.mktemp('slides')
-    done = CliRunner().invoke(slides.main, ['--chapter', '3', '--build', str(build)])
-    assert done.exit_code == 0, done.output
-    (file,) = build.iterdir()
-    assert re.fullmatch(rf'03-\S+  \d+ slides: {file}\n', done.output)
-    return file
+    return made('--chapter', '3', build=tmp_path_factory.mktemp('slides'))
 
 
 def test_keys_hash_and_themes(lecture, browser):
@@ -134,74 +137,65 @@ def test_a_page_on_paper_for_each_slide(lecture, browser):
     assert set(re.findall(rb'/MediaBox \[([^]]*)\]', pdf)) == {b'0 0 960 540'}  # points: 16 to 9
 
 
-def of(*cells):
-    """The slides of a chapter of one section with these cells: words, and kinds of blocks."""
-    start = new_markdown_cell('# T\n\n*1 of 8*\n\nWhy?\n\n**So.** Yes.\n')
-    nb = new_notebook(cells=[start, new_markdown_cell('## A\n\nPlain first.'), *cells])
-    nb.metadata['title'] = 'T'
-    made = slides.slides_of(nb, ROOT / 'notebooks')[2:]
-    return [(slide['words'], [block['kind'] for block in slide['blocks']]) for slide in made]
-
-
 def code(source, text='', *tags):
     outputs = [new_output('stream', text=text)] if text else []
     return new_code_cell(source, outputs=outputs, metadata={'tags': list(tags)})
 
 
-def test_what_is_shown_follows_from_the_notebook():
+def chapter_with(tmp_path, *cells, **entry):
+    """A chapter of one section, and a plan that asks one question there."""
+    start = [new_markdown_cell('# T'), new_markdown_cell('## A\n\nText.'), *cells]
+    nbformat.write(new_notebook(cells=start), tmp_path / '01-t.ipynb')
+    plan = {'sections': [{'section': 'A', 'ask': 'Why?', 'answer': 'So.'} | entry]}
+    return slides.Chapter(tmp_path / '01-t.ipynb', plan, 'What?')
+
+
+def test_what_is_shown_is_what_the_plan_names(tmp_path):
     text, long = new_markdown_cell, '\n'.join(f'print({i})' for i in range(30))
-    taught, figure = '#@save\ndef f():\n    pass', '![f](../img/allreduce.svg)'
-    plain = (['Plain first.'], ['output'])
-    for cells, expected in (
-        ([], [(['Plain first.'], [])]),
-        ([code('f()', 'out')], [plain]),
-        ([text('No. **A b c d e f g.** No.')], [(['**A b c d e f g.**'], [])]),
-        ([text('**Run in.** Goes on. No.')], [(['**Run in.** Goes on.'], [])]),
-        ([text(f'Look.\n\n{figure}')], [(['Look.'], ['figure'])]),
-        ([text('|a|b|\n|-|-|\n|c|d|')], [(['Plain first.'], ['table'])]),
-        ([code(taught)], [(['Plain first.'], ['code'])]),
-        ([code('%%px --local\n' + taught)], [(['Plain first.'], ['code'])]),
-        ([code('f()', '', 'slide')], [(['Plain first.'], ['code'])]),
-        ([code('f()', 'out', 'skip-slide')], [(['Plain first.'], [])]),
-        ([code('f()', long, 'slide')], [plain, ([], ['output'])]),
-        ([code(long, '', 'slide')], [(['Plain first.'], ['code']), ([], ['code'])]),
-        ([text('**B b b b b b b.** Then.'), code('f()', 'out')],
-         [(['**B b b b b b b.**'], []), (['Then.'], ['output'])]),
+    figure = '![f](../img/allreduce.svg)'
+    asked = (['Why?'], [])
+    for cells, entry, expected in (
+        ([code('f()', 'out')], {'cell': 'f()'}, [asked, (['So.'], ['code', 'output'])]),
+        ([code('f()', 'out', 'mine')], {'cell': 'mine'}, [asked, (['So.'], ['code', 'output'])]),
+        ([code(long, 'out')], {'cell': 'print(3)\n'}, [asked, (['So.'], ['output'])]),
+        ([code(long)], {'cell': 'print(3)\n'}, [asked, (['So.'], ['code'])]),
+        ([text(f'No.\n\nYes, x.\n\n{figure}')], {'cell': 'x.'}, [asked, (['So.'], ['text'])]),
+        ([text('No.\n\n|a|b|\n|-|-|\n|c|d|')], {'cell': '|c|'}, [asked, (['So.'], ['table'])]),
+        ([text(figure), code('f()')], {'show': ['allreduce.svg', 'f()'], 'cell': 'f()'},
+         [([], ['figure']), (['Why?'], ['code']), (['So.'], ['code'])]),
+        ([], {}, [asked, (['So.'], [])]),
     ):  # fmt: skip
-        assert of(*cells) == expected, cells
+        found = chapter_with(tmp_path, *cells, **entry).slides_of('A')
+        assert [(s['words'], [b['kind'] for b in s['blocks']]) for s in found] == expected, cells
+    for entry, said in (({'cell': 'gone'}, "'A': 0 cells have 'gone'"), ({}, "no section 'B'")):
+        chapter = chapter_with(tmp_path, code('f()'), **entry)
+        with pytest.raises(ChapterError, match=re.escape(said)):
+            chapter.slides_of('A' if entry else 'B')
 
 
-def test_no_such_chapter_and_a_chapter_of_ones_own(tmp_path):
-    done = CliRunner().invoke(slides.main, ['--chapter', '99', '--build', str(tmp_path)])
-    assert done.exit_code == 2 and "there is no chapter '99'" in done.output
-    nb = new_notebook(cells=[new_code_cell('1'), new_markdown_cell('Only a text, and $$x$$')])
-    html, number = slides.page_of(nb, tmp_path, 'mine')
-    assert number >= 1 and '<title>mine</title>' in html and pages.title_of(nb) is None
-
-
-def test_a_session_of_the_plan_asks_before_it_answers(browser, tmp_path):
-    done = CliRunner().invoke(slides.main, ['--session', 'five weeks 5', '--build', str(tmp_path)])
-    assert done.exit_code == 0, done.output
-    session, plan = slides.session_of('five weeks 5')
-    browser.open((tmp_path / 'five-weeks-5.html').as_uri(), 1280, 720)
+def test_a_session_of_the_plan(browser, tmp_path):
+    file = made('--session', 'five weeks 1', build=tmp_path)
+    browser.open(file.as_uri(), 1280, 720)
     browser.resize(720)
     shown = browser.ask(SLIDES)
     assert not [s for s in shown if s['empty'] or s['out'] or s['small']]
-    words = browser.ask('[...document.querySelectorAll("section")].map((s) => s.textContent)')
-    asked = [i for i, text in enumerate(words) if 'What do you expect?' in text]
+    assert 30 <= len(shown) <= 45
+    words = [slide['words'] for slide in shown]
+    test = [i for i, text in enumerate(words) if 'Theentrytest' in text]
+    for key, places in (('ask', test[:2]), ('answer', test[2:])):
+        for question in PLAN['entry_test']:
+            assert any(plain(question[key]) in words[i] for i in places), question[key]
+    (session, *_) = PLAN['plans']['five weeks']
     planned = [
-        s['ask']
-        for part in session['parts']
-        for s in plan.CHAPTERS.get(part.get('chapter'), {'sections': []})['sections']
-        if s['section'] in part['sections']
+        (part['chapter'], name) for part in session['parts'] for name in part.get('sections', [])
     ]
-    assert len(asked) == len(planned)
-    for i, ask in zip(asked, planned):  # in the order of the plan
-        assert re.sub('[`*]', '', ask) in words[i]
-    # The idle shares come after the question about them.
-    (bubble,) = (i for i in asked if 'is it less with 1F1B?' in words[i])
-    drawn = [i for i, s in enumerate(shown) if s['heading'] == 'By layers' and s['figures']]
-    assert drawn[-1] > bubble and words[-1].strip().startswith('At home')
-    for wrong in ('six weeks 1', 'five weeks 6'):
-        done = CliRunner().invoke(slides.main, ['--session', wrong, '--build', str(tmp_path)])
-        assert done.exit_code == 2 and f"no session '{wrong}'" in done.output
+    asks = {(n, s['section']): s for n, c in PLAN['chapters'].items() for s in c['sections']}
+    at = [
+        next(i for i, text in enumerate(words) if plain(asks[place]['ask']) in text)
+        for place in planned
+        if 'ask' in asks.get(place, {})
+    ]
+    assert at == sorted(at) and words[-1].startswith('Athome')
+    for wrong in ('--session', 'six weeks 1'), ('--chapter', '99'):
+        done = CliRunner().invoke(slides.main, [*wrong, '--build', str(tmp_path)])
+        assert done.exit_code == 2 and f"there is no {wrong[0][2:]} '{wrong[1]}'" in done.output

@@ -16,7 +16,7 @@ from run_notebooks import frameworks
 import student
 
 CLOSING = ('Summary', 'Exercises', 'Next')  # of each chapter: no objective, no misconception
-KEYS = {'section', 'minutes', 'objective', 'needs', 'ask', 'wrong', 'cell', 'skip'}
+KEYS = {'section', 'minutes', 'objective', 'needs', 'ask', 'answer', 'wrong', 'cell', 'skip'}
 LENGTHS = {
     '90 minutes': 90,
     'one day': 6 * 60,
@@ -81,10 +81,11 @@ def test_every_section_is_planned_by_what_is_in_the_chapter(n):
         name = s['section']
         assert type(s['minutes']) is int and s['minutes'] > 0
         if name in CLOSING:
-            assert set(s) - {'ask', 'task'} == {'section', 'minutes'}
+            assert set(s) - {'ask', 'answer', 'task'} == {'section', 'minutes'}
+            assert ('ask' in s) == ('answer' in s)
             assert name != 'Exercises' or '(on paper)' in TASKS[n][s['task']]
             continue
-        assert set(s) == KEYS, name
+        assert set(s) - {'show'} == KEYS, name
         assert all(s[key] for key in KEYS - {'needs'}), name
         assert s['objective'] in PLAN['objectives'], name
         matching = [cell for cell in cells[name] if s['cell'] in cell]

@@ -1,4 +1,4 @@
-"""Figures on slides: their shape, where a tall one is cut in two, and how they fill a slide."""
+"""Figures on slides: their shape, and where a tall one is cut in two."""
 
 import base64
 import contextlib
@@ -11,11 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 from PIL import Image
 
-TALL, BETWEEN = 1.45, 20  # a drawing of a smaller aspect ratio is cut, at a gap of so many pixels
-# A slide with a figure has narrow margins: what is below its heading, and beside its column.
-FULL, BELOW, WHOLE = 77.6, 39, 41.6
-COLUMN, BESIDE = 15, 1.6  # the least width of a column with text, the gap between it and a figure
-LEGIBLE, NEARLY = 66, 0.92  # at this width labels have 18 of 720 pixels; what words leave of it
+TALL, BETWEEN = 1.25, 20  # a drawing of a smaller aspect ratio is cut, at a gap of so many pixels
 
 
 def drawing_of(figure, folder):
@@ -96,14 +92,3 @@ def part_of_png(png, top, bottom):
     picture, file = Image.open(io.BytesIO(png)), io.BytesIO()
     picture.crop((0, int(top), picture.width, int(bottom))).save(file, 'png')
     return f'png;base64,{base64.b64encode(file.getvalue()).decode()}'
-
-
-def place_for(aspect, above, column):
-    """Return how a figure is best shown: its width, and that of a column beside it, or 0.
-
-    ``above`` is the height of what else is on the slide if it stands above the figure; ``column``
-    is the least width in which it could stand beside it, or 0 if it cannot.
-    """
-    wide = min(FULL, (BELOW - above) * aspect)
-    narrow = min(FULL - BESIDE - column, WHOLE * aspect) if column else 0
-    return (narrow, FULL - BESIDE - narrow) if narrow > wide else (wide, 0)

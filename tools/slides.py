@@ -1,13 +1,11 @@
 """Make slides for a lecture from the stored notebooks; nothing is executed.
 
-``make slides`` calls this and writes ``build/slides/NN-name.html``, each a self-contained file.
-Shown are: of each paragraph the sentence with bold words, list items, figures, formulas, tables,
-plots, short outputs, and the short functions that the chapter teaches; a paragraph without bold
-words only right before one of these. A slide shows one thing, half of a tall figure say, with the
-chapter's text as a note for the speaker. The tag ``slide`` shows a cell's output however long it
-is, or its source if it has none; ``skip-slide`` shows nothing of a cell. ``make slides
-SESSION='five weeks 2'`` writes instead a session of the teacher's plans, each question before the
-cell that answers it.
+``make slides SESSION='five weeks 2'`` writes a session of the teacher's plans to
+``build/slides/five-weeks-2.html``, ``make slides CHAPTER=3`` all sections of a chapter: one
+self-contained file. What is shown, and in which order, stands in ``exercises/teaching/plan.yml``:
+of a section what `show` names, the question, and what answers it. A piece of text names a cell of
+code, which gives its output (its source too, if it is short, or alone), or a paragraph, figure,
+formula, table or list of a text. The chapter's text is the note for the speaker.
 """
 
 import re
@@ -16,250 +14,205 @@ from pathlib import Path
 
 import click
 import nbformat
-from pages import FORMULA, exported, prefer_pictures, text_of, title_of
+from chapters import CHAPTERS
+from on_ranks import coloured, quiet
+from pages import exported, prefer_pictures, text_of
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import DiffLexer, PythonLexer, TextLexer
 from run_notebooks import FOLDER, ROOT, ChapterError, find_chapters, write
-from slide_layout import LEAST, STYLES, arranged, fitted
+from slide_figures import aspect_ratio, cut
 
 TEMPLATE = Path(__file__).resolve().with_name('slides.html.j2')
-LINES = 14  # longer code and output needs the tag `slide`
-TRIED = 8  # lines of a cell that tries out what the cell before it defines
-TITLE = 50  # letters of a slide's title, which has one line
-DRAWN = 'figure', 'formula', 'table'
-PLAIN = 36  # words kept of a paragraph without bold words
-# Text within which no sentence ends; a paragraph or a listing; the start of a list item.
-WHOLE = re.compile(r'\*\*.+?\*\*|`[^`]+`|\[[^]]*\]\([^)]*\)|.', re.DOTALL)
-PARAGRAPH = re.compile(r'```.*?```|(?:(?!\n\n|```).)+', re.DOTALL)
-POINT = re.compile(r'(?:\*|\d+\.) ')
-# A sentence that begins so says nothing without the one before it.
-REFERS = re.compile(
-    r'[*(]*(?:(?:It|Its|They|These|Their|This|That|Those|Both|Neither|So|But|Then)\b'
-    r'|(?:\w+ ){1,4}(?:it|they|them)\b)'
-)
-
-
-def sentences(paragraph):
-    """Cut a paragraph into sentences."""
-    parts, cut = WHOLE.findall(' '.join(paragraph.split())), ['']
-    for part, after in zip(parts, [*parts[1:], ' ']):
-        ended = re.search(r'[.?!]["”)*]*$', cut[-1]) and not POINT.fullmatch(cut[-1] + ' ')
-        if part == ' ' and ended and not after[0].islower():
-            cut.append('')
-        else:
-            cut[-1] += part
-    return cut
-
-
-def key_of(paragraph):
-    """Return the sentence with bold words, with what it needs around it; or ''.
-
-    That is the next one if it is short or asks, and those before it while it refers to them.
-    """
-    parts = sentences(paragraph)
-    for i, part in enumerate(parts):
-        if '**' in part:
-            short = len(re.sub(r'\(.*?\)', '', POINT.sub('', part)).split()) < 6
-            end = i + 1 + (short or '?' in part)
-            while i > 0 and REFERS.match(parts[i]):
-                i -= 1
-            return ' '.join(parts[i:end])
-    return ''
-
-
-def beginning(paragraph):
-    """Return the first sentences, at least one, up to ``PLAIN`` words."""
-    first, *others = sentences(paragraph)
-    for sentence in others:
-        if len(f'{first} {sentence}'.split()) > PLAIN:
-            break
-        first += ' ' + sentence
-    return first
-
-
-def from_text(source):
-    """Yield what slides show of a text cell, in order: (kind, Markdown)."""
-    source = re.sub(r'(?s)<details>.*?</details>|(?-s:^#+ .*)', '', source, flags=re.MULTILINE)
-    part = key = ''
-    for text in PARAGRAPH.findall(source):
-        for part in re.split(r'\n(?=\* |\d+\. )', text.strip()) if text[:3] != '```' else [text]:
-            key = key_of(part)
-            if part[:3] == '```':
-                yield 'output', part.split('\n', 1)[1].rstrip('`\n')
-            elif part[:2] == '![' or part[:1] == '|' or FORMULA.fullmatch(part):
-                yield {'!': 'figure', '|': 'table', '$': 'formula'}[part[0]], part
-            elif POINT.match(part):
-                yield 'point', key or beginning(part)
-            elif part:
-                yield 'key' if key else 'plain', key or beginning(part)
-    end = sentences(part)[-1] if key else key
-    if (
-        key
-        and not key.endswith(end)
-        and (end[-1] == ':' or end[0] != '(' and not POINT.match(part))
-    ):
-        yield 'tail', end
-
-
+STYLES = {'light': HtmlFormatter(style='default'), 'dark': HtmlFormatter(style='github-dark')}
+NARROW, HIGH = 1.85, 37.5  # a figure of a smaller aspect ratio stands beside the words, so high
+TOGETHER, BESIDE = 18, 6  # lines of source and output on one slide; of printed lines at a picture
 SAVED = re.compile(r'\A(%%px.*\n)?#@save\n')  # what the package has too; on ranks, maybe
+PARAGRAPH = re.compile(r'```.*?```|(?:(?!\n\n|```).)+', re.DOTALL)
+UNSAID = re.compile(r'(?sm)<details>.*?</details>|^#+ [^\n]*|^!\[[^\n]*')  # not in notes
 
 
-def from_code(cell, taught):
-    """List what slides show of a code cell; ``taught``: the cell before defines a function."""
-    tags, shown = cell.metadata.get('tags', []), []
-    if {'skip-slide', 'remove-cell'} & {*tags}:
-        return shown
-    source = SAVED.sub(r'\1', cell.source).strip('\n')
-    chosen, saved = 'slide' in tags, SAVED.match(cell.source)
+def coded(source, kind='code'):
+    """Make a block of code, or of what was printed, in colours."""
+    lexer = PythonLexer if kind == 'code' else TextLexer
+    lexer = DiffLexer if re.search(r'^@@ |^[+-] {4}', source, re.MULTILINE) else lexer
+    html = highlight(coloured(source), lexer(stripnl=False), STYLES['light'])
+    return {'kind': kind, 'html': quiet(html)}
+
+
+def drawn(figure, folder):
+    """Make the block of a figure, or those of its two halves if it is tall."""
+    for half in cut(figure, folder):
+        aspect = aspect_ratio(half, folder)
+        beside = min(56, HIGH * aspect) if aspect < NARROW else 0  # its width beside the words
+        yield {'kind': 'figure', 'html': text_of(half, up='../'), 'beside': round(beside, 1)}
+
+
+def of_text(cell, piece, folder):
+    """Make the block of a text's paragraph that has a piece of text."""
+    items = [part for p in PARAGRAPH.findall(cell.source) for part in re.split(r'\n(?=\d+\. )', p)]
+    found = next((item for item in items if piece in item), cell.source)
+    part = re.sub(r'^\d+\. ', '', found.strip())
+    if part[:3] == '```':
+        return [coded(part.split('\n', 1)[1].rstrip('`\n'), 'output')]
+    if part[:2] == '![':
+        return drawn(part, folder)
+    kind = {'|': 'table', '$': 'formula'}.get(part[0], 'text')
+    return [{'kind': kind, 'html': text_of(part, up='../')}]
+
+
+def of_code(cell, folder):
+    """Make the blocks of a code cell: what it shows, with its source if there is room for both."""
+    source, blocks, lines = SAVED.sub(r'\1', cell.source).strip('\n'), [], 0
     for output in cell.outputs:
         data = output.get('data', {})
         text = (output.get('text') or data.get('text/plain', '')).strip('\n')
         if 'image/png' in data:
-            shown.append(('figure', f'![](data:image/png;base64,{data["image/png"].strip()})'))
-        elif text.strip() and (text.count('\n') < LINES or chosen and 'text/html' not in data):
+            picture = f'![](data:image/png;base64,{data["image/png"].strip()})'
+            blocks += drawn(picture, folder)
+        elif text.strip():
             html = data.get('text/html')
-            shown.append(('html', html, text) if html else ('output', text))
-    if saved and source.count('\n') < LINES or chosen and (saved or not shown):
-        shown.insert(0, ('code', source))
-    elif taught and shown and source.count('\n') < TRIED:  # shown if there is room for all of it
-        shown.insert(0, ('trial', source))
-    return shown
+            lines += (text.count('\n') + 1) * (1.4 if html else 1)  # rows are higher than lines
+            blocks.append({'kind': 'html', 'html': html} if html else coded(text, 'output'))
+    if pictures := [block for block in blocks if block['kind'] == 'figure']:
+        return blocks if lines <= BESIDE else pictures
+    if blocks and source.count('\n') + lines > TOGETHER:
+        return blocks
+    return [coded(source), *blocks]
 
 
-def groups_of(cells, taught=False):
-    """Yield what slides show of a section, in order: lists of what belongs on one slide."""
-    for cell in cells:
-        if cell.cell_type == 'markdown':
-            yield [('note', re.sub(r'^(#+ |!\[).*$', '', cell.source, flags=re.MULTILINE).strip())]
-            if 'skip-slide' not in cell.metadata.get('tags', []):
-                yield from ([item] for item in from_text(cell.source))
-        else:
-            yield from_code(cell, taught)
-            taught = SAVED.match(cell.source)
+def blank(heading, words=(), blocks=(), notes=(), **more):
+    lists = {'words': [*words], 'blocks': [*blocks], 'notes': [*notes]}
+    return {'heading': heading, **lists, **more}
 
 
-def titled(slides):
-    """Give slides after the first of a section a title: words in bold, or what the code defines."""
-    for slide in slides[1:]:
-        text = (slide['words'] or [''])[0]
-        found = re.search(r'\*\*(.+?)\*\*', text)
-        code = slide['blocks'][0]['text'] if slide['blocks'] else ''
-        defined = re.search(r'(?m)^(?:def|class) (\w+)', code)
-        alone = found and found[0] == text and not slide['blocks']
-        if found and len(found[1]) <= TITLE and not POINT.match(text) and not alone:
-            slide['heading'] = found[1][0].upper() + found[1][1:].rstrip('.:,')
-            rest = text[found.end() :].strip()
-            if not found.start() and found[1][-1] in '.:' and (rest or slide['blocks']):
-                slide['words'][:1] = [rest] if rest else []  # else the title would stand twice
-        elif defined and not found:
-            slide['heading'] = f'`{defined[1]}`'
-    return slides
+def spread(slide):
+    """Give each figure but one a slide of its own: a question is on the last, an answer on the first."""
+    figures = [block for block in slide['blocks'] if block['kind'] == 'figure']
+    rest = [block for block in slide['blocks'] if block not in figures]
+    keeps = len(figures) - 1 if slide.get('asks') else 0
+    parts = [blank(slide['heading'], (), [figure]) for figure in figures]
+    parts[keeps : keeps + 1] = [slide | {'blocks': [*rest, *figures[keeps : keeps + 1]]}]
+    return parts
 
 
-def parts_of(heading, cells, folder, plan):
-    """Arrange a section; ``plan``, if any, has a question, and a piece of the cell that answers."""
-    answers = (i for i, cell in enumerate(cells) if plan.get('cell', '\0') in cell.source)
-    cut = next(answers, 0)
-    cut -= cut > 0 and cells[cut - 1].cell_type == 'markdown'  # what introduces the cell
-    shown = []
-    for part, taught in (
-        (cells[:cut], False),
-        (cells[cut:], cut and SAVED.match(cells[cut - 1].source)),
-    ):
-        if part == cells[cut:] and 'ask' in plan:
-            note = f'Many believe: {plan["wrong"]}' if 'wrong' in plan else ''
-            shown.append(blank(heading) | {'words': [plan['ask']], 'notes': [note], 'asks': True})
-        groups = list(filter(None, groups_of(part, taught)))
-        shown += titled(arranged(heading, groups, folder)) if groups else []
-    return [{'section': heading} | slide for slide in shown]
+class Chapter:
+    """A notebook, its sections by their headings, and what the teacher's plan says of them."""
 
-
-def blank(heading):
-    return {'heading': heading, 'where': '', 'words': [], 'blocks': [], 'notes': []}
-
-
-def slides_of(nb, folder, plans=None):
-    """Make all slides of a chapter; ``folder`` is the notebook's, to resolve its figures.
-
-    ``plans`` has what the teacher's plan says of its sections, by their headings.
-    """
-    prefer_pictures(nb)
-    sections = []
-    for cell in nb.cells:
-        heading = re.match('#+ (.+)', cell.source) if cell.cell_type == 'markdown' else None
-        if heading or not sections:
-            sections.append((heading[1] if heading else nb.metadata.title, []))
-        sections[-1][1].append(cell)
-    (title, (first, *others)), *sections = sections
-    # Up to the first bold words or table, the opening names the chapter and asks its question.
-    opening, rest = re.fullmatch(
-        r'(.*?)((?:\n\n(?=[^\n]*\*\*|\|).*)?)', first.source, re.DOTALL
-    ).groups()
-    where, *asked = re.sub('^# .*', '', opening).strip().split('\n\n')
-    words = [part for part in asked if '?' in part]
-    slides = [blank(title) | {'section': title, 'where': where, 'words': words, 'notes': asked}]
-    rest = nbformat.from_dict({'cell_type': 'markdown', 'source': rest.strip(), 'metadata': {}})
-    texts = [cell for cell in others if cell.cell_type == 'markdown']
-    for heading, cells in [(title, [rest, *texts]), *sections]:
-        slides += parts_of(heading, cells, folder, (plans or {}).get(heading, {}))
-    return slides
-
-
-def session_of(name):
-    """Find a session by its plan and number, 'five weeks 2', in the teacher's plans."""
-    try:
-        import teaching_plan  # students have no plan.yml
-    except FileNotFoundError:
-        raise ChapterError('this copy has no exercises/teaching/plan.yml: no sessions') from None
-    plans = teaching_plan.PLAN['plans'].items()
-    found = {f'{plan} {i}': one for plan, sessions in plans for i, one in enumerate(sessions, 1)}
-    if name not in found:
-        raise ChapterError(f"there is no session '{name}'. There are: {', '.join(found)}")
-    return found[name], teaching_plan
-
-
-def session_slides(name, notebooks):
-    """Make the slides of a session, in the order of its parts; return them and its title."""
-    session, plan = session_of(name)
-    minutes = f'{session["minutes"]} minutes'
-    slides = [blank(session['session']) | {'where': minutes, 'section': session['session']}]
-    for part in session['parts']:
-        if 'chapter' not in part:
-            words = [*filter(None, [plan.work(part)]), f'{part["minutes"]} minutes']
-            slides.append(blank(part['do']) | {'section': part['do'], 'words': words})
-            continue
-        (path,) = find_chapters(notebooks, str(part['chapter']))
+    def __init__(self, path, plan, question):
         nb = nbformat.read(path, as_version=4)
-        nb.metadata['title'] = title_of(nb)
-        plans = {s['section']: s for s in plan.CHAPTERS[part['chapter']]['sections']}
-        chapter = slides_of(nb, path.parent, plans)
-        opening = chapter[0]['section']
-        for section in part['sections']:
-            wanted = opening if section == 'opening' else section
-            slides += [slide for slide in chapter if slide['section'] == wanted]
+        prefer_pictures(nb)
+        self.path, self.plan, self.question, self.sections = path, plan, question, {'opening': []}
+        for cell in nb.cells:
+            if cell.cell_type == 'markdown' and (heading := re.match('## (.+)', cell.source)):
+                self.sections[heading[1]] = []
+            if 'remove-cell' not in cell.metadata.get('tags', []):
+                list(self.sections.values())[-1].append(cell)
+        self.title = re.match('# (.+)', self.sections['opening'][0].source)[1]
+
+    def find(self, section, piece):
+        """Return the place of the one cell of a section that has a piece of text, or that tag."""
+        cells = self.sections[section]
+        found = [
+            i for i, c in enumerate(cells)
+            if piece in c.source or piece in c.metadata.get('tags', [])
+        ]  # fmt: skip
+        if len(found) != 1:
+            where = f"{self.path.name}, section '{section}'"
+            raise ChapterError(f'{where}: {len(found)} cells have {piece!r}, which plan.yml names')
+        return found[0]
+
+    def shown(self, section, pieces):
+        """Make the blocks of the cells that have these pieces."""
+        for piece in [pieces] if isinstance(pieces, str) else pieces:
+            cell, folder = self.sections[section][self.find(section, piece)], self.path.parent
+            of = of_code(cell, folder) if cell.cell_type == 'code' else of_text(cell, piece, folder)
+            yield from of
+
+    def slides_of(self, name):
+        """Make the slides of a section: what `show` names, the question, and its answer."""
+        entry = next((s for s in self.plan['sections'] if s['section'] == name), None)
+        if name not in self.sections or not entry and name != 'opening':
+            has = ' · '.join(self.sections)
+            raise ChapterError(f"{self.path.name} has no section '{name}'. It has: {has}")
+        texts = [c.source for c in self.sections[name] if c.cell_type == 'markdown']
+        if name == 'opening':
+            return [blank(self.title, [self.question], notes=texts)]
+        *before, last = [[], *entry.get('show', [])] if 'ask' in entry else [[]]
+        slides = [blank(name, (), self.shown(name, pieces)) for pieces in before if pieces]
+        if 'ask' in entry:
+            if 'task' in entry:  # on paper: its text, and the answer for the speaker alone
+                last = f'**{entry["task"]}'
+            answer = [f'Many believe: {entry["wrong"]}'] if 'wrong' in entry else []
+            asked = blank(name, [entry['ask']], self.shown(name, last), asks=True)
+            cells = self.shown(name, entry.get('cell', []))
+            slides += [asked, blank(name, [entry['answer']], cells, notes=answer)]
+            if 'task' in entry:
+                asked['notes'] += slides.pop()['words']
+        for slide in slides[:1]:
+            slide['notes'] += [UNSAID.sub('', text) for text in texts]
+        return [part for slide in slides for part in spread(slide)]
+
+
+def chapter_of(number, notebooks, plans):
+    (path,) = find_chapters(notebooks, str(number))
+    return Chapter(path, plans.CHAPTERS[number], CHAPTERS[number - 1].question)
+
+
+def entry_test(plans):
+    """Make the slides of the entry test: questions, then the answers."""
+    asked = plans.PLAN['entry_test']
+    for what, key in (('questions, on paper', 'ask'), ('answers', 'answer')):
+        for start in range(0, len(asked), 5):
+            lines = [f'{i}. {q[key]}' for i, q in enumerate(asked, 1)][start : start + 5]
+            yield blank(f'The entry test: {what}', ['\n'.join(lines)])
+
+
+def session_slides(session, notebooks, plans):
+    """Make the slides of a session, in the order of its parts."""
+    slides = [blank(session['session'], where=f'{session["minutes"]} minutes')]
+    for part in session['parts']:
+        if 'chapter' in part:
+            chapter = chapter_of(part['chapter'], notebooks, plans)
+            slides += [s for name in part['sections'] for s in chapter.slides_of(name)]
+        elif part['do'] == 'The entry test':
+            slides += entry_test(plans)
+        else:
+            words = [*filter(None, [plans.work(part)]), f'{part["minutes"]} minutes']
+            slides.append(blank(part['do'], words))
     if home := session.get('home'):
-        read = [f'Read chapter {n}: {", ".join(names)}.' for n, names in home['read'].items()]
-        words = [*read, f'Do {plan.work(home)}.']
-        slides.append(blank('At home') | {'section': 'At home', 'words': words})
-    return slides, session['session']
+        read = [f'* Read chapter {n}: {" · ".join(of)}' for n, of in home.get('read', {}).items()]
+        slides.append(blank('At home', ['\n'.join([*read, f'* Do {plans.work(home)}'])]))
+    return slides
 
 
-def page_of(nb, folder, name, slides=None):
-    """Render a chapter's slides as HTML, for ``build/slides/``; return it and their number.
-
-    With ``slides``, those of a session, ``nb`` has the title alone.
-    """
-    nb.metadata['title'] = title_of(nb) or nb.metadata.get('title', name)
-    slides = slides or slides_of(nb, folder)
-    slides = [slide | (fitted(slide['words'], slide['blocks']) or LEAST) for slide in slides]
+def page_of(slides, title, notebooks, name):
+    """Render slides as HTML, for ``build/slides/``."""
     for slide in slides:
-        for part in ('words', 'notes'):
-            slide[part] = text_of('\n\n'.join(slide[part]), up='../')
-        slide['fills'] = any('aspect' in block for block in slide['blocks'])
-        slide['blocks'] = [
-            block | {'html': text_of(block['html'], up='../')} if block['kind'] in DRAWN else block
-            for block in slide['blocks']
-        ]
+        slide['words'] = [text_of(words, up='../') for words in slide['words']]
+        slide['notes'] = text_of('\n\n'.join(slide['notes']), up='../')
+    nb = nbformat.v4.new_notebook(metadata={'title': re.sub('[`*]', '', title)})
     styles = {theme: style.get_style_defs('.highlight') for theme, style in STYLES.items()}
-    return exported(nb, folder, name, TEMPLATE, slides=slides, styles=styles), len(slides)
+    return exported(nb, notebooks, name, TEMPLATE, slides=slides, styles=styles)
+
+
+def wanted(chapter, session, notebooks):
+    """Yield the name, the title and the slides of each page that was asked for."""
+    try:
+        import teaching_plan as plans  # students have no plan.yml
+    except FileNotFoundError:
+        raise ChapterError('this copy has no exercises/teaching/plan.yml: no slides') from None
+    if session:
+        pairs = [(plan, i) for plan, of in plans.PLAN['plans'].items() for i, _ in enumerate(of)]
+        found = {f'{plan} {i + 1}': plans.PLAN['plans'][plan][i] for plan, i in pairs}
+        if session not in found:
+            raise ChapterError(f"there is no session '{session}'. There are: {', '.join(found)}")
+        slides = session_slides(found[session], notebooks, plans)
+        yield session.replace(' ', '-'), found[session]['session'], slides
+    for path in [] if session else find_chapters(notebooks, chapter):
+        one = chapter_of(int(path.name[:2]), notebooks, plans)
+        slides = [blank(one.title, where=f'Chapter {int(path.name[:2])}')]
+        yield path.stem, one.title, slides + [s for n in one.sections for s in one.slides_of(n)]
 
 
 @click.command(help=__doc__.split('\n')[0])
@@ -268,25 +221,15 @@ def page_of(nb, folder, name, slides=None):
 @click.option('--notebooks', type=FOLDER, default=ROOT / 'notebooks', metavar='DIR')
 @click.option('--build', type=FOLDER, default=ROOT / 'build' / 'slides', metavar='DIR')
 def main(chapter, session, notebooks, build):
-    """Exit status: 2 if there is no such chapter or session."""
-    pages = []
+    """Exit status: 2 if there is no such chapter, session or cell."""
     try:
-        if session:
-            slides, title = session_slides(session, notebooks)
-            nb = nbformat.v4.new_notebook(metadata={'title': title})
-            pages.append((nb, notebooks, session.replace(' ', '-'), slides))
-        else:
-            for path in find_chapters(notebooks, chapter):
-                pages.append((nbformat.read(path, as_version=4), path.parent, path.stem))
+        for name, title, slides in wanted(chapter, session, notebooks):
+            build.mkdir(parents=True, exist_ok=True)
+            write(build / f'{name}.html', page_of(slides, title, notebooks, name))
+            print(f'{name}  {len(slides)} slides: {build / name}.html')
     except ChapterError as error:
         click.echo(f'slides: {error}', err=True)
         sys.exit(2)
-    build.mkdir(parents=True, exist_ok=True)
-    for page in pages:
-        html, number = page_of(*page)
-        target = build / f'{page[2]}.html'
-        write(target, html)
-        print(f'{page[2]}  {number} slides: {target}')
 
 
 if __name__ == '__main__':
