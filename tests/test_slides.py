@@ -33,8 +33,8 @@ SLIDES = """
       || part.scrollWidth > part.clientWidth + 1 && part.clientWidth
       || part.getBoundingClientRect().bottom > end && part !== slide
       || part.getBoundingClientRect().right > 1280).map((part) => part.outerHTML.slice(0, 200)),
-    small: [...slide.querySelectorAll('p, li, pre, td')].filter((p) => p.textContent && size(p) < 18)
-      .map((p) => p.outerHTML.slice(0, 200)),
+    small: [...slide.querySelectorAll('p, li, pre, td')].map((p) => [size(p), p.textContent])
+      .filter(([size, text]) => text && size < 18),
     figures: [...slide.querySelectorAll('img')].map((image) => {
       const aspect = image.naturalWidth / image.naturalHeight;
       const width = Math.min(image.clientWidth, image.clientHeight * aspect);

@@ -87,7 +87,7 @@ def blank(heading, words=(), blocks=(), notes=(), **more):
 
 
 def spread(slide):
-    """Give each figure but one a slide of its own: a question is on the last, an answer on the first."""
+    """Give each figure but one a slide: a question is on the last, an answer on the first."""
     figures = [block for block in slide['blocks'] if block['kind'] == 'figure']
     rest = [block for block in slide['blocks'] if block not in figures]
     keeps = len(figures) - 1 if slide.get('asks') else 0
