@@ -1,4 +1,4 @@
-"""A GPT that learns this file, on a mesh: layers split within a row, parameters sharded between rows.
+"""A GPT that learns this file, on a mesh: layers split in a row, parameters sharded between rows.
 
     torchrun --nproc-per-node 4 parallel.py --tensor 2 --dtype float64 --checkpoint runs/gpt
 
