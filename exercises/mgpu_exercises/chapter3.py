@@ -76,7 +76,7 @@ def exercise_3(bus_bandwidth: Callable[..., float]) -> None:
 def exercise_4(rng: random.Random, my_fill: Callable[..., list[list[int]]]) -> None:
     """Buckets, filled from the last layer on."""
     sizes = [rng.randint(1, 60) for _ in range(12)]
-    for sizes, limit in (([10, 10, 10, 10, 10], 20), ([5, 90, 5, 5], 20), (sizes, 70)):  # noqa: B020
+    for sizes, limit in (([10, 10, 10, 10, 10], 20), ([5, 90, 5, 90], 20), (sizes, 70)):  # noqa: B020
         with by_hand(fill_buckets):
             found = my_fill(list(sizes), limit)
         expect_buckets(found, sizes, limit)

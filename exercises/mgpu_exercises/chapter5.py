@@ -30,17 +30,19 @@ def exercise_1(rng: random.Random, my_mean: Callable[..., None]) -> None:
     """The mean, in all tensors."""
     for k in (2, 3):
         before = np.array([[rng.randint(1, 99) * k for _ in range(4)] for _ in range(k)], float)
-        tensors, total = list(torch.tensor(before)), before.sum(0)
+        tensors, total = [torch.tensor(x) for x in before], before.sum(0)
+        seen = [x.view(4) for x in tensors]  # the memory that they have now
         my_mean(list(tensors))
-        for i, x in enumerate(tensors):
+        for i, x in enumerate(seen):
             mistakes = {
-                'that is what it was: assigning to an entry of the list, or to a name, puts '
-                'another tensor there; write into this one': before[i],
+                'its memory is what it was, and others that hold it see no mean; `tensors[i] = ` '
+                'and `x = ` make other tensors, `.data = ` and `set_` take other memory; `copy_` '
+                'writes': before[i],
                 'that is the sum; divide by the number of tensors': total,
                 'tensor 0 was added to itself': (total + before[0]) / k,
                 'it is divided twice': total / k**2,
             }
-            hint = f'the mean is {(total / k).tolist()}; was it there before any was changed?'
+            hint = f'not {(total / k).tolist()}: work out the mean first, then write it into each'
             case = f'tensor {i} of {k} has {{}} afterwards'
             expect_value(x.numpy(), total / k, case, mistakes, hint)
 
@@ -148,8 +150,9 @@ def exercise_5(rng: random.Random, mean_in_half: Callable[..., None]) -> None:
 
         def call(dist: Any, grads: Any = grads) -> torch.Tensor:
             mine = grads[dist.rank].clone()
+            seen = mine.view(mine.shape)
             mean_in_half(mine, dist)
-            return mine
+            return seen
 
         found, ranks = on_ranks(3, call)
         sent = sum(value.nbytes for _, value in ranks[0].calls)

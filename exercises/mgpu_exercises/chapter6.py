@@ -63,10 +63,23 @@ def exercise_1(rng: random.Random, mirrored: Callable[..., Any]) -> None:
         hint = f'seed {seed} mirrors in epoch {k} what seed {seed + 1} mirrors in epoch 0: a sum, '
         hint += 'or xor, mixes what should stay apart; give the generator all three numbers'
         expect(other != images(seed, k), hint)
-    for k in (1, 10, 100, 1000, 10_000):  # what a student may multiply the epoch or the seed by
+    # What a student may multiply the epoch or the seed by is found as a shift.
+    row = ''.join(str(int(x)) for x in images(seed, 0, 1, 10_100))
+    for later in (second, other):
+        k = row.find(''.join(str(int(x)) for x in later[:60])) + 1
         hint = f'what example {k} gets in epoch 0, example 0 gets in the next epoch, or with the '
         hint += 'next seed, and so on for all: a sum mixes what should stay apart'
-        expect(images(seed, 0, k, 60) not in (second[:60], other[:60]), hint)
+        expect(not k, hint)
+    pairs = [(a, b) for a in range(1, 10) for b in range(10)]
+    one = [bool(mirrored(seed, 1, 10 * a + b)) for a, b in pairs]
+    hint = 'epoch 1, example 23 gets what epoch 12, example 3 gets, and so on for all: numbers '
+    hint += 'that are written one after another need something between them'
+    expect(one != [bool(mirrored(seed, 10 + a, b)) for a, b in pairs], hint)
+    one = [bool(mirrored(seed, 10 * a + b, 0)) for a, b in pairs]
+    hint = hint.replace('epoch 1, example 23', 'seed 1, epoch 23').replace(
+        'epoch 12, example', 'seed 12, epoch'
+    )
+    expect(one != [bool(mirrored(10 * seed + a, b, 0)) for a, b in pairs], hint)
 
 
 @contextlib.contextmanager

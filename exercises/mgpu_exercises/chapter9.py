@@ -21,7 +21,7 @@ from .gradients import draw
 from .ranks import on_ranks
 from .tensors import near, tensor
 
-WORDS = 5
+WORDS = 7  # no sequence is as long, so that a wrong shape is no right one
 Ranks = list[list[int]]  # the lengths of each rank's sequences
 
 
@@ -44,7 +44,15 @@ def exercise_1(rng: random.Random, token_loss: Callable[..., Any]) -> None:
         def call(dist: Any, drawn: Any = drawn) -> tuple[Any, torch.Tensor]:
             logits, labels = drawn[dist.rank]
             logits = logits.clone().requires_grad_()
-            return token_loss(logits, labels.clone(), dist), logits
+            try:
+                return token_loss(logits, labels.clone(), dist), logits
+            except NotImplementedError:  # a RuntimeError, too: still blank
+                raise
+            except (RuntimeError, ValueError, IndexError) as error:
+                shapes = f'logits {tuple(logits.shape)}, labels {tuple(labels.shape)}'
+                hint = f'{shapes}: {" ".join(str(error).split())[:120]}; cross_entropy takes (n, '
+                hint += 'words) and (n,), so flatten both but for the words'
+                raise Hint(hint) from None
 
         case = f'ranks with {[sum(lengths) for lengths in ranks]} tokens'
         given, _ranks = on_ranks(k, call)
@@ -55,6 +63,11 @@ def exercise_1(rng: random.Random, token_loss: Callable[..., Any]) -> None:
             hint += 'without a graph; also a rank whose labels are all padding needs a loss, of 0'
             expect(isinstance(loss, torch.Tensor) and loss.requires_grad, hint, case)
             expect(loss.numel() == 1, f'a loss of shape {tuple(loss.shape)}: give one number', case)
+            hint = (
+                f'the loss of rank {rank} is {loss.item():g}: without a token that counts, a mean '
+            )
+            hint += 'is 0/0'
+            expect(loss.isfinite().all(), hint, case)
             (grad,) = torch.autograd.grad(loss.sum(), logits, allow_unused=True)
             found.append((torch.zeros_like(logits) if grad is None else grad) / k)
         expect_token_mean(case, found, drawn)
@@ -100,7 +113,9 @@ def expect_token_mean(
 
 def exercise_2(rng: random.Random, prepare: Callable[..., Any]) -> None:
     """Inputs, targets, and who may look where."""
+    # Token 0 is a token, too: padding is found by lengths.
     drawn = [[rng.randint(1, 30) for _ in range(n)] for n in (4, rng.randint(5, 7), 1, 3)]
+    drawn[0][2] = drawn[1][0] = drawn[3][1] = 0
     for sequences in ([[7, 3, 9, 4], [5, 8]], drawn):
         n, t = len(sequences), max(map(len, sequences)) - 1
         with by_hand(shifted):
@@ -120,6 +135,12 @@ def exercise_2(rng: random.Random, prepare: Callable[..., Any]) -> None:
             expect(read[:last] == tokens[:last], hint, case)
             hint = 'a position without a token holds 0; an embedding has no row for -100'
             expect((inputs[row] >= 0).all(), hint, case)
+            hint = f'the last token, {tokens[-1]}, has a position here, too; its target is -100'
+            expect(read[last : last + 1] != [0] or tokens[-1] == 0, hint, case)
+            hint = 'after the last token all is 0'
+            expect(read == (tokens + [0] * t)[:t], hint, case)
+        hint = f'the mask is of {mask.dtype}; true and false are torch.bool'
+        expect(mask.dtype == torch.bool, hint)
         expect_causal(mask, t)
 
 

@@ -170,11 +170,23 @@ def _told(error: Exception, noted: list[Noted], quote: bool) -> str:
                 return f'{function} returned None: is `return` missing?'
     if isinstance(error, Hint):
         return str(error)
-    what = type(error).__name__ + (f': {" ".join(str(error).split())[:200]}' if quote else '')
+    what = type(error).__name__ + (f': {_plain(error)[:200]}' if quote else '')
     for function in noted:
         if function.within:
             return f'{function} raised {what}'
     return f'what {noted[-1]} gave cannot be used: {what}' if noted else f'it raised {what}'
+
+
+def _plain(error: Exception) -> str:
+    """Give the message of an error in a line; of MXNet's, without where in its source it rose."""
+    said = ' '.join(str(error).split())
+    if type(error).__name__ != 'MXNetError':
+        return said
+    if 'Incompatible attr' in said:
+        return 'arrays of two types; nd.zeros and nd.empty give float32 where no dtype=x.dtype says'
+    if 'inferring shapes failed. input shapes: [-1' in said:
+        return 'a slice is empty: in X[a:b], a is less than b and than len(X)'
+    return said.rpartition('MXNetError: ')[2]
 
 
 def given(number: str, name: str) -> dict[str, Any]:

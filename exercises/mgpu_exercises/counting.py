@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 from unittest import mock
 
@@ -12,18 +14,22 @@ from mgpu_helpers.collectives import Count, messages
 
 from .checking import Hint
 
-KNOWN = 'copyto, as_in_context, copy, +=, +, x[a:b], x[a:b] = y, reshape, context, shape and size'
+KNOWN = 'copyto, as_in_context, copy, +=, +, x[a:b], x[a:b] = y, reshape, context, nd.zeros_like'
 
 
 class Array(messages.Counted):
     """A counted array that can also be written into by ``x[:] = y``, and added by ``x + y``.
 
-    A sum holds what several messages brought; that counts as kept once it is stored or sent.
+    A sum holds what several messages brought; that counts as kept once it is stored or sent. So
+    does what an array of the answer's own has received, ``buffer``, which its views share.
     """
 
-    def __init__(self, device: int, values: np.ndarray, book: Count, came: Any = None) -> None:
+    def __init__(
+        self, device: int, values: np.ndarray, book: Count, came: Any = None, buffer: Any = None
+    ) -> None:
         super().__init__(device, values, book)
         self.message: Any = came  # those that brought it here, or None
+        self.buffer: list[int] | None = buffer  # None: one of the arrays to sum, or a view of it
 
     @property
     def ctx(self) -> int:
@@ -40,24 +46,38 @@ class Array(messages.Counted):
 
     def reshape(self, *shape: Any) -> Array:
         """Give a view, of ``reshape(-1)`` or ``reshape((-1,))``."""
-        return Array(self.context, self.values.reshape(*shape), self.book, self.message)
+        return self._view(self.values.reshape(*shape))
+
+    def __getitem__(self, key: Any) -> Array:
+        return self._view(self.values[key])
+
+    def _view(self, values: np.ndarray) -> Array:
+        return Array(self.context, values, self.book, self.message, self.buffer)
+
+    def _came(self) -> tuple[int, ...]:
+        return (*(self.message or ()), *(self.buffer or ()))
 
     def copyto(self, target: Any) -> Array:
         """Copy to a device, which gives a new array, or into another array."""
         inside = isinstance(target, messages.Counted)
-        device, came = target.context if inside else target, self.message or ()
+        device, came = target.context if inside else target, self._came()
         if device != self.context:
             self._kept_on(self.context)
             came = (self.book.sent(self.context, device, self.values.nbytes),)
-        found = Array(device, self.values.copy(), self.book, came)
         if not inside:
-            return found
+            return Array(device, self.values.copy(), self.book, came, [])
         target.values[...] = self.values
-        found._kept_on(device)
+        target._stored(came)
         return target
 
+    def _stored(self, came: tuple[int, ...]) -> None:
+        if self.buffer is not None:
+            self.buffer += came
+        for message in came if self.buffer is None else ():
+            self.book.kept(self.context, message)
+
     def _kept_on(self, device: int) -> None:
-        for message in self.message or ():
+        for message in self._came():
             self.book.kept(device, message)
 
     def copy(self) -> Array:
@@ -78,24 +98,24 @@ class Array(messages.Counted):
         if not isinstance(value, messages.Counted):
             self.values[key] = value
         elif not _same(part, value.values):  # else it is the end of x[a:b] += y
-            value.copyto(Array(self.context, part, self.book, self.message))
+            value.copyto(self._view(part))
 
     def __iadd__(self, other: Any) -> Array:
         total = self + other
         self.values[...] = total.values
-        total._kept_on(self.context)
+        self._stored(total._came())
         return self
 
     def __add__(self, other: Any) -> Array:
-        came = self.message or ()
+        came = self._came()
         if isinstance(other, Array):
             if other.context != self.context:
                 hint = f'device {self.context} cannot add what is on device {other.context}'
                 raise ValueError(f'{hint}: copy it first')
             self.book.additions[self.context] += other.size
-            came += other.message or ()
+            came += other._came()
         added = self.values + (other.values if isinstance(other, Array) else other)
-        return Array(self.context, added, self.book, came)
+        return Array(self.context, added, self.book, came, [])
 
     __radd__ = __add__  # sum() begins with 0
 
@@ -109,11 +129,35 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
     return begins[0] == begins[1] and one.shape == other.shape
 
 
+@contextlib.contextmanager
+def buffers(book: Count) -> Iterator[None]:
+    """Let ``nd.empty`` and ``nd.zeros`` on a device, and ``nd.zeros_like``, make such arrays."""
+    nd: Any = getattr(sys.modules.get('mxnet'), 'nd', None)
+    if nd is None:  # the puzzles need no framework
+        yield
+        return
+    like = nd.zeros_like
+
+    def new(shape: Any, ctx: Any = None, dtype: Any = None, **_: Any) -> Array:
+        return Array(ctx or 0, np.zeros(shape, dtype), book, None, [])
+
+    def zeros_like(x: Any, **more: Any) -> Any:
+        return new(x.shape, x.context, x.dtype) if isinstance(x, Array) else like(x, **more)
+
+    with mock.patch.multiple(nd, empty=new, zeros=new, zeros_like=zeros_like):
+        yield
+
+
 def counted(algorithm: Callable[[Any], None], devices: int, size: int) -> Count:
     """Count an algorithm, or say why it cannot be counted."""
+
+    def with_buffers(data: Any) -> None:
+        with buffers(data[0].book):
+            algorithm(data)
+
     try:
         with mock.patch.object(messages, 'Counted', Array):
-            return messages.count(algorithm, devices, size)
+            return messages.count(with_buffers, devices, size)
     except (AttributeError, ValueError) as error:
         raise Hint(str(error)) from None
     except TypeError as error:

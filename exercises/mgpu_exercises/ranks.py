@@ -143,6 +143,11 @@ def until_it_waits(function: Callable[[Any], Any], dist: Any) -> Any:
         return function(dist)
     except Waits:
         return None
+    except (TypeError, AttributeError) as error:
+        hint = f'{error}; `all_reduce(x)` gives nothing back, the sum is in x, and a `.grad` is '
+        hint += 'None until a backward pass writes it'
+        expect('NoneType' not in str(error) or not dist.calls, hint)
+        raise
 
 
 def _shown(kind: str, value: Any) -> str:

@@ -39,6 +39,8 @@ def expect_buckets(found: Any, sizes: list[int], limit: int) -> None:
     expect(all(np.ndim(i) == 0 for bucket in found for i in bucket), hint)
     found = [[int(i) for i in bucket] for bucket in found]
     found = [sorted(bucket, reverse=True) for bucket in found]  # a bucket leaves as a whole
+    hint = f'{found} has an empty bucket, a message of nothing'
+    expect(all(found), hint, f'sizes {sizes}, {limit} bytes a bucket')
     ours, flat = fill_buckets(sizes, limit), [i for bucket in found for i in bucket]
     case = f'sizes {sizes}, {limit} bytes a bucket: {found}'
     hint = 'each gradient belongs to one bucket, also one that is larger than a bucket'
