@@ -30,24 +30,6 @@ def without_losses(net, data, label, loss):
     backward_of(lambda l: l)(net, data, label, loss)
 
 
-def trained(net):
-    return [p for p in net.collect_params().values() if p.grad_req != 'null']
-
-
-def size(params):
-    return sum(int(np.prod(p.shape)) for p in params)
-
-
-def summed(stats):
-    total = sum(s.copyto(stats[0].context) for s in stats)
-    for s in stats:
-        total.copyto(s)
-
-
-def unchanged(stats):
-    return sum(s.copyto(stats[0].context) for s in stats) / len(stats)
-
-
 def norm_of(arrays):
     return float(np.sqrt(sum((a.asnumpy() ** 2).sum() for a in arrays)))
 
@@ -74,29 +56,6 @@ def other_arrays(grads, n, limit):
         device[:] = [g * factor for g in device]
 
 
-def across(stats):
-    mean = sum(stats) / len(stats)
-    for s in stats:
-        mean.copyto(s)
-
-
-def always(grads, n, limit):
-    for gs in grads:
-        norm = norm_of(gs)
-        for g in gs:
-            g *= n * limit / norm
-
-
-def norm_of_all_devices(grads, n, limit):
-    norm = norm_of(sum(grads, []))
-    for gs in grads:
-        scaled(gs, n * limit, norm)
-
-
-def first_device(grads, n, limit):
-    scaled(grads[0], n * limit)
-
-
 ADA = given('2.3', 'Ada')
 START, TRAVEL, COMPUTE = ADA['arrays'] * 0.02, ADA['megabytes'] / 10, ADA['compute_ms']
 GAIN = 2 * COMPUTE / (COMPUTE + START + TRAVEL)
@@ -105,19 +64,12 @@ WRONG = [
     ('2.1', 'the mean over the shard', backward_of(lambda l: l.mean()), 'no mean()'),
     ('2.1', 'one backward for all', first_shard_only, 'device 1 has no gradient'),
     ('2.1', 'nothing is given back', without_losses, 'is `return` missing'),
-    ('2.1', 'the loss is squared', backward_of(lambda l: l * l), 'gradient of its own shard'),
     ('2.2', 'other arrays in the lists', other_arrays, 'their old gradients: write into them'),
     ('2.2', 'each array by itself', each_array, 'turns the direction: one norm'),
     ('2.2', 'the limit for the sum', limit_of_the_sum, 'the limit is for the mean'),
-    ('2.2', 'scaled up, too', always, 'below the limit'),
-    ('2.2', 'the norm over all devices', norm_of_all_devices, 'too short by'),
-    ('2.2', 'the first device only', first_device, 'all alike, or they drift apart'),
     ('2.3', 'one start for all arrays', (0.02 + TRAVEL, GAIN, 1), 'takes 20 µs to start'),
-    ('2.3', 'without the travel', (START, GAIN, 1), 'all bytes at 10 GB/s'),
     ('2.3', 'one device as good as two', (START + TRAVEL, GAIN / 2, 1), 'twice as many images'),
     ('2.3', 'twice, exchange or not', (START + TRAVEL, 2, 2), 'in that of computing'),
-    ('2.3', 'one message as many', (START + TRAVEL, GAIN, GAIN), 'only once'),
     ('2.4', 'mean of the variances', lambda m, v, s: np.mean(v), 'the means differ, too'),
-    ('2.4', 'sum of the variances', lambda m, v, s: sum(v), 'from each other'),
     ('2.4', 'shards taken as even', lambda m, v, s: np.mean(v) + np.var(m), 'counts for more'),
 ]

@@ -2,17 +2,13 @@
 
 import math
 
-from mxnet import autograd
+from mxnet import autograd, nd
 
 import mgpu_helpers as mgpu
 from mgpu_exercises import given
 from mgpu_helpers.collectives import (
-    allreduce_butterfly,
     allreduce_ring,
-    allreduce_tree,
-    fill_buckets,
 )
-from mgpu_helpers.scaling import last_arrival
 
 from .chapter3_idioms import RIGHT as RIGHT
 
@@ -21,15 +17,6 @@ def added_at_once(data):
     for step in range(len(data).bit_length() - 1):
         for i, x in enumerate(data):
             x += data[i ^ 2**step].copyto(x.context)
-
-
-def one_after_the_other(data):
-    for step in range(len(data).bit_length() - 1):
-        d = 2**step
-        for i in range(len(data)):
-            if i < i ^ d:
-                data[i] += data[i ^ d].copyto(data[i].context)
-                data[i].copyto(data[i ^ d])
 
 
 def in_a_circle(data):
@@ -85,17 +72,6 @@ def reversed_fill(sizes, limit):
     return [[n - 1 - i for i in bucket] for bucket in from_the_first(sizes[::-1], limit)]
 
 
-def overfull(sizes, limit):
-    buckets, held = [[]], 0
-    for i in reversed(range(len(sizes))):
-        if held >= limit:
-            buckets.append([])
-            held = 0
-        buckets[-1].append(i)
-        held += sizes[i]
-    return buckets
-
-
 def one_each(sizes, limit):
     return [[i] for i in reversed(range(len(sizes)))]
 
@@ -124,35 +100,44 @@ def accumulate(start='add', every=False, last_only=False):
     return accumulate_batch
 
 
-def without_sum(small_batches, device_params, devices, lr, sync):
-    accumulate()(small_batches, device_params, devices, lr, lambda grads: None)
-
-
 ADA = given('3.7', 'Ada')
 K, WHOLE = ADA['devices'], ADA['megabytes'] / 10
 ONE, LOG = 0.01 + WHOLE, math.log2(K)
 NAIVE, TREE, RING = 2 * (K - 1) * ONE, 2 * LOG * ONE, 2 * (K - 1) * (0.01 + WHOLE / K)
 
+
+def into_single_precision(data):
+    for x, partner in zip(data, data[::-1]):
+        received = nd.zeros(x.shape, x.context)
+        received[:] = partner
+        x += received
+
+
+def empty_first(sizes, limit):
+    buckets, used = [[]], 0
+    for i in reversed(range(len(sizes))):
+        if used + sizes[i] > limit:
+            buckets, used = [*buckets, []], 0
+        buckets[-1].append(i)
+        used += sizes[i]
+    return buckets
+
+
 WRONG = [
     ('3.1', 'added before the partner received', added_at_once, 'devices'),
-    ('3.1', 'one pair after the other', one_after_the_other, 'at the same time'),
     ('3.1', 'partners in a circle', in_a_circle, 'differ in their last bits'),
-    ('3.1', "the course's function", allreduce_butterfly, "is the course's answer"),
     ('3.1', 'to all others', to_all, 'one array to one partner'),
-    ('3.1', 'a tree', allreduce_tree, 'at the same time'),
+    ('3.1', 'buffers of another type', into_single_precision, 'dtype=x.dtype'),
     ('3.2', 'added before the partner received', pairs_added_at_once, '5 steps instead of 4'),
     ('3.2', 'a ring over all four', allreduce_ring, 'cross between the pairs'),
     ('3.2', 'everything through device 0', first_to_both, 'cross between the pairs'),
     ('3.3', 'algorithm bandwidth', lambda n, k, s: n / s / 1e9, 'the algorithm bandwidth'),
     ('3.3', 'one way only', lambda n, k, s: (k - 1) / k * n / s / 1e9, 'half of it'),
-    ('3.3', 'bits', lambda n, k, s: 16 * (k - 1) / k * n / s / 1e9, 'bytes, not bits'),
     ('3.3', 'bytes for gigabytes', lambda n, k, s: 2 * (k - 1) / k * n / s, 'a GB is 1e9'),
     ('3.4', 'from the first layer on', from_the_first, 'its gradients come last'),
-    ('3.4', "the course's function", lambda s, b: fill_buckets(s, b), "is the course's answer"),
     ('3.4', 'the large one is lost', without_the_large, 'larger than a bucket'),
-    ('3.4', 'filled beyond the limit', overfull, 'has more bytes than that'),
     ('3.4', 'a bucket for each', one_each, 'buckets would do'),
-    ('3.5', "the course's", last_arrival, 'write yours without it'),
+    ('3.4', 'an empty one first', empty_first, 'an empty bucket'),
     ('3.5', 'all wait for the last', lambda r, c: max(r) + sum(c), 'the whole point'),
     (
         '3.5',
@@ -164,11 +149,7 @@ WRONG = [
     ('3.6', 'a sum for each small batch', accumulate(every=True), 'over the devices once'),
     ('3.6', 'written, not added', accumulate('write'), 'each backward pass adds'),
     ('3.6', 'divided by the last one', accumulate(last_only=True), 'divides by all examples'),
-    ('3.6', 'never begun at 0 again', accumulate('never'), 'begin at 0 again'),
-    ('3.6', 'no sum', without_sum, 'call sync'),
     ('3.7', 'one way', (NAIVE / 2, TREE, RING), 'the sum goes back'),
     ('3.7', 'up the tree only', (NAIVE, TREE / 2, RING), 'comes down again'),
     ('3.7', 'whole arrays around the ring', (NAIVE, TREE, NAIVE), 'a k-th of the array'),
-    ('3.7', 'one slice only', (NAIVE, TREE, RING / (2 * (K - 1))), '2(k - 1) steps'),
-    ('3.7', 'GB/s taken for Gb/s', (8 * NAIVE, TREE, RING), 'each array takes'),
 ]

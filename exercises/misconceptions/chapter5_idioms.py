@@ -38,33 +38,6 @@ def along_a_line(x, dist):
         dist.send(x, rank - 1)
 
 
-def everyone_to_everyone(x, dist):
-    rank = dist.get_rank()
-    others = [r for r in range(dist.get_world_size()) if r != rank]
-    received = [torch.empty_like(x) for _ in others]
-    works = [dist.irecv(y, other) for y, other in zip(received, others)]
-    works += [dist.isend(x, other) for other in others]
-    for work in works:
-        work.wait()
-    x.copy_(torch.stack([x, *received]).sum(0))
-
-
-def whole_arrays_around(x, dist):
-    rank, size = dist.get_rank(), dist.get_world_size()
-    mine, total = x.clone(), x.clone()
-    for _ in range(size - 1):
-        received = torch.empty_like(x)
-        if rank == 0:  # who receives first lets all others send
-            dist.recv(received, size - 1)
-            dist.send(mine, 1)
-        else:
-            dist.send(mine, (rank + 1) % size)
-            dist.recv(received, rank - 1)
-        total += received
-        mine = received
-    x[:] = total
-
-
 def slice_by_slice(x, dist):
     rank, size = dist.get_rank(), dist.get_world_size()
     for owner, part in enumerate(x.tensor_split(size)):
@@ -101,20 +74,6 @@ def in_batches(x, dist):
     exchange(sends + [(dist.irecv, parts[r], r) for r in others], dist)
 
 
-def padded_ring(x, dist):
-    """A ring of equal slices: zeros make the vector longer."""
-    rank, k = dist.get_rank(), dist.get_world_size()
-    table = torch.nn.functional.pad(x, (0, -len(x) % k)).view(k, -1)
-    for step in range(2 * k - 2):
-        work = dist.isend(table[(rank - step) % k], (rank + 1) % k)
-        received = torch.empty_like(table[0])
-        dist.recv(received, (rank - 1) % k)
-        work.wait()
-        row = table[(rank - step - 1) % k]
-        row.copy_(row + received if step < k - 1 else received)
-    x.copy_(table.flatten()[: len(x)])
-
-
 def by_a_loop(way, k, nbytes):
     if way == 'ring':
         return [sum(2 for _ in range(k - 1)), sum(2 * nbytes / k for _ in range(k - 1))]
@@ -130,18 +89,6 @@ def in_numpy(way, k, nbytes):
     if way == 'ring':
         return np.array([2 * (k - 1), 2 * (1 - 1 / k) * nbytes])
     return np.array([2 * np.ceil(np.log2(k)), 2 * (1 - 1 / p) * nbytes + (p != k) * nbytes])
-
-
-def by_recursion(way, k, nbytes):
-    if way == 'ring':
-        return 2 * k - 2, nbytes / k * (2 * k - 2)
-    if k & (k - 1):
-        steps, travels = by_recursion(way, 1 << k.bit_length() - 1, nbytes)
-        return steps + 2, travels + nbytes
-    if k == 1:
-        return 0, 0
-    steps, travels = by_recursion(way, k // 2, nbytes / 2)
-    return steps + 2, travels + nbytes / 2 * 2
 
 
 def in_one_message(micro_batches, net, dist):
@@ -166,19 +113,6 @@ def told_beforehand(micro_batches, net, dist):
         (cross_entropy(net(X), y) * len(X) / sum(counts)).backward()
     for p in net.parameters():
         dist.all_reduce(p.grad)
-
-
-def by_autograd(micro_batches, net, dist):
-    params = list(net.parameters())
-    total, n = [torch.zeros_like(p) for p in params], torch.zeros(1)
-    for X, y in micro_batches:
-        losses = cross_entropy(net(X), y, reduction='none')
-        n += losses.numel()
-        total = [t + g for t, g in zip(total, torch.autograd.grad(losses.sum(), params))]
-    dist.all_reduce(n)
-    for p, t in zip(params, total):
-        dist.all_reduce(t)
-        p.grad = t / n
 
 
 def put_in(buckets, gradient):
@@ -208,34 +142,17 @@ def one_by_one(grads, limit):
     yield bucket
 
 
-def ascending(grads, limit):
-    buckets = [[len(grads) - 1]]
-    for i in range(len(grads) - 2, -1, -1):
-        together = [i, *buckets[-1]]
-        if sum(grads[j].nbytes for j in together) <= limit:
-            buckets[-1] = together
-        else:
-            buckets.append([i])
-    return buckets
-
-
 RIGHT = [
     *STEPS,
     ('5.10', 'whoever comes', whoever_comes),
     ('5.10', 'along a line and back', along_a_line),
-    ('5.10', 'everyone to everyone', everyone_to_everyone),
-    ('5.10', 'whole arrays around a ring', whole_arrays_around),
     ('5.11', 'slice by slice', slice_by_slice),
     ('5.11', 'in batches', in_batches),
-    ('5.11', 'a ring of padded slices', padded_ring),
     ('5.12', 'a loop', by_a_loop),
     ('5.12', 'NumPy', in_numpy),
-    ('5.12', 'recursive', by_recursion),
     ('5.13', 'one message, the count in it', in_one_message),
     ('5.13', 'the number of examples told beforehand', told_beforehand),
-    ('5.13', 'gradients of autograd.grad', by_autograd),
     ('5.14', 'folded', folded),
     ('5.14', 'given one by one', one_by_one),
-    ('5.14', 'ascending within a bucket', ascending),
     *TIMING,
 ]

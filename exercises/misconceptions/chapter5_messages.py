@@ -30,18 +30,6 @@ def through_rank_0(receive='beside', add='in place', back='sum', own=True):
     return my_all_reduce
 
 
-def names_only(x, dist):
-    rank, size = dist.get_rank(), dist.get_world_size()
-    others, works = [r for r in range(size) if r != rank], []
-    works = [dist.isend(x.clone(), other) for other in others]
-    for other in others:
-        received = torch.empty_like(x)
-        dist.recv(received, other)
-        x = x + received
-    for work in works:
-        work.wait()
-
-
 def around(send='send', add=True, forward='received', until=-1):
     """Arrays go around a ring, each of them k - 1 times."""
 
@@ -66,36 +54,6 @@ def around(send='send', add=True, forward='received', until=-1):
     return my_all_reduce
 
 
-def with_its_neighbour(x, dist):
-    partner, received = dist.get_rank() ^ 1, torch.empty_like(x)
-    works = [dist.isend(x, partner), dist.irecv(received, partner)]
-    for work in works:
-        work.wait()
-    x += received
-
-
-def nobody_waits(x, dist):
-    rank, size = dist.get_rank(), dist.get_world_size()
-    mine = x.clone()
-    for other in range(size):
-        if other != rank:
-            received = torch.empty_like(x)
-            dist.isend(mine, other)
-            dist.irecv(received, other)
-            x += received
-
-
-def with_rank_1_only(x, dist):
-    if dist.get_rank():
-        dist.send(x, 0)
-        dist.recv(x, 0)
-    else:
-        received = torch.empty_like(x)
-        dist.recv(received, 1)
-        x += received
-        dist.send(x, 1)
-
-
 def ring(pieces=torch.Tensor.tensor_split, send='isend', gather='store', shift=0):
     def by_slices(x, dist):
         rank, size = dist.get_rank(), dist.get_world_size()
@@ -116,15 +74,6 @@ def ring(pieces=torch.Tensor.tensor_split, send='isend', gather='store', shift=0
                 theirs.copy_(received)
 
     return by_slices
-
-
-def whole_slices(x, size):
-    n = len(x) // size
-    return [x[i * n : (i + 1) * n] for i in range(size)]
-
-
-def copies(x, size):
-    return [part.clone() for part in x.tensor_split(size)]
 
 
 def cost(ring=lambda k, n: (2 * (k - 1), 2 * (k - 1) / k * n), halving=None, rest='counted'):
@@ -196,99 +145,36 @@ def fill(nbytes=lambda x: x.nbytes, first=-1, what='fit', limit=lambda limit: li
     return my_buckets
 
 
-def from_the_front_turned_around(grads, limit):
-    return [bucket[::-1] for bucket in fill(first=1)(grads, limit)][::-1]
-
-
-def tensors_themselves(grads, limit):
-    return [[grads[i] for i in bucket] for bucket in fill()(grads, limit)]
+def empty_first(grads, limit):
+    buckets, used = [[]], 0
+    for i in reversed(range(len(grads))):
+        if used + grads[i].nbytes > limit:
+            buckets, used = [*buckets, []], 0
+        buckets[-1].append(i)
+        used += grads[i].nbytes
+    return buckets
 
 
 WRONG = [
     ('5.10', 'all send first', around(), '`send` waits until the other rank receives'),
     ('5.10', 'received into x', through_rank_0(receive='into x'), '`recv` replaces'),
     ('5.10', 'never sent back', through_rank_0(back='never'), 'has to go back'),
-    ('5.10', 'a mean', through_rank_0(back='mean'), 'hold the mean'),
-    ('5.10', 'rank 0 adds elsewhere', through_rank_0(add='elsewhere'), '`x += y` adds in place'),
-    ('5.10', 'only names change', names_only, 'no array has changed'),
-    ('5.10', 'sums go around', around('isend', forward='sum'), 'held a sum already'),
-    ('5.10', 'once more around', around('isend', until=0), 'held a sum already'),
-    ('5.10', 'changed on the way', around('isend, changed', forward='sum'), 'before that has left'),
-    ('5.10', 'two ranks only', with_its_neighbour, 'rank 2 of 3 calls send with rank 3'),
-    ('5.10', 'nobody waits', nobody_waits, 'never calls `wait()`'),
-    ('5.10', 'rank 1 alone is heard', with_rank_1_only, 'a message has no `recv`'),
-    ('5.10', 'by the library', lambda x, dist: dist.all_reduce(x), 'by hand'),
     ('5.11', 'all send first', ring(send='send'), '`send` waits until the other rank receives'),
-    ('5.11', 'whole slices only', ring(whole_slices), 'are not yet the sum'),
-    ('5.11', 'chunk', ring(torch.Tensor.chunk), '`tensor_split` gives a slice for each rank'),
-    ('5.11', 'slices are copies', ring(copies), 'no array has changed'),
     ('5.11', 'no all-gather', ring(gather='never'), 'all others need it'),
-    ('5.11', 'added, not stored', ring(gather='add'), 'larger than the sum'),
-    ('5.11', 'into another slice', ring(shift=1), 'both sides name the same length'),
     ('5.11', 'all through rank 0', through_rank_0(), '2(k - 1) slices for each'),
-    ('5.11', 'whole arrays around', around('isend'), '2(k - 1) slices for each'),
     ('5.12', 'a ring: added only', cost(lambda k, n: (k - 1, n)), 'the sum has to come back'),
-    ('5.12', 'a ring: once around', cost(lambda k, n: (k, n)), 'once around is not enough'),
-    (
-        '5.12',
-        'a ring: one way of the bytes',
-        cost(lambda k, n: (2 * (k - 1), (k - 1) / k * n)),
-        'the sum has to come back',
-    ),
-    (
-        '5.12',
-        'a ring: whole arrays',
-        cost(lambda k, n: (2 * (k - 1), 2 * (k - 1) * n)),
-        'only a slice travels',
-    ),
-    ('5.12', 'a ring: 2n', cost(lambda k, n: (2 * (k - 1), 2 * n)), 'lacks k - 1 slices'),
-    ('5.12', 'a ring: one slice', cost(lambda k, n: (2 * (k - 1), n / k)), 'one travels in each'),
     ('5.12', 'the rest forgotten', cost(rest='forgotten'), 'hand whole arrays in first'),
-    (
-        '5.12',
-        "the ring's bytes for any k",
-        cost(halving=lambda k, n: (logs(k), 2 * (k - 1) / k * n)),
-        'holds for powers of two',
-    ),
-    (
-        '5.12',
-        'halving only',
-        cost(halving=lambda k, n: (logs(k) / 2, n)),
-        'the sum has to come back',
-    ),
     (
         '5.12',
         'whole arrays when halving',
         cost(halving=lambda k, n: (logs(k), logs(k) * n)),
         'a half, a quarter',
     ),
-    (
-        '5.12',
-        'in and out counted',
-        cost(
-            halving=lambda k, n: (logs(k), 2 * (1 - 2 / 2 ** k.bit_length()) * n + 2 * n * odd(k))
-        ),
-        'count what it sends',
-    ),
-    ('5.12', "the ring's steps", cost(halving=lambda k, n: (2 * (k - 1), n)), 'steps has a ring'),
-    ('5.12', 'the steps alone', lambda way, k, n: 2 * (k - 1), 'give a pair'),
-    ('5.13', 'a sum for each', accumulate(travel='each time'), 'sum over the ranks once'),
     ('5.13', 'a mean of means', accumulate('mean', by='means'), 'with the same weight'),
-    ('5.13', 'cleared before each', accumulate(clear='each'), 'only the last micro-batch'),
     ('5.13', 'never cleared', accumulate(clear='never'), 'is the gradient of the first one'),
-    ('5.13', 'its own examples', accumulate(by='own'), 'has each rank divided it'),
-    ('5.13', 'not divided', accumulate(by=''), '9 times as large'),
-    ('5.13', 'divided by the ranks', accumulate(by='ranks'), 'not by the examples'),
-    ('5.13', 'joined to one batch', accumulate(travel='as one batch'), 'fits into memory'),
-    ('5.13', 'nothing sent', accumulate(travel='never'), 'different gradients'),
     ('5.13', 'who has none leaves', accumulate(empty='leaves'), 'rank 2 never calls it'),
-    ('5.13', 'who has none has no gradient', accumulate(empty='None'), 'a tensor, not None'),
     ('5.14', 'from the first layer on', fill(first=1), 'its gradients come last'),
-    ('5.14', 'from the first, turned around', from_the_front_turned_around, 'a new bucket when'),
     ('5.14', 'the large one is lost', fill(what='skip large'), 'larger than a bucket'),
     ('5.14', 'filled beyond the limit', fill(what='overfull'), 'more bytes than that'),
-    ('5.14', 'numbers taken for bytes', fill(torch.Tensor.numel), 'more bytes than that'),
-    ('5.14', 'four bytes for any type', fill(lambda x: 4 * x.numel()), 'buckets would do'),
-    ('5.14', 'a bucket for each', fill(what='one each'), 'buckets would do'),
-    ('5.14', 'the gradients themselves', tensors_themselves, 'the numbers of gradients'),
+    ('5.14', 'an empty one first', empty_first, 'an empty bucket'),
 ]

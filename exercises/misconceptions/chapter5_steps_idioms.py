@@ -20,14 +20,6 @@ def into_each_by_stack(tensors):
         tensors[i].copy_(mean)
 
 
-def divided_then_added(tensors):
-    total = torch.zeros_like(tensors[0])
-    for x in tensors:
-        total += x / len(tensors)
-    for x in tensors:
-        x.mul_(0).add_(total)
-
-
 def all_begun(net, dist):
     works = [dist.broadcast(x.data, 0, async_op=True) for x in net.state_dict().values()]
     for work in works:
@@ -40,12 +32,6 @@ def others_give_zeros(net, dist):
             if dist.get_rank() != 0:
                 tensor.zero_()
             dist.all_reduce(tensor, op=dist.ReduceOp.SUM)
-
-
-def objects_of_rank_0(net, dist):
-    states = [None] * dist.get_world_size()
-    dist.all_gather_object(states, net.state_dict())
-    net.load_state_dict(states[0])
 
 
 def begun_then_waited(X, y, net, dist):
@@ -128,12 +114,6 @@ def all_names_begin_so(net, state):
         net.load_state_dict(state_dict=state)
 
 
-def by_the_wrapper(net, state):
-    wrapper = torch.nn.Module()
-    wrapper.module = net
-    (net if set(state).issubset(net.state_dict()) else wrapper).load_state_dict(state)
-
-
 def dealt_in_turn(n, size, rank, seed, epoch):
     generator = torch.Generator().manual_seed(1000 * seed + epoch)
     order = torch.randperm(n, generator=generator).tolist()
@@ -150,74 +130,21 @@ def in_runs(n, size, rank, seed, epoch):
     return order[rank * each : (rank + 1) * each]
 
 
-def joined_then_cut(X, y, net, dist):
-    """Take a shard with a mask, and send all gradients as one vector."""
-    mine = torch.arange(len(X)) % dist.get_world_size() == dist.get_rank()
-    net.zero_grad(set_to_none=True)
-    torch.nn.CrossEntropyLoss(reduction='sum')(net(X[mine]), y[mine]).div(len(X)).backward()
-    flat = torch.cat([p.grad.flatten() for p in net.parameters()])
-    dist.all_reduce(flat)
-    torch.nn.utils.vector_to_parameters(flat, [p.grad for p in net.parameters()])
-
-
-def into_a_long_array(grads, dist):
-    ends = np.cumsum([0, *(g.numel() for g in grads)])
-    whole = grads[0].new_empty(int(ends[-1]))
-    for g, a, b in zip(grads, ends, ends[1:]):
-        whole[a:b] = g.flatten()
-    dist.all_reduce(tensor=whole)
-    for i, g in enumerate(grads):
-        g.set_(whole[ends[i] : ends[i + 1]].div(dist.get_world_size()).view(g.shape))
-
-
-def into_an_empty_one(grad, dist):
-    size = dist.get_world_size()
-    message = torch.empty(grad.shape, dtype=torch.float16)
-    message.copy_(grad / size)
-    dist.all_reduce(message)
-    grad.mul_(0).add_(message.to(grad.dtype))
-
-
-def by_what_is_gone(ready):
-    n, gone, begun = len(ready), set(), []
-    for t in range(1, n + 1):
-        there = set(ready[:t])
-        now = [i for i in reversed(range(n)) if there.issuperset(range(i, n)) and i not in gone]
-        gone.update(now)
-        begun.append(now)
-    return begun
-
-
-def in_numpy(n, size, rank, seed, epoch):
-    order = np.random.RandomState(seed + 7919 * epoch).permutation(n)
-    each = -(-n // size)
-    times = -(-each * size // n)
-    return np.tile(order, times)[: each * size].reshape(each, size)[:, rank]
-
-
 RIGHT = [
     ('5.1', 'NumPy', into_each_by_numpy),
     ('5.1', 'stack, copy_', into_each_by_stack),
-    ('5.1', 'divided, then added', divided_then_added),
     ('5.2', 'all begun, then waited for', all_begun),
     ('5.2', 'the others give zeros', others_give_zeros),
-    ('5.2', "objects, rank 0's loaded", objects_of_rank_0),
     ('5.3', 'every k-th example, async_op', begun_then_waited),
     ('5.3', 'gradients of autograd.grad', of_autograd),
-    ('5.3', 'a mask, one vector', joined_then_cut),
     ('5.4', 'async_op', one_vector_with_async),
     ('5.4', 'ReduceOp.SUM, divided in the end', by_views_of_one_array),
-    ('5.4', 'one long array, set_', into_a_long_array),
     ('5.5', 'a quarter of it', scaled_down),
     ('5.5', 'async_op', half_with_async),
-    ('5.5', 'copy_ into float16', into_an_empty_one),
     ('5.6', 'while the next one is there', by_smallest_place),
     ('5.6', 'the latest arrival of those before', by_latest_arrival),
-    ('5.6', 'what is gone', by_what_is_gone),
     ('5.7', 'tried first', tried_first),
     ('5.7', 'all names begin so', all_names_begin_so),
-    ('5.7', 'in a wrapper of its own', by_the_wrapper),
     ('5.8', "PyTorch's generator, in turn", dealt_in_turn),
     ('5.8', 'runs', in_runs),
-    ('5.8', 'NumPy, tiled', in_numpy),
 ]

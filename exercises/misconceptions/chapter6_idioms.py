@@ -2,7 +2,6 @@
 
 import math
 import random
-import zlib
 from contextlib import nullcontext
 
 import numpy as np
@@ -21,15 +20,6 @@ def torch_generator(seed, epoch, index):
     words = np.random.SeedSequence((seed, epoch, index)).generate_state(1)
     generator = torch.Generator().manual_seed(int(words[0]))
     return bool(torch.randint(2, (1,), generator=generator))
-
-
-def a_checksum(seed, epoch, index):
-    sums = zlib.crc32(f'{seed}/{epoch}/{index}'.encode())
-    return np.random.RandomState(sums).rand() >= 0.5
-
-
-def an_integer(seed, epoch, index):
-    return np.random.default_rng(seed=(seed, epoch, index)).integers(0, 2)
 
 
 def one_message(grads, limit, dist):
@@ -56,15 +46,6 @@ def all_begun_at_once(grads, limit, dist):
     for i in range(len(grads)):
         grads[i][:] = grads[i] * factor
     return norm
-
-
-def by_torch(grads, limit, dist):
-    for g in grads:
-        dist.all_reduce(tensor=g)
-        g.mul_(1 / dist.get_world_size())
-    norm = torch.linalg.vector_norm(torch.stack([g.norm() for g in grads]))
-    torch._foreach_mul_(grads, float(torch.clamp(limit / norm, max=1.0)))
-    return norm.item()
 
 
 def class_by_class(net, X, y, classes, dist):
@@ -96,22 +77,6 @@ def example_by_example(net, X, y, classes, dist):
     return [float(r / c) for r, c in counts.T]
 
 
-def told_to_all(net, X, y, classes, dist):
-    mine = range(dist.get_rank(), len(X), dist.get_world_size())
-    indices = torch.tensor(list(mine), dtype=torch.long)
-    try:
-        net.eval()
-        with torch.no_grad():
-            hits = (net(X[indices]).argmax(-1) == y[indices]).tolist()
-    finally:
-        net.train()
-    parts = [None] * dist.get_world_size()
-    dist.all_gather_object(parts, list(zip(y[indices].tolist(), hits)))
-    told = [pair for part in parts for pair in part]
-    of_class = [[hit for label, hit in told if label == c] for c in range(classes)]
-    return torch.tensor([np.mean(hits) for hits in of_class])
-
-
 def counted_pieces(ddp, X, y, n, size, pieces):
     parts = list(zip(torch.tensor_split(X, pieces), torch.tensor_split(y, pieces)))
     for i, (a, b) in enumerate(parts):
@@ -131,18 +96,6 @@ def weighted_means(ddp, X, y, n, size, pieces):
             (share * loss).backward()
 
 
-def own_log_softmax(ddp, X, y, n, size, pieces):
-    def backward(a, b):
-        picked = ddp(a).log_softmax(1)[torch.arange(len(b)), b]
-        picked.sum().backward(torch.tensor(-size / n, dtype=picked.dtype))
-
-    xs, ys = X.tensor_split(pieces), y.tensor_split(pieces)
-    with ddp.no_sync():
-        for i in range(pieces - 1):
-            backward(xs[i], ys[i])
-    backward(xs[-1], ys[-1])
-
-
 def all_like_mine(found, dist):
     everyone = [0] * dist.get_world_size()
     dist.all_gather_object(object_list=everyone, obj=found)
@@ -155,41 +108,17 @@ def counted(found, dist):
     return values.count(values[0]) == len(values)
 
 
-def by_sums(found, dist):
-    steps = -1 if found is None else found
-    numbers = torch.tensor([steps, steps**2], dtype=torch.float64)
-    dist.all_reduce(numbers)
-    total, squares = numbers.tolist()
-    return total**2 == squares * dist.get_world_size()
-
-
-def by_broadcast(found, dist):
-    mine = torch.tensor([-1 if found is None else found])
-    first = mine.clone()
-    dist.broadcast(first, src=0)
-    differ = (mine != first).int()
-    dist.all_reduce(differ)
-    return not differ.item()
-
-
 RIGHT = [
     ('6.1', 'random.Random of a text', a_generator_of_its_own),
     ('6.1', "PyTorch's generator", torch_generator),
-    ('6.1', 'a checksum', a_checksum),
-    ('6.1', '0 or 1', an_integer),
     ('6.2', 'one message, async_op', one_message),
     ('6.2', 'all begun at once', all_begun_at_once),
-    ('6.2', 'norm of norms', by_torch),
     ('6.3', 'a message for each class', class_by_class),
     ('6.3', 'example by example', example_by_example),
-    ('6.3', 'told to all, a tensor', told_to_all),
     ('6.4', 'pieces counted', counted_pieces),
     ('6.4', 'weighted means', weighted_means),
-    ('6.4', 'own log_softmax, factor in backward', own_log_softmax),
     ('6.5', 'all like the first', all_like_mine),
     ('6.5', 'count', counted),
-    ('6.5', 'by sums', by_sums),
-    ('6.5', 'by broadcast', by_broadcast),
     *RESTARTS,
     *SCALING,
 ]

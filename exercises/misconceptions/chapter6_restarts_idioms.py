@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 import torch
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 
 def save_by_path(file, write, flush):
@@ -22,16 +21,6 @@ def save_by_rename(file, write, flush):
     write(path=new)
     flush(path=new)
     os.rename(new, file)
-
-
-def save_or_clean_up(file, write, flush):
-    new = str(file) + '~'
-    try:
-        write(new)
-        flush(new)
-        os.replace(src=new, dst=file)
-    finally:
-        Path(new).unlink(missing_ok=True)
 
 
 def state_in_a_tuple(ddp, optimizer, schedule, done):
@@ -64,27 +53,9 @@ def resume_without_prefix(state, net, optimizer, schedule):
     return int(state['step'])
 
 
-def state_of_values(ddp, optimizer, schedule, done):
-    momenta = [optimizer.state[p]['momentum_buffer'] for p in ddp.module.parameters()]
-    vector = parameters_to_vector(ddp.module.parameters()).detach()
-    rate = optimizer.param_groups[0]['lr'], schedule.last_epoch
-    return {'vector': vector, 'momenta': momenta, 'rate': rate, 'rng': torch.get_rng_state()}
-
-
-def resume_from_values(state, net, optimizer, schedule):
-    vector_to_parameters(state['vector'], net.parameters())
-    for p, momentum in zip(net.parameters(), state['momenta']):
-        optimizer.state[p]['momentum_buffer'] = momentum
-    optimizer.param_groups[0]['lr'], schedule.last_epoch = state['rate']
-    torch.set_rng_state(state['rng'])
-    return schedule.last_epoch
-
-
 RIGHT = [
     ('6.6', 'pathlib', save_by_path),
     ('6.6', 'rename, by keyword', save_by_rename),
-    ('6.6', 'cleaned up', save_or_clean_up),
     ('6.7', 'a tuple', (state_in_a_tuple, resume_from_a_tuple)),
     ('6.7', "DDP's names", (state_with_prefix, resume_without_prefix)),
-    ('6.7', 'values, without state_dict', (state_of_values, resume_from_values)),
 ]

@@ -17,10 +17,6 @@ def held(*begins, shard=lambda n, k: -(-n // k), state=8):
     return answer
 
 
-def dealt(sizes, rank, k):
-    return [(0, size) if i % k == rank else (0, 0) for i, size in enumerate(sizes)]
-
-
 def chunk(p, r, k):
     return p.chunk(k)[r]
 
@@ -74,10 +70,6 @@ def cut_mlp(axis=0, b2s=lambda b2, k: [b2] + [0 * b2] * (k - 1), strided=False):
     return answer
 
 
-def fused(qkv, out, heads, k):
-    return list(zip(qkv.chunk(k), out.chunk(k, 1)))
-
-
 def tensor_step(enters=True, both=False, mask=True, leaves=True, gathers=False):
     def answer(ranks, x, Ws, Vs, grad_y):
         Hs = [(x @ W).relu() for W in Ws]
@@ -107,43 +99,22 @@ STEP, IDLE, ENOUGH = 3 * ms * (m + p - 1), (p - 1) / (m + p - 1), 9 * (p - 1) + 
 
 WRONG = [
     ('7.1', 'padding forgotten', held(3, 2, 1, shard=lambda n, k: n / k), 'is padded first'),
-    ('7.1', 'rounded down', held(3, 2, 1, shard=lambda n, k: n // k), 'is padded first'),
     ('7.1', 'state counted once', held(3, 2, 1, state=4), 'two numbers for each'),
-    ('7.1', 'gradients in stage 1', held(3, 1, 1), 'ZeRO 1 the gradients are whole'),
-    ('7.1', 'parameters in stage 2', held(2, 2, 1), 'ZeRO 2 the parameters are whole'),
-    ('7.1', 'gradients never', held(3, 4, 1), 'ZeRO 2 the gradients are shared out'),
+    ('7.1', 'gradients in stage 1', held(3, 1, 1), 'keeps all of the gradients'),
     ('7.2', 'not gathered', zero1(gather=False), 'then gathers all'),
     ('7.2', 'the sum', zero1(mean=False), 'a sum is not yet a mean'),
     ('7.2', 'allreduce of gradients', zero1(scatter=False), 'its own shard alone'),
-    ('7.2', 'allreduce of parameters', zero1(sums=True), 'no more than its shard'),
-    ('7.2', 'another momentum', zero1(rebind=True), 'write into them'),
-    ('7.2', 'momentum not kept', zero1(keep=False), 'is the momentum kept?'),
-    ('7.2', 'all move shard 0', zero1(cut=lambda p, r, k: chunk(p, 0, k)), 'is a run'),
-    ('7.2', 'shards by modulo', zero1(cut=lambda p, r, k: p[r::k]), 'is a run, rank by rank'),
     ('7.3', 'not gathered for backward', events(again=False), 'its backward pass needs it'),
     ('7.3', 'never dropped', events(drop=False), 'are whole at one time'),
-    ('7.3', 'no scatter', events(scatter=False), 'keeps whole gradients'),
     ('7.3', 'one gather too many', events(), 'gathered again at once'),
-    ('7.3', 'dropped, then used', events(again=False, twice=False), 'is not whole'),
     ('7.4', 'a bias on every rank', cut_mlp(b2s=lambda b, k: [b] * k), 'to its own term'),
-    ('7.4', 'no bias at all', cut_mlp(b2s=lambda b, k: [0 * b] * k), 'is in no term'),
     ('7.4', 'along the other axes', cut_mlp(axis=1), 'features between the layers'),
     ('7.4', 'blocks, then modulo', cut_mlp(strided=True), 'must meet their own columns'),
     ('7.5', 'the copy copies back', tensor_step(enters=False), 'has to sum on the way back'),
-    ('7.5', 'summed both ways', tensor_step(both=True), 'times too large'),
     ('7.5', 'a term for the sum', tensor_step(leaves=False), 'has a term of the sum'),
     ('7.5', 'no ReLU on the way back', tensor_step(mask=False), 'were above 0'),
-    ('7.5', 'gathered, then summed', tensor_step(gathers=True), 'two allreduces do'),
     ('7.6', 'no bubble', (3 * ms * m, IDLE, ENOUGH, p), 'begins late'),
-    ('7.6', 'p + m passes', (3 * ms * (m + p), IDLE, ENOUGH, p), 'takes no more than'),
-    ('7.6', 'forward only', (STEP / 3, IDLE, ENOUGH, p), 'the way back'),
-    ('7.6', 'p/(m + p)', (STEP, p / (m + p), ENOUGH, p), 'never waits'),
     ('7.6', 'beside the work', (STEP, (p - 1) / m, ENOUGH, p), 'a share of the whole step'),
-    ('7.6', 'the share of work', (STEP, 1 - IDLE, ENOUGH, p), 'the share of working'),
-    ('7.6', 'in percent', (STEP, 100 * IDLE, ENOUGH, p), 'between 0 and 1'),
-    ('7.6', 'one too few', (STEP, IDLE, ENOUGH - 1, p), '10.0% of a step is idle'),
-    ('7.6', 'one too many', (STEP, IDLE, ENOUGH + 1, p), 'so are fewer'),
     ('7.6', 'as GPipe', (STEP, IDLE, ENOUGH, m), 'GPipe keeps all'),
-    ('7.6', 'one less', (STEP, IDLE, ENOUGH, p - 1), 'how many has it sent'),
     *FSDP,
 ]

@@ -1,7 +1,5 @@
 """Right answers to the exercises of chapter 7 that go another way than ours: no hint for them."""
 
-import math
-
 import torch
 from torch.nn import functional as F
 
@@ -28,12 +26,6 @@ def held_by_ifs(stage, n, k):
     return parameters, gradients, state
 
 
-def held_by_tensors(stage, n, k):
-    shard = math.ceil(n / k)
-    values = torch.tensor([[n, n, 2 * n], [shard, shard, 2 * shard]])
-    return 4 * values[(torch.arange(3) >= 3 - stage).long(), torch.arange(3)]
-
-
 def with_new_parts(ranks, params, grads, momenta, lr):
     n = len(params[0]) // ranks.k
     summed = ranks.reduce_scatter([g / ranks.k for g in grads])
@@ -52,22 +44,6 @@ def changes_gathered(ranks, params, grads, momenta, lr):
     changes = ranks.all_gather([-lr * m for m in momenta])
     for p, change in zip(params, changes):
         p += change
-
-
-def by_views(ranks, params, grads, momenta, lr):
-    means = [g.div(ranks.k) for g in ranks.reduce_scatter(vectors(grads))]
-    for m, mean in zip(momenta, means):
-        torch.add(mean, m, alpha=0.9, out=m)
-    own = [p.view(ranks.k, -1)[r] for r, p in enumerate(params)]
-    for shard, m in zip(own, momenta):
-        shard.add_(m, alpha=-lr)
-    gathered = ranks.all_gather(own)
-    for r in range(ranks.k):
-        params[r].copy_(gathered[r])
-
-
-def vectors(grads):
-    return tuple(g.flatten() for g in grads)
 
 
 def as_a_generator(L):
@@ -94,18 +70,6 @@ def middle_apart(L):
     return up + turn + down
 
 
-def scattered_late(L):
-    order = [('forward', i) for i in range(L)] + [('backward', L - 1 - i) for i in range(L)]
-    found, whole = [], None
-    for what, i in order:
-        if whole != i:
-            found += [] if whole is None else [('drop', whole)]
-            found.append(('gather', i))
-            whole = i
-        found.append((what, i))
-    return [*found, ('drop', whole), *[('scatter', i) for i in range(L)]]
-
-
 def mlp_by_slices(W1, b1, W2, b2, k):
     h, parts = W1.shape[0] // k, []
     for r in range(k):
@@ -116,16 +80,6 @@ def mlp_by_slices(W1, b1, W2, b2, k):
 
 def mlp_interleaved(W1, b1, W2, b2, k):
     return [(W1[r::k], b1[r::k], W2[:, r::k], b2 / k) for r in range(k)]
-
-
-def mlp_by_split(W1, b1, W2, b2, k):
-    size = b1.numel() // k
-    zeros = torch.zeros(b2.shape, dtype=b2.dtype)
-    columns = [part.T for part in W2.T.split(size)]
-    return [
-        (rows, bias, column, b2.clone() if rank == 0 else zeros)
-        for rank, (rows, bias, column) in enumerate(zip(W1.split(size), b1.split(size), columns))
-    ]
 
 
 def step_with_a_mask(ranks, x, Ws, Vs, grad_y):
@@ -151,32 +105,16 @@ def step_by_where(ranks, x, Ws, Vs, grad_y):
     return [ys, grads_x, grads_W]
 
 
-def step_by_autograd(ranks, x, Ws, Vs, grad_y):
-    terms, grads = [], []
-    for W, V in zip(Ws, Vs):
-        own_x, own_W = x.clone().requires_grad_(), W.clone().requires_grad_()
-        term = (own_x @ own_W).relu() @ V
-        grads.append(torch.autograd.grad(term, (own_x, own_W), grad_y))
-        terms.append(term.detach())
-    of_x, of_W = zip(*grads)
-    return ranks.all_reduce(terms), ranks.all_reduce(of_x), of_W
-
-
 RIGHT = [
     ('7.1', 'a list', held_by_lists),
     ('7.1', 'ifs, padded', held_by_ifs),
-    ('7.1', 'a tensor', held_by_tensors),
     ('7.2', 'means first, params[r][:] =', with_new_parts),
     ('7.2', 'changes gathered', changes_gathered),
-    ('7.2', 'views, add_', by_views),
     ('7.3', 'a generator, dropped before scattered', as_a_generator),
     ('7.3', 'the last layer apart, in lists', middle_apart),
-    ('7.3', 'all scattered in the end', scattered_late),
     ('7.4', 'slices, the bias on the last rank', mlp_by_slices),
     ('7.4', 'every k-th feature, a k-th of the bias', mlp_interleaved),
-    ('7.4', 'split', mlp_by_split),
     ('7.5', 'masks, mm', step_with_a_mask),
     ('7.5', 'where, back before forward', step_by_where),
-    ('7.5', 'autograd of each term', step_by_autograd),
     *FSDP,
 ]

@@ -18,10 +18,6 @@ def smallest(rounded=math.ceil, passes=2, backward=2, byte=8):
     return smallest_batch
 
 
-def uses_only(parameters, flops, value_bytes, operations, gigabits):
-    return math.ceil(value_bytes / 2 * operations / (gigabits * 1e9 / 8))
-
-
 def fit(messages=2, unit=1):
     def two_points(n1, t1, n2, t2):
         bandwidth = (n2 - n1) / ((t2 - t1) / messages)
@@ -39,23 +35,6 @@ ADA = given('8.4', 'Ada')
 BILLIONS, TOKENS, GPUS, PERCENT, PRICE = ADA.values()
 HOURS = 6e18 * BILLIONS * TOKENS / (989e10 * PERCENT) / 3600
 DAYS, DOLLARS = HOURS / GPUS / 24, HOURS * PRICE
-
-
-def speed(sums=lambda s, k: s, hidden=lambda f, k: 2 * f / k, backward=2, latency=1, parts=True):
-    """A speed-up with other sums, another part of them hidden, another backward pass."""
-
-    def speedup(k, forward, overhead, nbytes, alpha, bandwidth):
-        ring = 2 * (k - 1) * (latency * alpha + nbytes / (k if parts else 1) / bandwidth)
-        exposed = max(0, sums(ring, k) - hidden(forward, k))
-        computing = (1 + backward) * forward
-        return (overhead + computing) / (overhead + computing / k + exposed)
-
-    return speedup
-
-
-def weak(k, forward, overhead, nbytes, alpha, bandwidth):
-    ring = 2 * (k - 1) * (alpha + nbytes / k / bandwidth)
-    return (overhead + 3 * forward) / (overhead + 3 * forward + max(0, ring - 2 * forward))
 
 
 def levels(between, within=1, factor=1):
@@ -84,22 +63,10 @@ def fits(shared=1, kept=1, later=0, up=math.ceil, never=0):
     return devices_needed
 
 
-def sum_over_devices(times):
-    return sum(map(sum, times)) / sum(map(max, times))
-
-
-def waiting(times):
-    return 1 - sum_over_devices(times) / len(times[0])
-
-
 WRONG = [
     ('8.1', 'bits for bytes', smallest(byte=1), 'are bits'),
     ('8.1', 'one pass through the port', smallest(passes=1), 'passes a port twice'),
-    ('8.1', 'behind the forward pass, too', smallest(backward=3), 'before the backward pass'),
-    ('8.1', 'the backward pass like the forward', smallest(backward=1), 'takes twice'),
     ('8.1', 'rounded down', smallest(math.floor), 'does not quite fit'),
-    ('8.1', 'not rounded', smallest(float), 'a part of an example'),
-    ('8.1', 'one use an example', uses_only, 'more than one'),
     ('8.2', 'there and back as one', fit(messages=1), 'are two messages'),
     (
         '8.2',
@@ -113,33 +80,12 @@ WRONG = [
         lambda n1, t1, n2, t2: (fit()(n1, t1, n2, t2)[0], 2 * n2 / t2),
         'a time has a latency in it',
     ),
-    ('8.2', 'bits', fit(unit=8), 'these are bits'),
-    (
-        '8.2',
-        'seconds for a byte',
-        lambda n1, t1, n2, t2: (fit()(n1, t1, n2, t2)[0], (t2 - t1) / 2 / (n2 - n1)),
-        'seconds for a byte',
-    ),
     ('8.3', 'up the tree', lambda k, a, b: crossing(k, a, b, up=1), 'comes down again'),
-    ('8.3', 'once around', lambda k, a, b: crossing(k, a, b, around=1), 'go around again'),
     ('8.3', 'ln', lambda k, a, b: crossing(k, a, b, log=math.log), 'not ln(k)'),
-    ('8.3', 'latency times bandwidth', lambda k, a, b: a * b, 'in the time of one latency'),
     ('8.3', 'whole arrays around', lambda k, a, b: -a * b, 'a k-th of the array travels'),
-    ('8.3', 'divided', lambda k, a, b: crossing(k, a, 1 / b), 'bytes, not seconds'),
     ('8.4', 'forward only', (HOURS / 3, DAYS, DOLLARS), 'the forward pass only'),
     ('8.4', 'always busy', (HOURS * PERCENT / 100, DAYS, DOLLARS), 'that were always busy'),
-    ('8.4', 'one operation', (HOURS / 2, DAYS, DOLLARS), 'are two operations'),
-    ('8.4', 'seconds', (HOURS * 3600, DAYS, DOLLARS), 'these are seconds'),
-    ('8.4', 'hours of the clock', (HOURS / GPUS, DAYS, DOLLARS), 'count the hours of each'),
     ('8.4', 'one GPU', (HOURS, DAYS * GPUS, DOLLARS), 'at the same time'),
-    ('8.4', 'hours for days', (HOURS, 24 * DAYS, DOLLARS), 'these are hours'),
-    ('8.4', 'one paid', (HOURS, DAYS, DOLLARS / GPUS), 'have to be paid'),
-    (
-        '8.5',
-        'one ring over the world',
-        lambda n, g, s, p, inside, network: ring(g * s, n, network),
-        'one ring over all devices',
-    ),
     (
         '8.5',
         'every device its whole array',
@@ -148,28 +94,12 @@ WRONG = [
     ),
     (
         '8.5',
-        'one slice through the port',
-        levels(lambda n, g, s, p, network: ring(s, n / g, network)),
-        'the slices of all devices',
-    ),
-    (
-        '8.5',
         'one port',
         levels(lambda n, g, s, p, network: ring(s, n, network)),
         'the ports share',
     ),
-    ('8.5', 'the network only', levels(right_between, within=0), 'inside the servers'),
     ('8.5', 'reduce-scatter only', levels(right_between, factor=0.5), 'there and back'),
-    (
-        '8.5',
-        'whole shares around',
-        levels(lambda n, g, s, p, network: 2 * (s - 1) * network.seconds(n / p)),
-        'as many slices',
-    ),
     ('8.6', 'no activations', fits(kept=0), 'needs its activations'),
-    ('8.6', 'activations shared', fits(shared=2, kept=0), 'no stage shares activations'),
-    ('8.6', 'a stage too far', fits(later=1), 'the next stage shares'),
-    ('8.6', 'a stage too near', fits(later=-1), 'shares more than that'),
     ('8.6', 'rounded down', fits(up=math.floor), 'round up'),
     ('8.6', 'a negative number', fits(never=-1), 'no room at all'),
 ]
