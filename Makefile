@@ -36,7 +36,7 @@ test: setup ## run the tests, and the notebooks through nbval (TESTS=FILE; SLOW=
 run: setup ## execute the notebooks into build/, also as HTML (CHAPTER=1: one of them)
 	@$(call with,RUN_ARGS) tools/run_notebooks.py --timeout "$$CELL_TIMEOUT" $(if $(CHAPTER),--chapter "$$CHAPTER")
 
-slides: setup ## write the chapters as slides for a lecture into build/slides/ (CHAPTER=1: one of them; SESSION='five weeks 1': a session of the plan)
+slides: setup ## write slides for a lecture into build/slides/ (SESSION='five weeks 1': a session of the plan; CHAPTER=1: a chapter)
 	@$(PYTHON) tools/slides.py $(if $(CHAPTER),--chapter "$$CHAPTER") $(if $(SESSION),--session "$$SESSION")
 
 bench: setup ## measure against what one would use instead (BENCH_ARGS)
@@ -73,7 +73,7 @@ restore: ## bring back a chapter's notebooks as they were handed out (CHAPTER=2)
 	@$(if $(CHAPTER),,echo "restore: which chapter? make restore CHAPTER=2"; exit 2)
 	@$(PYTHON) tools/hand_out.py restore "$$CHAPTER"
 
-sheet: ## print a chapter's sheet for the teacher: what to ask, what students get wrong (CHAPTER=3)
+sheet: ## print a chapter's sheet for the teacher: what to ask, the answers, common mistakes (CHAPTER=3; test: the entry test)
 	@$(PYTHON) tools/teaching_plan.py $(if $(CHAPTER),"$$CHAPTER")
 
 lock: ## resolve pyproject.toml into the locks (UPGRADE=1: newest versions)

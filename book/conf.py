@@ -23,6 +23,7 @@ include_patterns = [
     'notebooks/*.ipynb',
     'exercises/student/*.ipynb',
     'exercises/teaching/guide.md',
+    'exercises/teaching/forty.md',
     'exercises/teaching/syllabus.md',
     'training/README.md',
 ]

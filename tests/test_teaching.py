@@ -11,6 +11,7 @@ import nbformat
 import pytest
 import teaching_plan
 from checkouts import ROOT
+from click.testing import CliRunner
 from run_notebooks import frameworks
 
 import student
@@ -22,6 +23,7 @@ LENGTHS = {
     'one day': 6 * 60,
     'five weeks': 5 * 90,
     'five weeks in PyTorch': 5 * 90,
+    'language models': 90,
 }
 FOLDER = teaching_plan.GUIDE.parent
 PLAN, GUIDE = teaching_plan.PLAN, teaching_plan.GUIDE.read_text(encoding='utf8')
@@ -103,6 +105,7 @@ def test_a_plan_adds_up_and_needs_nothing_that_was_not_seen(plan):
     sessions, known, exercises = PLAN['plans'][plan], set(), []
     assert sum(session['minutes'] for session in sessions) == LENGTHS[plan]
     for session in sessions:
+        known |= {(n, name) for n in session.get('knows', ()) for name in NOTEBOOKS[n]}
         assert sum(map(teaching_plan.minutes_of, session['parts'])) == session['minutes'], session
         home = session.get('home', {})
         for part in [*session['parts'], home]:
@@ -160,8 +163,9 @@ def test_without_mxnet_the_unit_has_as_many_points():
 
 
 def test_the_guide_has_the_plans_tables_and_names_what_is_there():
-    renewed = teaching_plan.renewed(GUIDE)
-    assert renewed == GUIDE, '.venv/bin/python tools/teaching_plan.py guide writes them anew'
+    for path in (teaching_plan.GUIDE, teaching_plan.SYLLABUS):
+        renewed = teaching_plan.renewed(path) == path.read_text(encoding='utf8')
+        assert renewed, '.venv/bin/python tools/teaching_plan.py guide writes them anew'
     for page in (GUIDE, (FOLDER / 'AGENTS.md').read_text(encoding='utf8')):
         assert all((FOLDER / to).exists() for to in re.findall(r'\]\(([^)#]+)\)', page))
 
@@ -177,7 +181,7 @@ def test_what_is_handed_out_has_the_tasks_and_no_solution(tmp_path):
     assert {'Makefile', 'exercises/teaching/AGENTS.md', *STUDENTS} <= set(names)
     assert not [text for text in notebooks if b'BEGIN SOLUTION' in text]
     kept_back = ('tests/', 'exercises/misconceptions/', 'exercises/teaching/guide.md')
-    kept_back += ('exercises/teaching/exams.md',)
+    kept_back += ('exercises/teaching/exams.md', 'exercises/teaching/forty.md')
     assert not [name for name in names if name.startswith(kept_back)]
     course = tmp_path / 'course'
     for page in ('README.md', 'exercises/teaching/syllabus.md', 'book/machines.md'):
@@ -195,12 +199,17 @@ def test_what_is_handed_out_has_the_tasks_and_no_solution(tmp_path):
     assert done.returncode == 1 and "no chapter '12'" in done.stderr
 
 
-def test_the_syllabus_is_the_plan_of_five_weeks():
-    rows = re.findall(
-        r'^\| \d \|.*\| ([^|]*) \|$', (FOLDER / 'syllabus.md').read_text('utf8'), re.M
-    )
-    home = [week['home']['exercises'] for week in PLAN['plans']['five weeks']]
-    assert [re.findall(r'\d\.\d+', row) for row in rows] == home
+@pytest.mark.parametrize('plan', ['five weeks', 'five weeks in PyTorch'])
+def test_the_syllabus_has_each_exercise_of_a_plan_and_all_its_points(plan):
+    table = (FOLDER / 'syllabus.md').read_text('utf8').split(f'<!-- weeks: {plan} -->')[1]
+    rows = re.findall(r'^\| \d \|.*', table.split('<!-- end -->')[0], re.M)
+    exercises = [
+        [n for part in [*week['parts'], week['home']] for n in part.get('exercises', [])]
+        for week in PLAN['plans'][plan]
+    ]
+    assert [re.findall(r'\d\.\d+', row) for row in rows] == exercises
+    total = sum(PLAN['points'][n][0] for n in sum(exercises, []))
+    assert f'{total} in all' in table
 
 
 def test_the_sheet_of_a_chapter_has_its_sections_and_each_known_mistake_with_a_hint():
@@ -208,5 +217,16 @@ def test_the_sheet_of_a_chapter_has_its_sections_and_each_known_mistake_with_a_h
 
     text = '\n'.join(teaching_plan.sheet('1'))
     assert all(f'\n## {section} (' in text for section in NOTEBOOKS[1] if section != 'opening')
+    for s in PLAN['chapters'][1]['sections']:
+        if 'ask' in s:
+            assert f'* **Ask: {s["ask"]}**\n* Answer: {s["answer"]}\n' in text
     for number, what, _, hint in WRONG:
-        assert hint in text.split(f'\n{number}  {what}\n')[1].split('\n')[0]
+        assert hint in text.split(f'\n* **{number}** {what}\n')[1].split('\n')[0]
+
+
+def test_the_entry_test_is_a_page_to_print_with_its_answers_on_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(teaching_plan, 'ROOT', tmp_path)
+    done = CliRunner().invoke(teaching_plan.main, ['test'])
+    assert done.exit_code == 0, done.output
+    questions, answers = (tmp_path / 'build/sheets/test.html').read_text('utf8').split('<h1 class')
+    assert questions.count('<li>') == answers.count('<li>') == len(PLAN['entry_test'])

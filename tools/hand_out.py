@@ -15,7 +15,7 @@ import click
 ROOT = Path(__file__).resolve().parent.parent
 README = 'exercises/student/README.md'
 KEPT_BACK = ('tests/', 'benchmarks/', 'exercises/misconceptions/', '.github/', '.ci/')
-KEPT_BACK += tuple(f'exercises/teaching/{name}' for name in ('guide.md', 'exams.md', 'plan.yml'))
+KEPT_BACK += tuple(f'exercises/teaching/{n}' for n in 'guide.md forty.md exams.md plan.yml'.split())
 KEPT_BACK += (README,)
 NOTEBOOKS = 'notebooks/', 'exercises/student/'
 

@@ -1,7 +1,9 @@
 """Print a chapter's sheet for the teacher (``make sheet CHAPTER=3``), from ``teaching/plan.yml``.
 
-It has the questions for each section, the cells that answer them, and common mistakes in the
-exercises with their hints. ``teaching_plan.py guide`` rewrites the tables of the guide instead.
+It has the questions for each section and their answers, the cells that show them, and common
+mistakes in the exercises with their hints. ``CHAPTER=test`` is the entry test, with its answers on
+a page of their own. Each is also a page to print, ``build/sheets/3.html``.
+``teaching_plan.py guide`` rewrites the tables of guide and syllabus instead.
 """
 
 import importlib
@@ -11,13 +13,23 @@ from pathlib import Path
 
 import click
 import yaml
+from chapters import CHAPTERS as LISTED
 from interpreters import python_of
 
 ROOT = Path(__file__).resolve().parent.parent
 GUIDE = ROOT / 'exercises' / 'teaching' / 'guide.md'
+SYLLABUS = GUIDE.with_name('syllabus.md')
 PLAN = yaml.safe_load((ROOT / 'exercises' / 'teaching' / 'plan.yml').read_text(encoding='utf8'))
 CHAPTERS, POINTS = PLAN['chapters'], PLAN['points']
-ALL = [*map(str, CHAPTERS), 'puzzles']
+ALL = ['test', *map(str, CHAPTERS), 'puzzles']
+PAPER = """<!DOCTYPE html><meta charset="utf-8"><title>{}</title><style>
+@page {{ size: A4; margin: 18mm }}
+body {{ font: 11pt/1.4 system-ui, sans-serif; max-width: 44em; margin: auto }}
+h1 {{ font-size: 15pt }} h2 {{ font-size: 12pt; margin: 1em 0 .2em; break-after: avoid }}
+.answers {{ break-before: page }} .room > ol > li {{ margin-bottom: 13mm }}
+ul, ol {{ margin: .2em 0; padding-left: 1.5em }} li {{ break-inside: avoid }}
+.anchor-link {{ display: none }}</style>
+{}"""
 
 
 def minutes_in(chapter):
@@ -30,6 +42,28 @@ def minutes_of(part):
     if 'chapter' not in part:
         return part['minutes']
     return sum(minutes_in(part['chapter'])[name] for name in part['sections'])
+
+
+def reading(home):
+    """Sum the minutes that it takes to read sections alone, by what each chapter's opening says."""
+    return sum(
+        minutes_in(n)[name] * LISTED[n - 1].read / sum(minutes_in(n).values())
+        for n, names in home['read'].items()
+        for name in names
+    )
+
+
+def project_in(part):
+    return PLAN['homework']['project'] in sum(part.get('tasks', {}).values(), [])
+
+
+def hours_at_home(home):
+    """Write the time that a week needs at home, the project aside, in halves of an hour."""
+    tasks = sum(map(len, home.get('tasks', {}).values())) - project_in(home)
+    points = sum(POINTS[n][0] for n in home['exercises'])
+    by = PLAN['homework']
+    halves = round((reading(home) + points * by['point'] + tasks * by['task']) / 30)
+    return f'{halves // 2}{"½" * (halves % 2)}'
 
 
 def work(part):
@@ -55,22 +89,51 @@ def schedule(plan):
             lines.append(f'| {minutes_of(part)} | {what} |')
         if home := session.get('home'):
             read = [f'chapter {n}: {" · ".join(names)}' for n, names in home['read'].items()]
-            minutes = sum(
-                minutes_in(n)[name] for n, names in home['read'].items() for name in names
-            )
-            lines.append(f'| home | read, in about {minutes} minutes: {"; ".join(read)} |')
-            lines.append(f'| home | do {work(home)} |')
+            lines.append(f'| home | read, in about {reading(home):.0f} minutes: {"; ".join(read)} |')
+            lines.append(f'| home | do {work(home)}; in all about {hours_at_home(home)} hours |')
+            if project_in(home):
+                hours = PLAN['homework']['hours']
+                lines.append(f'| home | beside it the project, in about {hours} hours |')
     return lines
 
 
 def chapters():
-    minutes = {n: sum(minutes_in(n).values()) for n in CHAPTERS}
-    rule = '---:|' * len(minutes)
+    rows = {
+        'in class, with its questions': [sum(minutes_in(n).values()) for n in CHAPTERS],
+        'to read alone, every line once': [LISTED[n - 1].read for n in CHAPTERS],
+    }
     return [
-        f'| chapter | {" | ".join(map(str, minutes))} | all |',
-        f'|:---|{rule}---:|',
-        f'| minutes | {" | ".join(map(str, minutes.values()))} | {sum(minutes.values())} |',
+        f'| chapter | {" | ".join(map(str, CHAPTERS))} | all |',
+        f'|:---|{"---:|" * len(CHAPTERS)}---:|',
+        *(f'| {of} | {" | ".join(map(str, row))} | {sum(row)} |' for of, row in rows.items()),
     ]
+
+
+def entry_test():
+    for i, asked in enumerate(PLAN['entry_test'], 1):
+        yield from (f'{i}. {asked["ask"]}', '', '<details><summary>Answer</summary>', '')
+        yield from (f'{asked["answer"]} To read: {asked["read"]}', '', '</details>', '')
+
+
+def weeks(plan):
+    """Make a syllabus's table: what each week has in class, what is due at its end, and points."""
+    lines = ['| week | date | in class | in pairs | due at its end | points |']
+    lines.append('|---:|:---|:---|:---|:---|---:|')
+    total = 0
+    for i, week in enumerate(PLAN['plans'][plan], 1):
+        title = week['session'].split('. ', 1)[1].rstrip('.')
+        numbers = sorted({part['chapter'] for part in week['parts'] if 'chapter' in part})
+        chapters = f'chapter {numbers[0]}' if len(numbers) == 1 else (
+            f'chapters {", ".join(map(str, numbers[:-1]))} and {numbers[-1]}'
+        )  # fmt: skip
+        pairs = [n for part in week['parts'] for n in part.get('exercises', [])]
+        due = week['home']['exercises']
+        points = sum(POINTS[n][0] for n in pairs + due)
+        total += points
+        title += '' if title.endswith('?') else '.'
+        what = f'{title} {chapters.capitalize()} | {", ".join(pairs) or "–"} | {", ".join(due)}'
+        lines.append(f'| {i} | | {what} | {points} |')
+    return [*lines, f'| | | the project, a week after the last session | | | {total} in all |']
 
 
 def objectives():
@@ -103,13 +166,18 @@ def without_mxnet():
     return [*lines, f'| **all** | | {total} |']
 
 
-def renewed(text):
-    """Return the guide's text, with its tables from plan.yml."""
+def renewed(path):
+    """Return the text of guide or syllabus, with its tables from plan.yml."""
     tables = {'chapters': chapters(), 'objectives': objectives(), 'without mxnet': without_mxnet()}
+    tables |= {'entry test': [*entry_test()][:-1]}  # its last line is empty
     tables |= {f'plan: {plan}': schedule(plan) for plan in PLAN['plans']}
+    tables |= {f'weeks: {plan}': weeks(plan) for plan in PLAN['plans'] if 'weeks' in plan}
+    text = path.read_text(encoding='utf8')
     for name, lines in tables.items():
         start, end = f'<!-- {name} -->', '<!-- end -->'
-        before, rest = text.split(start)
+        before, found, rest = text.partition(start)
+        if not found:
+            continue
         text = '\n'.join([before + start, '', *lines, '', end]) + rest.split(end, 1)[1]
     return text
 
@@ -134,36 +202,59 @@ def sheet(chapter):
         (path,) = ROOT.glob(f'notebooks/{number:02}-*.ipynb')
         yield f'# Chapter {number} ({path.name}), {sum(minutes_in(number).values())} minutes'
     for s in CHAPTERS.get(number, {'sections': []})['sections']:
-        yield f'\n## {s["section"]} ({s["minutes"]} minutes)'
+        yield f'\n## {s["section"]} ({s["minutes"]} minutes)\n'
         if 'objective' in s:
-            yield f'A student can: {PLAN["objectives"][s["objective"]]}'
+            yield f'* A student can: {PLAN["objectives"][s["objective"]]}'
         if 'task' in s:
-            yield f'On paper: {s["task"]}'
+            yield f'* On paper: {s["task"]}'
         if 'ask' in s:
-            yield f'Ask: {s["ask"]}'
+            yield f'* **Ask: {s["ask"]}**'
+            yield f'* Answer: {s["answer"]}'
         if 'wrong' in s:
-            yield f'Many believe: {s["wrong"]}'
-            yield f'What shows better, the cell with: {s["cell"]}'
-            yield f'Short of time, leave out: {s["skip"]}'
-    yield f'\n## What students get wrong in the exercises {chapter}.1 and on, and the hint'
+            yield f'* Many believe: {s["wrong"]}'
+            yield f'* What shows better, the cell with: `{s["cell"]}`'
+            yield f'* Short of time, leave out: {s["skip"]}'
+    yield f'\n## What students get wrong in the exercises {chapter}.1 and on, and the hint\n'
     from mgpu_exercises import check
 
     for number, what, answers, _ in mistakes_in(chapter):
         answers = answers if isinstance(answers, tuple) else (answers,)
-        yield f'\n{number}  {what}\n     {check(number, *answers, name="Ada").sentence}'
+        yield f'* **{number}** {what}\n  {check(number, *answers, name="Ada").sentence}'
+
+
+def paper():
+    """Yield the entry test as a page to print, and its answers as another one."""
+    asked = PLAN['entry_test']
+    yield '# Before the course: ten questions, eight minutes, on paper\n\n<div class="room">\n'
+    yield from (f'{i}. {one["ask"]}' for i, one in enumerate(asked, 1))
+    yield '\n</div>\n\n<h1 class="answers">The answers, and what to read</h1>\n'
+    yield from (f'{i}. {a["answer"]} To read: {a["read"]}' for i, a in enumerate(asked, 1))
+
+
+def printed(name):
+    """Print a sheet, and leave it as a page to print in ``build/sheets/``."""
+    from nbconvert.filters.markdown_mistune import markdown2html_mistune
+
+    text = '\n'.join([*(paper() if name == 'test' else sheet(name)), ''])
+    page = ROOT / 'build' / 'sheets' / f'{name}.html'
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(PAPER.format(f'Sheet {name}', markdown2html_mistune(text)), encoding='utf8')
+    click.echo(text)
+    click.echo(f'sheet: to print, {page}', err=True)
 
 
 @click.command()
 @click.argument('what', default='all', type=click.Choice(['guide', 'all', *ALL]))
 def main(what):
-    """Print the sheet of a chapter, or of all; or rewrite the guide's tables."""
+    """Print the sheet of a chapter, or all; or rewrite the tables of guide and syllabus."""
     if what == 'guide':
-        GUIDE.write_text(renewed(GUIDE.read_text(encoding='utf8')), encoding='utf8')
+        for path in (GUIDE, SYLLABUS):
+            path.write_text(renewed(path), encoding='utf8')
     else:
         for chapter in ALL if what == 'all' else [what]:
-            python = python_of(source_of(chapter))
+            python = python_of(source_of(chapter)) if chapter != 'test' else sys.executable
             if what != 'all' and Path(python).parent == Path(sys.executable).parent:
-                click.echo('\n'.join([*sheet(chapter), '']))
+                printed(chapter)
             elif code := subprocess.run([python, __file__, chapter]).returncode:
                 sys.exit(code)
 
