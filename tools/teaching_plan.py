@@ -89,7 +89,9 @@ def schedule(plan):
             lines.append(f'| {minutes_of(part)} | {what} |')
         if home := session.get('home'):
             read = [f'chapter {n}: {" · ".join(names)}' for n, names in home['read'].items()]
-            lines.append(f'| home | read, in about {reading(home):.0f} minutes: {"; ".join(read)} |')
+            lines.append(
+                f'| home | read, in about {reading(home):.0f} minutes: {"; ".join(read)} |'
+            )
             lines.append(f'| home | do {work(home)}; in all about {hours_at_home(home)} hours |')
             if project_in(home):
                 hours = PLAN['homework']['hours']
