@@ -137,10 +137,10 @@ EXPLORERS = {
     'scaling': (
         'How well devices work together',
         ('devices', 'devices', 64, None, [2**i for i in range(13)]),
-        ('bandwidth', 'bandwidth', 3.125e9, 'B/s', tenths(80, 120)),
+        ('bandwidth', 'bandwidth', 2.5e9, 'B/s', tenths(80, 120)),
         ('latency', 'latency', 14e-6, 's', tenths(-60, -30)),
-        ('batch', 'batch per device', 32, None, [2**i for i in range(11)]),
-        ('parameters', 'parameters', 25_600_000, '', [*map(round, tenths(50, 100))]),
+        ('batch', 'sequences per device', 16, None, [2**i for i in range(11)]),
+        ('parameters', 'parameters', 70_553_706_496, '', [*map(round, tenths(80, 120))]),
     ),
 }
 
@@ -149,13 +149,13 @@ def explorers():
     """Yield each explorer's sliders, where they begin, and the constants of the formulas."""
     published = tomllib.loads((PACKAGE / 'scaling/published.toml').read_text('utf8'))
     write = load('display.py', 'quantity').quantity
-    models = load('scaling/models.py', 'FLOAT32 Layer Model _convolutional', arguments=Checks())
-    resnet = models.Model('ResNet-50', models._convolutional()['ResNet-50'])
+    models = load('scaling/models.py', 'Layer _llama')
+    llama = models._llama(**published['llama']['Llama 3.1 70B'])
     constants = {
         'most': 4096,
-        'work': resnet.flops / resnet.parameters,
-        'flops': published['machines']['p3.16xlarge']['flops'],
-        'valueBytes': models.FLOAT32,
+        'work': sum(x.flops for x in llama) / sum(x.parameters for x in llama),
+        'flops': published['machines']['DGX H100']['flops'],
+        'valueBytes': 2,  # bfloat16
         'betweenFailures': load('scaling/bill.py', 'BETWEEN_FAILURES').BETWEEN_FAILURES,
         'peak': published['chips']['H100'],
     }

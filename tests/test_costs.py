@@ -19,13 +19,17 @@ from mgpu_helpers.scaling import (
     Machine,
     Model,
     bubble,
+    context_load,
+    data_load,
+    expert_load,
     hierarchical,
     meeting_point,
     memory_per_device,
     nvls,
-    parameter_servers,
+    pipeline_load,
     ring,
-    sharded,
+    sharded_load,
+    tensor_load,
     tensor_parallel_seconds,
     zero,
 )
@@ -102,16 +106,6 @@ def test_a_pipeline_waits_as_long_as_its_bubble():
     assert bubble(16, 135) <= 0.1 < bubble(16, 134)  # an exercise
 
 
-def test_parameter_servers_by_hand():
-    # 8 workers, 1 server: 8 arrays in, 8 out, one after the other.
-    assert parameter_servers(8, 1, 100, WIRE) == 2 * 8 * (1 + 10)
-    assert parameter_servers(8, 4, 100, WIRE) == 2 * 8 * (1 + 2.5)
-    assert parameter_servers(2, 4, 100, WIRE) == 2 * 4 * (1 + 2.5)  # now the workers are busiest
-    assert parameter_servers(8, 4, 100, WIRE, duplex=True) == 8 * (1 + 2.5)
-    # A server beside each worker sends k slices where the sharded allreduce keeps one: (k - 1).
-    assert parameter_servers(8, 8, 100, WIRE) / sharded(8, 100, WIRE) == pytest.approx(8 / 7)
-
-
 def test_shards_and_cut_layers_by_hand():
     whole = ring(8, 160, WIRE)
     assert [zero(stage, 8, 160, WIRE) / whole for stage in range(4)] == [1, 1, 1, 1.5]
@@ -136,6 +130,46 @@ def test_shards_and_cut_layers_by_hand():
     assert tensor_parallel_seconds(16, 1, 1e6, dgx) == pytest.approx(4 * by_hand)
     # Into the switch goes an array, and a slice; out of it the same.
     assert nvls(4, 80, WIRE) == 1 + 80 / 10 * 5 / 4
+
+
+def test_every_load_is_messages_over_computing():
+    """Counted from what a Llama block multiplies and sends, on links without latency."""
+    C, W, t, k = 4e14, 5e10, 4096, 8
+    wire, model = Link('no latency', 1e-30, W), MODELS['Llama 3.1 70B']
+    width, keys, hidden, P = 8192, 1024, 28672, 1e9
+    cut = 2 * width * width + 2 * width * keys + 3 * width * hidden
+    assert cut + 2 * width == model.layers[1].parameters
+    backward, step = 4 * P * t / C, 6 * P * t / C
+    for size in (2, 4):
+        load = data_load(C / W, t, size, devices=k)
+        assert load * backward == pytest.approx(ring(k, size * P, wire))
+        assert data_load(C / W, t, size, k, local_steps=8) == load / 8
+        load = sharded_load(C / W, t, size, devices=k)
+        assert load * step == pytest.approx(zero(3, k, 2 * P, wire, size * P))
+    # A block's products take 6 operations for each token and parameter, on k devices.
+    block = 6 * t * cut / k / C
+    sums = tensor_parallel_seconds(k, 1, 2 * t * width, Machine('board', C, wire))
+    assert tensor_load(C / W, k, width, cut) * block == pytest.approx(sums)
+    there_and_back = 2 * wire.seconds(2 * t * width)
+    assert pipeline_load(C / W, width, 10 * cut) * 60 * t * cut / C == pytest.approx(there_and_back)
+    # A turn of the ring: two products of t x t scores, half of them masked.
+    turn, sent = 2 * 2 * t * t * width / 2 / C, wire.seconds(2 * 2 * t * keys)
+    assert context_load(C / W, t, keys / width) * turn == pytest.approx(sent)
+    for products in (2, 3):
+        expert = 6 * products * t * width * hidden / C
+        sent = 4 * wire.seconds(2 * t * width * (k - 1) / k)
+        assert expert_load(C / W, k, hidden, products) * expert == pytest.approx(sent)
+
+
+def test_loads_on_an_h100_at_40_percent_of_its_label():
+    """What an engineer worked out beside us, at 396e12 a second."""
+    near, far = 395.6e12 / 360e9, 395.6e12 / 40e9
+    assert tensor_load(near, 8, 8192, 12 * 8192**2) == pytest.approx(7 * near / 4.5 / 8192)
+    assert tensor_load(near, 8, 8192, 12 * 8192**2) == pytest.approx(0.21, abs=0.005)
+    assert context_load(far, 1, 8 / 64) == pytest.approx(2475, rel=0.002)  # tokens where it is 1
+    assert sharded_load(near, near) == 1 and sharded_load(near, near, 4) == pytest.approx(4 / 3)
+    plain = [[expert_load(cw, 8, h, products=2) for cw in (near, far)] for h in (14336, 2048)]
+    assert plain == [pytest.approx([0.045, 0.40], abs=0.005), pytest.approx([0.31, 2.8], abs=0.02)]
 
 
 def test_memory_of_zero_as_its_authors_publish_it():
@@ -164,9 +198,10 @@ def test_what_costs_refuse():
         (Link, ('x', 1e-6, '16 GB/s'), 'bandwidth in bytes per second must be'),
         (WIRE.seconds, (-1e12,), 'nbytes must be a number of at least 0, not -1'),
         (zero, (4, 8, 160, WIRE), 'stage must be at most 3, not 4'),
-        (parameter_servers, (8, 0, 1, WIRE), 'servers must be at least 1, not 0'),
         (tensor_parallel_seconds, (8, 0, 1, board), 'blocks must be at least 1, not 0'),
         (bubble, (1, 0), 'micro_batches must be at least 1, not 0'),
+        (data_load, (1e3, 0), 'tokens must be a number above 0, not 0'),
+        (expert_load, (1e3, 8, 0), 'hidden must be at least 1, not 0'),
     ]
     for call, arguments, message in refused:
         with pytest.raises((TypeError, ValueError), match=message):

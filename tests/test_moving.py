@@ -167,11 +167,11 @@ def test_the_explorer_computes_what_python_does(page, pictures):
     constants, choices = explored(pictures, 'scaling', 3, 1, 2, 1, 2)
     asked = f'{json.dumps(choices)}.map((c) => Explorer.scaling(c, {json.dumps(constants)}))'
     counts = [2**i for i in range(13)]
-    flops, resnet = MACHINES['p3.16xlarge'].flops, MODELS['ResNet-50']
+    flops, llama = MACHINES['DGX H100'].flops, MODELS['Llama 3.1 70B']
     for c, got in zip(choices, page.ask(asked), strict=True):
         machine = Machine('m', flops, Link('l', c['latency'], c['bandwidth']))
-        work = resnet.flops / resnet.parameters * c['parameters']
-        model = Model('m', [Layer('all', c['parameters'], work)])
+        work = llama.flops / llama.parameters * c['parameters']
+        model = Model('m', [Layer('all', c['parameters'], work)], 2)
         one = step(model, c['batch'], c['devices'], machine)
         parts = ('forward', 'backward', 'communication', 'exposed', 'seconds')
         close([got[part] for part in parts], [getattr(one, part) for part in parts])

@@ -13,7 +13,6 @@ from .costs import hierarchical as hierarchical
 from .costs import meeting_point as meeting_point
 from .costs import naive as naive
 from .costs import nvls as nvls
-from .costs import parameter_servers as parameter_servers
 from .costs import ring as ring
 from .costs import sharded as sharded
 from .costs import tree as tree
@@ -25,6 +24,12 @@ from .curves import step as step
 from .curves import strong_scaling as strong_scaling
 from .links import LINKS as LINKS
 from .links import Link as Link
+from .loads import context_load as context_load
+from .loads import data_load as data_load
+from .loads import expert_load as expert_load
+from .loads import pipeline_load as pipeline_load
+from .loads import sharded_load as sharded_load
+from .loads import tensor_load as tensor_load
 from .machines import MACHINES as MACHINES
 from .machines import Machine as Machine
 from .machines import communication_seconds as communication_seconds
@@ -34,9 +39,6 @@ from .memory import memory_per_device as memory_per_device
 from .models import MODELS as MODELS
 from .models import Layer as Layer
 from .models import Model as Model
-from .published import horovod_machine as horovod_machine
-from .published import horovod_shares as horovod_shares
-from .published import nccl_counts as nccl_counts
 from .published import nccl_runs as nccl_runs
 from .simulator import Simulation as Simulation
 from .simulator import last_arrival as last_arrival

@@ -50,21 +50,6 @@ def nvls(devices: int, nbytes: float, link: Link) -> float:
     return link.seconds((1 + 1 / devices) * nbytes)
 
 
-def parameter_servers(
-    workers: int, servers: int, nbytes: float, link: Link, duplex: bool = False
-) -> float:
-    """Cost a push and a pull: each worker sends every server its slice, and gets the sum back.
-
-    A server receives a slice from each worker, a worker sends one to each server: the larger
-    number of messages follow one another. ``duplex`` pulls the first slices while the last ones are
-    pushed, through the other direction of the ports (BytePS: Jiang and others 2020).
-    """
-    arguments.message(workers, nbytes, link)
-    arguments.positive_int('servers', servers)
-    push = max(workers, servers) * link.seconds(nbytes / servers)
-    return push if duplex else 2 * push
-
-
 def zero(
     stage: int, devices: int, nbytes: float, link: Link, gradient_bytes: float | None = None
 ) -> float:

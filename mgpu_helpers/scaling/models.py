@@ -78,13 +78,15 @@ def _convolutional() -> dict[str, list[Layer]]:
 def _llama(blocks: int, width: int, hidden: int, keys: int) -> list[Layer]:
     """Describe Llama 3.1; an example is a text of 8,192 tokens, each of which sees those before it.
 
-    A block keeps 17 values for each token and each of its ``width`` channels (Korthikanti and
-    others 2022, without the matrix of attention).
+    For each token a block keeps what its products and norms multiply: 6 vectors of ``width``, the
+    keys and values, and 4 of ``hidden`` (gate, its SiLU, up, their product); no dropout, and no
+    matrix of attention, as in FlashAttention.
     """
     vocabulary, tokens = 128_256, 8192
     embedding = Layer('embedding', vocabulary * width, 0, tokens * width)
     weights = 2 * width**2 + 2 * width * keys + 3 * width * hidden
-    flops, kept = 2 * tokens * (weights + tokens * width), 17 * tokens * width
+    flops = 2 * tokens * (weights + tokens * width)
+    kept = tokens * (6 * width + 2 * keys + 4 * hidden)
     layers = [Layer(f'block{i}', weights + 2 * width, flops, kept) for i in range(1, blocks + 1)]
     products = 2 * tokens * vocabulary * width
     head = Layer('head', (vocabulary + 1) * width, products, tokens * vocabulary)

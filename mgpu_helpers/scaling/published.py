@@ -8,54 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .. import arguments
-from ..collectives.messages import fill_buckets
 from .costs import nvls
-from .curves import step
 from .links import LINKS, PUBLISHED, Link
 from .machines import MACHINES, Machine, communication_seconds
-from .models import FLOAT32, MODELS
-from .simulator import simulate
 
-HOROVOD, NCCL = PUBLISHED['horovod'], PUBLISHED['nccl']
-IMAGES_PER_SECOND, FUSION = HOROVOD['images_per_second'], HOROVOD['fusion']  # FUSION in bytes
+NCCL = PUBLISHED['nccl']
 START, SMALLEST, NVLS_ARRIVES = NCCL['start'], NCCL['smallest'], NCCL['nvls_arrives']
-# (GPUs, network): share of linear scaling, source
-HOROVOD_MEASURED = {(gpus, name): tuple(row) for gpus, name, *row in HOROVOD['efficiency']}
-
-
-def horovod_machine(name: str) -> Machine:
-    """Give the cluster of Horovod's benchmarks, its GPUs as fast as measured with one network.
-
-    arXiv 1802.05799 and the README before #44; the 512 GPUs are taken to be as fast as the 16 whose
-    speed is published.
-    """
-    arguments.one_of('name', name, tuple(IMAGES_PER_SECOND))
-    return Machine(
-        f'4 Pascal GPUs a server, {name}',
-        3 * MODELS[name].flops * IMAGES_PER_SECOND[name],
-        LINKS['PCIe 3 x16'].arriving(),
-        devices_per_server=4,
-        network=LINKS['25 Gb RoCE'].arriving(),
-    )
-
-
-def horovod_shares(name: str, devices: int = 512, batch: int = 64) -> dict[str, float]:
-    """Give shares of linear scaling, 0 to 1: measured, and ours, from formulas and simulations.
-
-    Left out by all of ours: kernels of the allreduce, which take the GPU from the backward pass.
-    """
-    model, machine = MODELS[name], horovod_machine(name)
-    buckets = len(fill_buckets([FLOAT32 * layer.parameters for layer in model.layers], FUSION))
-    shares = {'measured': HOROVOD_MEASURED[devices, name][0]}
-    alone = step(model, batch, 1, machine).seconds
-    for label, overlap in (('nothing hidden', False), ('hidden as far as it fits', True)):
-        found = step(model, batch, devices, machine, overlap=overlap, buckets=buckets)
-        shares[label] = alone / found.seconds
-    for label, spread in (('buckets', 0), ('buckets, 5% spread', 0.05)):
-        run = simulate(model, batch, devices, machine, 'ring', FUSION, spread, steps=3)
-        shares[label] = run.efficiency
-    return shares
 
 
 @dataclass(frozen=True)
@@ -68,6 +26,12 @@ class AllReduce:
     nbytes: int
     measured: float  # seconds
     predicted: float
+    label: float  # bytes a second of the slowest link on the way
+
+    @property
+    def bus_bandwidth(self) -> float:
+        """Bytes a second through a port if it was a ring, as nccl-tests defines it."""
+        return 2 * (self.devices - 1) / self.devices * self.nbytes / self.measured
 
     @property
     def error(self) -> float:
@@ -100,22 +64,7 @@ def nccl_runs() -> list[AllReduce]:
             way = 'NVLS' if nbytes >= run.get('nvls_from', float('inf')) else 'ring'
             measured = 1e-6 * times[i] if times else _from_rate(devices, nbytes, rates[i])
             ours = nccl_seconds(devices, nbytes, machine, way)
-            found.append(AllReduce(name, way, devices, nbytes, measured, ours))
+            slowest = machine.levels(devices)[-1][1]
+            label = LINKS[slowest.name].bandwidth
+            found.append(AllReduce(name, way, devices, nbytes, measured, ours, label))
     return found
-
-
-def nccl_counts() -> list[AllReduce]:
-    """List the published runs of 8 GiB on four to eight GPUs, with NVLS and without."""
-    return [
-        AllReduce(
-            chip,
-            way,
-            int(devices),
-            2**33,
-            _from_rate(int(devices), 2**33, rate),
-            nccl_seconds(int(devices), 2**33, MACHINES[rows['machine']], way),
-        )
-        for chip, rows in NCCL['counts'].items()
-        for way, key in (('ring', 'ring'), ('NVLS', 'nvls'))
-        for devices, rate in rows[key].items()
-    ]

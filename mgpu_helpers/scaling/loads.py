@@ -1,0 +1,71 @@
+"""Messages over computing, for each way to cut a job: above 1, messages cannot hide.
+
+All follow from C/W, the operations that a device does while it sends a byte. Numbers have 2 bytes,
+computing counts forward and backward, latencies are left out. ``weights`` are parameters.
+"""
+
+from __future__ import annotations
+
+import math
+
+from .. import arguments
+
+
+def data_load(
+    cw: float,
+    tokens: float,
+    gradient_bytes: int = 2,
+    devices: float = math.inf,
+    local_steps: int = 1,
+) -> float:
+    """Compare the allreduce of gradients with the backward pass of a device's ``tokens``.
+
+    ``devices``: of the ring; in a large one each byte is sent twice. With ``local_steps`` between
+    two sums, as in DiLoCo, a step pays for a part of one.
+    """
+    arguments.positive_number('tokens', tokens)
+    arguments.positive_int('local_steps', local_steps)
+    return gradient_bytes / 2 * (1 - 1 / devices) * cw / tokens / local_steps
+
+
+def sharded_load(
+    cw: float, tokens: float, gradient_bytes: int = 2, devices: float = math.inf
+) -> float:
+    """Compare FSDP's two gathers of parameters and one scatter of gradients with a whole step."""
+    arguments.positive_number('tokens', tokens)
+    return (2 * 2 + gradient_bytes) / 6 * (1 - 1 / devices) * cw / tokens
+
+
+def tensor_load(cw: float, devices: int, width: int, weights: float) -> float:
+    """Compare a block's four allreduces of activations with its products.
+
+    Shoeybi and others (2019). A GPT's block has 12 ``width`` ** 2 ``weights``.
+    """
+    arguments.positive_number('weights', weights)
+    return 8 / 3 * (devices - 1) * cw * width / weights
+
+
+def pipeline_load(cw: float, width: int, weights: float) -> float:
+    """Compare activations sent on, and their gradients sent back, with a stage's products."""
+    arguments.positive_number('weights', weights)
+    return 2 / 3 * cw * width / weights
+
+
+def context_load(cw: float, tokens: float, keys_per_query: float) -> float:
+    """Compare a turn of ring attention, keys and values sent on, with the attention meanwhile.
+
+    Each device has ``tokens`` of the sequence, of whose pairs a causal mask leaves half;
+    ``keys_per_query``: heads of keys over heads of queries.
+    """
+    arguments.positive_number('tokens', tokens)
+    return 2 * cw * keys_per_query / tokens
+
+
+def expert_load(cw: float, devices: int, hidden: int, products: int = 3) -> float:
+    """Compare tokens sent to experts and back with the ``products`` inside an expert.
+
+    Each token's vector travels four times, forward and backward, except to an expert on its own
+    device. ``hidden`` is the width inside the expert; SwiGLU has three products, a plain MLP two.
+    """
+    arguments.positive_int('hidden', hidden)
+    return 4 / 3 * (1 - 1 / devices) * cw / hidden / products
