@@ -193,7 +193,8 @@ def as_soon_as_possible(orders):
 
 def pipelines():
     """Give both schedules, for some numbers of stages and of micro-batches."""
-    orders = load('pytorch/model_parallel/pipeline.py', 'gpipe_order one_f_one_b_order')
+    path, names = 'pytorch/model_parallel/pipeline.py', 'gpipe_order one_f_one_b_order'
+    orders = load(path, names, arguments=Checks())
     schedules = {'GPipe': orders.gpipe_order, '1F1B': orders.one_f_one_b_order}
     stages, batches = (2, 3, 4), (4, 6, 8, 12)
     runs = {
