@@ -87,7 +87,7 @@ def test_every_section_is_planned_by_what_is_in_the_chapter(n):
             assert ('ask' in s) == ('answer' in s)
             assert name != 'Exercises' or '(on paper)' in TASKS[n][s['task']]
             continue
-        assert set(s) - {'show'} == KEYS, name
+        assert set(s) - {'show', 'then'} == KEYS, name
         assert all(s[key] for key in KEYS - {'needs'}), name
         assert s['objective'] in PLAN['objectives'], name
         matching = [cell for cell in cells[name] if s['cell'] in cell]

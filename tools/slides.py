@@ -149,6 +149,7 @@ class Chapter:
             slides += [asked, blank(name, [entry['answer']], cells, notes=answer)]
             if 'task' in entry:
                 asked['notes'] += slides.pop()['words']
+            slides += [blank(name, (), self.shown(name, more)) for more in entry.get('then', [])]
         for slide in slides[:1]:
             slide['notes'] += [UNSAID.sub('', text) for text in texts]
         return [part for slide in slides for part in spread(slide)]
