@@ -19,6 +19,7 @@ import student
 from mgpu_exercises import check, checking, given
 
 SETS = {student.set_of(path): path for path in student.SOURCES}
+SLOW = tuple(f"check('{n}'" for n in ('5.3', '5.10', '6.2'))  # each starts processes: once
 
 
 def code_of(text):
@@ -61,15 +62,17 @@ def test_solutions_are_right_as_stored_and_blanks_are_told_in_a_sentence(path):
     needs(chapter)
     nb, space = nbformat.read(path, as_version=4), {}
     cells = [cell for cell in nb.cells if cell.cell_type == 'code']
-    for cell, (value, printed) in zip(cells, run([cell.source for cell in cells], space)):
+    ran = run([cell.source for cell in cells], space)
+    for cell, (value, printed) in zip(cells, ran):
         shown = printed + ('' if value is None else pretty(value))
         stored = (out.get('text') or out['data']['text/plain'] for out in cell.outputs)
         assert shown == ''.join(stored), cell.source
-    checks = [cell.source[:-1] for cell in cells if cell.source.startswith('check(')]
-    solved = [verdict for verdict, _ in run([f'{check}, seed=5)' for check in checks], space)]
-    assert all(verdict.right for verdict in solved), solved
+    solved = [value for value, _ in ran if isinstance(value, checking.Verdict)]
     numbers = [f'{chapter}.{n}' for n in checking.exercises_of(module_of(chapter))]
     assert [verdict.number for verdict in solved] == numbers
+    checks = [cell.source[:-1] for cell in cells if cell.source.startswith('check(')]
+    checks = [f'{check}, seed=5)' for check in checks if not check.startswith(SLOW)]
+    assert all(verdict.right for verdict, _ in run(checks, space))
     blank = [value for value, _ in run(code_of(student.student_version(path)), {})]
     blank = [value for value in blank if isinstance(value, checking.Verdict)]
     assert [

@@ -35,9 +35,8 @@ def exercise_1(rng: random.Random, my_mean: Callable[..., None]) -> None:
         my_mean(list(tensors))
         for i, x in enumerate(seen):
             mistakes = {
-                'its memory is what it was, and others that hold it see no mean; `tensors[i] = ` '
-                'and `x = ` make other tensors, `.data = ` and `set_` take other memory; `copy_` '
-                'writes': before[i],
+                'nothing was written into its memory; `tensors[i] = ` and `x = ` only name other '
+                'tensors, `.data = ` and `set_` exchange the memory; `copy_` writes': before[i],
                 'that is the sum; divide by the number of tensors': total,
                 'tensor 0 was added to itself': (total + before[0]) / k,
                 'it is divided twice': total / k**2,

@@ -88,8 +88,6 @@ class Array(messages.Counted):
         """Give the array itself where it is on this device, else a copy there."""
         return self if device == self.context else self.copyto(device)
 
-    as_in_ctx = as_in_context
-
     def wait_to_read(self) -> None:
         """Do nothing: all is there."""
 

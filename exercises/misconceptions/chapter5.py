@@ -191,9 +191,9 @@ LAST, LEFT = (EACH - (STEPS - 1) * B) * K, N - FEWER // B * B * K
 EACH_NAME = 'in front of each name'
 
 WRONG = [
-    ('5.1', 'entries rebound', rebound, 'make other tensors'),
-    ('5.1', 'set_', given_memory, 'its memory is what it was'),
-    ('5.1', '.data', given_data, 'its memory is what it was'),
+    ('5.1', 'entries rebound', rebound, 'only name other tensors'),
+    ('5.1', 'set_', given_memory, 'exchange the memory'),
+    ('5.1', '.data', given_data, 'exchange the memory'),
     ('5.1', 'not divided', summed, 'that is the sum'),
     ('5.1', 'means of means', one_after_the_other, 'work out the mean first'),
     ('5.2', 'no buffers', begin(lambda net: net.parameters()), 'such as running statistics'),
