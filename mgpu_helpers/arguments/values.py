@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 Array: TypeAlias = Any  # of NumPy, MXNet or PyTorch: whatever has a shape and a dtype
-Test: TypeAlias = Callable[[str, Any], None]
+Test: TypeAlias = Callable[[str, Any], object]
 
 LISTS = (list, tuple)
 A_DEVICE = "a device, one of devices(2), mx.gpu(0), mx.cpu(0), torch.device('cuda', 0), StandIn(0)"
@@ -144,6 +144,7 @@ batches = test(
 TESTS: dict[str, Test] = {  # of arguments that mean the same in all chapters
     **dict.fromkeys(['batch_size', 'num_classes', 'num_epochs', 'num_gpus'], positive_int),
     **dict.fromkeys(['lr', 'scale', 'nbytes'], positive_number),
+    'sizes': lambda name, sizes: [not_negative(f'{name}[{i}]', n) for i, n in enumerate(sizes)],
     'seed': lambda name, seed: whole_number(name, 0 if seed is None else seed),
     'dtype': lambda name, dtype: one_of(name, dtype, ['float32', 'float64']),
     'device': device,

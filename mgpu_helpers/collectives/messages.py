@@ -11,7 +11,8 @@ import numpy as np
 
 from .. import arguments
 
-MOST_DEVICES, MOST_NUMBERS = 1024, 10**7  # a second each, and 40 MB
+MOST_DEVICES = 1024  # with a ring, a second
+MOST_NUMBERS = 10**7  # on all devices: a second, 40 MB
 AN_ALLREDUCE = 'that sums a list of arrays in place, such as allreduce_ring'
 
 
@@ -180,8 +181,7 @@ def fill_buckets(sizes: Sequence[float], bucket_bytes: float) -> list[list[int]]
     ``sizes`` are bytes, first layer first; one above ``bucket_bytes`` has a bucket to itself.
     """
     arguments.positive_number('bucket_bytes', bucket_bytes)
-    for i, size in enumerate(sizes):
-        arguments.not_negative(f'sizes[{i}]', size)
+    arguments.check(sizes=sizes)
     buckets, room = [], 0  # type: ignore[var-annotated]  # lists of indices
     for i in reversed(range(len(sizes))):
         if not buckets or sizes[i] > room:
