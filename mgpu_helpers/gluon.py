@@ -123,8 +123,7 @@ def train_epoch(
 def evaluate_accuracy_gpus(net: Block, data_iter: Pairs) -> float:
     """Compute a network's accuracy, 0 to 1, on all its devices.
 
-    The original texts use the first device only, and *The Straight Dope* counts the examples that
-    pad its last batch twice.
+    The original texts use one device; *The Straight Dope* counts what pads its last batch twice.
     """
     arguments.check(data_iter=data_iter)
     devices, counts, seen = devices_of(net), [], 0

@@ -249,16 +249,17 @@ def train(
     seed: int | None = None,
     devices: Devices | None = None,
     sync: Sync = sync_gradients,
+    scale: float = 0.01,
 ) -> History:
     """Train LeNet on Fashion-MNIST with data parallelism, printing a line per epoch.
 
-    ``batch_size`` is that of all devices together. With a seed runs repeat bit for bit. Times
-    exclude the evaluation; the history's ``params`` are the trained replicas.
+    ``batch_size`` is that of all devices together; ``scale`` is that of ``init_params``. With a
+    seed runs repeat bit for bit. Times exclude the evaluation; the history keeps the replicas.
     """
     arguments.training(num_gpus, batch_size, num_epochs=num_epochs, lr=lr, sync=sync)
     devices = choose_devices(num_gpus, devices)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed)
-    params = init_params(seed=seed)
+    params = init_params(scale, seed)
     replicas = [get_params(params, d) for d in devices]
     history = History(f'devices: {num_gpus}, batch: {batch_size}', train_iter.num_examples)
     history.params = replicas
