@@ -179,7 +179,8 @@ def session_slides(session, notebooks, plans):
         elif part['do'] == 'The entry test':
             slides += entry_test(plans)
         else:
-            words = [*filter(None, [plans.work(part)]), f'{part["minutes"]} minutes']
+            asks = '\n'.join(f'{i}. {ask}' for i, ask in enumerate(part.get('asks', []), 1))
+            words = [*filter(None, [plans.work(part), asks]), f'{part["minutes"]} minutes']
             slides.append(blank(part['do'], words))
     if home := session.get('home'):
         read = [f'* Read chapter {n}: {" · ".join(of)}' for n, of in home.get('read', {}).items()]
