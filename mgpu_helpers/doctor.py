@@ -30,7 +30,7 @@ from .processes import python_with
 from .runtime import SETTINGS, installed_builds
 
 OK, WARNING, FAILED, NOT_NEEDED = 'ok', 'warning', 'failed', 'not needed'
-NEEDED_BY = {'mxnet': 'chapters 1 to 4 and 8', 'torch': 'chapters 5 to 7 and 9'}
+NEEDED_BY = {'mxnet': 'chapters 1 to 4', 'torch': 'chapters 5 to 9'}
 MODULES = {'scikit-learn': 'sklearn', 'matplotlib': 'matplotlib.pyplot'}  # to import
 MARK, MISSING = 'doctor row: ', 'it is not installed'  # lines that a question's process prints
 

@@ -4,7 +4,7 @@
 #
 # MXNet and PyTorch share .venv, unless both are built for GPUs: both bring NVIDIA's libraries, in other
 # versions under the same names (both NCCLs are nvidia/nccl/lib/libnccl.so.2). Then .venv has MXNet for GPUs,
-# and .venv-torch PyTorch for GPUs and the MXNet for CPUs. Chapters 1 to 4 and 8 name the kernel python3,
+# and .venv-torch PyTorch for GPUs and the MXNet for CPUs. Chapters 1 to 4 name the kernel python3,
 # PyTorch's name mgpu-torch; on every machine both are in .venv, and each starts the right Python.
 #
 #   (nothing)   as last time. The first time NVIDIA's driver is asked: GPU=1 where there is a GPU that can be
