@@ -214,7 +214,7 @@ def sheet(chapter):
             yield f'* Answer: {s["answer"]}'
         if 'wrong' in s:
             yield f'* Many believe: {s["wrong"]}'
-            yield f'* What shows better, the cell with: `{s["cell"]}`'
+            yield f'* Shown by the cell with: `{s["cell"]}`'
             yield f'* Short of time, leave out: {s["skip"]}'
     yield f'\n## What students get wrong in the exercises {chapter}.1 and on, and the hint\n'
     from mgpu_exercises import check
