@@ -27,6 +27,7 @@ TEMPLATE = Path(__file__).resolve().with_name('slides.html.j2')
 STYLES = {'light': HtmlFormatter(style='default'), 'dark': HtmlFormatter(style='github-dark')}
 NARROW, HIGH = 1.85, 37.5  # a figure of a smaller aspect ratio stands beside the words, so high
 TOGETHER, BESIDE = 18, 6  # lines of source and output on one slide; of printed lines at a picture
+ROWS = 10  # of a table that is shown whole
 SAVED = re.compile(r'\A(%%px.*\n)?#@save\n')  # what the package has too; on ranks, maybe
 PARAGRAPH = re.compile(r'```.*?```|(?:(?!\n\n|```).)+', re.DOTALL)
 UNSAID = re.compile(r'(?sm)<details>.*?</details>|^#+ [^\n]*|^!\[[^\n]*')  # not in notes
@@ -58,6 +59,9 @@ def of_text(cell, piece, folder):
     if part[:2] == '![':
         return drawn(part, folder)
     kind = {'|': 'table', '$': 'formula'}.get(part[0], 'text')
+    head, *rows = part.split('\n')
+    if kind == 'table' and len(rows) > ROWS:  # of a long one, only what was named
+        part = '\n'.join([head, rows[0], *(row for row in rows if piece in row)])
     return [{'kind': kind, 'html': text_of(part, up='../')}]
 
 
