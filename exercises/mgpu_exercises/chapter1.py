@@ -170,6 +170,15 @@ def exercise_8(rng: random.Random, largest_difference: Callable[..., float]) -> 
         case = f'one value of parameter {parameter} on device {device} was changed by {change:g}'
         hint = f'{case}, {found:g} was found: look at all values of each replica, whatever its sign'
         expect(found == abs(change), hint)
+    (values,) = on_devices(rng, 1)
+    first, second, third = ([values.as_in_context(mx.cpu(i))] for i in range(3))
+    second[0], third[0] = second[0] + 4, third[0] - 2
+    found = number(largest_difference([first, second, third]))
+    hint = (
+        f'devices 1 and 2 are 4 above and 2 below device 0, {found:g} was found: how far are they '
+    )
+    hint += 'from each other?'
+    expect(found == 6, hint)
 
 
 def exercise_9(rng: random.Random, count_right: Callable[..., int]) -> None:

@@ -4,6 +4,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 from .checking import Numbers, expect, expect_value, on_paper
@@ -34,6 +35,9 @@ def exercise_8(rng: random.Random, my_shares: Callable[..., Any]) -> None:
             hint += f'{max(counts.values())} times; fill up from the beginning of the order'
             expect(max(counts.values()) - min(counts.values()) <= 1, hint, case)
             epochs.append(hands)
+            steps = [{(b - a) % n for a, b in pairwise(hand)} for hand in hands]
+            hint = 'each rank takes its examples at one distance: the order is not shuffled'
+            expect(n < 10 or any(len(distances) > 1 for distances in steps), hint, case)
         hint = 'epochs 0 and 1 have the same shards, as if `set_epoch` had been forgotten'
         expect(n < 10 or epochs[0] != epochs[1], hint, case)
 

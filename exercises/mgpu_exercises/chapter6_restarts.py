@@ -24,8 +24,8 @@ class Killed(BaseException):
 
 def exercise_6(my_save: Callable[..., None]) -> None:
     """The old file or the new one, whole, at any moment."""
-    with tempfile.TemporaryDirectory() as folder:
-        for killed in ('while writing', 'while flushing', 'nowhere'):
+    for killed in ('while writing', 'while flushing', 'nowhere'):
+        with tempfile.TemporaryDirectory() as folder:
             _expect_whole(my_save, Path(folder, 'checkpoint.pt'), killed)
 
 
@@ -78,6 +78,8 @@ def _expect_whole(my_save: Callable[..., Any], file: Path, killed: str) -> None:
     expect(file.read_text() == NEW, f'afterwards {file.name} is still the old one: os.replace')
     hint = f'afterwards {wrote[-1].name} is still there: was it copied? That takes time; rename it'
     expect(not wrote[-1].exists(), hint)
+    left = sorted(path.name for path in file.parent.iterdir() if path != file)
+    expect(not left, f'afterwards there is another file, too: {", ".join(left)}')
 
 
 class Run:

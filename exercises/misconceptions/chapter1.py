@@ -122,6 +122,12 @@ def from_the_end(X, devices):
     return [X[a:b].as_in_context(device) for device in devices]
 
 
+def against_the_first(replicas):
+    first, *others = replicas
+    pairs = [(p, q.as_in_context(p.context)) for r in others for p, q in zip(first, r)]
+    return max((p - q).abs().max().asscalar() for p, q in pairs)
+
+
 WRONG = [
     ('1.1', 'the remainder is dropped', lambda n, k: [n // k] * k, 'together 6'),
     (
@@ -170,6 +176,7 @@ WRONG = [
     ('1.8', 'without the absolute value', sum_of_differences, 'whatever its sign'),
     ('1.8', 'the first parameter only', first_parameter, 'parameter 1 on device 2'),
     ('1.8', 'the first two replicas only', first_two_replicas, 'each replica'),
+    ('1.8', 'against the first alone', against_the_first, 'from each other'),
     (
         '1.9',
         'one replica sees the whole batch',

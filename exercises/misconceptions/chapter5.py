@@ -190,6 +190,11 @@ LAST, LEFT = (EACH - (STEPS - 1) * B) * K, N - FEWER // B * B * K
 
 EACH_NAME = 'in front of each name'
 
+
+def turned(n, size, rank, seed, epoch):
+    return [(i + epoch) % n for i in range(-(-n // size) * size)][rank::size]
+
+
 WRONG = [
     ('5.1', 'entries rebound', rebound, 'only name other tensors'),
     ('5.1', 'set_', given_memory, 'exchange the memory'),
@@ -222,6 +227,7 @@ WRONG = [
     ('5.7', 'replaced everywhere', load(lambda n: n.replace('module.', '')), EACH_NAME),
     ('5.8', 'set_epoch forgotten', cards(lambda s, e, r: [s]), 'set_epoch'),
     ('5.8', 'an order for each rank', cards(lambda s, e, r: [s, e, r]), 'the same order'),
+    ('5.8', 'turned, not shuffled', turned, 'is not shuffled'),
     ('5.8', 'the rest dropped', cards(rest='dropped'), 'is the rest dealt'),
     ('5.9', 'full steps only', (STEPS - 1, TWICE, LAST, LEFT), 'counts, too'),
     ('5.9', 'left over', (STEPS, N % K, LAST, LEFT), 'missing to a full round'),

@@ -1,6 +1,7 @@
 """What students get wrong in exercises 6.6 and 6.7: what a run needs to go on after a death."""
 
 import os
+import shutil
 
 import torch
 
@@ -42,9 +43,17 @@ def kept(without='', wrapped=False, objects=False):
     return my_state, my_resume
 
 
+def with_a_copy(file, write, flush):
+    shutil.copy(file, f'{file}.old')
+    write(f'{file}.new')
+    flush(f'{file}.new')
+    os.replace(f'{file}.new', file)
+
+
 WRONG = [
     ('6.6', 'over the old one', in_place, 'write beside it'),
     ('6.6', 'removed first', moved_away, 'the only change'),
+    ('6.6', 'the old one kept', with_a_copy, 'another file, too'),
     ('6.6', 'renamed, then flushed', renamed_first, 'before it is flushed'),
     ('6.7', 'whole objects', kept(objects=True), 'no objects'),
     ('6.7', 'no optimizer', kept('optimizer'), 'without its momentum'),
