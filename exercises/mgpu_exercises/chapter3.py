@@ -85,12 +85,16 @@ def exercise_4(rng: random.Random, my_fill: Callable[..., list[list[int]]]) -> N
 def exercise_5(rng: random.Random, last_arrival: Callable[..., float]) -> None:
     """When the last bucket arrives, if a port sends one at a time."""
     drawn = sorted(rng.randrange(20) for _ in range(5)), [rng.randint(1, 9) for _ in range(5)]
-    for ready, cost in (([1, 5], [2, 2]), ([1, 2, 9], [4, 1, 1]), drawn):
+    for ready, cost in (([1, 5], [2, 2]), ([3, 1, 1], [2, 2, 2]), ([1, 2, 9], [4, 1, 1]), drawn):
         right = 0
         for r, c in zip(ready, cost):
             right = max(right, r) + c
         no_overlap, no_queue = max(ready) + sum(cost), max(map(sum, zip(ready, cost)))
+        by_time = 0
+        for r, c in sorted(zip(ready, cost)):
+            by_time = max(by_time, r) + c
         mistakes = {
+            'they leave in the order of the list, whichever is ready first': by_time,
             'the first ones leave before the last is ready; that is the whole point': no_overlap,
             'the port sends one at a time; who is ready waits until it is free': no_queue,
         }

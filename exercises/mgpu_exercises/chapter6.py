@@ -162,7 +162,7 @@ def exercise_4(rng: random.Random, my_step: Callable[..., None]) -> None:
 
 def exercise_5(all_found_the_same: Callable[..., Any]) -> None:
     """All ranks say the same, whatever they have found."""
-    for found in ([7, 7, 7], [7, None, 7], [None, 7, 7], [1, 2, 3], [None] * 3, [2, 2, 5]):
+    for found in ([7, 7, 7], [7, None, 7], [0, None, 0], [1, 2, 3], [None] * 3, [2, 2, 5]):
         said, _ranks = on_ranks(3, lambda dist, f=found: all_found_the_same(f[dist.rank], dist))  # type: ignore[misc]
         right, case = len(set(found)) == 1, f'the ranks have found {found}, and say {said}'
         hint = 'each rank is to get True or False, not rank 0 alone'

@@ -83,6 +83,7 @@ def exercise_2(rng: random.Random, zero1_step: Callable[..., None]) -> None:
     params = [start.clone() for _ in range(k)]
     momenta = [torch.zeros(n // k, dtype=torch.float64) for _ in range(k)]
     kept, ranks = [*params, *momenta], Ranks(k)
+    memory = [x.data_ptr() for x in kept]
     for turn in (1, 2):
         grads = [draw(rng, n) for _ in range(k)]
         mean, before = sum(grads) / k, one.clone()
@@ -92,6 +93,10 @@ def exercise_2(rng: random.Random, zero1_step: Callable[..., None]) -> None:
         case = f'after step {turn}'
         hint = f'{case} the lists hold other tensors, and the ranks their old ones: write into them'
         expect(all(a is b for a, b in zip([*params, *momenta], kept)), hint)
+        hint = (
+            f'{case} tensors have other memory, which `.data = ` gives them: write into their own'
+        )
+        expect([x.data_ptr() for x in kept] == memory, hint)
         hint = f'{case} the ranks hold different parameters: each moves its shard, then gathers all'
         expect(all(near(p, params[0]) for p in params), hint)
         hint = f'{case} all have moved {k} times too far: a sum is not yet a mean'

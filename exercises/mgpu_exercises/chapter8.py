@@ -14,6 +14,7 @@ def exercise_1(smallest_batch: Callable[..., float]) -> None:
         (138e6, 31e9, 4, 1e13, 100),
         (8e9, 140e12, 2, 3.5e14, 25),
         (70e6, 1.3e9, 4, 2e13, 40),
+        (2**20, 2**19, 4, 1e9, 8),  # 8 examples, without rounding
     ):
         parameters, flops, size, operations, gigabits = case
         port = gigabits * 1e9 / 8
@@ -22,6 +23,7 @@ def exercise_1(smallest_batch: Callable[..., float]) -> None:
         mistakes = {
             'a part of an example cannot be had: round up': exact,
             'with so few it does not quite fit: round up': math.floor(exact),
+            'it comes out even, so one less is enough': exact + 1,
             f'{gigabits} Gb/s are bits, and a byte has eight': math.ceil(exact / 8),
             'in a ring each byte passes a port twice': math.ceil(exact / 2),
             'the backward pass takes twice the operations of the forward pass': math.ceil(
@@ -152,6 +154,7 @@ def exercise_6(devices_needed: Callable[..., int]) -> None:
         (13e9, 80e9, 30e9),
         (3.1e9, 24e9, 4e9),
         (1e9, 8e10, 3e10),
+        (1e9, 16e9, 8e9),  # comes out even
     ):
         for stage in range(4):
             found, right = devices_needed(parameters, stage, memory, activations), fewest(stage)

@@ -123,6 +123,13 @@ def empty_first(sizes, limit):
     return buckets
 
 
+def sorted_first(ready, cost):
+    free = 0
+    for r, c in sorted(zip(ready, cost)):
+        free = max(free, r) + c
+    return free
+
+
 WRONG = [
     ('3.1', 'added before the partner received', added_at_once, 'devices'),
     ('3.1', 'partners in a circle', in_a_circle, 'differ in their last bits'),
@@ -145,6 +152,7 @@ WRONG = [
         lambda r, c: max(a + b for a, b in zip(r, c)),
         'one at a time',
     ),
+    ('3.5', 'sorted', sorted_first, 'in the order of the list'),
     ('3.5', 'the costs alone', lambda r, c: sum(c), 'the one before has been sent'),
     ('3.6', 'a sum for each small batch', accumulate(every=True), 'over the devices once'),
     ('3.6', 'written, not added', accumulate('write'), 'each backward pass adds'),

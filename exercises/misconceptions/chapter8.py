@@ -66,6 +66,7 @@ def fits(shared=1, kept=1, later=0, up=math.ceil, never=0):
 WRONG = [
     ('8.1', 'bits for bytes', smallest(byte=1), 'are bits'),
     ('8.1', 'one pass through the port', smallest(passes=1), 'passes a port twice'),
+    ('8.1', 'always one more', smallest(lambda x: int(x) + 1), 'comes out even'),
     ('8.1', 'rounded down', smallest(math.floor), 'does not quite fit'),
     ('8.2', 'there and back as one', fit(messages=1), 'are two messages'),
     (
@@ -101,5 +102,6 @@ WRONG = [
     ('8.5', 'reduce-scatter only', levels(right_between, factor=0.5), 'there and back'),
     ('8.6', 'no activations', fits(kept=0), 'needs its activations'),
     ('8.6', 'rounded down', fits(up=math.floor), 'round up'),
+    ('8.6', 'always one more', fits(up=lambda x: int(x) + 1), 'not 3'),
     ('8.6', 'a negative number', fits(never=-1), 'no room at all'),
 ]
