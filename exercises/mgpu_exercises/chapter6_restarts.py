@@ -56,10 +56,12 @@ def _expect_whole(my_save: Callable[..., Any], file: Path, killed: str) -> None:
             raise Killed
 
     code = getattr(inspect.unwrap(my_save), '__code__', None)
+    cell = code and code.co_filename
 
-    def trace(frame: Any, event: str, _: object) -> Any:  # looks after each line of the answer
-        if frame.f_code is code:
-            whole('after one of the lines')
+    def trace(frame: Any, event: str, _: object) -> Any:  # looks after each step of the answer
+        if frame.f_code.co_filename == cell:
+            frame.f_trace_opcodes = True  # a line may have several steps
+            whole('between two steps')
             return trace
 
     file.write_text(OLD)
