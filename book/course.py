@@ -92,6 +92,7 @@ def links(app, docname, source):
         source[0] = source[0].replace('\n## ', f'\n{link}\n\n## ', 1)
     if '/' not in docname:
         source[0] = source[0].replace('](../', '](')
+    source[0] = source[0].replace('](../book/', '](../')
     source[0] = re.sub(r'(\]\(../exercises/)([\w-]+\.ipynb)', r'\1student/\2', source[0])
     if docname == 'measured':  # a range stays on one line
         source[0] = re.sub(r'(\d) to (\d)', '\\1\u00a0to\u00a0\\2', source[0])
