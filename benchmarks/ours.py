@@ -63,29 +63,6 @@ def gluon(num_devices, batch_size, num_examples, network):
     return second_epoch(epoch, num_examples)
 
 
-def pytorch(num_devices, batch_size, num_examples):
-    """Chapter 5's ``train``."""
-    import mgpu_helpers as mgpu
-
-    def epoch(n):
-        return mgpu.pytorch.train(num_devices, batch_size, 0.2, 1, num_examples=n, seed=0)
-
-    return second_epoch(epoch, num_examples)
-
-
-def ddp(num_devices, batch_size, num_examples, own=False):
-    """Chapter 5's ``train_rank`` by PyTorch's DDP or by our own: the second of two epochs."""
-    import mgpu_helpers as mgpu
-
-    part, wrap = mgpu.pytorch, {}
-    if own:
-        wrap = {'wrap': part.OwnDDP}
-    part.load_data_fashion_mnist(batch_size, num_examples)
-    wait_for_the_others()
-    settings = part.train_rank, num_devices, batch_size, 0.2, 2, num_examples, 0
-    return part.launch(*settings, **wrap)[0].seconds[1]
-
-
 def script(num_devices, batch_size, num_examples, shard=False):
     """Chapter 6's training script, started by ``torchrun``: the second of two epochs."""
     torchrun = f'-m torch.distributed.run --standalone --nproc-per-node={num_devices}'.split()

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module, metadata
 from pathlib import Path
@@ -77,44 +77,49 @@ def packages() -> Iterator[Row]:
 def mxnet() -> Iterator[Row]:
     """Is MXNet installed, does it load and train, and does it use the GPUs?"""
     _say('import mxnet')
-    import mxnet as mx
-
-    import mgpu_helpers as mgpu
-
-    for_gpus = mx.runtime.Features().is_enabled('CUDA')
-    yield _train('MXNet', mx, for_gpus, mgpu, mx.nd.ones((256, 1, 28, 28)), mx.nd.zeros(256))
+    mx, mgpu = import_module('mxnet'), import_module('mgpu_helpers')
+    for_gpus, both = mx.runtime.Features().is_enabled('CUDA'), mgpu.devices(2)
+    replicas = [mgpu.get_params(mgpu.init_params(seed=0), device) for device in both]
+    batch = mx.nd.ones((256, 1, 28, 28)), mx.nd.zeros(256), replicas, both, 0.1
+    step = lambda: mgpu.total_loss([mgpu.train_batch(*batch)])  # noqa: E731
+    yield _train('MXNet', mx, for_gpus, f'{both[0]} and {both[1]}', step)
 
 
 def torch() -> Iterator[Row]:
     """Is PyTorch installed, does it load and train, and does it use the GPUs?"""
     _say('import torch')
-    import torch
+    torch = import_module('torch')
+    from .pytorch import build_lenet, init_params, loss, this_device
 
-    from . import pytorch
+    net = build_lenet(init_params(seed=0)).to(here := this_device())
+    X, y = torch.ones(256, 1, 28, 28).to(here), torch.zeros(256).long().to(here)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
 
-    X, y = torch.ones(256, 1, 28, 28), torch.zeros(256, dtype=torch.int64)
-    yield _train('PyTorch', torch, torch.cuda.is_available(), pytorch, X, y)
+    def step() -> float:
+        optimizer.zero_grad()
+        (l := loss(net(X), y).mean()).backward()
+        optimizer.step()
+        return l.item()
+
+    yield _train('PyTorch', torch, torch.cuda.is_available(), str(here), step)
 
 
-def _train(name: str, module: Any, for_gpus: bool, chapter: Any, X: Any, y: Any) -> Row:
-    """Train LeNet for a second on two devices, by a chapter's own steps."""
+def _train(name: str, module: Any, for_gpus: bool, where: str, step: Callable[[], float]) -> Row:
+    """Train LeNet for a second; ``step`` gives the loss."""
     from .devices.driver import driver_gpus, has_code
 
     _say('train for a second')
-    both, losses, end = chapter.devices(2), list[float](), time.monotonic() + 1
-    replicas = [chapter.get_params(chapter.init_params(seed=0), device) for device in both]
+    losses, end = list[float](), time.monotonic() + 1
     while len(losses) < 2 or time.monotonic() < end:
-        step = chapter.train_batch(X, y, replicas, both, 0.1)
-        losses.append(float(chapter.total_loss([step])) / len(X))
+        losses.append(step())
     if not losses[-1] < losses[0]:
         raise ArithmeticError(f'the loss went from {losses[0]:.3f} to {losses[-1]:.3f}')
     found = f'{module.__version__} for {"GPUs" if for_gpus else "CPUs"}, '
-    found += f'trains on {both[0]} and {both[1]}: {len(losses)} steps in a second'
-    unused = [str(gpu) for gpu in driver_gpus() if name == 'PyTorch' or has_code(gpu)]
-    if unused and not for_gpus:
-        found += f'; a build for GPUs could use {", ".join(unused)}'
-        return Row(name, WARNING, found, 'make setup GPU=1')
-    return Row(name, OK, found)
+    found += f'trains on {where}: {len(losses)} steps in a second'
+    usable = ', '.join(str(gpu) for gpu in driver_gpus() if name == 'PyTorch' or has_code(gpu))
+    if for_gpus or not usable:
+        return Row(name, OK, found)
+    return Row(name, WARNING, f'{found}; a build for GPUs could use {usable}', 'make setup GPU=1')
 
 
 def kernels() -> Iterator[Row]:
@@ -149,9 +154,8 @@ def gpus() -> Iterator[Row]:
     if listed:
         yield Row('GPUs', OK, f'{listed}; the driver knows CUDA {major}.{minor}')
     else:
-        mend = (
-            'unset CUDA_VISIBLE_DEVICES' if 'CUDA_VISIBLE_DEVICES' in os.environ else 'sudo reboot'
-        )
+        hidden = 'CUDA_VISIBLE_DEVICES' in os.environ
+        mend = 'unset CUDA_VISIBLE_DEVICES' if hidden else 'sudo reboot'
         yield Row('GPUs', WARNING, f'the driver gives none (code {refusal} of cuInit)', mend)
 
 
@@ -228,12 +232,6 @@ def ask(name: str, seconds: float) -> list[Row]:
     return [*rows, Row(name, FAILED, last or 'it said nothing', mend)]
 
 
-def examine(seconds: float = 10.0) -> list[Row]:
-    """Ask all questions at the same time; one without an answer after so long is a row, too."""
-    with ThreadPoolExecutor(len(QUESTIONS)) as pool:
-        return sum(pool.map(lambda name: ask(name, seconds), QUESTIONS), [])
-
-
 @click.command()
 @click.option('--seconds', default=10.0, show_default=True, help='How long to wait for answers.')
 def doctor(seconds: float) -> None:
@@ -241,7 +239,9 @@ def doctor(seconds: float) -> None:
 
     Commands are for the folder of the course. The exit status is 1 if something failed.
     """
-    cells, rows = [], examine(seconds)
+    with ThreadPoolExecutor(len(QUESTIONS)) as pool:
+        rows = sum(pool.map(lambda name: ask(name, seconds), QUESTIONS), [])
+    cells = []
     for name, verdict, found, mend in rows:
         text = textwrap.fill(found, 66, break_on_hyphens=False)  # a command is left whole
         cells.append([name, verdict, f'{text}\n-> {mend}' if mend else text])

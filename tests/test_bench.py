@@ -47,8 +47,8 @@ def real_data():
 
 
 def test_words_choose_the_cases_and_a_quick_look_takes_some():
-    assert names_with(['own DDP', 'fully']) == [
-        'own DDP, 2 processes',
+    assert names_with(['bare DDP', 'fully']) == [
+        *names_with(['bare DDP']),
         *names_with(['fully_shard']),
     ]
     assert CliRunner().invoke(main, ['--list']).stdout.splitlines() == list(CASES)

@@ -79,7 +79,7 @@ ROOMS = {
     'collectives': 652,  # to be 640
     'timeline lanes': 666,  # to be 620
     'cluster': 600,
-    'pytorch': 2360,  # to be 2,250
+    'pytorch': 1_800,
     'scaling': 950,
     'doctor': 250,
     'data': 544,  # to be 440

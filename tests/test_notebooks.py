@@ -61,7 +61,8 @@ def statements_of(module):
 
 
 def names_of(node):
-    return [node.name] if hasattr(node, 'name') else [t.id for t in getattr(node, 'targets', [])]
+    targets = getattr(node, 'targets', [])
+    return [node.name] if hasattr(node, 'name') else [t.id for t in targets if hasattr(t, 'id')]
 
 
 def test_every_notebook_is_listed_by_its_number():
@@ -116,7 +117,8 @@ def test_cells_can_be_taught_from_and_assert_what_nbval_ignores(path):
     for cell in reversed(code_cells(path)):
         lines = cell.source.splitlines()
         tags = cell.metadata.get('tags', [])
-        assert len(lines) <= (40 if 'remove-cell' in tags else 20), cell.source
+        whole = 'remove-cell' in tags or lines[:1] and lines[0].startswith('%%writefile')
+        assert len(lines) <= (45 if whole else 20), cell.source
         assert max(map(len, lines)) <= 100, cell.source
         checked = checked or 'remove-cell' in tags and 'assert ' in cell.source
         if 'nbval-ignore-output' in tags:

@@ -57,8 +57,8 @@ def same_length(X: Array, y: Array, flat: bool = False) -> None:
 def classes(y: Array, most: int = 9) -> None:
     """Raise unless labels (n,) are classes: MXNet takes any above ``most`` for the last one."""
     # Not on a GPU, which this would wait for; on the CPU it takes 16 µs for 256.
-    if str(getattr(y, 'context', None) or y.device).startswith('cpu'):
-        values = y.asnumpy() if hasattr(y, 'asnumpy') else y.numpy()
+    if str(y.context).startswith('cpu'):
+        values = y.asnumpy()
         wrong = values[~((values >= 0) & (values <= most) & (values == values.round()))].tolist()
         expect(not wrong, 'y', f'classes, whole numbers from 0 to {most}', wrong[:1], ValueError)
 
@@ -91,25 +91,20 @@ def training_step(
     check(lr=lr, sync=sync)
     batch(X, y, devices)
     same_length(X, y, flat=True)
-    fits = library(y.__class__) != 'PyTorch' or str(y.dtype) == 'torch.int64'
-    expect(fits, 'y', 'of the type torch.int64, as y.long() is', y.dtype)
     classes(y)
     expect(isinstance(device_params, LISTS), 'device_params', f'a list, {MAKE}', device_params)
     for c, params in enumerate(device_params):
         list_of_arrays(f'device_params[{c}]', params, f'as in {MAKE}')
     here, wanted = len(device_params), f'{len(devices)} replicas, {MAKE}'
     expect(here == len(devices), 'device_params', wanted, here, ValueError)
-    seen: set[int] = set()  # addresses: PyTorch's stand-ins share one memory
     for c, (params, where) in enumerate(zip(device_params, devices)):
         for i, p in enumerate(params):
-            name, in_mxnet = f'device_params[{c}][{i}]', hasattr(p, 'context')
+            name = f'device_params[{c}][{i}]'
             for_device(name, p, where)
-            own = p.context == where if in_mxnet else p.data_ptr() not in seen
-            can_learn = p.grad is not None if in_mxnet else p.requires_grad
-            if not (own and can_learn):
+            own = p.context == where
+            if not own or p.grad is None:
                 what = 'can have no gradient' if own else f'is shared, or not on {where}'
                 raise ValueError(f'{name} {what}: make replicas, {MAKE}')
-            seen.add(0 if in_mxnet else p.data_ptr())
 
 
 def with_gradients(params: Sequence[Array]) -> None:
@@ -127,13 +122,12 @@ def one_per_device(data: Sequence[Array]) -> None:
         # With sparse arrays and mx.np's, some sums would be silently wrong.
         home = library(x.__class__)
         kind = type(x).__module__ if home == 'MXNet' else home
-        dense = 'dense and on a device, as nd.array(x, ctx=device) or torch.as_tensor(x) is'
-        expect(kind in ('mxnet.ndarray.ndarray', 'PyTorch', ''), f'data[{i}]', dense, type(x))
+        dense = 'dense and on a device, as nd.array(x, ctx=device) is'
+        expect(kind in ('mxnet.ndarray.ndarray', ''), f'data[{i}]', dense, type(x))
     same('the shapes of arrays to sum', [tuple(x.shape) for x in data], 'sum each by itself')
     types = [getattr(x.dtype, '__name__', str(x.dtype)) for x in data]
     same('the types of arrays to sum', types, 'convert them', TypeError)
-    # By memory only in PyTorch, whose stand-ins share a device: in MXNet, asking for it would wait.
-    places = [x.context if hasattr(x, 'context') else x.data_ptr() or id(x) for x in data]
+    places = [x.context if hasattr(x, 'context') else id(x) for x in data]
     if twice := [i for i, here in enumerate(places) if places.count(here) > 1]:
         raise ValueError(f'data{twice} share a device, or memory: is a replica listed twice?')
 

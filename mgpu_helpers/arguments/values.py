@@ -13,7 +13,7 @@ Array: TypeAlias = Any  # of NumPy, MXNet or PyTorch: whatever has a shape and a
 Test: TypeAlias = Callable[[str, Any], object]
 
 LISTS = (list, tuple)
-A_DEVICE = "a device, one of devices(2), mx.gpu(0), mx.cpu(0), torch.device('cuda', 0), StandIn(0)"
+A_DEVICE = 'a device, one of devices(2), mx.gpu(0), mx.cpu(0)'
 # What lists the usable GPUs of each library; the room of the devices fills it.
 GPUS: dict[str, Callable[[], Sequence[Any]]] = {}
 LIBRARIES = {'mxnet': 'MXNet', 'torch': 'PyTorch', 'numpy': 'NumPy'}

@@ -1,10 +1,9 @@
 """The course in PyTorch: chapters 5, 7 and 9, a folder for each. Never imports MXNet.
 
-``data_parallel`` is chapter 5: chapter 1's functions, ``OwnDDP``, ``DistributedDataParallel``.
+``data_parallel`` is chapter 5: a step with ``DistributedDataParallel``, what a second device gains.
 ``model_parallel`` is chapter 7, larger than one device: ZeRO, FSDP, tensor parallelism, pipelines.
 ``language`` is chapter 9: tokens, context parallelism, experts.
-All take devices from ``stand_ins`` and processes from ``ranks``.
-From the shell: ``torchrun --nproc-per-node=2 -m mgpu_helpers.pytorch``.
+All take their device and their group from ``ranks``.
 """
 
 import lazy_loader

@@ -1,17 +1,15 @@
 """A rank among others: its device, its group, what it agrees on with them.
 
 ``mgpu.ranks`` and ``mgpu.launch`` start ranks, from a notebook; ``torchrun`` does from the shell.
+A rank has a GPU of its own, or is a process on one CPU core, which stands in for one.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import gc
 import os
-import secrets
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
@@ -19,7 +17,6 @@ import torch.distributed as dist
 
 from ..data import OfflineDataWarning
 from ..processes import launch as launch
-from .stand_ins import usable_gpus
 
 T = TypeVar('T')
 
@@ -32,6 +29,26 @@ def this_device() -> torch.device:
     """
     rank, ranks = os.environ.get('LOCAL_RANK', 0), os.environ.get('LOCAL_WORLD_SIZE', 1)
     return device_for(int(rank), int(ranks), usable_gpus())
+
+
+@functools.cache
+def usable_gpus() -> tuple[torch.device, ...]:
+    """List the GPUs that this PyTorch can compute on; warn, once, of those that are too old."""
+    if not torch.cuda.is_available():
+        return ()
+    archs = [int(arch.split('_')[1].rstrip('af')) for arch in torch.cuda.get_arch_list()]
+    oldest = divmod(min(archs), 10)
+    gpus = [torch.device('cuda', i) for i in range(torch.cuda.device_count())]
+    old = [gpu for gpu in gpus if torch.cuda.get_device_capability(gpu) < oldest]
+    if old:
+        names = ', '.join(f'{torch.cuda.get_device_name(gpu)} ({gpu})' for gpu in old)
+        warnings.warn(
+            f'{names}: counted as absent, because PyTorch {torch.__version__} has machine code for '
+            f'compute capability {oldest[0]}.{oldest[1]} and up only. The chapters in MXNet are '
+            'for such a GPU.',
+            stacklevel=2,
+        )
+    return tuple(gpu for gpu in gpus if gpu not in old)
 
 
 @functools.cache
@@ -53,7 +70,7 @@ def check_group() -> None:
     if not dist.is_initialized():
         raise RuntimeError(
             'this process belongs to no group: call what uses one under %%px, after ranks(2, '
-            'group=True), in launch(function, 2), or inside of process_group(), started by torchrun'
+            'group=True), in launch(function, 2), or after join_group(), started by torchrun'
         )
 
 
@@ -66,27 +83,6 @@ def join_group(**options: Any) -> None:
     if gpu:
         torch.cuda.set_device(this_device())
     dist.init_process_group('nccl' if gpu else 'gloo', rank=rank, world_size=size, **options)
-
-
-@contextlib.contextmanager
-def process_group() -> Iterator[None]:
-    """Join the other processes of this ``torchrun``, for the length of a ``with`` block."""
-    join_group()
-    yield
-    # Not after an error: the others would hear that this rank is gone before it has said why.
-    dist.destroy_process_group()
-    # DistributedDataParallel is part of a cycle, so it would live on, hold the group, and leave
-    # gloo's threads running at the interpreter's end: 3 of 12 torchruns aborted there, "terminate
-    # called without an active exception" (PyTorch 2.13); with this line, 0 of 30.
-    gc.collect()
-
-
-def agree_on(seed: int | None) -> int:
-    """Give every rank the first one's seed, a new one if that is ``None``."""
-    check_group()
-    agreed = [secrets.randbits(32) if seed is None else seed]
-    dist.broadcast_object_list(agreed, src=0)
-    return agreed[0]
 
 
 def load_in_turn(load: Callable[..., T], *args: Any) -> T:

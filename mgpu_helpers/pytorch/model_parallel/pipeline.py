@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ... import arguments
 from ...lanes import Span
-from ..data_parallel.from_scratch import loss
+from ..data_parallel.lenet import loss
 from ..ranks import check_group, this_device
 
 Pass: TypeAlias = tuple[str, int]  # 'forward' or 'backward', number of the micro-batch

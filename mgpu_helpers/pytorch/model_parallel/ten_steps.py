@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from ... import arguments, data
-from ..data_parallel.from_scratch import load_data_fashion_mnist, loss
+from ..data_parallel.lenet import load_data_fashion_mnist, loss
 from ..ranks import load_in_turn, this_device
 from .bytes_sent import Traffic
 from .vit import vit
