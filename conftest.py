@@ -35,8 +35,8 @@ SLOWEST_FIRST = [chapter.file for chapter in sorted(CHAPTERS, key=lambda c: -c.r
 SLOWEST_FIRST += [
     f'test_{name}'
     for name in (
-        'grade training setup training_ranks exercises pytorch_train cluster cluster_train look '
-        'moving slides model_parallel language ranks pytorch own_ddp handed_in bench doctor train'
+        'grade training setup training_ranks exercises cluster cluster_train look '
+        'moving slides model_parallel language ranks pytorch handed_in bench doctor train'
     ).split()
 ]
 GREEN = ROOT / 'build' / 'green'  # a hash of all that each chapter depends on, from its last pass

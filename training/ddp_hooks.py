@@ -20,10 +20,11 @@ ready, works = set(), []
 
 
 def arrived(param):
-    """Start every all-reduce whose turn has come; PyTorch calls it when a gradient is complete."""
+    """Start the all-reduces whose turn has come; PyTorch calls this when a gradient is there."""
     ready.add(param)
-    while len(works) < len(params) and params[len(works)] in ready:  # on all ranks in one order
-        works.append(dist.all_reduce(params[len(works)].grad.div_(size), async_op=True))
+    while len(works) < len(params) and params[len(works)] in ready:
+        grad = params[len(works)].grad.div_(size)
+        works.append(dist.all_reduce(grad, async_op=True))
 
 
 for p in params:
