@@ -43,7 +43,7 @@ GREEN = ROOT / 'build' / 'green'  # a hash of all that each chapter depends on, 
 CODE = (
     'mgpu_helpers/**/*.py',
     'exercises/mgpu_exercises/*.py',
-    'training/*',
+    'training/**/*.py',
     'pyproject.toml',
     'tools/locks/*.txt',
 )

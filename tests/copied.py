@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from subprocess import PIPE
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -20,8 +21,7 @@ class Alone:
 
     def __init__(self, folder):
         self.folder, self.path = folder, f'{folder}:{ROOT}/tests/without_compiler'
-        for name in ('train.py', 'train_ddp.py', 'ranks.py'):
-            shutil.copy(ROOT / 'training' / name, folder)
+        shutil.copytree(ROOT / 'training', folder, dirs_exist_ok=True)
         (folder / 'mgpu_helpers.py').write_text('raise ImportError("not in this folder")')
 
     def start(self, options, ranks=None, torchrun='--standalone', script='train_ddp.py', err=PIPE):
@@ -44,8 +44,11 @@ class Alone:
 
     def parameters(self, folder):
         import torch  # not every environment has it
+        from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
-        state = torch.load(self.folder / folder / 'checkpoint.pt', weights_only=True)
+        newest = max((self.folder / folder).glob('step-*'))
+        dcp_to_torch_save(newest, whole := self.folder / 'whole.pt')
+        state = torch.load(whole, weights_only=True)
         return torch.cat([value.flatten() for value in state['net'].values()])
 
 
@@ -58,10 +61,16 @@ def alone(tmp_path, monkeypatch):
 
 @pytest.fixture
 def ranks(monkeypatch):
-    """The module beside train_ddp.py."""
+    """The modules beside train_ddp.py, and a group of one rank."""
+    import torch.distributed as dist
+
     monkeypatch.syspath_prepend(ROOT / 'training')
-    yield importlib.import_module('ranks')
-    sys.modules.pop('ranks')
+    dist.init_process_group('gloo', store=dist.HashStore(), rank=0, world_size=1)
+    names = 'ranks', 'checkpoints', 'tasks'
+    yield SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+    dist.destroy_process_group()
+    for name in names:
+        sys.modules.pop(name)
 
 
 def ended(process, seconds):

@@ -89,6 +89,7 @@ ROOMS = {
     'display history': 240,
 }
 FOLDERS = {'tests': 10_000, 'exercises': 7_800, 'tools': 2_400, 'benchmarks': 1_200}
+FOLDERS |= {'training': 1_650}  # to be 1,300
 
 
 def lines_in(*places):
@@ -106,7 +107,7 @@ def test_each_room_and_the_whole_house_keep_their_size():
     wide = {name: n for name, n in size.items() if n > (ROOMS | FOLDERS)[name]}
     assert not wide
     assert lines_in(PACKAGE) <= 8_010  # to be 7,850
-    others = (ROOT / name for name in ('img', 'book', 'training', 'conftest'))
+    others = (ROOT / name for name in ('img', 'book', 'conftest'))
     assert sum(size[name] for name in FOLDERS) + lines_in(PACKAGE, *others) <= 37_500
 
 

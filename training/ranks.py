@@ -1,14 +1,16 @@
-"""What ranks need beside a training: to meet, watch each other, agree, and share a checkpoint.
+"""What ranks need beside a training: to meet, to watch each other, and to agree.
 
 train_ddp.py imports it; so can a script of yours. Nothing here knows what is trained.
 """
 
+import faulthandler
 import gc
 import hashlib
 import json
 import math
 import os
-import secrets
+import shutil
+import signal
 import sys
 import threading
 import time
@@ -17,46 +19,58 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
 
+LOCAL = int(os.environ.get('LOCAL_RANK', 0))  # the number of this process on its machine
+
 
 def device_of(wanted):
-    """Choose 'cuda' if each process of this machine can have a GPU, else 'cpu'."""
+    """Choose this rank's GPU, or, where there is none, the CPU."""
     if int(os.environ.get('SLURM_NTASKS', 1)) > 1 and 'RANK' not in os.environ:
         sys.exit('error: Slurm tells no process its rank: srun one torchrun for each machine')
     gpus, ours = torch.cuda.device_count(), int(os.environ.get('LOCAL_WORLD_SIZE', 1))
-    if wanted == 'cuda' and gpus < ours:
-        sys.exit(f'error: --device cuda: {ours} processes here, and {gpus} GPUs')
-    if wanted == 'auto' and 0 < gpus < ours and os.environ.get('LOCAL_RANK', '0') == '0':
-        sys.stderr.write(f'warning: more ranks here than GPUs ({gpus}): all compute on CPUs\n')
-    if wanted == 'cpu' or gpus < ours:
+    if wanted == 'cpu' or wanted == 'auto' and not gpus:
         return 'cpu'
-    torch.cuda.set_device(int(os.environ.get('LOCAL_RANK', 0)))
+    if gpus < ours:
+        sys.exit(f'error: {ours} processes and {gpus} GPUs: start fewer, or take --device cpu')
+    torch.cuda.set_device(LOCAL)
     return 'cuda'
 
 
 @contextmanager
 def together(device, limit):
     """Be a group of ranks, watched, in what is done ``with`` it; errors that exit are one line."""
-    store = meet('nccl' if device == 'cuda' else 'gloo', timedelta(seconds=limit))
+    store = meet(device, timedelta(seconds=limit))
     done = threading.Event()
     watcher = threading.Thread(target=watch, args=(store, limit / 2, done), daemon=True)
     watcher.start()
+    if hasattr(faulthandler, 'register'):  # not on Windows: kill -USR1 prints where it is
+        faulthandler.register(signal.SIGUSR1, all_threads=False)
     try:
         yield
-    except SystemExit as error:
-        sys.stderr.write(f'{error}\n')
-        os._exit(1)  # at the interpreter's own end, gloo's threads may abort
+    except SystemExit as end:
+        leave(end.code)
+    except BaseException:
+        done.set()  # the watcher must not end the process before its traceback is printed
+        raise
     done.set()
     watcher.join()  # if Python ended while it asks the store, the process would abort
     dist.destroy_process_group()
     gc.collect()  # DDP is part of a cycle: it would outlive the group that it uses
 
 
-def meet(kind, limit):
+def leave(code):
+    """End this process like ``sys.exit(code)``, at once: at Python's own end gloo may abort."""
+    if isinstance(code, str):
+        sys.stderr.write(f'{code}\n')
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+def meet(device, limit):
     """Join the process group; return a store that only this start of all ranks uses.
 
     torchrun keeps one store: after a restart, gloo and NCCL would read in it the addresses at which
@@ -66,32 +80,37 @@ def meet(kind, limit):
     store, rank, size = dist.HashStore(), 0, 1
     if 'RANK' in os.environ:
         store, rank, size = next(dist.rendezvous('env://', timeout=limit))
+    kind, gpu = 'gloo', None
+    if device == 'cuda':
+        kind, gpu = 'nccl', torch.device('cuda', LOCAL)
     store.set(f'start {rank}', str(time.time_ns()))
-    for _ in range(limit.seconds):
+    for _ in range(max(1, int(limit.total_seconds()))):
         starts = [store.get(f'start {other}').decode() for other in range(size)]
         ours = dist.PrefixStore(' '.join(starts), store)
         ours.set(f'{rank}', 'here')
         with suppress(dist.DistStoreError):  # `starts` had a rank's previous start: read again
             ours.wait([f'{other}' for other in range(size)], timedelta(seconds=1))
-            dist.init_process_group(kind, store=ours, rank=rank, world_size=size, timeout=limit)
+            dist.init_process_group(
+                kind, store=ours, rank=rank, world_size=size, timeout=limit, device_id=gpu
+            )
             return ours.clone()
-    sys.exit(f'error: rank {rank} has not met all others within {limit.seconds} s')
+    sys.exit(f'error: rank {rank} has not met all others within {limit.total_seconds():.0f} s')
 
 
 def watch(store, limit, done):
     """Count each second that this rank lives; end it when the next one has long not counted."""
     rank, beats, silent = dist.get_rank(), 0, 0
     other = (rank + 1) % dist.get_world_size()
+    why = f'rank {other} is stopped, or cut off'
     try:
         while silent < limit and not done.wait(1):
             store.add(f'alive {rank}', 1)
             before, beats = beats, store.add(f'alive {other}', 0)
             silent = silent + 1 if beats == before else 0
-        if silent >= limit:
-            sys.stderr.write(f'error: rank {other} is stopped, or cut off\n')
-    finally:  # also where torchrun, and with it the store, is gone: no rank trains on alone
-        if not done.is_set():
-            os._exit(1)
+    except dist.DistError:  # no rank trains on alone
+        why = "torchrun's store does not answer: is torchrun gone?"
+    if not done.is_set():
+        leave(f'error: {why}')
 
 
 def stop(why):
@@ -99,30 +118,43 @@ def stop(why):
     if dist.get_rank() == 0:
         sys.stderr.write(f'error: {why}\n')
     dist.barrier()
-    os._exit(1)  # at the interpreter's own end, gloo's threads may abort
+    leave(1)
 
 
-def in_rank_0(group, what, *arguments):
-    """Let rank 0 do something while the others wait; if it exits, all end with its sentence."""
-    error = [None]
-    if dist.get_rank() == 0:
+def gathered(found, group=None):
+    """Give what each rank has found, in their order."""
+    ranks = [None] * dist.get_world_size()
+    dist.all_gather_object(ranks, found, group)
+    return ranks
+
+
+def attempt(group, what, *arguments, on=None):
+    """Do something on all ranks, or on one; if a rank exits or cannot write, all end with why."""
+    error = answer = None
+    if on in (None, dist.get_rank()):
         try:
-            what(*arguments)
-        except SystemExit as end:
-            error = [str(end).removeprefix('error: ')]
-    dist.broadcast_object_list(error, 0, group)
-    if error[0]:
-        stop(error[0])
+            answer = what(*arguments)
+        except (SystemExit, OSError) as end:
+            error = str(end)
+    if errors := [error for error in gathered(error, group) if error]:
+        stop(errors[0].removeprefix('error: '))
+    return answer
 
 
 def agree(group=None, **found):
     """Stop all ranks if one has found something else than the others."""
-    ranks = [None] * dist.get_world_size()
-    dist.all_gather_object(ranks, found, group)
+    ranks = gathered(found, group)
     for name in found:
         values = [theirs[name] for theirs in ranks]
         if values.count(values[0]) < len(values):
             stop(f'not the same {name} in all ranks: {values}')
+
+
+def agree_on(net):
+    """Stop if replicas have drifted apart; shards are nobody else's."""
+    values = [*net.state_dict().values()]
+    if not any(hasattr(value, 'full_tensor') for value in values):
+        agree(parameters=digest(values))
 
 
 def settle(rows, epoch, done):
@@ -130,7 +162,7 @@ def settle(rows, epoch, done):
     table = torch.stack(rows, 1)
     dist.all_reduce(table[0])
     found = list(zip(*table.tolist(), strict=True))
-    for i, (loss, _, norm) in enumerate(found, done - len(rows) + 1):
+    for i, (loss, *_, norm) in enumerate(found, done - len(rows) + 1):
         if not math.isfinite(loss + norm):
             stop(f'epoch {epoch + 1}, step {i}: loss {loss}, norm of the gradient {norm}')
     rows.clear()
@@ -138,10 +170,10 @@ def settle(rows, epoch, done):
 
 
 def digest(values):
-    """Hash tensors, whole also where each rank has a part, or numbers, one after another."""
+    """Hash tensors, whole also where each rank has a shard, one after another."""
     sha = hashlib.sha256()
     for value in values:
-        value = value.full_tensor() if hasattr(value, 'full_tensor') else torch.as_tensor(value)
+        value = value.full_tensor() if hasattr(value, 'full_tensor') else value
         sha.update(value.cpu().reshape(-1).view(torch.uint8).numpy())
     return sha.hexdigest()
 
@@ -159,43 +191,40 @@ def fingerprint(folder):
     return sha.hexdigest()
 
 
+def fingerprint_of(folder, group):
+    """Give the folder's fingerprint, which one process of each machine takes."""
+    found = gathered(fingerprint(folder) if folder and LOCAL == 0 else None, group)
+    found = [one for one in found if one]
+    if len(set(found)) > 1:
+        stop(f'{folder} is not the same on all machines')
+    return found[:1]
+
+
 def tell(line, log_file=None, **found):
-    """Let rank 0 print a line, and add what is in it to a file, as JSON."""
+    """Let rank 0 print a line; the one place from which it also goes to a file, or elsewhere."""
     if dist.get_rank() == 0:
         print(line.format(**found), flush=True)
-        if log_file:
+        if log_file:  # for TensorBoard or Weights & Biases, write here: found is a dict of numbers
             with open(log_file, 'a') as file:
                 file.write(json.dumps(found) + '\n')
 
 
-def report(args, rows, seconds, work, **found):
+def report(args, line, rows, seconds, work, **found):
     """Tell what the last steps found, each of ``work`` operations for an example or token."""
-    losses, counts, norms = zip(*rows, strict=True)
+    losses, counts, _, norms = zip(*rows, strict=True)
     rate = sum(counts) / seconds
     found |= {'loss': sum(losses) / sum(counts), 'norm': norms[-1], 'rate': rate}
-    found['memory'] = memory(args.device) / 2**20
-    line = 'epoch {epoch}, step {step}, loss: {loss:.6f}, lr: {lr:.3g}, norm: {norm:.4g}, '
-    line += '{rate:.0f}/s, {memory:.0f} MiB'
+    if args.device == 'cuda':
+        found['memory'] = torch.cuda.max_memory_allocated() / 2**20
+        line += ', {memory:.0f} MiB'
     if args.peak:
         found['mfu'] = rate * work / dist.get_world_size() / args.peak
         line += ', mfu: {mfu:.3g}'  # model FLOPs utilization
     tell(line, args.log_file, **found)
 
 
-def memory(device):
-    """Give the most bytes that this process has held: of its GPU, else of the machine."""
-    if device == 'cuda':
-        return torch.cuda.max_memory_allocated()
-    with suppress(ImportError):  # Windows has no resource
-        import resource
-
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == 'darwin' else 1024 * most
-    return 0
-
-
 def lock(folder):
-    """Keep other jobs out of the folder while this process lives."""
+    """Make the folder, and keep other jobs out of it while this process lives."""
     folder.mkdir(parents=True, exist_ok=True)
     with suppress(ImportError):  # Windows has no fcntl: two jobs there go unnoticed
         import fcntl
@@ -207,94 +236,32 @@ def lock(folder):
             sys.exit(f'error: {folder}: another job trains there ({error})')
         except OSError as error:
             sys.stderr.write(f'warning: {folder}: a second job would not be noticed ({error})\n')
-    for left in folder.glob('checkpoint.pt.*'):  # by a job that was killed while it saved
-        left.unlink()
+    for left in folder.glob('.new-*'):  # by a job that was killed while it saved
+        shutil.rmtree(left)
 
 
-def save(file, state, keep=1):
-    """Write aside, flush, rename: whoever looks finds the old file or the new one, whole.
-
-    The last ``keep`` - 1 before it stay beside it, under the names of their steps.
-    """
-    if not all(value.isfinite().all() for value in state['net'].values()):
-        where = f'epoch {state["epoch"] + 1}, step {state["done"]}'
-        sys.exit(f'error: {where}: {file} is not saved: a parameter is not finite')
-    file.parent.mkdir(parents=True, exist_ok=True)
-    new = file.with_name(f'{file.name}.{secrets.token_hex(8)}')
-    try:
-        with open(new, 'xb') as out:  # x: never into something that is there, such as a link
-            torch.save(state, out)
-            out.flush()
-            out.write(hashlib.sha256(np.memmap(new, np.uint8, 'r')).digest())
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(new, file)
-        if keep > 1:
-            named = file.with_name(f'step-{state["epoch"]:05}-{state["done"]:08}.pt')
-            named.unlink(missing_ok=True)
-            os.link(file, named)
-    except (OSError, RuntimeError) as error:  # PyTorch hides the first in the second
-        sys.exit(f'error: {file} is not saved: {error.__context__ or error}')
-    finally:
-        new.unlink(missing_ok=True)
-    if keep > 1:
-        for old in sorted(file.parent.glob('step-*.pt'))[:-keep]:
-            old.unlink()
+def on_sigterm():
+    """Give a list that is empty until this process is asked to end."""
+    asked = []
+    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    return asked
 
 
-def load(file, options):
-    """Give a checkpoint, and the SHA-256 of its file; nothing and None if there is none."""
-    if not file or not os.path.lexists(file):
-        return {}, None
-    state = None
-    with suppress(Exception):  # whatever NumPy and PyTorch say of it
-        if file.is_file() and not file.is_symlink():
-            content = np.memmap(file, np.uint8, 'r')
-            sha = hashlib.sha256(content[:-32])
-            if sha.digest() == content[-32:].tobytes():
-                state = torch.load(file, 'cpu', weights_only=True, mmap=True)
-    if not isinstance(state, dict) or not {'net', 'optimizer', 'options'} <= state.keys():
-        sys.exit(f'error: {file} is damaged')
-    if other := {k: v for k, v in state['options'].items() if options.get(k) != v}:
-        sys.exit(f'error: {file} was saved with other options: {other}')
-    return state, sha.hexdigest()
+def no_sigterm(worker):
+    """Let a DataLoader's worker go on: Slurm asks every process, and we still read to save."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def parallel(net, device, shard):
-    """Give each rank the whole network, or, block by block, a part of each parameter."""
+def parallel(net, device, shard, units, unused=False):
+    """Give each rank the whole network (DDP), or, unit by unit, a shard of each tensor (FSDP)."""
     if not shard:
-        return nn.parallel.DistributedDataParallel(net)
+        return nn.parallel.DistributedDataParallel(net, find_unused_parameters=unused)
     from torch.distributed.fsdp import fully_shard
 
     warnings.filterwarnings('ignore', 'FSDP2-wrapped .* view')  # nothing writes into an output
     mesh = dist.init_device_mesh(device, (dist.get_world_size(),))
-    blocks = [*net.children()]
-    for block in blocks:
-        if isinstance(block, nn.ModuleList):
-            blocks += block
-    units = [block for block in blocks if not isinstance(block, nn.ModuleList)]
     holders = Counter(p for unit in units for p in unit.parameters())
     for unit in units:  # whole only while it computes; tied weights: with the network's rest
         if max((holders[p] for p in unit.parameters()), default=0) == 1:
             fully_shard(unit, mesh=mesh)
     return fully_shard(net, mesh=mesh)
-
-
-def gather(net, optimizer):
-    """Bring a network's and an optimizer's state to rank 0, wherever their parts are."""
-    from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_dict
-
-    how = StateDictOptions(full_state_dict=True, cpu_offload=True)
-    return dict(zip(('net', 'optimizer'), get_state_dict(net, optimizer, options=how), strict=True))
-
-
-def spread(net, optimizer, state):
-    """Put into each rank what it holds of a state that ``gather`` gave."""
-    from torch.distributed.checkpoint import state_dict as dcp
-
-    theirs = state['optimizer']  # SGD without momentum keeps no tensors, and then none are spread
-    full, kept = (dcp.StateDictOptions(full_state_dict=f) for f in (True, bool(theirs['state'])))
-    dcp.set_model_state_dict(net, state['net'], options=full)
-    dcp.set_optimizer_state_dict(net, optimizer, theirs, options=kept)
-    for moments in optimizer.state.values():  # on CPUs, they may still be parts of the mapped file
-        moments |= {k: v.clone() if torch.is_tensor(v) else v for k, v in moments.items()}

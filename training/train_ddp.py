@@ -1,183 +1,74 @@
-"""Train a network on several devices: torchrun --nproc-per-node 2 train_ddp.py
+"""Step 5: train on several devices, watched, whole or sharded: torchrun --nproc-per-node 2 ..."""
 
-Without torchrun, on one device. Devices are GPUs if each process can have one, else CPUs.
-"""
-
-import argparse
-import gzip
 import math
-import os
-import sys
 import time
 from contextlib import nullcontext
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 
+import checkpoints
 import numpy as np
 import ranks
+import tasks
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.data import DataLoader
 from torch.utils.flop_counter import FlopCounterMode
 
-# The task: LeNet on Fashion-MNIST. For another one change this part, down to the next such line.
-# (MXNET_HOME: where the course's other chapters, and MXNet itself, keep the same files.)
-
-DATA = Path(os.environ.get('MXNET_HOME') or '~/.mxnet').expanduser() / 'datasets/fashion-mnist'
-PARTS = 'train', 't10k'  # of the data: to train on, to test on
-SCORE = 'test acc'  # what score_of adds up
-MAY_BE_0 = 'seed', 'momentum', 'decay', 'warmup', 'cosine', 'num_workers'
+FREE = (  # may change at a restart
+    'task epochs data checkpoint every keep timeout save_timeout report log_file num_workers shard '
+    'device real peak patience steps digest'
+).split()
+EPOCH = 'epoch {epoch}, time: {time:.2f} sec, train loss: {train_loss:.6f}, '
+EPOCH += 'test loss: {test_loss:.6f}, {score_name}: {score:.4f}'
+STEP = 'epoch {epoch}, step {step}, loss: {loss:.6f}, lr: {lr:.3g}, norm: {norm:.4g}, {rate:.0f}/s'
 
 
 def options(add):
-    add('--data', type=Path, default=DATA, metavar='DIR', help=f'its four .gz files ({DATA})')
-    add('--lr', type=float, default=0.2, help='learning rate (0.2)')
-    add('--momentum', type=float, default=0.0, help='of SGD (0)')
-    add('--adamw', action='store_true', help='instead of SGD')
-    add('--decay', type=float, default=0.0, help='of weights, not of biases and norms (0)')
-    add('--warmup', type=int, default=0, metavar='N', help='steps before the full rate (0)')
-    add('--cosine', type=int, nargs='?', const=0, metavar='N', help='then to 0 in N steps (all)')
-    add('--fused', action='store_true', help='update all parameters in one kernel')
-    add('--augment', action='store_true', help='mirror every other image, at random')
-
-
-def read(folder, part, limit=None):
-    """Read examples: images (1, 28, 28), as bytes, and labels."""
-    files = [folder / f'{part}-{name}-ubyte.gz' for name in ('images-idx3', 'labels-idx1')]
-    if missing := [str(file) for file in files if not file.exists()]:
-        sys.exit(f'error: there is no file {", and no ".join(missing)}')
-    images, labels = (gzip.open(file).read() for file in files)
-    images = torch.tensor(np.frombuffer(images, np.uint8, offset=16).reshape(-1, 1, 28, 28))
-    labels = torch.tensor(np.frombuffer(labels, np.uint8, offset=8)).long()
-    return TensorDataset(images[:limit], labels[:limit])
-
-
-def loader(examples, batches, **more):
-    """Read batches, each a list of indices. What is random depends on .seed, .epoch and index."""
-    return DataLoader(examples, sampler=batches, batch_size=None, **more)
-
-
-def build(args):
-    net = nn.Sequential(
-        nn.Conv2d(1, 20, 3), nn.ReLU(), nn.AvgPool2d(2),
-        nn.Conv2d(20, 50, 5), nn.ReLU(), nn.AvgPool2d(2),
-        nn.Flatten(), nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10),
-    )  # fmt: skip
-    rng = np.random.default_rng(args.seed)  # NumPy's, so that all chapters start alike
-    for p in net.parameters():
-        W = p.data.t() if p.dim() == 2 else p.data
-        W.copy_(torch.from_numpy(rng.normal(0, 0.01, W.shape)) if p.dim() > 1 else torch.zeros(1))
-    return net
-
-
-def optimizer_of(net, args):
-    groups = [
-        {'params': [p for p in net.parameters() if p.dim() > 1], 'weight_decay': args.decay},
-        {'params': [p for p in net.parameters() if p.dim() < 2], 'weight_decay': 0.0},
-    ]
-    if args.adamw:
-        return torch.optim.AdamW(groups, args.lr, fused=args.fused or None)
-    return torch.optim.SGD(groups, args.lr, momentum=args.momentum, fused=args.fused or None)
-
-
-def schedule_of(optimizer, args):  # args.steps is how many there will be
-    fall = args.cosine or max(1, args.steps - args.warmup)
-
-    def share(step):  # of the learning rate
-        if step < args.warmup or args.cosine is None:
-            return min(1, (step + 1) / (args.warmup + 1))
-        return (1 + math.cos(math.pi * min(1, (step - args.warmup) / fall))) / 2
-
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, share)
-
-
-def prepare(X, y, args, training):
-    X, y = X.to(args.device, non_blocking=True), y.to(args.device, non_blocking=True)
-    X = X.to(args.real) / 255
-    if training and args.augment:
-        X = torch.where(torch.rand(len(X), 1, 1, 1, device=X.device) < 0.5, X, X.flip(3))
-    return X, y
-
-
-def count_of(y):
-    """Count what the loss is a mean of: examples; of a language model, tokens."""
-    return len(y)
-
-
-def loss_of(output, y):
-    return nn.functional.cross_entropy(output, y, reduction='sum')
-
-
-def score_of(output, y):
-    return (output.argmax(1) == y).sum()
-
-
-# How it is trained, whatever X, y and the network are.
-
-FREE = (  # may change at a restart
-    'epochs data checkpoint every keep timeout save_timeout digest report log_file num_workers '
-    'shard device real peak patience steps'
-).split()
-EPOCH = 'epoch {epoch}, time: {time:.2f} sec, train loss: {train_loss:.6f}, '
-EPOCH += f'test loss: {{test_loss:.6f}}, {SCORE}: {{score:.4f}}'
-
-
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__, usage='%(prog)s [options]')
-    add = parser.add_argument
-    options(add)
-    add('--epochs', type=int, default=4, help='passes over the data (4)')
-    add('--batch-size', type=int, default=256, help='examples in a step, of all ranks (256)')
-    add('--seed', type=int, default=0, help='of the first weights and of the order (0)')
-    add('--limit', type=int, metavar='N', help='train on the first N examples')
-    add('--num-workers', type=int, default=0, metavar='N', help='reading processes of a rank (0)')
-    add('--dtype', default='float32', choices=['float32', 'float64', 'bfloat16'], help='(float32)')
-    add('--accumulate', type=int, default=1, metavar='N', help='micro-batches of a share (1)')
-    add('--clip', type=float, metavar='NORM', help='the largest norm of the whole gradient')
-    add('--shard', action='store_true', help='FSDP: each rank holds a part of the network')
-    add('--compile', nargs='?', const='inductor', metavar='BACKEND', help='by torch.compile')
-    add('--patience', type=int, metavar='K', help='end after K epochs without a lower test loss')
-    add('--device', default='auto', choices=['auto', 'cpu', 'cuda'], help='(auto)')
-    add('--report', type=int, metavar='N', help='print a line every N steps')
-    add('--peak', type=float, metavar='FLOPS', help='of a device, a second: report the MFU, too')
+    add('--num-workers', type=tasks.count, default=0, metavar='N', help='read ahead with N more')
+    add('--accumulate', type=tasks.some, default=1, metavar='N', help='micro-batches of a shard')
+    add('--clip', type=tasks.above_0, metavar='NORM', help='clip the gradient to this norm')
+    add('--drop-last', action='store_true', help='leave out the last step if it is short')
+    add('--checkpoint', type=Path, metavar='DIR', help='save there, and go on from what is there')
+    add('--every', type=tasks.some, metavar='N', help='save every N steps, not only each epoch')
+    add('--keep', type=tasks.some, default=1, metavar='K', help='keep the last K, and the best')
+    add('--patience', type=tasks.some, metavar='K', help='end after K epochs that were not better')
+    add('--report', type=tasks.some, metavar='N', help='print a line every N steps')
+    add('--peak', type=tasks.above_0, metavar='FLOPS', help='report the MFU for such a device')
     add('--log-file', type=Path, metavar='FILE', help='add all that is printed to it, as JSON')
-    add('--checkpoint', type=Path, metavar='DIR', help='go on from what is there, and save there')
-    add('--every', type=int, metavar='N', help='save after N steps, not only after each epoch')
-    add('--keep', type=int, default=1, metavar='K', help='of the last K checkpoints each (1)')
-    add('--timeout', type=int, default=60, help='seconds that a rank waits for the others (60)')
-    add('--save-timeout', type=int, default=3600, help='the same while one saves (3600)')
-    add('--digest', action='store_true', help='end with the SHA-256 of the parameters')
-    args = parser.parse_args()
-    for name, value in vars(args).items():
-        good = type(value) not in (int, float) or 0 < value < np.inf
-        if not good and (value != 0 or name not in MAY_BE_0):
-            parser.error(f'argument --{name.replace("_", "-")}: {value} is not above 0')
-    if not args.data.is_dir():
-        parser.error(f'argument --data: there is no folder {args.data}')
-    return args
+    add('--device', default='auto', choices=['auto', 'cpu', 'cuda'], help='compute there')
+    add('--timeout', type=tasks.some, default=600, help='seconds to wait for others (%(default)s)')
+    add('--save-timeout', type=tasks.some, default=3600, help='while saving (%(default)s)')
+    add('--digest', action='store_true', help='end with a SHA-256 of the parameters')
+    add('--shard', action='store_true', help='hold a shard of the network on each rank (FSDP)')
+    add('--compile', nargs='?', const='inductor', metavar='BACKEND', help='use torch.compile')
+    add('--find-unused', action='store_true', help='allow parameters without a gradient')
 
 
-def deal(args, examples, steps, epoch=0, training=False):
-    """Give of each step this rank's share, in micro-batches: X, y and their weight, 1.
+def deal(args, task, examples, steps, epoch=0, training=False):
+    """Give of each step this rank's shard, in micro-batches: the batch and its weight, 1.
 
     All ranks must do as many passes: one that has no example left takes the first, with weight 0.
     """
     rank, size, cut = dist.get_rank(), dist.get_world_size(), args.accumulate if training else 1
-    shares = [np.array_split(np.array_split(step, size)[rank], cut) for step in steps]
-    pieces = [piece for share in shares for piece in share]
-    examples.epoch = epoch
+    shards = [np.array_split(np.array_split(step, size)[rank], cut) for step in steps]
+    pieces = [piece for shard in shards for piece in shard]
+    if hasattr(examples, 'epoch'):  # what is random in an example depends on both, and its index
+        examples.seed, examples.epoch = args.seed, epoch
     own = np.random.default_rng([args.seed, epoch, rank]).integers(2**62)  # seeds the workers
-    batches = loader(
-        examples, [piece if len(piece) else [0] for piece in pieces],
-        num_workers=args.num_workers, pin_memory=args.device == 'cuda',
-        generator=torch.Generator().manual_seed(int(own)),
+    batches = DataLoader(
+        examples, batch_sampler=[piece if len(piece) else [0] for piece in pieces],
+        collate_fn=task.collate, num_workers=args.num_workers, pin_memory=args.device == 'cuda',
+        worker_init_fn=ranks.no_sigterm, generator=torch.Generator().manual_seed(int(own)),
     )  # fmt: skip
     batches = zip(pieces, batches)
     for _ in steps:
         yield [
-            (*prepare(*batch, args, training), float(len(piece) > 0))
+            (task.prepare(tasks.move(batch, args.device), args, training), float(len(piece) > 0))
             for piece, batch in islice(batches, cut)
         ]
 
@@ -186,143 +77,168 @@ def autocast(args):
     return torch.autocast(args.device, torch.bfloat16, args.dtype == 'bfloat16')
 
 
-def step(args, model, optimizer, batches):
-    """Make the gradient of the mean loss; give the sum of this rank's losses, the count, the norm.
+def step(args, task, model, optimizer, batches, asked=False):
+    """Make the gradient of the mean loss.
 
-    The count is that of all ranks and micro-batches; the norm is from before clipping.
+    Gives this rank's sum of losses, the count of all ranks, how many of them are asked to end, and
+    the norm of the gradient before clipping.
     """
     optimizer.zero_grad()
-    losses = count = torch.zeros((), dtype=torch.float64, device=args.device)
-    count = count + sum(weight * count_of(y) for _, y, weight in batches)
-    counted = dist.all_reduce(count, async_op=True)  # while the first forward pass computes
-    for i, (X, y, weight) in enumerate(batches, 1):
+    losses, both = torch.zeros((2, 2), dtype=torch.float64, device=args.device)
+    both[0] += sum(weight * task.count_of(batch) for batch, weight in batches)
+    both[1] += asked
+    summed = dist.all_reduce(both, async_op=True)  # while the first forward pass computes
+    for i, (batch, weight) in enumerate(batches, 1):
         if args.shard:
             model.set_requires_gradient_sync(i == len(batches))
         with nullcontext() if args.shard or i == len(batches) else model.no_sync():
             with autocast(args):
-                loss = weight * loss_of(model(X), y)
-            counted.wait()
-            (loss * (dist.get_world_size() / count)).backward()  # DDP and FSDP divide by ranks
-        losses = losses + loss.detach()
+                loss = weight * task.loss_of(task.forward(model, batch), batch)
+            summed.wait()
+            (loss * (dist.get_world_size() / both[0])).backward()  # DDP and FSDP divide by ranks
+        losses[0] += loss.detach()
     norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
     if args.clip:
         nn.utils.clip_grads_with_norm_(model.parameters(), args.clip, norm)
     norm = norm.full_tensor() if args.shard else norm
-    return torch.stack([losses, count, norm.double()])
+    return torch.stack([losses[0], *both, norm.double()])
 
 
-def evaluate(args, net, tests):
+def evaluate(args, task, net, tests):
     """Give mean loss and score of the tests, over all ranks, by rank 0's running statistics."""
-    together = 256 * dist.get_world_size()  # 1,000 for each take 2.5 times as long on CPUs
-    steps = np.split(np.arange(len(tests)), range(together, len(tests), together))
+    at_once = max(dist.get_world_size(), args.batch_size // args.accumulate)  # as in training
+    steps = np.split(np.arange(len(tests)), range(at_once, len(tests), at_once))
     sums = torch.zeros(3, dtype=torch.float64, device=args.device)
     for buffer in net.buffers():
         dist.broadcast(buffer, 0)
     net.eval()
     with torch.no_grad(), autocast(args):
-        for ((X, y, weight),) in deal(args, tests, steps):
-            output = net(X)
-            for i, part in enumerate((loss_of(output, y), score_of(output, y), count_of(y))):
-                sums[i] += weight * part
+        for ((batch, weight),) in deal(args, task, tests, steps):
+            output = task.forward(net, batch)
+            for i, give in enumerate((task.loss_of, task.score_of)):
+                sums[i] += weight * give(output, batch)
+            sums[2] += weight * task.count_of(batch)
     net.train()
     dist.all_reduce(sums)
     return (sums[:2] / sums[2]).tolist()
 
 
-def train(args):
-    rank, size, device = dist.get_rank(), dist.get_world_size(), args.device
-    examples, tests = read(args.data, PARTS[0], args.limit), read(args.data, PARTS[1])
-    examples.seed = tests.seed = args.seed  # before an example is drawn
-    examples.epoch = tests.epoch = 0
-    args.steps = args.epochs * math.ceil(len(examples) / args.batch_size)
-    some = [d[i] for d in (examples, tests) for i in range(0, len(d), len(d) // 500 + 1)]
-    options = {k: v for k, v in vars(args).items() if k not in FREE}
-    if vars(args).get('cosine') == 0:  # then the rate depends on it
-        options['epochs'] = args.epochs
-    parts = ranks.digest(part for example in some for part in example)
-    options['data'] = [ranks.fingerprint(args.data), parts]
+def first_pass(args, task, net, model, batch):
+    """Do one pass that is no step; give its operations for an example, or token.
+
+    DDP orders its buckets by its first backward pass. That must not be a step: after a restart,
+    three ranks would add up in another order than before, and round otherwise.
+    """
+    before = [buffer.clone() for buffer in net.buffers()]
+    kernel = sdpa_kernel(SDPBackend.MATH) if args.device == 'cpu' else nullcontext()  # it counts
+    with FlopCounterMode(display=False) as counter, kernel:
+        task.loss_of(task.forward(model, batch), batch).backward()
+    for buffer, value in zip(net.buffers(), before, strict=True):
+        buffer.copy_(value)
+    none = [name for name, p in net.named_parameters() if p.requires_grad and p.grad is None]
+    if none and not args.find_unused:
+        ranks.stop(f'no gradient reaches {none}: freeze them, or use --find-unused')
+    net.zero_grad()
+    return counter.get_total_flops() / float(task.count_of(batch))
+
+
+def steps_of(args, task, examples, epoch):
+    """Give the epoch's steps, those of one device: which examples each takes."""
+    order = np.asarray(task.order_of(examples, np.random.default_rng([args.seed, epoch])))
+    steps = np.split(order, range(args.batch_size, len(order), args.batch_size))
+    return [step for step in steps if not args.drop_last or len(step) == args.batch_size]
+
+
+def train(args, task):
+    rank, size, file = dist.get_rank(), dist.get_world_size(), args.checkpoint
     slow = dist.new_group(backend='gloo', timeout=timedelta(seconds=args.save_timeout))
-    file = args.checkpoint and args.checkpoint / 'checkpoint.pt'
+    asked = ranks.on_sigterm() if file else []
     if file:
-        ranks.in_rank_0(slow, ranks.lock, file.parent)
-    state, sha = ranks.load(file, options)
+        ranks.attempt(slow, ranks.lock, file, on=0)
+    if args.log_file:
+        ranks.attempt(slow, lambda: open(args.log_file, 'a').close(), on=0)
+    examples, tests = ranks.attempt(slow, lambda: [task.read(args, t) for t in (True, False)])
+    steps = steps_of(args, task, examples, 0)
+    args.steps = args.epochs * len(steps)
+    options = {k: str(v) for k, v in vars(args).items() if k not in FREE}
+    sizes = [len(examples), len(tests)]
+    options['data'] = sizes + ranks.fingerprint_of(vars(args).get('data'), slow)
+    state, there, sha = ranks.attempt(slow, checkpoints.find, file, options)
     ranks.agree(slow, options=options, checkpoint=sha)
 
-    net = build(args).to(device, args.real)
-    torch.manual_seed(size * args.seed + rank)  # after build: each rank draws numbers of its own
-    model = ranks.parallel(net, device, args.shard)
-    # DDP orders its buckets by its first backward pass. That must not be a step: after a restart,
-    # three ranks would add up in another order than before, and round otherwise.
-    ((X, y, _),) = next(deal(args, examples, [np.zeros(1, int)]))  # example 0
-    with FlopCounterMode(display=False) as counter:
-        loss_of(model.eval()(X), y).backward()
-    work = counter.get_total_flops() / float(count_of(y))  # for one example, or token
-    model.train()
-    optimizer = optimizer_of(net, args)
-    optimizer.zero_grad()
+    net = task.build(args).to(args.device, args.real)
+    model = ranks.parallel(net, args.device, args.shard, [*task.units_of(net)], args.find_unused)
+    ((batch, _), *_) = next(deal(args, task, examples, steps[:1], training=True))
+    work = first_pass(args, task, net, model, batch)
+    torch.manual_seed(size * args.seed + rank)  # each rank draws numbers of its own
+    optimizer = task.optimizer_of(net, args)
     if args.compile:
         net.compile(backend=args.compile)  # in place: its parameters keep their names
-    schedule = schedule_of(optimizer, args)
-    rng = torch.cuda if device == 'cuda' else torch  # whose random numbers are the device's
+    schedule = task.schedule_of(optimizer, args)
     if state:
-        ranks.spread(net, optimizer, state)
+        checkpoints.same_rate(schedule, state['rate'], state['epoch'] * len(steps) + state['done'])
+        checkpoints.load(there, net, optimizer, slow)
         schedule.load_state_dict(state['schedule'])
-        for numbers in state['random'][rank : rank + 1]:
-            rng.set_rng_state(numbers)
+        checkpoints.draw_from(state['random'])
     first, done, tested = state.get('epoch', 0), state.get('done', 0), state.get('tested', [])
-    log, rows = [state.get('total', (0.0, 0.0, 0.0))], []
-    del state
+    log, rows, last_row = [state.get('total', (0.0,) * 4)], [], None
 
     for epoch in range(first, args.epochs):
         begin = last = time.perf_counter()
-        order = np.random.default_rng([args.seed, epoch]).permutation(len(examples))
-        steps = np.split(order, range(args.batch_size, len(order), args.batch_size))
-        for batches in deal(args, examples, steps[done:], epoch, training=True):
+        steps = steps_of(args, task, examples, epoch)
+        for batches in deal(args, task, examples, steps[done:], epoch, training=True):
             done += 1
-            rows.append(step(args, model, optimizer, batches))
-            lr = schedule.get_last_lr()[-1]
+            # All ranks read the number of the step before, for which they need not wait any more.
+            ending = last_row is not None and last_row[2] > 0
+            last_row = step(args, task, model, optimizer, batches, bool(asked))
+            rows.append(last_row)
+            rate = schedule.get_last_lr()[-1]
             optimizer.step()
             schedule.step()
-            due = file and (done == len(steps) or args.every and done % args.every == 0)
+            due = file and (done == len(steps) or args.every and done % args.every == 0 or ending)
             if due or done == len(steps) or done % (args.report or 100) == 0:
                 log += ranks.settle(rows, epoch, done)
             if args.report and done % args.report == 0:
-                now = time.perf_counter()
-                ranks.report(args, log[1:][-args.report :], now - last, work, epoch=epoch + 1,
-                             step=done, lr=lr)  # fmt: skip
-                last = now
+                ranks.report(args, STEP, log[1:][-args.report :], time.perf_counter() - last, work,
+                             epoch=epoch + 1, step=done, lr=rate)  # fmt: skip
+                last = time.perf_counter()
             if due:
-                numbers = [None] * size
-                dist.all_gather_object(numbers, rng.get_rng_state())
-                state = ranks.gather(net, optimizer) | {
-                    'schedule': schedule.state_dict(), 'random': numbers, 'options': options,
-                    'epoch': epoch, 'done': done, 'total': [sum(column) for column in zip(*log)],
-                    'tested': tested,
+                ranks.agree_on(net)
+                facts = {
+                    'schedule': schedule.state_dict(),
+                    'random': checkpoints.random_states(args.device, slow),
+                    'options': options, 'epoch': epoch, 'done': done, 'tested': tested,
+                    'rate': schedule.get_last_lr(), 'total': [sum(column) for column in zip(*log)],
                 }  # fmt: skip
-                # The others wait, as long as saving may take.
-                ranks.in_rank_0(slow, ranks.save, file, state, args.keep)
-        loss, count, _ = (sum(column) for column in zip(*log))
+                checkpoints.save(file, net, optimizer, facts, slow, args.keep)
+            if due and ending:
+                ranks.tell('SIGTERM: saved epoch {epoch}, step {step}', epoch=epoch + 1, step=done)
+                dist.barrier()
+                ranks.leave(143)  # torchrun starts it again, if it may
+        loss, count, *_ = (sum(column) for column in zip(*log))
         seconds = time.perf_counter() - begin
-        test_loss, score = evaluate(args, net, tests)
+        test_loss, score = evaluate(args, task, net, tests)
         if not math.isfinite(test_loss):
             ranks.stop(f'epoch {epoch + 1}: the test loss is {test_loss}')
-        ranks.agree(parameters=ranks.digest(net.state_dict().values()))
+        ranks.agree_on(net)
         ranks.tell(EPOCH, args.log_file, epoch=epoch + 1, time=seconds, train_loss=loss / count,
-                   test_loss=test_loss, score=score)  # fmt: skip
-        done, log = 0, [(0.0, 0.0, 0.0)]
+                   test_loss=test_loss, score_name=task.SCORE, score=score)  # fmt: skip
+        done, log = 0, [(0.0,) * 4]
         tested.append(test_loss)
+        if file and test_loss == min(tested):
+            ranks.attempt(slow, checkpoints.mark_best, file, epoch, len(steps), on=0)
         if args.patience and len(tested) - tested.index(min(tested)) > args.patience:
             break
     if args.digest:
         ranks.tell('{digest}', args.log_file, digest=ranks.digest(net.state_dict().values()))
 
 
+@record
 def main():
-    args = parse()
+    args, task = tasks.parse(__doc__, options)
     args.device = ranks.device_of(args.device)
-    args.real = torch.float64 if args.dtype == 'float64' else torch.float32
     with ranks.together(args.device, args.timeout):
-        train(args)
+        train(args, task)
 
 
 if __name__ == '__main__':

@@ -1,0 +1,156 @@
+"""Checkpoints that all ranks write and read: a folder for each, whole or not there at all.
+
+Inside are the shards of torch.distributed.checkpoint, facts.pt with the rest, and SHA256SUMS. Load
+your own only: the file .metadata is a pickle, which can run code.
+"""
+
+import hashlib
+import os
+import shutil
+import sys
+import warnings
+from contextlib import suppress
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from ranks import attempt, gathered, stop
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+SUMS = 'SHA256SUMS'
+
+
+def save(folder, net, optimizer, facts, group=None, keep=1):
+    """Let each rank write its shards of a checkpoint, a folder that gets its name when it is whole.
+
+    ``facts`` are rank 0's: numbers, text and tensors; ``epoch`` and ``done`` name the folder, and
+    ``options`` are compared when it is loaded. The last ``keep`` folders stay, and the best.
+    """
+    name = name_of(facts['epoch'], facts['done'])
+    new = folder / f'.new-{name}'
+    state = dict(zip(('net', 'optimizer'), get_state_dict(net, optimizer), strict=True))
+    attempt(group, expect_finite, state['net'], name)
+    attempt(group, lambda: (shutil.rmtree(new, ignore_errors=True), new.mkdir(parents=True)), on=0)
+    told = f'{new} cannot be written; is the disk full?'
+    attempt(group, exiting, told, dcp.save, state, new, group)
+    sums = {path.name: sha256(path) for path in new.glob(f'__{dist.get_rank()}_*')}
+    attempt(group, finish, new, folder / name, gathered(sums, group), facts, keep, on=0)
+
+
+def exiting(told, what, state, file, group):
+    try:
+        what(state, checkpoint_id=file, process_group=group)
+    except CheckpointException as error:
+        first, _ = next(iter(error.failures.values()))
+        sys.exit(f'error: {told} ({first})')
+
+
+def finish(new, file, sums, facts, keep):
+    """Add facts and checksums, flush, rename: whoever looks finds it whole, or not at all."""
+    torch.save(facts, new / 'facts.pt')
+    sums = {name: sha for rank in sums for name, sha in rank.items()}
+    sums |= {name: sha256(new / name) for name in ('.metadata', 'facts.pt')}
+    (new / SUMS).write_text(lines_of(sums))
+    for path in (new / 'facts.pt', new / SUMS, new):
+        number = os.open(path, os.O_RDONLY)
+        os.fsync(number)
+        os.close(number)
+    if file.exists():  # gone back to an older one, and here again
+        shutil.rmtree(file)
+    os.rename(new, file)
+    best = file.with_name('best')
+    spared = best.read_text() if best.exists() else None
+    for old in sorted(file.parent.glob('step-*'))[:-keep]:
+        if old.name != spared:
+            shutil.rmtree(old)
+
+
+def expect_finite(network, name):
+    for key, value in network.items():
+        value = value.to_local() if hasattr(value, 'to_local') else value
+        if not value.isfinite().all():
+            sys.exit(f'error: {name} is not saved: {key} is not finite')
+
+
+def mark_best(folder, epoch, done):
+    """Write into the file `best` which checkpoint is, so that it stays."""
+    (folder / 'best.new').write_text(name_of(epoch, done))
+    os.replace(folder / 'best.new', folder / 'best')
+
+
+def find(folder, options=None):
+    """Give the facts of the newest checkpoint, its folder and a hash; nothing if there is none.
+
+    Each rank hashes some of the files. If one is not as it was saved, this exits.
+    """
+    names = sorted(path.name for path in folder.glob('step-*')) if folder else []
+    if not names:
+        return {}, None, None
+    file, rank, size = folder / names[-1], dist.get_rank(), dist.get_world_size()
+    facts = None
+    with suppress(OSError, ValueError):
+        text = (file / SUMS).read_bytes()
+        sums = dict(line.split('  ')[::-1] for line in text.decode().splitlines())
+        there = sorted(path.name for path in file.iterdir() if path.name != SUMS)
+        mine = {'facts.pt', *there[rank::size]}
+        if lines_of(sums).encode() == text and there == sorted(sums) and '.metadata' in sums:
+            if all(sha256(file / name) == sums.get(name) for name in mine):
+                facts = torch.load(file / 'facts.pt', 'cpu', weights_only=True)
+    if facts is None:
+        sys.exit(f'error: {file} is damaged; without it, {names[-2:-1] or "nothing"} is the newest')
+    if other := {k: v for k, v in facts.get('options', {}).items() if options.get(k) != v}:
+        sys.exit(f'error: {file} was saved with other options: {other}')
+    return facts, file, hashlib.sha256(text).hexdigest()
+
+
+def load(file, net, optimizer, group=None):
+    """Put into each rank what it holds of a checkpoint, however many ranks have saved it."""
+    state = dict(zip(('net', 'optimizer'), get_state_dict(net, optimizer), strict=True))
+    told = f'{file} does not fit this network, or this optimizer'
+    attempt(group, exiting, told, dcp.load, state, file, group)
+    set_state_dict(
+        net, optimizer, model_state_dict=state['net'], optim_state_dict=state['optimizer']
+    )
+
+
+def name_of(epoch, done):
+    return f'step-{epoch:05}-{done:08}'
+
+
+def random_states(device, group=None):
+    """Give of each rank the states from which it draws: the CPU's, and that of its GPU."""
+    own = [torch.get_rng_state()]
+    if device == 'cuda':
+        own.append(torch.cuda.get_rng_state())
+    return gathered(own, group)
+
+
+def draw_from(states):
+    """Draw from this rank's states; a rank that has none there, a new one, keeps its own."""
+    for cpu, *gpu in states[dist.get_rank() : dist.get_rank() + 1]:
+        torch.set_rng_state(cpu)
+        for state in gpu[: torch.cuda.is_available()]:
+            torch.cuda.set_rng_state(state)
+
+
+def same_rate(schedule, rate, step):
+    """Stop if the schedule, which may depend on --epochs, would not have come to this rate."""
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')  # of a schedule that steps before its optimizer
+        for _ in range(step):
+            schedule.step()
+    if (ours := schedule.get_last_lr()) != rate:
+        stop(f'at step {step} the learning rate was {rate}; with these --epochs it is {ours}')
+
+
+def sha256(path):
+    if path.is_symlink() or not path.is_file():
+        raise OSError(f'{path} is no file')
+    return hashlib.sha256(np.memmap(path, np.uint8, 'r')).hexdigest()
+
+
+def lines_of(sums):
+    """Write hashes like `sha256sum`, whose option `-c` then checks the files."""
+    return ''.join(f'{sha}  {name}\n' for name, sha in sorted(sums.items()))

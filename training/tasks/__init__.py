@@ -1,0 +1,135 @@
+"""Tasks: what is trained. A task is a file of the names below, which ``--task FILE`` imports.
+
+``examples`` is what ``read`` gives; ``batch`` is what ``collate`` makes of some of them: tensors,
+or tuples, lists and dicts of tensors, on their device.
+"""
+
+import argparse
+import importlib.util
+import inspect
+import math
+import os
+import sys
+from pathlib import Path
+
+import torch
+
+NEEDED = {
+    'options(add)': 'adds its own options; add is add_argument of an argparse parser',
+    'read(args, training)': 'gives the examples to train on, or to test on: len() and [i]; '
+    'those that have .epoch are told it, and .seed',
+    'build(args)': 'gives the network, the same on all ranks: seed it with args.seed',
+    'optimizer_of(net, args)': 'gives the optimizer',
+    'forward(model, batch)': "gives the network's output",
+    'count_of(batch)': 'counts what the loss is a mean of: examples, or tokens',
+    'loss_of(output, batch)': 'gives the sum of the losses, not their mean',
+    'score_of(output, batch)': 'gives the sum of what SCORE names, such as right answers',
+}
+OPTIONAL = {
+    'SCORE': 'the name of the score',
+    'schedule_of(optimizer, args)': 'gives a schedule of the learning rate, for args.steps steps',
+    'order_of(examples, draw)': "gives an epoch's order; draw is a NumPy generator",
+    'collate(examples)': 'makes a batch of a list of examples',
+    'prepare(batch, args, training)': 'gives the batch that the network takes; may augment it',
+    'units_of(net)': 'gives the modules that are whole only while they compute (with --shard)',
+}
+SCORE = 'score'
+collate = torch.utils.data.default_collate
+
+
+def schedule_of(optimizer, args):
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+
+
+def order_of(examples, draw):
+    return draw.permutation(len(examples))
+
+
+def prepare(batch, args, training):
+    return batch
+
+
+def units_of(net):
+    """Give the children of the network and, where one holds a list of blocks, those blocks."""
+    lists = torch.nn.ModuleList, torch.nn.ModuleDict
+    for child in net.children():
+        if isinstance(child, lists):
+            yield from child.children()
+        elif any(isinstance(module, lists) for module in child.modules()):
+            yield from units_of(child)
+        else:
+            yield child
+
+
+def load(file):
+    """Import a task; what is missing, or takes other arguments, is said in a sentence."""
+    if not file.is_file():
+        sys.exit(f'error: --task: there is no file {file}')
+    spec = importlib.util.spec_from_file_location(f'task_{file.stem}', file)
+    task = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(task)
+    for call, meaning in (NEEDED | OPTIONAL).items():
+        name, *arguments = call.rstrip(')').replace('(', ', ').split(', ')
+        if not hasattr(task, name) and call in OPTIONAL:
+            setattr(task, name, globals()[name])
+        if not hasattr(task, name):
+            sys.exit(f'error: {file} has no {call}, which {meaning}')
+        try:
+            if arguments:
+                inspect.signature(getattr(task, name)).bind(*arguments)
+        except TypeError as error:
+            sys.exit(f'error: {file}: {call} {meaning}, but: {error}')
+    return task
+
+
+def limited(kind, good, words):
+    """Give a type for argparse: a number that is ``good``, and ``words`` for the others."""
+
+    def read(text):
+        try:
+            number = kind(text)
+        except ValueError:
+            number = math.nan
+        if not good(number):
+            raise argparse.ArgumentTypeError(f'must be {words}, not {text}')
+        return number
+
+    return read
+
+
+above_0 = limited(float, lambda x: 0 < x < math.inf, 'a number above 0')
+from_0 = limited(float, lambda x: 0 <= x < math.inf, 'a number from 0')
+some = limited(int, lambda x: x > 0, 'a whole number above 0')
+count = limited(int, lambda x: x >= 0, 'a whole number from 0')
+
+
+def parse(doc, options):
+    """Read the command line: what every step asks, what the task asks, what the step asks."""
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument('--task', type=Path, metavar='FILE', help='train this (%(default)s)',
+                       default=Path(os.path.relpath(__file__)).with_name('fashion.py'))  # fmt: skip
+    task = load(first.parse_known_args()[0].task)
+    parser = argparse.ArgumentParser(description=doc, parents=[first], allow_abbrev=False)
+    add = parser.add_argument
+    add('--epochs', type=some, default=4, help='train so often on all examples (%(default)s)')
+    add('--batch-size', type=some, default=256, metavar='N',
+        help='examples of a step, of all ranks together (%(default)s)')  # fmt: skip
+    add('--seed', type=count, default=0, help='draw weights and order from this (%(default)s)')
+    add('--dtype', default='float32', choices=['float32', 'float64', 'bfloat16'],
+        help='compute in this; with bfloat16, parameters stay float32 (%(default)s)')  # fmt: skip
+    task.options(add)
+    options(add)
+    args = parser.parse_args()
+    args.real = torch.float64 if args.dtype == 'float64' else torch.float32
+    return args, task
+
+
+def move(batch, device):
+    """Bring a batch to its device, whatever it is made of."""
+    if torch.is_tensor(batch):
+        return batch.to(device, non_blocking=True)
+    if isinstance(batch, dict):
+        return {name: move(part, device) for name, part in batch.items()}
+    if isinstance(batch, tuple | list):
+        return [move(part, device) for part in batch]
+    return batch

@@ -1,0 +1,87 @@
+"""A small language model on lines of text. A token is a character; of each, the next is learned."""
+
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.checkpoint import checkpoint
+
+from tasks import above_0, count, from_0, some
+
+PAD, LONGEST, SCORE = 0, 64, 'right'
+Layer = partial(nn.TransformerEncoderLayer, batch_first=True, norm_first=True)
+
+
+def options(add):
+    add('--data', type=Path, required=True, metavar='DIR', help='read its train.txt and test.txt')
+    add('--limit', type=some, metavar='N', help='take the first N lines of each')
+    add('--width', type=some, default=32, help='numbers that stand for a token (%(default)s)')
+    add('--lr', type=above_0, default=0.01, help='learning rate of AdamW (%(default)s)')
+    add('--warmup', type=count, default=10, metavar='N', help='reach it in N steps (%(default)s)')
+    add('--dropout', type=from_0, default=0.1, help='share of numbers left out (%(default)s)')
+    add('--recompute', action='store_true', help='keep no activations inside blocks: less memory')
+
+
+def read(args, training):
+    file = args.data / ('train.txt' if training else 'test.txt')
+    lines = [line for line in file.read_text('utf8', 'replace').splitlines() if len(line) > 1]
+    lines = [line[: LONGEST + 1] for line in lines[: args.limit]]
+    return [torch.tensor([1 + ord(c) % 127 for c in line]) for line in lines]
+
+
+def collate(lines):
+    """Fill up lines of uneven length: a dict of x and y, each (n, longest)."""
+    tokens = pad_sequence(lines, batch_first=True, padding_value=PAD)
+    return {'x': tokens[:, :-1], 'y': tokens[:, 1:]}
+
+
+class GPT(nn.Module):
+    def __init__(self, width, dropout, recompute):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(128, width), nn.Embedding(LONGEST, width)
+        blocks = [Layer(width, 2, 4 * width, dropout, 'gelu') for _ in range(2)]
+        self.blocks = nn.ModuleList(blocks)
+        self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 128))
+        again = partial(checkpoint, use_reentrant=False)  # the forward pass, in the backward pass
+        self.run = again if recompute else lambda block, *given: block(*given)
+
+    def forward(self, x):
+        t = x.shape[1]
+        later = torch.ones(t, t, dtype=torch.bool, device=x.device).triu(1)  # no token looks ahead
+        x = self.tokens(x) + self.places(torch.arange(t, device=x.device))
+        for block in self.blocks:
+            x = self.run(block, x, later)
+        return self.head(x)
+
+
+def build(args):
+    torch.manual_seed(args.seed)
+    return GPT(args.width, args.dropout, args.recompute)
+
+
+def optimizer_of(net, args):
+    return torch.optim.AdamW(net.parameters(), args.lr)
+
+
+def schedule_of(optimizer, args):
+    steps = args.warmup + 1
+    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / steps))
+
+
+def forward(model, batch):
+    return model(batch['x'])
+
+
+def count_of(batch):
+    return (batch['y'] != PAD).sum()  # tokens
+
+
+def loss_of(output, batch):
+    output, y = output.flatten(0, 1), batch['y'].flatten()
+    return nn.functional.cross_entropy(output, y, ignore_index=PAD, reduction='sum')
+
+
+def score_of(output, batch):
+    return ((output.argmax(2) == batch['y']) & (batch['y'] != PAD)).sum()
