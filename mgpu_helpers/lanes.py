@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Work is blue: `forward` and `backward` where the two are known apart, else `compute`; a pass
-# backward in two halves is `input gradient`, for which others wait, and `weight gradient`.
+# Work is blue; a backward pass in two halves is `input gradient` and `weight gradient`.
 KINDS = {
     'compute': display.BLUE,
     'forward': display.SKY,
@@ -56,10 +55,7 @@ class Span:
 
 
 class Lanes:
-    """What several lanes did, and when: spans in any order, which may overlap, also on one lane.
-
-    ``lanes`` are their names, ``cpu(2)`` before ``cpu(10)``.
-    """
+    """What several lanes did, and when: spans in any order, which may overlap, also on one lane."""
 
     def __init__(self, spans: Iterable[Span] = (), title: str = '') -> None:
         self.title, self.spans = title, list[Span]()
@@ -80,10 +76,8 @@ class Lanes:
         start = min((s.start for s in self.spans), default=0)
         end = max((s.end for s in self.spans), default=0)
         if end <= start:
-            raise ValueError(
-                f'nothing was recorded in {self.title!r}: no device did anything that took time; '
-                'put the training step inside the recorded block'
-            )
+            way = 'put the training step inside the recorded block'
+            raise ValueError(f'nothing was recorded in {self.title!r}, no work took time: {way}')
         return start, end
 
     @property
@@ -102,10 +96,7 @@ class Lanes:
         return {lane: [s for s in self.spans if s.lane == lane] for lane in self.lanes}
 
     def table(self) -> Table:
-        """Say how each lane spends its time, and how much of it is spent by two devices at once.
-
-        Shares of ``seconds``; the last row, if there are several lanes, is of any two of them.
-        """
+        """Give the shares of time of each lane; the last row, if any, is of two devices at once."""
         kinds = [kind for kind in KINDS if any(s.kind == kind for s in self.spans)]
         names = [*self.lanes, 'at least two at once']
         rows = [[name, *map(percent, row)] for name, row in zip(names, self._shares(kinds))]
@@ -148,16 +139,15 @@ class Lanes:
         kinds = {s.kind for panel in shown for s in panel.spans}
         marks = [Patch(color=color, label=kind) for kind, color in KINDS.items() if kind in kinds]
         marks.append(Patch(facecolor=display.WHITE, edgecolor=display.EDGE, label='idle'))
-        place = {'loc': 'outside upper center', 'ncols': len(marks), 'columnspacing': 1.6}
-        figure.legend(handles=marks, frameon=False, handlelength=1.4, **place)
+        options = {'ncols': len(marks), 'columnspacing': 1.6, 'handlelength': 1.4}
+        figure.legend(handles=marks, loc='outside upper center', frameon=False, **options)
         return figure
 
 
 def _rows_of(spans: Sequence[Span]) -> list[list[Span]]:
     """One row if nothing overlaps; else computing above and moving below, to show what hides it."""
-    computing = [s for s in spans if s.kind not in MOVING]
-    moving = [s for s in spans if s.kind in MOVING]
-    for groups in ([spans], [computing, moving]):
+    beside = [[s for s in spans if (s.kind in MOVING) == moving] for moving in (False, True)]
+    for groups in ([spans], beside):
         rows: list[list[Span]] = []
         for group in groups:
             begin = len(rows)
@@ -173,7 +163,6 @@ def _rows_of(spans: Sequence[Span]) -> list[list[Span]]:
 
 
 def _draw_panel(axes: Axes, panel: Lanes, longest: float) -> None:
-    """Draw a panel; the time axis is ``longest`` seconds long."""
     first, last = panel.ends
     inch = longest / (WIDTH - 0.4 - 0.085 * max(map(len, panel.lanes)))  # in seconds, along x
     idle = {'facecolor': display.WHITE, 'edgecolor': display.EDGE, 'linewidth': 0.8}

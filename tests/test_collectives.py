@@ -9,14 +9,13 @@ import pytest
 from checkouts import ROOT
 from mxnet import nd
 
-from mgpu_helpers.collectives import OURS, REGISTRY, allreduce_kvstore
+from mgpu_helpers.collectives import OURS, REGISTRY
 from mgpu_helpers.collectives.algorithms import all_gather, reduce_scatter, slices
 from mgpu_helpers.collectives.messages import Count, Counted, count
 from mgpu_helpers.collectives.slow_network import slow_links
 from mgpu_helpers.timeline import record
 
-EVERY = {**OURS, 'kvstore': allreduce_kvstore}
-each_algorithm = pytest.mark.parametrize('name', EVERY)
+each_algorithm = pytest.mark.parametrize('name', OURS)
 
 
 def on_devices(values, dtype='float32'):
@@ -33,7 +32,7 @@ def test_sums_random_arrays_of_random_shapes(name, dtype, tolerance):
         shape = tuple(rng.integers(1, 7, size=rng.integers(1, 5)))
         values = rng.normal(size=(k, *shape)).astype(dtype)
         data = on_devices(values, dtype)
-        assert EVERY[name](data) is None
+        assert OURS[name](data) is None
         for x in data:
             assert x.shape == shape and x.dtype == np.dtype(dtype).type
             np.testing.assert_array_equal(x.asnumpy(), data[0].asnumpy())
@@ -46,13 +45,13 @@ def test_any_length_and_views_of_devices_in_any_order_twice_in_a_row(name):
     for length in (1, 2, 5, 100_003):  # also shorter than the number of devices
         values = np.arange(6 * length).reshape(6, length) % 97  # whole numbers: exact in any order
         data = on_devices(values)
-        EVERY[name](data)
+        OURS[name](data)
         for x in data:
             np.testing.assert_array_equal(x.asnumpy(), values.sum(0))
     whole = [nd.ones((4, 3), ctx=d) for d in (mx.cpu(3), mx.cpu(0), mx.cpu(5))]
     data = [x[1:3] for x in whole]
     for _ in range(2):
-        EVERY[name](data)
+        OURS[name](data)
     for x in whole:
         assert x.asnumpy()[:, 0].tolist() == [1, 9, 9, 1]
 
@@ -128,13 +127,12 @@ def test_what_cannot_be_counted_is_refused():
         ((lambda x: x[0].__iadd__(x[1]), 2, 10), ValueError, 'device 0 cannot .* device 1: copy'),
         ((OURS['ring'], 0, 10), ValueError, 'devices must be at least 1, not 0'),
         ((lambda data: data[0].asnumpy(), 2, 10), AttributeError, 'it knows copyto'),
-        ((allreduce_kvstore, 2, 10), ValueError, 'cannot be counted: record a timeline'),
     ):
         with pytest.raises(error, match=words):
             count(*asked)
 
 
-@pytest.mark.parametrize('name', OURS)
+@each_algorithm
 def test_slow_links_take_the_time_that_was_counted_and_change_no_sum(name):
     """Longer on a busy machine, never shorter; each device computes while its message travels."""
     sent = []
@@ -200,6 +198,6 @@ def test_bad_input_changes_nothing(name):
     ):
         before = [x.asnumpy() for x in data]
         with pytest.raises(error, match=words):
-            EVERY[name](data)
+            OURS[name](data)
         for x, b in zip(data, before, strict=True):
             np.testing.assert_array_equal(x.asnumpy(), b)

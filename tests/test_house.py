@@ -76,8 +76,8 @@ def test_the_package_is_thin():
 # At most so many lines, by `wc -l`. A room that is still above its cap only shrinks.
 ROOMS = {
     'scratch gluon': 500,
-    'collectives': 652,  # to be 640
-    'timeline lanes': 666,  # to be 620
+    'collectives': 640,
+    'timeline lanes': 620,
     'cluster': 600,
     'pytorch': 1_800,
     'scaling': 950,

@@ -231,7 +231,6 @@ def test_what_the_profiler_cannot_count_does_not_end_the_process(tmp_path):
     code = """
         import os
         import mgpu_helpers as mgpu
-        from mgpu_helpers.collectives import allreduce_kvstore
         from mgpu_helpers.gluon import mx, nd
         far = [mx.cpu(i) for i in (0, 3 + os.cpu_count())]
         freed = nd.ones(3, ctx=far[1])
@@ -242,7 +241,7 @@ def test_what_the_profiler_cannot_count_does_not_end_the_process(tmp_path):
         arrays = [nd.ones(3, ctx=d) for d in far]
         try:
             with mgpu.timeline.record():
-                allreduce_kvstore(arrays)
+                arrays[0].copyto(arrays[1])
         except ValueError as error:
             print('cannot be recorded' in str(error))
         replicas = [mgpu.get_params(mgpu.init_params(seed=0), mx.cpu(i)) for i in (0, 1)]

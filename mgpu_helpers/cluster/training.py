@@ -8,7 +8,6 @@ this begins.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -109,24 +108,12 @@ def train_epoch(
     devices: Sequence[Context],
     trainer: Trainer,
     store: KVStore,
-) -> tuple[float, float]:
-    """Train on this worker's shard of every joint batch; give seconds of computing and of waiting.
-
-    Waiting is what lies between a worker's own gradients and the new parameters: push, the other
-    workers, the servers, pull. ``batches`` yields joint batches ``(X, y)``, the same ones in every
-    worker.
-    """
-    computing, waiting = 0.0, 0.0
+) -> None:
+    """Train on this worker's shard of every joint batch ``(X, y)``, the same in every worker."""
     for X, y in batches:
-        start = time.perf_counter()
         compute_gradients(X, y, net, devices, store.rank, store.num_workers)
-        nd.waitall()
-        computed = time.perf_counter()
         trainer.step(1, ignore_stale_grad=True)  # allows the zeros of idle devices
         nd.waitall()
-        computing += computed - start
-        waiting += time.perf_counter() - computed
-    return computing, waiting
 
 
 def train(
@@ -152,10 +139,9 @@ def train(
     settings = dict(batch_size=batch_size, num_examples=num_examples, lr=lr, seed=seed)
     done = resume(net, train_iter, store, checkpoints, **settings)
     for epoch in range(done + 1, num_epochs + 1):
-        computing, waiting = train_epoch(train_iter, net, devices, trainer, store)
-        test_acc = evaluate_accuracy_gpus(net, test_iter)
+        train_epoch(train_iter, net, devices, trainer, store)
         if store.rank == 0:
             if checkpoints:
                 save_checkpoint(checkpoints, epoch, net, **settings)
-            print(f'epoch {epoch}, time: {computing + waiting:.1f} sec, test acc: {test_acc:.4f}')
+            print(f'epoch {epoch}, test acc: {evaluate_accuracy_gpus(net, test_iter):.4f}')
     return parameters(net)

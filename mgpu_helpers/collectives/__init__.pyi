@@ -1,7 +1,6 @@
 from .algorithms import all_gather as all_gather
 from .algorithms import allreduce_butterfly as allreduce_butterfly
 from .algorithms import allreduce_halving_doubling as allreduce_halving_doubling
-from .algorithms import allreduce_kvstore as allreduce_kvstore
 from .algorithms import allreduce_naive as allreduce_naive
 from .algorithms import allreduce_ring as allreduce_ring
 from .algorithms import allreduce_sharded as allreduce_sharded

@@ -1,7 +1,7 @@
 """Ways to sum arrays over devices, in place: chapter 3's answer to "make allreduce cheaper".
 
 Each takes one array per device, of any shape, all alike, and leaves the same sum, bit for bit, on
-all of them. All but MXNet's own need no framework: ``messages`` has arrays for them, too.
+all of them. They need no framework: ``messages`` has arrays for them, too.
 
 They first send, and only then add: MXNet's engine makes an operator wait for all earlier ones that
 touch the same *array*, also other parts of it, so a ring's step would be a chain around the ring.
@@ -9,15 +9,12 @@ touch the same *array*, also other parts of it, so a ring's step would be a chai
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from .. import arguments
 
 if TYPE_CHECKING:
-    from mxnet import Context
-    from mxnet.kvstore import KVStore
     from mxnet.ndarray import NDArray
 
 
@@ -151,24 +148,3 @@ def allreduce_halving_doubling(data: Sequence[NDArray]) -> None:
         send([(parts[d][i][i // d], parts[d][i ^ d][i // d]) for i in range(p)], add=False)
     for x, surplus in zip(data, data[p:]):
         x.copyto(surplus)
-
-
-def allreduce_kvstore(data: Sequence[NDArray]) -> None:
-    """Sum with MXNet's own key-value store, in place: NCCL's on GPUs where it is built in."""
-    arguments.one_per_device(data)
-    store = _store_for(tuple(x.context for x in data))
-    key = f'{data[0].dtype.__name__}{data[0].shape}'
-    if key not in store.keys:
-        store.init(key, data[0])
-        store.keys.add(key)
-    store.pushpull(key, data, out=data)
-
-
-@functools.lru_cache(maxsize=16)
-def _store_for(devices: tuple[Context, ...]) -> KVStore:
-    import mxnet as mx
-
-    gpus = len(devices) > 1 and devices[0].device_type == 'gpu'
-    store = mx.kv.create('nccl' if gpus and mx.runtime.Features().is_enabled('NCCL') else 'device')
-    store.keys = set()  # those that it has been initialized with
-    return store

@@ -88,5 +88,5 @@ REGISTRY = {
         crowds=True,
     ),
 }
-# The functions alone: what can be counted. MXNet's store cannot be.
+# The functions alone.
 OURS = {name: algorithm.function for name, algorithm in REGISTRY.items()}

@@ -1,8 +1,4 @@
-"""MXNet's profiler, usable any number of times: which operators ran where, and when.
-
-A second ``dump()`` fails, and ``dump(False)`` leaves the JSON unfinished: so every recording has a
-file of its own, whose array is closed here.
-"""
+"""MXNet's profiler, usable any number of times: each recording has a file of its own."""
 
 from __future__ import annotations
 
@@ -57,11 +53,8 @@ def profiling(spans: list[Span]) -> Iterator[None]:
 
 @functools.cache
 def known_lanes() -> list[str]:
-    """Name the lanes of devices in the order of the profiler's numbers for them.
-
-    CPUs up to the cores, GPUs, pinned and shared memory (without GPUs, two more CPUs).
-    """
-    cores = ctypes.CDLL(None).get_nprocs()  # what C++ calls the hardware's concurrency
+    """Name the lanes of devices in the order of the profiler's numbers for them."""
+    cores = ctypes.CDLL(None).get_nprocs()  # CPUs up to the cores, GPUs, pinned and shared memory
     gpus = [f'gpu({i})' for i in range(mx.context.num_gpus())]
     cpus = [f'cpu({i})' for i in range(cores if gpus else cores + 2)]
     return [*cpus, *gpus, 'cpu(0)', 'cpu(0)'] if gpus else cpus
@@ -71,10 +64,8 @@ def check_known(lane: str) -> None:
     """Raise unless the profiler has a number for this device; without one it ends the process."""
     if lane not in known_lanes():
         known = ', '.join(dict.fromkeys(known_lanes()))
-        raise ValueError(
-            f"{lane} cannot be recorded: MXNet's profiler, which would end this process, knows "
-            f'{known}; use at most these while recording'
-        )
+        way = f"MXNet's profiler, which would end this process, knows {known}: use at most these"
+        raise ValueError(f'{lane} cannot be recorded: {way}')
 
 
 def _configure(path: Path) -> None:
@@ -86,7 +77,7 @@ def _configure(path: Path) -> None:
 
 
 def _dump(path: Path) -> list[Record]:
-    """Let the profiler write, and read its records; none if it never ran."""
+    """Let the profiler write (unfinished JSON), and read its records; none if it never ran."""
     try:
         profiler.dump(False)
     except MXNetError:

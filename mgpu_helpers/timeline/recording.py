@@ -1,7 +1,6 @@
 """``record`` a block of code: what every device did, and for which phase of training.
 
-The profiler knows no phases. So MXNet's functions that push operators are wrapped during a
-recording: each push is noted with its phase, and matched with what ran later.
+MXNet's functions that push operators are wrapped meanwhile: each push is noted with its phase.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ Function = Callable[..., Any]
 
 BACKWARD = '_backward_'
 COPY = '_copyto'
-KVSTORE = ('broadcast', 'push', 'pull', 'pushpull')
 
 _listener: Listener | None = None  # of the recording that is on
 
@@ -39,10 +37,9 @@ _listener: Listener | None = None  # of the recording that is on
 def record(title: str = '', python: bool = False) -> Iterator[Lanes]:
     """Record what every device does while a block of code runs: give Lanes, empty until its end.
 
-    A lane per device, and a span per operator, whose kind is the phase of training; ``python`` adds
-    a lane for Python, with the phases for which it asks for operators. It waits for the devices
-    when it begins, before each new training step (the first copy or forward pass after an update),
-    and at the end. It ends a recording of MXNet's own profiler, whose settings are lost.
+    A lane per device, a span per operator; ``python`` adds a lane for Python, with the phases for
+    which it asks for operators. It waits for the devices at both ends, and before each new training
+    step (the first copy or forward pass after an update). MXNet's profiler loses its settings.
     """
     global _listener
     if _listener is not None:
@@ -67,10 +64,10 @@ def note(span: Span) -> None:
 
 @dataclass
 class Push:
-    """An operator that Python asked for: what we call it, and its phase."""
+    """An operator that Python asked for."""
 
     name: str
-    kind: str
+    kind: str  # its phase
 
 
 class Pushes:
@@ -79,7 +76,7 @@ class Pushes:
     def __init__(self) -> None:
         self.start = wall_clock()
         self.of = collections.defaultdict[tuple[str, str], list[Push]](list)  # lane, operator
-        self.backward = self.kvstore = self.updated = False
+        self.backward = self.updated = False
 
 
 class Listener:
@@ -101,7 +98,6 @@ class Listener:
                 (register, '_imperative_invoke', before(self._note_operator)),
                 (mx.gluon.HybridBlock, '_call_cached_op', before(self._note_network)),
                 (_LIB, 'MXAutogradBackwardEx', before(self._note_backward)),
-                *((mx.kv.KVStore, name, before(self._note_kvstore)) for name in KVSTORE),
                 (NDArrayBase, '__del__', functools.partial(freed_later, stack)),
             ]
             for owner, name, wrapper in wrapped:
@@ -118,11 +114,8 @@ class Listener:
         devices = [x.context for x in (*arrays_in(inputs), *written)]
         devices = devices or [dict(zip(keys, values)).get('ctx', 'cpu(0)')]
         name = operator_name(handle)
-        updates = (
-            '_update' in name
-            or self.steps[-1].backward
-            and any(x.grad is not None for x in written)
-        )
+        writes = self.steps[-1].backward and any(x.grad is not None for x in written)
+        updates = '_update' in name or writes
         push = self._add(name, [lane_of(device) for device in devices], updates)
         made = self._made[lane_of(devices[0])]
         if push.kind == 'update':  # lr * p.grad, just before it, is part of it
@@ -148,7 +141,9 @@ class Listener:
             # Two steps at once, and operators of one name could no longer be told apart.
             nd.waitall()
             self.steps.append(step := Pushes())
-        self._use(lanes)
+        for lane in lanes:
+            check_known(lane)
+            self._lanes.add(lane)
         label, lane = name, lanes[0]
         if name == COPY:
             source, target = lanes
@@ -161,11 +156,6 @@ class Listener:
         self._asked.append((wall_clock(), push))
         return push
 
-    def _use(self, lanes: Iterable[str]) -> None:
-        for lane in lanes:
-            check_known(lane)
-            self._lanes.add(lane)
-
     def _note_network(self, block: mx.gluon.HybridBlock, *inputs: Any) -> None:
         if block._cached_graph:  # else this first call compiles it
             graph = json.loads(block._cached_graph[1].tojson())
@@ -177,10 +167,6 @@ class Listener:
     def _note_backward(self, *_: Any) -> None:
         self.steps[-1].backward = True
         self._asked.append((wall_clock(), Push('', 'backward')))
-
-    def _note_kvstore(self, *arguments: Any, **more: Any) -> None:
-        self._use(lane_of(x.context) for x in arrays_in([arguments, *more.values()]))
-        self.steps[-1].kvstore = True
 
     def python_lane(self, end: float) -> Iterator[Span]:
         """Give a span for each run of pushes of one phase, until the next one or the ``end``."""
@@ -213,7 +199,7 @@ class Listener:
 
 def pushed_by_mxnet(step: Pushes, name: str) -> Push:
     """Name an operator that Python did not push, and its phase."""
-    if step.kvstore and name.startswith(('KVStore', 'ElementwiseSum', 'Copy')):
+    if step.backward and name.startswith(('KVStore', 'ElementwiseSum', 'Copy')):  # a store's
         return Push(name, 'allreduce')
     # Some together are called so, or, in a compiled network, by all their names.
     label = 'several operators' if name == 'ImperativeBulk' or ',' in name else name
@@ -230,10 +216,7 @@ def before(note: Function) -> Callable[[Function], Function]:
 
 
 def freed_later(stack: contextlib.ExitStack, free: Function) -> Function:
-    """Make a wrapper that frees arrays of devices unknown to the profiler when ``stack`` ends.
-
-    Freeing is work for the device, too, and would end the process (see ``check_known``).
-    """
+    """Free arrays of devices unknown to the profiler when ``stack`` ends (see ``check_known``)."""
 
     def wrapped(array: nd.NDArray) -> None:
         if lane_of(array.context) in known_lanes():

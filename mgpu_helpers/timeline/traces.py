@@ -24,9 +24,8 @@ def read_traces(*files: str | Path, title: str = '') -> Lanes:
     """Lay the traces of several ranks side by side: for each one lane, and one for its allreduces.
 
     ``files`` are what ``torch.profiler``'s ``export_chrome_trace`` wrote, .json or .json.gz, one a
-    rank. Forward pass, backward pass, allreduce and update are shown, the rest is left out. An
-    allreduce lasts as long as the rank waits for others. Ranks on several machines are as far
-    apart as their clocks.
+    rank. An allreduce lasts as long as the rank waits for others. Ranks on several machines are as
+    far apart as their clocks.
     """
     return Lanes((span for file in files for span in _spans(Path(file))), title)
 
@@ -39,10 +38,8 @@ def _spans(file: Path) -> Iterator[Span]:
             rank, zero = trace['distributedInfo']['rank'], trace['baseTimeNanoseconds']
             events = [event for event in trace['traceEvents'] if event.get('ph') == 'X']
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(
-                f'{file.name} is no trace of a rank; export it with '
-                "torch.profiler's export_chrome_trace, after init_process_group"
-            ) from error
+            way = "torch.profiler's export_chrome_trace, after init_process_group"
+            raise ValueError(f'{file.name} is no trace of a rank; export it with {way}') from error
     for event in events:
         if kind := _kind(event):
             start = zero / 1e9 + event['ts'] / 1e6
