@@ -21,4 +21,3 @@ from .messages import Counted as Counted
 from .messages import count as count
 from .messages import fill_buckets as fill_buckets
 from .slow_network import slow_links as slow_links
-from .slow_network import sum_seconds as sum_seconds

@@ -1,4 +1,4 @@
-"""A slow network for devices that share one memory; how long a sum takes, with and without."""
+"""A slow network for devices that share one memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from mxnet import Context, nd
+from mxnet import Context
 from mxnet.base import _LIB, check_call
 from mxnet.ndarray import NDArray
 
@@ -70,19 +70,3 @@ def slow_links(seconds: Callable[[int], float]) -> Iterator[None]:
         yield
     finally:
         NDArray.copyto = copyto
-
-
-def sum_seconds(
-    algorithm: Callable[[list[NDArray]], None],
-    data: list[NDArray],
-    clock: Callable[[], float] = time.perf_counter,
-) -> float:
-    """Time an allreduce of ``data``, which it sums each time: the least of six, by ``clock``."""
-    times = []
-    for _ in range(6):
-        nd.waitall()
-        start = clock()
-        algorithm(data)
-        nd.waitall()
-        times.append(clock() - start)
-    return min(times)
