@@ -89,7 +89,7 @@ ROOMS = {
     'display history': 240,
 }
 FOLDERS = {'tests': 10_000, 'exercises': 7_800, 'tools': 2_400, 'benchmarks': 1_200}
-FOLDERS |= {'training': 1_650}  # to be 1,300
+FOLDERS |= {'training': 1_651}  # to be 1,300
 
 
 def lines_in(*places):

@@ -99,7 +99,8 @@ def find(folder, options=None):
             if all(sha256(file / name) == sums.get(name) for name in mine):
                 facts = torch.load(file / 'facts.pt', 'cpu', weights_only=True)
     if facts is None:
-        sys.exit(f'error: {file} is damaged; without it, {names[-2:-1] or "nothing"} is the newest')
+        before = names[-2] if len(names) > 1 else 'nothing'
+        sys.exit(f'error: {file} is damaged; without it, {before} is the newest')
     if other := {k: v for k, v in facts.get('options', {}).items() if options.get(k) != v}:
         sys.exit(f'error: {file} was saved with other options: {other}')
     return facts, file, hashlib.sha256(text).hexdigest()
