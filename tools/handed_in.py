@@ -38,6 +38,7 @@ class Submission:
     chapter: str
     path: Path
     late: str = ''
+    counts: float = 1.0  # the share of its points: a day late one half, later none
     others: tuple = ()  # names of earlier files of the same student and chapter
 
 
@@ -53,18 +54,35 @@ def same_person(one, other):
     return sorted(one) == sorted(other) or ''.join(other) in turned
 
 
+HEADINGS = (  # of Canvas's gradebook, of Moodle's, of a table of your own
+    (('id',), ('student',)),
+    (('id number', 'username', 'email address'), ('first name', 'surname')),
+    (('id number', 'username', 'email address'), ('first name', 'last name')),
+    (('id',), ('name',)),
+)
+
+
 def read_roster(path):
     """Read ids and names from a CSV, by its headings if it has them, else its first columns."""
     with path.open(encoding='utf-8-sig', newline='') as file:
         rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
     heads = [head.strip().casefold() for head in rows[0]] if rows else []
-    if 'id' in heads and 'name' in heads:
-        columns, rows = (heads.index('id'), heads.index('name')), rows[1:]
-    else:
-        columns = 0, 1
-    if any(len(row) <= max(columns) for row in rows):
+    ids, names = [0], [1]
+    for some, name in HEADINGS:
+        if any(head in heads for head in some) and all(head in heads for head in name):
+            ids, names = (
+                [heads.index(head) for head in of if head in heads] for of in (some, name)
+            )
+            rows = rows[1:]
+            break
+    if any(len(row) <= max(ids + names) for row in rows):
         raise ValueError(f"'{path}': each line needs an id and a name, such as 12345,Ada Lovelace")
-    return [Student(*(row[column].strip() for column in columns)) for row in rows]
+    students = [
+        Student(next((row[i].strip() for i in ids if row[i].strip()), ''),
+                ' '.join(row[i].strip() for i in names))
+        for row in rows
+    ]  # fmt: skip
+    return [s for s in students if s.name.casefold() not in ('points possible', 'student, test')]
 
 
 def chapter_of(path, sources):
@@ -94,25 +112,33 @@ def student_of(rest, above):
 
 
 def find(folder, sources, roster=(), due=None):
-    """Return the submissions below a folder, the last of each student and chapter, and the rest."""
+    """Return the submissions below a folder, the last of each student and chapter, and the rest.
+
+    Of the rest, each path has its student beside it, if the name tells one.
+    """
     found, skipped = {}, []
     for path in sorted(p for p in folder.rglob('*') if not p.is_dir() or p.suffix == '.ipynb'):
         parts = path.relative_to(folder).parts
         if any(part in NOT_THEIRS for part in parts) or path.name.startswith('.'):
             continue
         chapter, rest = chapter_of(path, sources) if path.suffix == '.ipynb' else (None, '')
-        if chapter is None:
-            skipped.append(path)
-            continue
-        student, whose, late = student_of(rest, path.parent.relative_to(folder))
+        above = path.parent.relative_to(folder)
+        if chapter is None:  # whose it is, the beginning of the name may tell, or the folder
+            match = CANVAS.match(path.stem) or MOODLE.match(path.stem)
+            rest = match[0] if match else ''
+        student, whose, late = student_of(rest, above)
         known = [s for s in roster if student.id and s.id == student.id]
         name = student.name.rpartition('/')[2]  # of a folder in another one
         known = known or [s for s in roster if same_person(s.name, name)]
         student = known[0] if len(known) == 1 else student
+        if chapter is None:
+            skipped.append((path, student if known or name != '.' else None))
+            continue
         when = path.lstat().st_mtime
         hours = (when - due.timestamp()) / 3600 if due else 0
+        counts = 1.0 if hours <= 0 else 0.5 if hours <= 24 else 0.0  # as the syllabus says
         late = f'{hours:.1f} h' if hours > 0 else 'yes' if late else ''
-        one = Submission(student, chapter, path, late)
+        one = Submission(student, chapter, path, late, counts)
         found.setdefault((whose, chapter), []).append((when, path.name, one))
     submissions = []
     for several in found.values():

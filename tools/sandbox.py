@@ -1,7 +1,8 @@
 """Run a program of ours that runs students' code: what it may see, change and take, how it ends.
 
 Where the system has ``unshare``, a student's code has no network, sees no other processes, may
-write nowhere but in an empty folder in memory, and finds the submissions and the solutions empty.
+write nowhere but in an empty folder in memory, and finds empty what is the teacher's: the home
+folder, the course with its solutions, the submissions, temporary files.
 Elsewhere it has the rights of whoever grades, and only limits of time and memory hold.
 """
 
@@ -36,9 +37,22 @@ findmnt -rno TARGET | grep -Ev '^/(proc|sys|dev)' | while read -r target; do
     mount -o remount,bind,ro "$(printf %b "$target")" 2>/dev/null
 done
 mount -t tmpfs none /dev/shm
-mount -t tmpfs -o size=2g none "$1" && cd "$1" || exit
+folder=$1 hidden= i=0; shift
+while [ "$1" != -- ]; do hidden="$hidden $i"; eval "h$i=\$1"; i=$((i + 1)); shift; done
+shift; n=0
+while [ "$1" != -- ]; do  # what is to be seen within what is hidden waits aside
+    mkdir "/dev/shm/$n" && mount -n --rbind "$1" "/dev/shm/$n" || exit
+    eval "s$n=\$1"; n=$((n + 1)); shift
+done
 shift
-while [ "$1" != -- ]; do mount -t tmpfs none "$1" || exit; shift; done
+for i in $hidden; do eval "mount -t tmpfs -o size=1m none \"\$h$i\"" || exit; done
+i=0
+while [ $i -lt $n ]; do
+    eval "mkdir -p \"\$s$i\" && mount -n --move /dev/shm/$i \"\$s$i\"" || exit
+    rmdir /dev/shm/$i; i=$((i + 1))
+done
+for i in $hidden; do eval "mount -o remount,ro \"\$h$i\""; done
+mount -t tmpfs -o size=2g none "$folder" && cd "$folder" || exit
 exec unshare -rm "$@"
 """
 
@@ -47,12 +61,18 @@ class Ended(Exception):
     """How a program ended that was not done."""
 
 
-def isolation(folder, hidden):
-    """Return the command prefix that isolates a program in ``folder``; [] if there is no way."""
+def isolation(course, hidden, shown):
+    """Return the command prefix that isolates a program in a course; [] if there is no way.
+
+    Of ``hidden`` folders a program sees nothing but what of ``shown`` is in them.
+    """
+    hidden = [p for p in hidden if not any(p != q and p.is_relative_to(q) for q in hidden)]
+    inside = {p for p in (course.top, *shown) if any(p.is_relative_to(q) for q in hidden)}
+    inside = [p for p in inside if not any(p != q and p.is_relative_to(q) for q in inside)]
     prefix = ['unshare', '-rnmpf', '--kill-child', '--mount-proc', 'sh', '-c', ENTER, 'sh']
-    prefix += [str(path) for path in (folder, *hidden)] + ['--']
+    prefix += map(str, [course.folder, *hidden, '--', *inside, '--'])
     with suppress(OSError, subprocess.SubprocessError):
-        if not subprocess.run([*prefix, 'true'], capture_output=True, timeout=20).returncode:
+        if not subprocess.run([*prefix, 'true'], capture_output=True, timeout=60).returncode:
             return prefix
     return []
 
@@ -63,6 +83,7 @@ class Course:
     def __init__(self):
         self.python = sys.executable  # or that of another environment, before a submission
         files = ROOT.glob('mgpu_helpers/**/*'), ROOT.glob('exercises/mgpu_exercises/*.py')
+        files += ROOT.glob('tools/grade_*.py'), [ROOT / 'tools' / 'student.py']
         self.files = {
             str(path.relative_to(ROOT)): path.read_bytes()
             for some in files
@@ -71,7 +92,7 @@ class Course:
         }
 
     def __enter__(self):
-        self.top = Path(tempfile.mkdtemp(prefix='mgpu-grade-'))
+        self.top = Path(tempfile.mkdtemp(prefix='mgpu-grade-')).resolve()
         for name, content in self.files.items():
             (self.top / name).parent.mkdir(parents=True, exist_ok=True)
             (self.top / name).write_bytes(content)
@@ -88,7 +109,7 @@ class Course:
     def is_unchanged(self):
         """Compare the copy, and open nothing but regular files of the right size."""
         folders = {str(parent) for name in self.files for parent in Path(name).parents}
-        seen, waiting = set(), ['mgpu_helpers', 'exercises']
+        seen, waiting = set(), ['mgpu_helpers', 'exercises', 'tools']
         while waiting:
             for entry in os.scandir(self.top / waiting.pop()):
                 name = str(Path(entry.path).relative_to(self.top))
@@ -108,14 +129,16 @@ class Program:
     """A script in ``tools`` that runs in a sandbox and sends messages; ``with`` ends it.
 
     Its messages are lines on its standard output: a secret token, a space, JSON. Whoever writes
-    anything else there is ended.
+    anything else there, or when it is not their turn, is ended.
     """
+
+    lasting = set()  # numbers of our own processes, in which nothing of a student's runs
 
     def __init__(self, script, course, prefix):
         self.token, self.rest = os.urandom(16).hex().encode(), bytearray()
-        self.at_end = ExitStack()
+        self.checked, self.at_end = 0.0, ExitStack()
         self.at_end.callback(self.stop)
-        command = [*prefix, course.python, str(ROOT / 'tools' / script)]
+        command = [*prefix, course.python, str(course.top / 'tools' / script)]
         environment = {name: os.environ[name] for name in SHOWN if name in os.environ}
         environment |= dict.fromkeys(('HOME', 'IPYTHONDIR', 'TMPDIR'), '.')
         environment |= {'PYTHONPATH': f'{course.top}:{course.top}/exercises'}
@@ -125,7 +148,8 @@ class Program:
             cwd=course.folder, env=environment, start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        self.send(token=self.token.decode())
+        os.set_blocking(self.process.stdin.fileno(), False)
+        self.send({'token': self.token.decode()})
 
     def __enter__(self):
         return self
@@ -133,11 +157,15 @@ class Program:
     def __exit__(self, *error):
         self.at_end.close()
 
-    def send(self, **message):
-        """Send a line, shorter than a pipe holds: what reads it must not keep us waiting."""
+    def send(self, message, deadline=None):
+        """Send a line; what does not read it keeps us waiting until the deadline alone."""
+        line, pipe = json.dumps(message).encode() + b'\n', self.process.stdin.fileno()
         with suppress(BrokenPipeError):  # it has ended, as the next message will tell
-            self.process.stdin.write(json.dumps(message).encode() + b'\n')
-            self.process.stdin.flush()
+            while line:
+                if deadline and time.monotonic() > deadline:
+                    raise Ended('ran out of time')
+                if select.select([], [pipe], [], 0.3)[1]:
+                    line = line[os.write(pipe, line) :]
 
     def receive(self, deadline):
         """Return its next message; raise ``Ended`` if there is none."""
@@ -145,7 +173,9 @@ class Program:
         while b'\n' not in self.rest:
             if time.monotonic() > deadline:
                 raise Ended('ran out of time')
-            check_resources()
+            if time.monotonic() > self.checked + 0.3:
+                check_resources()
+                self.checked = time.monotonic()
             if select.select([output], [], [], 0.3)[0]:
                 if not (piece := os.read(output, 1 << 20)):
                     raise Ended('ended the process')
@@ -154,19 +184,33 @@ class Program:
                 raise Ended('wrote to the results')
         line, _, self.rest = self.rest.partition(b'\n')
         sender, _, message = line.partition(b' ')
-        if sender != self.token:
-            raise Ended('wrote to the results')
-        return json.loads(message)
+        try:
+            if sender == self.token and isinstance(message := json.loads(message), dict):
+                return message
+        except (ValueError, RecursionError):
+            pass
+        raise Ended('wrote to the results')
+
+    def below(self):
+        """List our own processes but those that last."""
+        return [p for p in psutil.Process().children(recursive=True) if p.pid not in self.lasting]
+
+    def end_all_but(self, kept):
+        """Kill what runs below us, but for processes of these numbers."""
+        while children := [child for child in self.below() if child.pid not in kept]:
+            for child in children:
+                with suppress(psutil.Error):
+                    child.kill()
+            psutil.wait_procs(children, timeout=0.5)
+            if all(not child.is_running() or child.status() == 'zombie' for child in children):
+                break
 
     def stop(self):
         """Kill the program and all that it has started."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        while children := psutil.Process().children(recursive=True):
-            for child in children:
-                with suppress(psutil.Error):
-                    child.kill()
-            psutil.wait_procs(children, timeout=1)
+        self.lasting.discard(self.process.pid)
+        self.end_all_but(())
         self.process.wait()
         self.process.stdout.close()
         with suppress(BrokenPipeError):

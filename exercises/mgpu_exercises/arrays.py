@@ -1,6 +1,5 @@
 """Arrays on several devices for the exercises with MXNet, and what sums of them must be."""
 
-import contextlib
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 from mxnet import nd
 from mxnet.ndarray import NDArray
 
-from .checking import expect
+from .checking import around, expect
 from .sums import expect_sum
 
 Arrays = list[NDArray]
@@ -37,7 +36,7 @@ def expect_sums(allreduce: Callable[[Arrays], None], arrays: Arrays) -> None:
     expect_sum(before, after, 'devices')
 
 
-@contextlib.contextmanager
+@around
 def one_device_each() -> Iterator[None]:
     """Refuse sums of arrays on different devices, which MXNet lets pass between CPUs."""
 

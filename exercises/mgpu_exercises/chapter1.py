@@ -1,6 +1,5 @@
 """The exercises of chapter 1: shards, sums, updates, and replicas that must stay equal."""
 
-import contextlib
 import inspect
 import random
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from mgpu_helpers.collectives import REGISTRY, allreduce_sharded
 
 from .arrays import expect_sums, on_devices, one_device_each
 from .by_hand import by_hand
-from .checking import Hint, Numbers, expect, expect_value, number, on_paper
+from .checking import Hint, Numbers, around, expect, expect_value, number, on_paper
 from .counting import counted
 
 ARRAY_BYTES = 516_272  # LeNet's 129,068 gradients of 4 bytes
@@ -38,7 +37,7 @@ def exercise_1(rng: random.Random, shard_sizes: Callable[..., Any]) -> None:
         expect(sizes == sorted(sizes, reverse=True), hint, case)
 
 
-@contextlib.contextmanager
+@around
 def with_right_sizes(my_split: Any) -> Iterator[None]:
     """Let ``shard_sizes`` be right in 1.2, which may call it: a mistake costs points once."""
 

@@ -133,6 +133,8 @@ def exercise_4(rng: random.Random, train_async: Callable[..., Any]) -> None:
 class Training:
     """A training in small, with momentum and a falling rate; its attributes are its state."""
 
+    BY_VALUE = True  # a grader sends it to the answer, and back
+
     def __init__(self, seed: int = 0) -> None:
         self.seed, self.epoch, self.lr = seed, 0, 0.25
         self.w, self.velocity = np.zeros(2), np.zeros(2)

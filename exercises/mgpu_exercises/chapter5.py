@@ -10,7 +10,7 @@ import torch
 import torch.distributed
 from torch import nn
 
-from mgpu_helpers.pytorch import launch, this_device
+from mgpu_helpers.pytorch import this_device
 
 from .chapter5_messages import (  # noqa: F401  asked for as 5.10 to 5.14
     exercise_10,
@@ -23,7 +23,7 @@ from .chapter5_shards import exercise_8, exercise_9  # noqa: F401  asked for as 
 from .chapter5_timing import exercise_15  # noqa: F401  asked for as 5.15
 from .checking import Hint, expect, expect_value
 from .gradients import classifier, draw, expect_alike, expect_mean, gradient
-from .ranks import on_ranks
+from .ranks import launch, on_ranks
 
 
 def exercise_1(rng: random.Random, my_mean: Callable[..., None]) -> None:

@@ -16,13 +16,13 @@ from mgpu_helpers.collectives import (
     count,
     fill_buckets,
 )
-from mgpu_helpers.pytorch import launch, this_device
+from mgpu_helpers.pytorch import this_device
 
 from .by_hand import by_hand
 from .checking import Hint, expect, expect_value
 from .gradients import classifier, expect_alike, expect_mean, gradient
 from .point_to_point import Network, on_peers
-from .ranks import on_ranks
+from .ranks import launch, on_ranks
 from .sums import expect_buckets, expect_sum
 
 Batch = tuple[torch.Tensor, torch.Tensor]

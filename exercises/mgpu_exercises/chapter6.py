@@ -1,6 +1,5 @@
 """The exercises of chapter 6: random numbers, gradients, counts; restarts are beside it."""
 
-import contextlib
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -12,23 +11,23 @@ import torch
 import torch._dynamo  # noqa: F401  the first optimizer would, 5 s within an answer's time
 from torch.nn.functional import cross_entropy
 
-from mgpu_helpers.pytorch import launch
-
 from .chapter6_restarts import exercise_6, exercise_7  # noqa: F401  asked for as 6.6 and 6.7
 from .chapter6_scaling import exercise_8  # noqa: F401  asked for as 6.8
-from .checking import expect
+from .checking import around, expect, there
 from .gradients import Counting, classifier, draw, expect_clipped, expect_mean, gradient, real_clip
-from .ranks import on_ranks
+from .ranks import launch, on_ranks
+
+
+@there
+def others() -> list[str]:
+    """Give the states of the generators that all use."""
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state().tolist()  # noqa: NPY002
+    return list(map(str, states))
 
 
 def exercise_1(rng: random.Random, mirrored: Callable[..., Any]) -> None:
     """An example's own random number, whoever computes with it."""
     seed, n = 2 * rng.randrange(500), 400  # even: seed ^ 1 is seed + 1
-
-    def others() -> list[str]:
-        return [str(g()) for g in (random.getstate, np.random.get_state)] + [
-            str(torch.get_rng_state().tolist())
-        ]
 
     def images(seed: int, epoch: int, first: int = 0, n: int = n) -> list[bool]:
         said = [mirrored(seed, epoch, i) for i in range(first, first + n)]
@@ -82,7 +81,7 @@ def exercise_1(rng: random.Random, mirrored: Callable[..., Any]) -> None:
     expect(one != [bool(mirrored(10 * seed + a, b, 0)) for a, b in pairs], hint)
 
 
-@contextlib.contextmanager
+@around
 def elsewhere() -> Iterator[None]:
     """Let strings' hashes, the process's number and the clock be those of another process."""
     real, number = hash, os.getpid()

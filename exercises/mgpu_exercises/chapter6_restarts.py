@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from .checking import Hint, expect
+from .checking import Hint, expect, there
 
 OLD, NEW = 'old state', 'new state'
 
@@ -25,11 +25,16 @@ class Killed(BaseException):
 def exercise_6(my_save: Callable[..., None]) -> None:
     """The old file or the new one, whole, at any moment."""
     for killed in ('while writing', 'while flushing', 'nowhere'):
-        with tempfile.TemporaryDirectory() as folder:
-            _expect_whole(my_save, Path(folder, 'checkpoint.pt'), killed)
+        _expect_whole(my_save, killed)
 
 
-def _expect_whole(my_save: Callable[..., Any], file: Path, killed: str) -> None:
+@there
+def _expect_whole(my_save: Callable[..., Any], killed: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        _save_in(my_save, Path(folder, 'checkpoint.pt'), killed)
+
+
+def _save_in(my_save: Callable[..., Any], file: Path, killed: str) -> None:
     wrote: list[Path] = []
     flushed: list[Path] = []
 
@@ -112,40 +117,62 @@ class Wrapped(nn.Module):
         self.module = module
 
 
-def exercise_7(
-    rng: random.Random, my_state: Callable[..., Any], my_resume: Callable[..., Any]
-) -> None:
-    """Killed after 3 steps of 8 and continued equals not killed."""
-    seed, file = rng.randrange(99), io.BytesIO()
-    run = Run(seed)
+@there
+def saved(my_state: Callable[..., Any], seed: int) -> bytes:
+    """Take three steps, and give the state as a file holds it."""
+    run, file = Run(seed), io.BytesIO()
     run.steps(0, 3)
     state = my_state(Wrapped(run.net), run.optimizer, run.schedule, 3)
     try:
         torch.save(state, file)
         file.seek(0)
-        state = torch.load(file, weights_only=True)
+        torch.load(file, weights_only=True)
     except Exception as error:
         raise Hint(
             f'torch.save, or torch.load with weights_only=True, refuses it ({error!s:.80}): '
             'let it hold state_dict()s, tensors and numbers, no objects'
         ) from None
-    state_at_3, at_3 = torch.get_rng_state(), [p.clone() for p in run.net.parameters()]
-    whole = run.steps(3, 8)
+    return file.getvalue()
+
+
+@there
+def resumed(my_resume: Callable[..., Any], state: bytes, seed: int) -> dict[str, Any]:
+    """Go on with a saved state, in a training that began with another seed."""
     new = Run(seed + 1)
+    loaded = torch.load(io.BytesIO(state), weights_only=True)
     try:
-        done = my_resume(state, new.net, new.optimizer, new.schedule)
+        done = my_resume(loaded, new.net, new.optimizer, new.schedule)
     except RuntimeError as error:
         hint = "the names do not fit, since DDP's begin with 'module.': save the network inside it"
         expect('module.' not in str(error), hint)
         raise
+    found = {
+        'done': done, 'at 3': [p.detach().clone() for p in new.net.parameters()],
+        'momenta': len(new.optimizer.state), 'step': new.schedule.last_epoch,
+        'lr': new.optimizer.param_groups[0]['lr'], 'random': torch.get_rng_state(),
+    }  # fmt: skip
+    return found | {'at 8': new.steps(done if done == 3 else 8, 8)}
+
+
+def exercise_7(
+    rng: random.Random, my_state: Callable[..., Any], my_resume: Callable[..., Any]
+) -> None:
+    """Killed after 3 steps of 8 and continued equals not killed."""
+    seed = rng.randrange(99)
+    state = saved(my_state, seed)
+    run = Run(seed)
+    run.steps(0, 3)
+    state_at_3, at_3 = torch.get_rng_state(), [p.clone() for p in run.net.parameters()]
+    whole = run.steps(3, 8)
+    new = resumed(my_resume, state, seed)
     hint = 'the parameters after loading are not those that were saved: was every name found?'
-    expect(all(map(torch.equal, new.net.parameters(), at_3)), hint)
-    momenta = [len(r.optimizer.state) for r in (run, new)]
-    expect(momenta[1] == momenta[0], 'the optimizer begins without its momentum: save its state')
-    hint = f'the schedule begins anew, at its step {new.schedule.last_epoch} instead of 3'
-    expect(new.schedule.last_epoch == 3 and new.optimizer.param_groups[0]['lr'] < 0.1, hint)
-    expect(done == 3, f'my_resume gives {done}, and 3 steps were done')
+    expect(all(map(torch.equal, new['at 3'], at_3)), hint)
+    hint = 'the optimizer begins without its momentum: save its state'
+    expect(new['momenta'] == len(run.optimizer.state), hint)
+    hint = f'the schedule begins anew, at its step {new["step"]} instead of 3'
+    expect(new['step'] == 3 and new['lr'] < 0.1, hint)
+    expect(new['done'] == 3, f'my_resume gives {new["done"]}, and 3 steps were done')
     hint = 'dropout draws other random numbers: save torch.get_rng_state(), and set it last'
-    expect(torch.equal(torch.get_rng_state(), state_at_3), hint)
+    expect(torch.equal(new['random'], state_at_3), hint)
     hint = 'all parts look right, and yet after 8 steps the parameters differ'
-    expect(all(map(torch.equal, new.steps(done, 8), whole)), hint)
+    expect(all(map(torch.equal, new['at 8'], whole)), hint)

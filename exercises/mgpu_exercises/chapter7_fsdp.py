@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 
 from mgpu_helpers.pytorch import this_device
 
-from .checking import Hint, expect, expect_value
+from .checking import Hint, expect, expect_value, there
 
 Case = tuple[nn.Sequential, torch.Tensor, torch.Tensor]
 
@@ -85,20 +85,29 @@ def step_of(
     return torch.cat([g.flatten().cpu() for g in grads]), sum(lengths)
 
 
+@there
+def steps_of(
+    size: int, sharded_step: Callable[..., None], seed: int, n: int
+) -> tuple[list[torch.Tensor], list[int], list[float]]:
+    """Let all ranks make their step; give gradients, numbers of examples, factors that were set."""
+    factors, set_factor = list[float](), FSDPModule.set_gradient_divide_factor
+
+    def noted(module: Any, factor: float) -> None:
+        factors.append(factor)
+        set_factor(module, factor)
+
+    with group_of_one(), mock.patch.object(FSDPModule, 'set_gradient_divide_factor', noted):
+        grads, lengths = zip(*(step_of(r, size, sharded_step, seed, n) for r in range(size)))
+    return list(grads), list(lengths), factors
+
+
 def exercise_7(rng: random.Random, sharded_step: Callable[..., None]) -> None:
     """A network cut block by block, and the gradient of one device."""
     seed, size = rng.randrange(99), 2
     for n in (8, 9):
-        factors, case = list[float](), f'{n} examples on {size} ranks'
-        set_factor = FSDPModule.set_gradient_divide_factor
-
-        def noted(module: Any, factor: float, of: Any = factors, then: Any = set_factor) -> None:
-            of.append(factor)
-            then(module, factor)
-
-        with group_of_one(), mock.patch.object(FSDPModule, 'set_gradient_divide_factor', noted):
-            grads, lengths = zip(*(step_of(r, size, sharded_step, seed, n) for r in range(size)))
-        hint = f'the ranks compute with {list(lengths)}: each example belongs to one rank'
+        case = f'{n} examples on {size} ranks'
+        grads, lengths, factors = steps_of(size, sharded_step, seed, n)
+        hint = f'the ranks compute with {lengths}: each example belongs to one rank'
         expect(sum(lengths) == n, hint, case)
         found = torch.stack(grads).sum(0) / (1 if factors else size)
         expect_right(case, found, seed, n, size)

@@ -1,5 +1,6 @@
 """Find an exercise's check, run it on an answer, and say what came of it in one sentence."""
 
+import contextlib
 import copy
 import functools
 import importlib.util
@@ -7,7 +8,7 @@ import inspect
 import random
 import reprlib
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -26,6 +27,39 @@ class Lacks(Hint, AttributeError):
 
 class WaitsForEver(Hint):
     """A rank never comes to where the others are."""
+
+
+class Away:
+    """How to reach answers that run in another process, as when they are graded."""
+
+    run: Callable[..., Any] | None = None  # calls a function of ours there
+    within: list[tuple[Any, tuple[Any, ...]]] = []  # what has to hold there meanwhile
+
+
+def there(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function of ours run where the answers do, and give data back."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **options: Any) -> Any:
+        return (Away.run or function)(*([run] if Away.run else []), *args, **options)
+
+    return run
+
+
+def around(manager: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a context manager whose context also holds where the answers run."""
+
+    @functools.wraps(manager)
+    @contextlib.contextmanager
+    def both(*args: Any) -> Iterator[None]:
+        Away.within.append((both, args))
+        try:
+            with contextlib.contextmanager(manager)(*args):
+                yield
+        finally:
+            Away.within.pop()
+
+    return both
 
 
 class Noted:

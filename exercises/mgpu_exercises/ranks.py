@@ -10,7 +10,11 @@ from typing import Any, NoReturn
 import torch
 from torch.distributed import ReduceOp
 
-from .checking import Hint, Lacks, WaitsForEver, expect
+from mgpu_helpers import pytorch
+
+from .checking import Hint, Lacks, WaitsForEver, expect, there
+
+launch = there(pytorch.launch)
 
 
 class Waits(BaseException):
