@@ -95,12 +95,13 @@ def run_cells(course, prefix, checks, deadline):
                     message = program.receive(min(deadline, time.monotonic() + seconds))
                     cell = message.get('cell', cell)
                     done = 'end' in message
+                    message.pop('how', None)
                     yield message | {'cell': cell}
         except Ended as how:
             if cell is None:
                 raise Refused(f'it cannot be read: it {how}') from None
             skipped.append(cell)
-            yield {'cell': cell, 'error': f'{how}: left out'}
+            yield {'cell': cell, 'how': f'{how}: left out'}
 
 
 class Judge:
@@ -199,6 +200,8 @@ def grade(course, prefix, checks, path, seed, names=None, judge=None):
         number = message.get('number')
         if 'error' in message:
             remarks.append(f'cell {int(message["cell"]) + 1}: {error_name(message["error"])}')
+        elif 'how' in message:
+            remarks.append(f'cell {int(message["cell"]) + 1}: {message["how"]}')
         elif 'replaced' in message:
             remarks.append(f'replaced: {", ".join(map(str, message["replaced"][:5]))}')
         elif 'missing' in message and number in checks:
