@@ -5,7 +5,7 @@ network and gets a gradient; the gradients are summed, and every device makes th
 Middle: the nine chapters: 1 by hand, 2 with Gluon, 3 why it is not faster, 4 several machines, 5 in
 PyTorch, 6 your own training, 7 too large for one device, 8 what it would cost, 9 language models.
 Below: where it runs: 1 to 4 on a laptop with stand-in devices and on a server with several GPUs, 5
-to 7 and 9 in PyTorch, 8 on paper.
+to 9 in PyTorch.
 """
 
 import draw as d
@@ -59,9 +59,7 @@ for n, (x, above, below) in enumerate(STOPS, 1):
     figure.label(x, LINE_Y + 53, below)
 for left, right, name in (
     (24, 330, 'chapters 1 to 4 run here'),
-    (344, 570, 'chapters 5 to 7 run here'),
-    (582, 648, '8 here'),
-    (656, 736, '9 here'),
+    (344, 736, 'chapters 5 to 9 run here'),
 ):
     y = PLACES_Y - 8
     figure.line((left, y), (left, y - 10), (right, y - 10), (right, y), color=d.DATA_EDGE)
@@ -69,9 +67,7 @@ for left, right, name in (
 PLACES = (
     (24, 146, 'Laptop', 'stand-in devices', 'cpu(0), cpu(1), …'),
     (180, 150, 'GPU server', 'one device per GPU', 'gpu(0), gpu(1), …'),
-    (344, 226, 'PyTorch', 'on a laptop,', 'and on the newest GPUs'),
-    (582, 66, 'Paper', 'on any', 'machine'),
-    (656, 80, 'PyTorch', 'as for', '5 to 7'),
+    (344, 392, 'PyTorch', 'on a laptop,', 'and on the newest GPUs'),
 )
 for x, wide, name, what, which in PLACES:
     figure.panel(x, PLACES_Y, wide, PLACES_H)
