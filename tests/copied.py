@@ -49,7 +49,7 @@ class Alone:
         newest = max((self.folder / folder).glob('step-*'))
         dcp_to_torch_save(newest, whole := self.folder / 'whole.pt')
         state = torch.load(whole, weights_only=True)
-        return torch.cat([value.flatten() for value in state['net'].values()])
+        return torch.cat([value.flatten() for _, value in sorted(state['net'].items())])
 
 
 @pytest.fixture
