@@ -13,11 +13,12 @@ from mgpu_helpers.gluon import forward_backward
 
 from .arrays import on_devices
 from .by_hand import by_hand
-from .checking import Numbers, expect, expect_value, on_paper
+from .checking import Numbers, expect, expect_value, on_paper, there
 
 DEVICES = [mx.cpu(0), mx.cpu(1)]
 
 
+@there
 def exercise_1(rng: random.Random, my_forward_backward: Callable[..., Any]) -> None:
     """Forward and backward on every device."""
     net, loss = nn.Dense(3, in_units=4), gluon.loss.L2Loss()

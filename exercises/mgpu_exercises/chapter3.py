@@ -17,11 +17,12 @@ from mgpu_helpers.scaling import last_arrival as our_last_arrival
 
 from .arrays import Arrays, expect_sums, on_devices
 from .by_hand import by_hand
-from .checking import Numbers, expect, expect_value, on_paper
+from .checking import Numbers, expect, expect_value, on_paper, there
 from .counting import counted
 from .sums import expect_buckets
 
 
+@there
 def exercise_1(rng: random.Random, my_butterfly: Callable[..., None]) -> None:
     """A butterfly for a power of two."""
     for k in (2, 4, 8):
