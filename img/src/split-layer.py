@@ -5,7 +5,7 @@ half of each, device 1 the second half. Both need the whole batch, and after eac
 the halves are exchanged before the next layer can start.
 
 The next layer needs all channels, so both devices stop after every layer and send each
-other their half: four exchanges on the way forward, and more on the way back.
+other their half: four exchanges forward, three back.
 """
 
 import draw as d
