@@ -4,8 +4,9 @@
 #SBATCH --signal=TERM@120
 # SIGTERM reaches every process two minutes before the end: all ranks save, and the job is requeued.
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1
-srun --kill-on-bad-exit=1 torchrun --nnodes "$SLURM_NNODES" --nproc-per-node 8 \
+export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 TORCH_ELASTIC_SHUTDOWN_TIMEOUT=110 # torchrun's own: 30 s
+srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=1 \
+    torchrun --nnodes "$SLURM_NNODES" --nproc-per-node 8 \
     --rdzv-backend c10d --rdzv-endpoint "$first:29400" --rdzv-id "$SLURM_JOB_ID" \
     --max-restarts 3 train_ddp.py --checkpoint /shared/run1 --every 1000 ||
-    scontrol requeue "$SLURM_JOB_ID"
+    { [ "${SLURM_RESTART_COUNT:-0}" -lt 10 ] && scontrol requeue "$SLURM_JOB_ID"; }
