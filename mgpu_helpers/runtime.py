@@ -26,7 +26,7 @@ SETTINGS = {
     # share one wait for each other: the devices take turns. 64 leave each operator its own.
     'MXNET_CPU_TEMP_COPY': '64',
     # By default up to 15 operators are executed as one, in a backward pass or a compiled network:
-    # no gradient is ready before all 15 are, so no all-reduce overlaps with the rest, and a
+    # no gradient is ready before all 15 are, so no allreduce overlaps with the rest, and a
     # profiler sees one bar. One by one is as fast (ms a batch on two stand-ins, best of four):
     # LeNet from scratch 28.4 and 28.2, in Gluon 28.4 and 28.7, ResNet-18 267 and 267.
     'MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN': '0',

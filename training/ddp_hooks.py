@@ -20,7 +20,7 @@ ready, works = set(), []
 
 
 def arrived(param):
-    """Start the all-reduces whose turn has come; PyTorch calls this when a gradient is there."""
+    """Start the allreduces whose turn has come; PyTorch calls this when a gradient is there."""
     ready.add(param)
     while len(works) < len(params) and params[len(works)] in ready:
         grad = params[len(works)].grad.div_(size)

@@ -31,7 +31,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 def summed(
     all_reduce: Callable[..., None], rng: random.Random, size: int, shape: Sequence[int]
 ) -> tuple[list[np.ndarray], list[np.ndarray], Network]:
-    """Play an all-reduce of whole numbers; give what ranks had, what they have, what was sent."""
+    """Play an allreduce of whole numbers; give what ranks had, what they have, what was sent."""
     whole = np.random.default_rng(rng.randrange(2**32)).integers(1, 100, (size, *shape))
     before = list(whole.astype(float))
 

@@ -43,7 +43,7 @@ for k in range(2):
     figure.part(x, ROW - 44, 84, 88, k, f'Y_{k}', size=d.LARGE)
 figure.label(482, ROW, '+', size=20)
 figure.bar(596, ROW - 60, 20, 120, r=6)
-figure.small(606, ROW + 76, 'all-reduce')
+figure.small(606, ROW + 76, 'allreduce')
 figure.arrow((582, ROW), (594, ROW))
 figure.arrow((618, ROW), (640, ROW))
 figure.data(642, ROW - 44, 84, 88, 'Y', size=d.LARGE)

@@ -1,4 +1,4 @@
-"""Tensor parallelism: ranks share each layer, with two all-reduces a block forward and two back.
+"""Tensor parallelism: ranks share each layer, with two allreduces a block forward and two back.
 
 Of two linear layers, one after the other, each rank has some columns of the first and the matching
 rows of the second: what lies between them, heads of attention or features of an MLP, never leaves
@@ -27,7 +27,7 @@ def total(x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
 
 
 class SumBackward(torch.autograd.Function):
-    """Identity in the forward pass, all-reduce in the backward pass: before a column-cut layer.
+    """Identity in the forward pass, allreduce in the backward pass: before a column-cut layer.
 
     Every rank has ``x``; its gradient through this rank's columns is one term of a sum.
     """
@@ -43,7 +43,7 @@ class SumBackward(torch.autograd.Function):
 
 
 class SumForward(torch.autograd.Function):
-    """All-reduce in the forward pass, identity in the backward pass: after a row-cut layer.
+    """Allreduce in the forward pass, identity in the backward pass: after a row-cut layer.
 
     Each rank's ``x`` is one term of the output, so the output's gradient is that of each term.
     """
@@ -86,7 +86,7 @@ class RowLinear(nn.Linear):
     group, cut = None, {'weight': 1}  # along which axis
 
     def forward(self, x: Tensor) -> Tensor:
-        """All-reduce what this shard of ``x`` (n, in / k) contributes; then add the bias, once."""
+        """Allreduce what this shard of ``x`` (n, in / k) contributes; then add the bias, once."""
         y = SumForward.apply(F.linear(x, self.weight), self.group)
         return y if self.bias is None else y + self.bias
 
@@ -125,7 +125,7 @@ def tensor_parallel(net: nn.Module, group: dist.ProcessGroup | None = None) -> n
         m[0] = column_linear(m[0], group)
         a.out, m[2] = row_linear(a.out, group), row_linear(m[2], group)
         for first in (a, m):
-            # One all-reduce for q, k and v together, on the input that they share.
+            # One allreduce for q, k and v together, on the input that they share.
             first.register_forward_pre_hook(lambda _, args: SumBackward.apply(args[0], group))
     return net
 
