@@ -1,8 +1,8 @@
 """Two linear layers, cut by columns and by rows.
 
-Above: X times W1. Each of two ranks has all of X and half of the columns of W1, and computes half
-of the columns of H. Below: H times W2. Each rank has half of the columns of H and the matching half
-of the rows of W2; their products are two whole matrices, Y0 and Y1, whose sum is Y. That sum is the
+Above: X times W. Each of two ranks has all of X and half of the columns of W, and computes half
+of the columns of H. Below: H times V. Each rank has half of the columns of H and the matching half
+of the rows of V; their products are two whole matrices, Y0 and Y1, whose sum is Y. That sum is the
 only thing that is sent.
 
 Blue is on rank 0, yellow on rank 1, grey on both. A function of each number by itself, such
