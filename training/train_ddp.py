@@ -225,7 +225,7 @@ def train(args, task):
                    test_loss=test_loss, score_name=task.SCORE, score=score)  # fmt: skip
         done, log = 0, [(0.0,) * 4]
         tested.append(test_loss)
-        if file and test_loss not in tested[:-1] and test_loss == min(tested):
+        if file and test_loss < min(tested[:-1], default=math.inf):
             ranks.attempt(slow, checkpoints.mark_best, file, epoch, len(steps), on=0)
         if args.patience and len(tested) - tested.index(min(tested)) > args.patience:
             break
