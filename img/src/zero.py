@@ -5,7 +5,7 @@ parallelism: all boxes are full on every device, 16 bytes a value. ZeRO 1: of th
 keeps its own quarter, 10 bytes. ZeRO 2: of the gradients, too, 7 bytes. ZeRO 3, which is fully
 sharded data parallelism: of the parameters, too, 4 bytes.
 
-W: parameters, g: gradients, state: what Adam keeps, two numbers a parameter. Below: bytes a
+P: parameters, g: gradients, state: what Adam keeps, two numbers a parameter. Below: bytes a
 parameter on each of k = 4 devices, in single precision.
 """
 
@@ -19,7 +19,7 @@ WAYS = (
     ('ZeRO 2', 2, '4 + 4/k + 8/k = 7'),
     ('ZeRO 3', 3, '4/k + 4/k + 8/k = 4'),
 )
-BOXES = (('W', 0, 32), ('g', 37, 32), ('state', 74, 64))  # name, left edge, width
+BOXES = (('P', 0, 32), ('g', 37, 32), ('state', 74, 64))  # name, left edge, width
 K, LEFT, PITCH, TOP, ROW, LANE = 4, 122, 153, 120, 56, 46
 
 for k in range(K):
