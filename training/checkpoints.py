@@ -54,17 +54,22 @@ def finish(new, file, sums, facts, keep):
     sums |= {name: sha256(new / name) for name in ('.metadata', 'facts.pt')}
     (new / SUMS).write_text(lines_of(sums))
     for path in (new / 'facts.pt', new / SUMS, new):
-        number = os.open(path, os.O_RDONLY)
-        os.fsync(number)
-        os.close(number)
+        flush(path)
     if file.exists():  # gone back to an older one, and here again
         shutil.rmtree(file)
     os.rename(new, file)
+    flush(file.parent)  # before an older one goes: the new name must outlive a loss of power
     best = file.with_name('best')
     spared = best.read_text() if best.exists() else None
     for old in sorted(file.parent.glob('step-*'))[:-keep]:
         if old.name != spared:
             shutil.rmtree(old)
+
+
+def flush(path):
+    number = os.open(path, os.O_RDONLY)
+    os.fsync(number)
+    os.close(number)
 
 
 def expect_finite(network, name):

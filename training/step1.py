@@ -35,7 +35,7 @@ def train(args, task):
     optimizer = task.optimizer_of(net, args)
     schedule = task.schedule_of(optimizer, args)
     if args.checkpoint and args.checkpoint.exists():
-        net.load_state_dict(torch.load(args.checkpoint))
+        net.load_state_dict(torch.load(args.checkpoint, args.device))
 
     for epoch in range(args.epochs):
         loss = count = 0

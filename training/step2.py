@@ -1,34 +1,13 @@
 """Step 2: train on several devices, the short answer: torchrun --nproc-per-node 2 step2.py"""
 
 import os
-from pathlib import Path
 
 import tasks
 import torch
 import torch.distributed as dist
+from step1 import EPOCH, evaluate, options
 from torch import nn
 from torch.utils.data import DataLoader, DistributedSampler
-
-EPOCH = 'epoch {}, train loss: {:.6f}, test loss: {:.6f}, {}: {:.4f}'
-
-
-def options(add):
-    add('--checkpoint', type=Path, metavar='FILE', help='save there, and go on from what is there')
-
-
-def evaluate(args, task, net, tests):
-    """Give mean loss and score of the tests."""
-    sums = torch.zeros(3, dtype=torch.float64)
-    net.eval()
-    with torch.no_grad():
-        for batch in DataLoader(tests, args.batch_size, collate_fn=task.collate):
-            batch = task.prepare(tasks.move(batch, args.device), args, False)
-            output = task.forward(net, batch)
-            for i, give in enumerate((task.loss_of, task.score_of)):
-                sums[i] += give(output, batch).item()
-            sums[2] += task.count_of(batch)
-    net.train()
-    return (sums[:2] / sums[2]).tolist()
 
 
 def train(args, task):
@@ -39,7 +18,7 @@ def train(args, task):
     optimizer = task.optimizer_of(net, args)
     schedule = task.schedule_of(optimizer, args)
     if args.checkpoint and args.checkpoint.exists():
-        net.load_state_dict(torch.load(args.checkpoint))
+        net.load_state_dict(torch.load(args.checkpoint, args.device))
     order = DistributedSampler(examples, seed=args.seed)
     own = args.batch_size // dist.get_world_size()
 

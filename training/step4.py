@@ -1,121 +1,36 @@
 """Step 4: killed, it goes on bit for bit: torchrun --nproc-per-node 2 --max-restarts 3 step4.py"""
 
-import os
-from contextlib import nullcontext
-from itertools import islice
+from datetime import timedelta
 from pathlib import Path
 
 import checkpoints
-import numpy as np
+import exact
 import ranks
 import tasks
 import torch
 import torch.distributed as dist
+from step1 import EPOCH
 from torch import nn
-from torch.utils.data import DataLoader
-
-EPOCH = 'epoch {}, train loss: {:.6f}, test loss: {:.6f}, {}: {:.4f}'
 
 
 def options(add):
-    add('--accumulate', type=tasks.some, default=1, metavar='N', help='micro-batches of a shard')
-    add('--clip', type=tasks.above_0, metavar='NORM', help='clip the gradient to this norm')
+    exact.options(add)
     add('--checkpoint', type=Path, metavar='DIR', help='save there, and go on from what is there')
     add('--every', type=tasks.some, metavar='N', help='save every N steps, not only each epoch')
     add('--digest', action='store_true', help='end with a SHA-256 of the parameters')
 
 
-def deal(args, task, examples, steps, epoch=0, training=False):
-    """Give of each step this rank's shard, in micro-batches: the batch and its weight, 1.
-
-    All ranks must do as many passes: one that has no example left takes the first, with weight 0.
-    """
-    rank, size, cut = dist.get_rank(), dist.get_world_size(), args.accumulate if training else 1
-    shards = [np.array_split(np.array_split(step, size)[rank], cut) for step in steps]
-    pieces = [piece for shard in shards for piece in shard]
-    if hasattr(examples, 'epoch'):  # what is random in an example depends on both, and its index
-        examples.seed, examples.epoch = args.seed, epoch
-    indices = [piece if len(piece) else [0] for piece in pieces]
-    batches = DataLoader(examples, batch_sampler=indices, collate_fn=task.collate)
-    batches = zip(pieces, batches)
-    for _ in steps:
-        yield [
-            (task.prepare(tasks.move(batch, args.device), args, training), float(len(piece) > 0))
-            for piece, batch in islice(batches, cut)
-        ]
-
-
-def autocast(args):
-    return torch.autocast(args.device, torch.bfloat16, args.dtype == 'bfloat16')
-
-
-def step(args, task, model, optimizer, batches):
-    """Make the gradient of the mean loss; give this rank's sum of losses, and the count of all."""
-    optimizer.zero_grad()
-    loss_sum, count = torch.zeros(2, dtype=torch.float64, device=args.device)
-    count += sum(weight * task.count_of(batch) for batch, weight in batches)
-    summed = dist.all_reduce(count, async_op=True)  # while the first forward pass computes
-    for i, (batch, weight) in enumerate(batches, 1):
-        with nullcontext() if i == len(batches) else model.no_sync():
-            with autocast(args):
-                loss = weight * task.loss_of(task.forward(model, batch), batch)
-            summed.wait()
-            (loss * (dist.get_world_size() / count)).backward()  # DDP divides by ranks
-        loss_sum += loss.detach()
-    if args.clip:
-        nn.utils.clip_grad_norm_(model.parameters(), args.clip)
-    return torch.stack([loss_sum, count])
-
-
-def evaluate(args, task, net, tests):
-    """Give mean loss and score of the tests, over all ranks, by rank 0's running statistics."""
-    at_once = max(dist.get_world_size(), args.batch_size // args.accumulate)  # as in training
-    steps = np.split(np.arange(len(tests)), range(at_once, len(tests), at_once))
-    sums = torch.zeros(3, dtype=torch.float64, device=args.device)
-    for buffer in net.buffers():
-        dist.broadcast(buffer, 0)
-    net.eval()
-    with torch.no_grad(), autocast(args):
-        for ((batch, weight),) in deal(args, task, tests, steps):
-            output = task.forward(net, batch)
-            for i, give in enumerate((task.loss_of, task.score_of)):
-                sums[i] += weight * give(output, batch)
-            sums[2] += weight * task.count_of(batch)
-    net.train()
-    dist.all_reduce(sums)
-    return (sums[:2] / sums[2]).tolist()
-
-
-def steps_of(args, task, examples, epoch):
-    """Give the epoch's steps, those of one device: which examples each takes."""
-    order = np.asarray(task.order_of(examples, np.random.default_rng([args.seed, epoch])))
-    return np.split(order, range(args.batch_size, len(order), args.batch_size))
-
-
-def first_pass(task, net, model, batch):
-    """Do one pass that is no step.
-
-    DDP orders its buckets by its first backward pass. That must not be a step: after a restart,
-    three ranks would add up in another order than before, and round otherwise.
-    """
-    before = [buffer.clone() for buffer in net.buffers()]
-    task.loss_of(task.forward(model, batch), batch).backward()
-    for buffer, value in zip(net.buffers(), before, strict=True):
-        buffer.copy_(value)
-    net.zero_grad()
-
-
 def train(args, task):
     rank, size = dist.get_rank(), dist.get_world_size()
     examples, tests = task.read(args, True), task.read(args, False)
-    steps = steps_of(args, task, examples, 0)
+    steps = exact.steps_of(args, task, examples, 0)
     args.steps = args.epochs * len(steps)
     state, there, _ = checkpoints.find(args.checkpoint)
 
     net = task.build(args).to(args.device, args.real)
     model = nn.parallel.DistributedDataParallel(net)
-    ((batch, _), *_) = next(deal(args, task, examples, steps[:1], training=True))
-    first_pass(task, net, model, batch)
+    ((batch, _), *_) = next(exact.deal(args, task, examples, steps[:1], training=True))
+    exact.first_pass(args, task, net, model, batch)
     torch.manual_seed(size * args.seed + rank)  # each rank draws numbers of its own
     optimizer = task.optimizer_of(net, args)
     schedule = task.schedule_of(optimizer, args)
@@ -124,13 +39,13 @@ def train(args, task):
         schedule.load_state_dict(state['schedule'])
         checkpoints.draw_from(state['random'])
     first, done = state.get('epoch', 0), state.get('done', 0)
-    log = [state.get('total', (0.0, 0.0))]
+    log = [state.get('total', (0.0,) * 4)]
 
     for epoch in range(first, args.epochs):
-        steps = steps_of(args, task, examples, epoch)
-        for batches in deal(args, task, examples, steps[done:], epoch, training=True):
+        steps = exact.steps_of(args, task, examples, epoch)
+        for batches in exact.deal(args, task, examples, steps[done:], epoch, training=True):
             done += 1
-            row = step(args, task, model, optimizer, batches)
+            row = exact.step(args, task, model, optimizer, batches)
             dist.all_reduce(row[:1])
             log.append(row.tolist())
             optimizer.step()
@@ -142,21 +57,19 @@ def train(args, task):
                     'epoch': epoch, 'done': done, 'total': [sum(column) for column in zip(*log)],
                 }  # fmt: skip
                 checkpoints.save(args.checkpoint, net, optimizer, facts)
-        loss, count = (sum(column) for column in zip(*log))
-        test_loss, score = evaluate(args, task, net, tests)
+        loss, count, *_ = (sum(column) for column in zip(*log))
+        test_loss, score = exact.evaluate(args, task, net, tests)
         if rank == 0:
             print(EPOCH.format(epoch + 1, loss / count, test_loss, task.SCORE, score))
-        done, log = 0, [(0.0, 0.0)]
+        done, log = 0, [(0.0,) * 4]
     if args.digest and rank == 0:
         print(ranks.digest(net.state_dict().values()))
 
 
 def main():
     args, task = tasks.parse(__doc__, options)
-    args.device = 'cuda' if torch.cuda.is_available() else 'cpu'
-    if args.device == 'cuda':
-        torch.cuda.set_device(int(os.environ['LOCAL_RANK']))
-    dist.init_process_group('nccl' if args.device == 'cuda' else 'gloo')
+    args.device = ranks.device_of('auto')
+    ranks.meet(args.device, timedelta(minutes=10))
     train(args, task)
     dist.destroy_process_group()
 

@@ -2,22 +2,16 @@
 
 import math
 import time
-from contextlib import nullcontext
 from datetime import timedelta
-from itertools import islice
 from pathlib import Path
 
 import checkpoints
-import numpy as np
+import exact
 import ranks
 import tasks
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.distributed.elastic.multiprocessing.errors import record
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.data import DataLoader
-from torch.utils.flop_counter import FlopCounterMode
 
 FREE = (  # may change at a restart
     'task epochs data checkpoint every keep timeout save_timeout report log_file num_workers shard '
@@ -29,10 +23,7 @@ STEP = 'epoch {epoch}, step {step}, loss: {loss:.6f}, lr: {lr:.3g}, norm: {norm:
 
 
 def options(add):
-    add('--num-workers', type=tasks.count, default=0, metavar='N', help='read ahead with N more')
-    add('--accumulate', type=tasks.some, default=1, metavar='N', help='micro-batches of a shard')
-    add('--clip', type=tasks.above_0, metavar='NORM', help='clip the gradient to this norm')
-    add('--drop-last', action='store_true', help='leave out the last step if it is short')
+    exact.options(add)
     add('--checkpoint', type=Path, metavar='DIR', help='save there, and go on from what is there')
     add('--every', type=tasks.some, metavar='N', help='save every N steps, not only each epoch')
     add('--keep', type=tasks.some, default=1, metavar='K', help='keep the last K, and the best')
@@ -49,127 +40,33 @@ def options(add):
     add('--find-unused', action='store_true', help='allow parameters without a gradient')
 
 
-def deal(args, task, examples, steps, epoch=0, training=False):
-    """Give of each step this rank's shard, in micro-batches: the batch and its weight, 1.
-
-    All ranks must do as many passes: one that has no example left takes the first, with weight 0.
-    """
-    rank, size, cut = dist.get_rank(), dist.get_world_size(), args.accumulate if training else 1
-    shards = [np.array_split(np.array_split(step, size)[rank], cut) for step in steps]
-    pieces = [piece for shard in shards for piece in shard]
-    if hasattr(examples, 'epoch'):  # what is random in an example depends on both, and its index
-        examples.seed, examples.epoch = args.seed, epoch
-    own = np.random.default_rng([args.seed, epoch, rank]).integers(2**62)  # seeds the workers
-    batches = DataLoader(
-        examples, batch_sampler=[piece if len(piece) else [0] for piece in pieces],
-        collate_fn=task.collate, num_workers=args.num_workers, pin_memory=args.device == 'cuda',
-        worker_init_fn=ranks.no_sigterm, generator=torch.Generator().manual_seed(int(own)),
-    )  # fmt: skip
-    batches = zip(pieces, batches)
-    for _ in steps:
-        yield [
-            (task.prepare(tasks.move(batch, args.device), args, training), float(len(piece) > 0))
-            for piece, batch in islice(batches, cut)
-        ]
-
-
-def autocast(args):
-    return torch.autocast(args.device, torch.bfloat16, args.dtype == 'bfloat16')
-
-
-def step(args, task, model, optimizer, batches, asked=False):
-    """Make the gradient of the mean loss.
-
-    Gives this rank's sum of losses, the count of all ranks, how many of them are asked to end, and
-    the norm of the gradient before clipping.
-    """
-    optimizer.zero_grad()
-    losses, both = torch.zeros((2, 2), dtype=torch.float64, device=args.device)
-    both[0] += sum(weight * task.count_of(batch) for batch, weight in batches)
-    both[1] += asked
-    summed = dist.all_reduce(both, async_op=True)  # while the first forward pass computes
-    for i, (batch, weight) in enumerate(batches, 1):
-        if args.shard:
-            model.set_requires_gradient_sync(i == len(batches))
-        with nullcontext() if args.shard or i == len(batches) else model.no_sync():
-            with autocast(args):
-                loss = weight * task.loss_of(task.forward(model, batch), batch)
-            summed.wait()
-            (loss * (dist.get_world_size() / both[0])).backward()  # DDP and FSDP divide by ranks
-        losses[0] += loss.detach()
-    norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
-    if args.clip:
-        nn.utils.clip_grads_with_norm_(model.parameters(), args.clip, norm)
-    norm = norm.full_tensor() if args.shard else norm
-    return torch.stack([losses[0], *both, norm.double()])
-
-
-def evaluate(args, task, net, tests):
-    """Give mean loss and score of the tests, over all ranks, by rank 0's running statistics."""
-    at_once = max(dist.get_world_size(), args.batch_size // args.accumulate)  # as in training
-    steps = np.split(np.arange(len(tests)), range(at_once, len(tests), at_once))
-    sums = torch.zeros(3, dtype=torch.float64, device=args.device)
-    for buffer in net.buffers():
-        dist.broadcast(buffer, 0)
-    net.eval()
-    with torch.no_grad(), autocast(args):
-        for ((batch, weight),) in deal(args, task, tests, steps):
-            output = task.forward(net, batch)
-            for i, give in enumerate((task.loss_of, task.score_of)):
-                sums[i] += weight * give(output, batch)
-            sums[2] += weight * task.count_of(batch)
-    net.train()
-    dist.all_reduce(sums)
-    return (sums[:2] / sums[2]).tolist()
-
-
-def first_pass(args, task, net, model, batch):
-    """Do one pass that is no step; give its operations for an example, or token.
-
-    DDP orders its buckets by its first backward pass. That must not be a step: after a restart,
-    three ranks would add up in another order than before, and round otherwise.
-    """
-    before = [buffer.clone() for buffer in net.buffers()]
-    kernel = sdpa_kernel(SDPBackend.MATH) if args.device == 'cpu' else nullcontext()  # it counts
-    with FlopCounterMode(display=False) as counter, kernel:
-        task.loss_of(task.forward(model, batch), batch).backward()
-    for buffer, value in zip(net.buffers(), before, strict=True):
-        buffer.copy_(value)
-    none = [name for name, p in net.named_parameters() if p.requires_grad and p.grad is None]
-    if none and not args.find_unused:
-        ranks.stop(f'no gradient reaches {none}: freeze them, or use --find-unused')
-    net.zero_grad()
-    return counter.get_total_flops() / float(task.count_of(batch))
-
-
-def steps_of(args, task, examples, epoch):
-    """Give the epoch's steps, those of one device: which examples each takes."""
-    order = np.asarray(task.order_of(examples, np.random.default_rng([args.seed, epoch])))
-    steps = np.split(order, range(args.batch_size, len(order), args.batch_size))
-    return [step for step in steps if not args.drop_last or len(step) == args.batch_size]
+def agree(args, task, slow):
+    """Find data and checkpoint on each rank; stop all if these, or the options, differ."""
+    if args.checkpoint:
+        ranks.attempt(slow, ranks.lock, args.checkpoint, on=0)
+    if args.log_file:
+        ranks.attempt(slow, lambda: open(args.log_file, 'a').close(), on=0)
+    examples, tests = ranks.attempt(slow, lambda: [task.read(args, t) for t in (True, False)])
+    options = {k: str(v) for k, v in vars(args).items() if k not in FREE}
+    sizes = [len(examples), len(tests)]
+    options['data'] = sizes + ranks.fingerprint_of(vars(args).get('data'), slow)
+    state, there, sha = ranks.attempt(slow, checkpoints.find, args.checkpoint, options)
+    ranks.agree(slow, options=options, checkpoint=sha)
+    return examples, tests, options, state, there
 
 
 def train(args, task):
     rank, size, file = dist.get_rank(), dist.get_world_size(), args.checkpoint
     slow = dist.new_group(backend='gloo', timeout=timedelta(seconds=args.save_timeout))
     asked = ranks.on_sigterm() if file else []
-    if file:
-        ranks.attempt(slow, ranks.lock, file, on=0)
-    if args.log_file:
-        ranks.attempt(slow, lambda: open(args.log_file, 'a').close(), on=0)
-    examples, tests = ranks.attempt(slow, lambda: [task.read(args, t) for t in (True, False)])
-    steps = steps_of(args, task, examples, 0)
+    examples, tests, options, state, there = agree(args, task, slow)
+    steps = exact.steps_of(args, task, examples, 0)
     args.steps = args.epochs * len(steps)
-    options = {k: str(v) for k, v in vars(args).items() if k not in FREE}
-    sizes = [len(examples), len(tests)]
-    options['data'] = sizes + ranks.fingerprint_of(vars(args).get('data'), slow)
-    state, there, sha = ranks.attempt(slow, checkpoints.find, file, options)
-    ranks.agree(slow, options=options, checkpoint=sha)
 
     net = task.build(args).to(args.device, args.real)
     model = ranks.parallel(net, args.device, args.shard, [*task.units_of(net)], args.find_unused)
-    ((batch, _), *_) = next(deal(args, task, examples, steps[:1], training=True))
-    work = first_pass(args, task, net, model, batch)
+    ((batch, _), *_) = next(exact.deal(args, task, examples, steps[:1], training=True))
+    work = exact.first_pass(args, task, net, model, batch, args.find_unused)
     torch.manual_seed(size * args.seed + rank)  # each rank draws numbers of its own
     optimizer = task.optimizer_of(net, args)
     if args.compile:
@@ -185,12 +82,12 @@ def train(args, task):
 
     for epoch in range(first, args.epochs):
         begin = last = time.perf_counter()
-        steps = steps_of(args, task, examples, epoch)
-        for batches in deal(args, task, examples, steps[done:], epoch, training=True):
+        steps = exact.steps_of(args, task, examples, epoch)
+        for batches in exact.deal(args, task, examples, steps[done:], epoch, training=True):
             done += 1
             # All ranks read the number of the step before, for which they need not wait any more.
             ending = last_row is not None and last_row[2] > 0
-            last_row = step(args, task, model, optimizer, batches, bool(asked))
+            last_row = exact.step(args, task, model, optimizer, batches, bool(asked))
             rows.append(last_row)
             rate = schedule.get_last_lr()[-1]
             optimizer.step()
@@ -217,7 +114,7 @@ def train(args, task):
                 ranks.leave(143)  # torchrun starts it again, if it may
         loss, count, *_ = (sum(column) for column in zip(*log))
         seconds = time.perf_counter() - begin
-        test_loss, score = evaluate(args, task, net, tests)
+        test_loss, score = exact.evaluate(args, task, net, tests)
         if not math.isfinite(test_loss):
             ranks.stop(f'epoch {epoch + 1}: the test loss is {test_loss}')
         ranks.agree_on(net)

@@ -1,7 +1,7 @@
 """A rank is killed, and all go on from the checkpoint.
 
-Schematic, from left to right in time. Rank 0 and rank 1 take steps 1, 2 and 3; after step 2 rank 0
-saves a checkpoint. Before step 4 rank 1 is killed, and rank 0 waits in that step's sum; torchrun
+Schematic, from left to right in time. Rank 0 and rank 1 take steps 1, 2 and 3; after step 2 both
+write a checkpoint. Before step 4 rank 1 is killed, and rank 0 waits in that step's sum; torchrun
 ends it as well and starts both anew. They load the checkpoint, agree that it is the same, and take
 steps 3, 4 and 5.
 
@@ -25,7 +25,9 @@ for k, y in enumerate(ROWS):
     for i in range(3):
         figure.box(AGAIN + 92 + i * STEP, y, STEP - 8, HIGH, str(i + 3), k=k)
 figure.data(LEFT + 78, FILE - 15, 104, 30, 'checkpoint 2', size=d.SMALL)
-figure.arrow((LEFT + 2 * STEP - 4, ROWS[0] + HIGH + 2), (LEFT + 2 * STEP - 4, FILE - 15))
+saved = LEFT + 2 * STEP - 4
+figure.arrow((saved, ROWS[0] + HIGH + 2), (saved, FILE - 15))
+figure.arrow((saved, ROWS[1] - 2), (saved, FILE + 15))
 figure.arrow((LEFT + 182, FILE), (AGAIN + 42, FILE), (AGAIN + 42, ROWS[0] + HIGH))
 figure.arrow((LEFT + 182, FILE), (AGAIN + 42, FILE), (AGAIN + 42, ROWS[1]))
 figure.idle(LEFT + 3 * STEP, ROWS[0], STEP - 8, HIGH)

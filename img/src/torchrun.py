@@ -1,6 +1,6 @@
 """torchrun starts one file several times.
 
-torchrun starts train_ddp.py once for each device of two machines. On the first machine it sets RANK
+torchrun starts step2.py once for each device of two machines. On the first machine it sets RANK
 0 and 1, on the second RANK 2 and 3; LOCAL_RANK is 0 and 1 on each, WORLD_SIZE is 4 everywhere.
 Every process trains on its share of the batch; rank 0 alone prints and saves.
 
@@ -10,7 +10,7 @@ alone prints and saves.
 
 import draw as d
 
-figure = d.Figure(372, __doc__, 'One file, four processes on two machines')
+figure = d.Figure(400, __doc__, 'One file, four processes on two machines')
 PANEL, GAP, TOP = 172, 8, 128
 for machine in range(2):
     x = d.MARGIN + machine * 2 * (PANEL + GAP)
@@ -19,9 +19,11 @@ for machine in range(2):
         rank = 2 * machine + local
         left = x + local * (PANEL + GAP)
         figure.arrow((left + PANEL / 2, 98), (left + PANEL / 2, TOP))
-        figure.device(left, TOP, PANEL, 156, rank, 'train_ddp.py', mono=True)
+        figure.device(left, TOP, PANEL, 184, rank, 'step2.py', mono=True)
         told = (f'RANK={rank}', f'LOCAL_RANK={local}', 'WORLD_SIZE=4')
         for i, line in enumerate(told):
             figure.text(left + 12, TOP + 50 + 22 * i, line, size=d.SMALL, mono=True)
         words = f'share {rank} of each batch'
         figure.data(left + 12, TOP + 112, PANEL - 24, 32, words, size=d.SMALL)
+        does = 'trains, prints, saves' if rank == 0 else 'trains'
+        figure.text(left + 12, TOP + 166, does, size=d.SMALL)

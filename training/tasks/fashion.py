@@ -12,7 +12,6 @@ from torch import nn
 
 from tasks import above_0, some
 
-# MXNET_HOME: where the course's other chapters, and MXNet itself, keep the same files.
 DATA = Path(os.environ.get('MXNET_HOME') or '~/.mxnet').expanduser() / 'datasets/fashion-mnist'
 SCORE = 'test acc'
 
@@ -25,8 +24,7 @@ def options(add):
 
 
 class Images(torch.utils.data.TensorDataset):
-    def __getitems__(self, indices):  # a DataLoader asks for it: a batch at once
-        return self[indices]
+    __getitems__ = torch.utils.data.TensorDataset.__getitem__  # DataLoader's way to ask for a batch
 
 
 def collate(batch):
@@ -59,8 +57,7 @@ def build(args):
 
 
 def optimizer_of(net, args):
-    kind = torch.optim.AdamW if args.adamw else torch.optim.SGD
-    return kind(net.parameters(), args.lr)
+    return (torch.optim.AdamW if args.adamw else torch.optim.SGD)(net.parameters(), args.lr)
 
 
 def prepare(batch, args, training):

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pad_sequence
 from torch.utils.checkpoint import checkpoint
 
 from tasks import above_0, count, from_0, some
@@ -25,34 +24,30 @@ def options(add):
 
 
 def read(args, training):
-    file = args.data / ('train.txt' if training else 'test.txt')
-    lines = [line for line in file.read_text('utf8', 'replace').splitlines() if len(line) > 1]
-    lines = [line[: LONGEST + 1] for line in lines[: args.limit]]
-    return [torch.tensor([1 + ord(c) % 127 for c in line]) for line in lines]
+    text = (args.data / ('train.txt' if training else 'test.txt')).read_text('utf8', 'replace')
+    lines = [line for line in text.splitlines() if len(line) > 1][: args.limit]
+    return [torch.tensor([1 + ord(c) % 127 for c in line[: LONGEST + 1]]) for line in lines]
 
 
 def collate(lines):
-    """Fill up lines of uneven length: a dict of x and y, each (n, longest)."""
-    tokens = pad_sequence(lines, batch_first=True, padding_value=PAD)
-    return {'x': tokens[:, :-1], 'y': tokens[:, 1:]}
+    tokens = nn.utils.rnn.pad_sequence(lines, batch_first=True, padding_value=PAD)
+    return {'x': tokens[:, :-1], 'y': tokens[:, 1:]}  # each (n, longest)
 
 
 class GPT(nn.Module):
     def __init__(self, width, dropout, recompute):
         super().__init__()
         self.tokens, self.places = nn.Embedding(128, width), nn.Embedding(LONGEST, width)
-        blocks = [Layer(width, 2, 4 * width, dropout, 'gelu') for _ in range(2)]
-        self.blocks = nn.ModuleList(blocks)
+        self.blocks = nn.ModuleList(Layer(width, 2, 4 * width, dropout, 'gelu') for _ in range(2))
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 128))
-        again = partial(checkpoint, use_reentrant=False)  # the forward pass, in the backward pass
-        self.run = again if recompute else lambda block, *given: block(*given)
+        self.again = recompute  # the forward pass again, in the backward pass
 
     def forward(self, x):
         t = x.shape[1]
         later = torch.ones(t, t, dtype=torch.bool, device=x.device).triu(1)  # no token looks ahead
         x = self.tokens(x) + self.places(torch.arange(t, device=x.device))
         for block in self.blocks:
-            x = self.run(block, x, later)
+            x = checkpoint(block, x, later, use_reentrant=False) if self.again else block(x, later)
         return self.head(x)
 
 
@@ -66,8 +61,7 @@ def optimizer_of(net, args):
 
 
 def schedule_of(optimizer, args):
-    steps = args.warmup + 1
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / steps))
+    return torch.optim.lr_scheduler.LinearLR(optimizer, 1 / (args.warmup + 1), 1, args.warmup)
 
 
 def forward(model, batch):
@@ -79,8 +73,7 @@ def count_of(batch):
 
 
 def loss_of(output, batch):
-    output, y = output.flatten(0, 1), batch['y'].flatten()
-    return nn.functional.cross_entropy(output, y, ignore_index=PAD, reduction='sum')
+    return nn.functional.cross_entropy(output.mT, batch['y'], ignore_index=PAD, reduction='sum')
 
 
 def score_of(output, batch):
