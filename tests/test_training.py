@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 
@@ -189,7 +190,8 @@ def ask_to_end(alone, moment):
             for one in [*rank.children(), rank]:
                 one.send_signal(signal.SIGTERM)
         out, err = ended(process, 120)
-    (said,) = [line for line in out.splitlines() if line.startswith('SIGTERM: saved epoch')]
+    said = ([line for line in out.splitlines() if line.startswith('SIGTERM: ')] or [out + err])[-1]
+    assert said.startswith('SIGTERM: saved epoch'), said
     epoch, step = (int(word) for word in said.replace(',', '').split()[3::2])
     newest = max((alone.folder / 'asked').glob('step-*')).name
     assert newest == f'step-{epoch - 1:05}-{step:08}', err
@@ -200,6 +202,36 @@ def ask_to_end(alone, moment):
 def test_asked_to_end_all_save_the_same_step(alone, moments):
     for i in range(moments):
         ask_to_end(alone, random.uniform(0, 3) if i else 0)
+
+
+HARD_OF_HEARING = """
+import os, signal, threading, time
+import psutil, ranks
+from torch.utils.data import DataLoader
+def ask_new_children():
+    told = set()
+    while True:
+        for child in psutil.Process().children():
+            if child.pid not in told:
+                told.add(child.pid)
+                time.sleep(0.0005 * (len(told) % 10))
+                child.terminate()
+threading.Thread(target=ask_new_children, daemon=True).start()
+asked = ranks.on_sigterm()
+for i in range(40):
+    list(DataLoader(range(8), 2, num_workers=1))
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(0.5)
+print(len(asked))
+"""
+
+
+def test_a_loaders_worker_asked_to_end_while_it_starts_goes_on(alone):
+    """Slurm asks every process: of 60 workers told in their first 5 ms, 29 died."""
+    (alone.folder / 'hearing.py').write_text(HARD_OF_HEARING)
+    command = [sys.executable, 'hearing.py']
+    run = subprocess.run(command, cwd=alone.folder, capture_output=True, text=True, timeout=300)
+    assert run.stdout == '1\n', run.stderr  # the process itself has heard it
 
 
 def test_an_interrupt_leaves_nothing(alone):

@@ -42,7 +42,7 @@ def deal(args, task, examples, steps, epoch=0, training=False):
     batches = DataLoader(
         examples, batch_sampler=[piece if len(piece) else [0] for piece in pieces],
         collate_fn=task.collate, num_workers=args.num_workers, pin_memory=args.device == 'cuda',
-        worker_init_fn=ranks.no_sigterm, generator=torch.Generator().manual_seed(int(own)),
+        generator=torch.Generator().manual_seed(int(own)),
     )  # fmt: skip
     batches = zip(pieces, batches)
     for _ in steps:

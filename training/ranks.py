@@ -244,12 +244,11 @@ def on_sigterm():
     """Give a list that is empty until this process is asked to end."""
     asked = []
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
+    if hasattr(signal, 'pthread_sigmask'):  # not on Windows
+        # Another thread hears it. What this one forks does not: a DataLoader's worker that is told
+        # while it starts would die, and the training with it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     return asked
-
-
-def no_sigterm(worker):
-    """Let a DataLoader's worker go on: Slurm asks every process, and we still read to save."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def parallel(net, device, shard, units, unused=False):
