@@ -1,5 +1,6 @@
-"""The type hints: complete, right as far as mypy sees, and found by who uses the package; lint."""
+"""The type hints: complete, right as far as mypy sees, and found by users; lint and spelling."""
 
+import json
 import sys
 import tomllib
 import zipfile
@@ -55,3 +56,16 @@ def test_lint_and_format():
     for words in (['check'], ['format', '--check']):
         checked = run('ruff', *words, '.')
         assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_spelling(tmp_path):
+    """Notebooks without outputs: chapter 9's model misspells."""
+    listed = call(ROOT, 'git', 'ls-files', '*.py', '*.md', '*.toml', '*.yml', '*.sh', '*.ipynb')
+    paths = [path for name in listed.stdout.split() if (path := ROOT / name).exists()]
+    texts = [path for path in paths if path.suffix != '.ipynb']
+    for number, path in enumerate(set(paths) - set(texts)):
+        cells = json.loads(path.read_text())['cells']
+        texts.append(tmp_path / f'{number}-{path.stem}.md')
+        texts[-1].write_text('\n\n'.join(''.join(cell['source']) for cell in cells))
+    checked = run('codespell_lib', *texts)
+    assert len(texts) > 100 and checked.returncode == 0, checked.stdout + checked.stderr
