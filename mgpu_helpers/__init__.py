@@ -2,8 +2,8 @@
 
 ``import mgpu_helpers as mgpu`` offers chapter 1's names and the shared ones directly; the other
 chapters live in modules of their own. Nothing heavy is imported until it is used (SPEC 1): what
-runs at once is only what must be true before MXNet loads. Which names there are stands in
-``__init__.pyi``, where editors and mypy find them, too; so it is in the chapters that load lazily.
+runs at once is only what must be true before MXNet loads. ``__init__.pyi`` lists the names, for
+editors and mypy too; chapters that load lazily have one each.
 """
 
 import sys

@@ -20,18 +20,18 @@ class Commands(click.Group):
     """The commands in the table above."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Give their names."""
+        """List the names of the commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import one, or give None if there is none of this name."""
+        """Import a command; None if no command has this name."""
         if name not in COMMANDS:
             return None
         module, attribute = COMMANDS[name]
         return getattr(importlib.import_module(module), attribute)
 
     def main(self, *args: Any, **options: Any) -> NoReturn:
-        """Run one; Ctrl-C ends with the status that shells know, which is not click's own."""
+        """Run a command; Ctrl-C exits with the status that shells expect, instead of click's."""
         try:
             status = super().main(*args, **options | {'standalone_mode': False})
         except click.ClickException as error:

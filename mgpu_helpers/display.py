@@ -1,4 +1,4 @@
-"""What people see while they wait and afterwards: bars, tables, numbers, one look for all plots."""
+"""What a reader sees: progress bars, tables, numbers, one style for all plots."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def panels(
 ) -> tuple[Figure, Any]:
     """Make a figure, so many inches wide, and its axes with a light grid: ``Figure.subplots``.
 
-    It is no figure of pyplot's: as the last value of a cell it is shown once, and never twice.
+    pyplot does not know this figure, so a cell that ends with it shows it once, not twice.
     """
     from matplotlib.figure import Figure
 
@@ -95,7 +95,7 @@ def panels(
 
 
 def quantity(value: float, unit: str) -> str:
-    """Write a quantity in three digits with its decimal prefix.
+    """Format a quantity with three digits and a decimal prefix.
 
     >>> quantity(138e6, 'B'), quantity(0.00123, 's'), quantity(4.5e-5, 's'), quantity(0, 's')
     ('138 MB', '1.23 ms', '45 µs', '0 s')
@@ -106,7 +106,7 @@ def quantity(value: float, unit: str) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share so that little does not look like nothing.
+    """Format a share as a percentage; a small one does not round to 0%.
 
     >>> percent(0.45), percent(0.004), percent(0)
     ('45%', '0.4%', '0%')
@@ -118,7 +118,7 @@ def percent(share: float) -> str:
 def progress(
     iterable: Iterable[T], label: str | None, unit: str = 'batch', total: int | None = None
 ) -> Iterator[Iterator[T]]:
-    """Show how far a loop over ``iterable`` is, how fast, and how long it will take.
+    """Show a loop's progress, its rate and the time left.
 
     A bar in a notebook and on a terminal, from half a second on; nothing where output goes to a
     file, or without a label. It disappears when the block or the cell ends, even after an error.

@@ -36,7 +36,7 @@ MARK, MISSING = 'doctor row: ', 'it is not installed'  # lines that a question's
 
 
 class Row(NamedTuple):
-    """What was looked at, how it is, and the command that mends it."""
+    """What was checked, its state, and the command that fixes it."""
 
     check: str
     verdict: str  # 'ok', 'warning', 'failed' or 'not needed'
@@ -45,14 +45,14 @@ class Row(NamedTuple):
 
 
 def _setup(choice: str = '') -> str:
-    """Give the command that makes the environment anew."""
+    """Return the command that rebuilds the environment."""
     if os.environ.get('CONDA_PREFIX') == sys.prefix:
         return 'conda env update -f environment.yml'
     return f'rm -rf .venv && make setup {choice}'.rstrip()
 
 
 def _say(what: str) -> None:
-    """Begin a line with what comes next; an error goes behind it."""
+    """Print the next check; an error is printed behind it."""
     print(f'\n{what}: ', end='', flush=True)
 
 
@@ -176,7 +176,7 @@ def data() -> Iterator[Row]:
 
 
 def cores() -> Iterator[Row]:
-    """How many stand-ins work at the same time, and does a setting keep them from it?"""
+    """How many stand-ins work at the same time, and does a setting prevent it?"""
     from .devices.cores import usable_cores
 
     few = '' if usable_cores() > 1 else ': two stand-ins share one, and gain nothing'

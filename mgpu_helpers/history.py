@@ -1,4 +1,4 @@
-"""What a training run leaves behind: times, losses and accuracies per epoch, as table and plot."""
+"""The record of a training run: times, losses and accuracies per epoch, as a table and a plot."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class History:
         return f'<b>{html.escape(self.label)}</b>{self.table()._repr_html_()}'
 
     def plot(self, *others: History) -> Figure:
-        """Draw training loss and test accuracy per epoch, this run's and others' in one picture.
+        """Plot training loss and test accuracy per epoch, of this run and others together.
 
         As a cell's last value it shows itself; in a script, ``.savefig('run.png')`` keeps it.
         """

@@ -121,7 +121,7 @@ class Lanes:
         return np.concatenate([doing, two[None]]) @ (np.diff(moments) / (last - first))
 
     def plot(self, *others: Lanes) -> Figure:
-        """Draw who did what when: a row per lane, a bar per span, empty where a lane is idle.
+        """Draw a row per lane and a bar per span; gaps show where a lane is idle.
 
         Others, to compare with, get panels below; each starts with its own first span, at 0 ms.
         """
@@ -145,7 +145,7 @@ class Lanes:
 
 
 def _rows_of(spans: Sequence[Span]) -> list[list[Span]]:
-    """One row if nothing overlaps; else computing above and moving below, to show what hides it."""
+    """One row if nothing overlaps; else computing above and moving below, to show the overlap."""
     beside = [[s for s in spans if (s.kind in MOVING) == moving] for moving in (False, True)]
     for groups in ([spans], beside):
         rows: list[list[Span]] = []

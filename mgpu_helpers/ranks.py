@@ -42,7 +42,7 @@ def stop() -> None:
 
 
 def _activate(client: ipyparallel.Client) -> None:
-    """Let ``%%px`` show the outputs of one rank after the other, so that they are always alike."""
+    """Let ``%%px`` show the outputs rank by rank, so that they repeat exactly."""
     from IPython.core.getipython import get_ipython
 
     if shell := get_ipython():

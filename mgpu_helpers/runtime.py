@@ -87,7 +87,7 @@ def configure() -> None:
 
 
 def give_back_memory() -> None:
-    """Give freed blocks back to the kernel once, after work that needed far more than the rest."""
+    """Return freed memory to the kernel once, after work that needed far more than the rest."""
     if hasattr(LIBC, 'malloc_trim'):
         LIBC.malloc_trim(0)
 
@@ -180,7 +180,7 @@ def installed_builds() -> list[str]:
 
 
 def load_wheels() -> None:
-    """Load the libraries of NVIDIA's wheels (``nvidia/*/lib/*.so*``), as far as they load."""
+    """Load the libraries of NVIDIA's wheels (``nvidia/*/lib/*.so*``) that can be loaded."""
     waiting = {lib for p in sys.path for lib in pathlib.Path(p).glob('nvidia/*/lib/lib*.so*')}
     # They depend on each other in no order that their names tell: go round until nothing moves.
     # What is really missing is named by MXNet's own error.

@@ -1,6 +1,6 @@
-"""What functions may be called with: a call or two each, so that checks do not drown a lesson.
+"""Argument checks, a call or two per function, so that they do not drown a lesson.
 
-They raise before anything is changed, and name the value, what was expected and the way out:
+They raise before anything is changed, and say what was passed, what was expected and what to do:
 TypeError for a wrong kind of object, ValueError for a wrong value. No framework is imported:
 arrays, devices and networks are recognized by their class's library and by their attributes.
 """

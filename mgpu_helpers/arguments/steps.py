@@ -1,4 +1,4 @@
-"""Tests of arguments that must fit each other: arrays and devices, a step's, the cost model's."""
+"""Checks of arguments that must match: arrays and devices, a training step's, the cost model's."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def inputs(X: Array, params: Sequence[Array]) -> None:
 def training_step(
     X: Array, y: Array, device_params: Lists, devices: Sequence[Any], lr: float, sync: object
 ) -> None:
-    """Raise unless one training step of LeNet can be taken with these; see ``train_batch``."""
+    """Raise unless LeNet can take a training step with these arguments; see ``train_batch``."""
     check(lr=lr, sync=sync)
     batch(X, y, devices)
     same_length(X, y, flat=True)
@@ -146,7 +146,7 @@ def lists_of_gradients(grads: Lists, shapes: bool = False) -> None:
 
 
 def network(net: Any, devices: Sequence[object] = ()) -> None:
-    """Raise unless a network can be trained on these devices; with ``SyncBatchNorm``, two hung."""
+    """Raise unless a network can train on these devices; ``SyncBatchNorm`` hung on two."""
     fits = hasattr(net, 'collect_params') and not isinstance(net, type)
     expect(fits, 'net', 'a Gluon network, such as lenet()', net)
     layers: list[str] = []

@@ -1,4 +1,4 @@
-"""Tests of one argument, and the table of those that mean the same in all chapters."""
+"""Checks of one argument, and a table of the arguments that all chapters share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LIBRARIES = {'mxnet': 'MXNet', 'torch': 'PyTorch', 'numpy': 'NumPy'}
 
 
 def shown(value: object) -> str:
-    """Describe a value for an error message, in a few words whatever it is."""
+    """Describe any value in a few words, for an error message."""
     if isinstance(value, int) and value.bit_length() > 200:  # repr() of a very long one raises
         return f'an integer of {value.bit_length():,} bits'
     text, kind = repr(value), type(value).__name__
@@ -33,19 +33,19 @@ def shown(value: object) -> str:
 def expect(
     fits: object, name: str, wanted: str, value: object, error: type[Exception] = TypeError
 ) -> None:
-    """Raise ``error``, "name must be wanted, not value", unless it fits."""
+    """Raise ``error`` with "name must be wanted, not value" unless it ``fits``."""
     if not fits:
         raise error(f'{name} must be {wanted}, not {shown(value)}')
 
 
 def same(what: str, values: Sequence[object], way: str, error: Any = ValueError) -> None:
-    """Raise unless all values are equal; ``way`` is the way out."""
+    """Raise unless all values are equal; ``way`` says what to do."""
     if len(set(values)) > 1:
         raise error(f'{what} must be the same, not {", ".join(map(str, values))}: {way}')
 
 
 def whole_number(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -> None:
-    """Raise unless ``value`` is an integer from ``least`` to ``most``, and no bool."""
+    """Raise unless ``value`` is an integer from ``least`` to ``most``, and not a bool."""
     whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     expect(whole, name, f'an integer of at least {least}', value)
     expect(value >= least, name, f'at least {least}', value, ValueError)
@@ -79,7 +79,7 @@ def divisible(name: str, value: Any, k: Any, parts: str) -> None:
 
 
 def device(name: str, value: Any) -> None:
-    """Raise unless ``value`` is a device, and one that can be used here if it is a GPU."""
+    """Raise unless ``value`` is a device; a GPU must be usable on this machine."""
     # PyTorch's devices have an index; a list's or a string's is a method.
     known = hasattr(value, 'device_id') or not callable(getattr(value, 'index', len))
     expect(known, name, A_DEVICE, value)
@@ -91,25 +91,25 @@ def device(name: str, value: Any) -> None:
 
 @functools.cache
 def library(kind: Any) -> str:
-    """Name the library of a class of arrays or devices; of a stand-in, the one that it mimics."""
+    """Name the library that a class of arrays or devices comes from, or mimics."""
     homes = [base.__module__.partition('.')[0] for base in kind.__mro__]
     return getattr(kind, 'library', '') or next(filter(None, map(LIBRARIES.get, homes)), '')
 
 
 def is_array(value: object) -> bool:
-    """Say if it is an array, by its class if possible: MXNet computes a shape at every access."""
+    """Tell whether it is an array, if possible by class: MXNet computes a shape at each access."""
     return hasattr(type(value), 'shape') or hasattr(value, 'shape')
 
 
 def kind_of(x: Array) -> str:
-    """Say of which type an array is, and where: 'float32 on cpu(0)'."""
+    """Describe an array's type and device: 'float32 on cpu(0)'."""
     dtype = x.dtype  # in MXNet a class, and a call into its library
     place = getattr(x, 'context', None) or getattr(x, 'device', 'no device')
     return f'{getattr(dtype, "__name__", dtype)} on {place}'
 
 
 def device_list(name: str, devices: Any) -> None:
-    """Raise unless ``devices`` is a list of different devices, at least one."""
+    """Raise unless ``devices`` is a list of one or more devices, all different."""
     such = 'a list of devices, such as devices(2)'
     expect(isinstance(devices, LISTS), name, such, devices)
     expect(devices, name, f'{such}, at least one', devices, ValueError)
@@ -120,7 +120,7 @@ def device_list(name: str, devices: Any) -> None:
 
 
 def test(wanted: str, fits: Callable[[Any], object], error: type[Exception] = TypeError) -> Test:
-    """Make the test of one argument from what it must be, in words and as a predicate."""
+    """Make a check of one argument from a description of what it must be and a predicate."""
     return lambda name, value: expect(fits(value), name, wanted, value, error)
 
 

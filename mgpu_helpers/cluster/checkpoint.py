@@ -1,4 +1,4 @@
-"""Checkpoints: what a run needs in order to resume, in folders that are whole or not there."""
+"""Checkpoints: what a run needs to resume, in folders that are complete or absent."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _keys = itertools.count(100_000)  # beyond those of a trainer, which numbers its
 
 
 def parameters(net: Block) -> dict[str, np.ndarray]:
-    """Copy the parameters of an initialized network, of its first replica, into NumPy arrays."""
+    """Copy the parameters of an initialized network's first replica into NumPy arrays."""
     return {name: p.list_data()[0].asnumpy() for name, p in net.collect_params().items()}
 
 
 def save_checkpoint(
     folder: str | Path, epoch: int, net: Block, trainer: Trainer | None = None, **info: Any
 ) -> Path:
-    """Save the network, and a trainer's states, after an epoch; give the path, ``epoch-0003``.
+    """Save the network and a trainer's state after an epoch; return the path, ``epoch-0003``.
 
     ``info`` has values that JSON has: ``lr=0.2``. All is written beside and renamed at once, so
     whoever is killed meanwhile leaves a whole checkpoint or none. A trainer whose updates happen at
@@ -56,7 +56,7 @@ def save_checkpoint(
 
 
 def latest_checkpoint(folder: str | Path) -> tuple[int, Path] | None:
-    """Find the newest checkpoint: its epoch and its path; None where there is none."""
+    """Return the epoch and path of the newest checkpoint, or None."""
     found = [(int(m[1]), m[0]) for path in Path(folder).glob('*') if (m := NAME.match(path.name))]
     epoch, name = max(found, default=(0, ''))
     return (epoch, Path(folder) / name) if name else None
@@ -65,7 +65,7 @@ def latest_checkpoint(folder: str | Path) -> tuple[int, Path] | None:
 def load_checkpoint(
     path: str | Path, net: Block, trainer: Trainer | None = None, **info: Any
 ) -> None:
-    """Give the network, and a trainer, what a checkpoint has; raise if its ``info`` is another."""
+    """Load a checkpoint into the network and a trainer; raise if its ``info`` differs."""
     there = json.loads((Path(path) / 'info.json').read_text())
     if there != info:
         raise ValueError(
@@ -86,7 +86,7 @@ def load_checkpoint(
 def resume(
     net: Block, train_iter: NDArrayIter, store: KVStore, folder: str | Path | None, **info: Any
 ) -> int:
-    """Go on where the newest checkpoint of a folder ends; give how many epochs are done, 0 if none.
+    """Resume from the newest checkpoint of a folder; return the number of epochs done, or 0.
 
     Every worker calls this before its trainer's first step, and all raise unless all have found the
     same epoch: else they would take different numbers of steps and wait for ever. ``net`` is

@@ -79,7 +79,7 @@ def stop() -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Find TCP ports of this machine that are free now, ascending."""
+    """Find free TCP ports on this machine, in ascending order."""
     ports: set[int] = set()
     while len(ports) < count:
         port = random.choice(OWN_PORTS)
@@ -92,7 +92,7 @@ def free_ports(count: int) -> list[int]:
 def share_gpus(workers: int) -> list[dict[str, str]]:
     """Give each worker its part of this machine's GPUs, by ``CUDA_VISIBLE_DEVICES``; {} without.
 
-    If there are fewer GPUs than workers, nobody gets one, so that all compute alike.
+    With fewer GPUs than workers, all workers use CPUs, so that all compute alike.
     """
     count = len(driver_gpus())
     if not count:

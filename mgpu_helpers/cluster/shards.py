@@ -1,4 +1,4 @@
-"""Which part of a joint batch is a worker's: needs no MXNet, as the exercises do not."""
+"""A worker's shard of a joint batch; imports no MXNet, so that the exercises need none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def shard(X: Array, rank: int, num_workers: int) -> Array:
-    """Give the part of a joint batch (n, ...), or of a list, that belongs to one worker.
+    """Return one worker's shard of a joint batch (n, ...) or of a list.
 
     Its length is n / ``num_workers``, rounded down or up; with fewer examples than workers it is 0
     for some. Over all ranks, each example comes once, in order.

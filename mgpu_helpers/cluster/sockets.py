@@ -1,4 +1,4 @@
-"""How many bytes this process has sent and received over TCP, as Linux counts them anyway."""
+"""Linux's own count of the bytes that this process has sent and received over TCP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each worker of a cluster does: its shard, its gradients, push and pull, a checkpoint.
+"""The work of one worker: its shard, its gradients, push and pull, a checkpoint.
 
 Functions marked ``#@save`` in ``notebooks/04-multiple-machines.ipynb`` stand here, ``shard`` beside
 it, and a test holds them equal. Chapter 2, after Dive into Deep Learning's ResNet-18, ends where
@@ -47,7 +47,7 @@ def compute_gradients(
 
     Gives the losses of each of its own ``devices`` with examples, divided by n: so the sum of all
     workers' gradients is that of the mean over the joint batch, whatever the lengths of the shards.
-    Devices for which no example is left add a gradient of 0.
+    Devices without an example add a gradient of 0.
     """
     X_rank, y_rank = shard(X, rank, num_workers), shard(y, rank, num_workers)
     busy, idle = devices[: len(X_rank)], devices[len(X_rank) :]  # without examples: zeros
@@ -63,7 +63,7 @@ def compute_gradients(
 
 
 def check_kind(kind: str) -> None:
-    """Raise unless this is a kind of store, and one that can be opened here."""
+    """Raise unless this is a kind of store that can be opened here."""
     arguments.one_of('kind', kind, STORES)
     if kind.startswith('dist_') and os.environ.get('DMLC_ROLE') != 'worker':
         raise RuntimeError(
@@ -73,7 +73,7 @@ def check_kind(kind: str) -> None:
 
 
 def make_trainer(net: Block, lr: float, store: KVStore) -> Trainer:
-    """Make a trainer, plain SGD, whose updates happen at the servers of a store.
+    """Make a plain SGD trainer whose updates run on a store's servers.
 
     Call its ``step(1)``: the losses of ``compute_gradients`` are divided by the size of the batch
     already, and a server does not learn of another size later.

@@ -1,10 +1,10 @@
 """Ways to sum arrays over devices, in place: chapter 3's answer to "make allreduce cheaper".
 
-Each takes one array per device, of any shape, all alike, and leaves the same sum, bit for bit, on
-all of them. They need no framework: ``messages`` has arrays for them, too.
+Each takes one array per device, all of one shape, and leaves the same sum, bit for bit, on every
+device. They need no framework: ``messages`` provides arrays, too.
 
-They first send, and only then add: MXNet's engine makes an operator wait for all earlier ones that
-touch the same *array*, also other parts of it, so a ring's step would be a chain around the ring.
+They send first and add afterwards. MXNet's engine makes an operator wait for all earlier ones on
+the same *array*, even on other parts of it: adding at once would chain a step around the ring.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def slices(x: NDArray, k: int) -> list[NDArray | None]:
 
 
 def send(messages: Iterable[tuple[NDArray | None, NDArray | None]], add: bool) -> None:
-    """Let all messages ``(source, target)`` travel at the same time; then add each, or keep it."""
+    """Send all messages ``(source, target)`` at the same time; then add or store each."""
     messages = [(source, target) for source, target in messages if source is not None]
     received = [source.copyto(target.context) for source, target in messages]  # type: ignore[union-attr]
     for (_, target), r in zip(messages, received):
@@ -80,7 +80,7 @@ def send(messages: Iterable[tuple[NDArray | None, NDArray | None]], add: bool) -
 
 
 def allreduce_sharded(data: Sequence[NDArray]) -> None:
-    """Let each device sum a slice of its own and send it to all the others, in place.
+    """Let each device sum one slice and send it to all others, in place.
 
     2 (k - 1) messages a device, each a k-th of the array, between all pairs of devices. *Dive into
     Deep Learning*'s answer to its exercise.
@@ -94,10 +94,10 @@ def allreduce_sharded(data: Sequence[NDArray]) -> None:
 
 
 def reduce_scatter(data: Sequence[NDArray]) -> list[NDArray | None]:
-    """Sum around a ring, in place, and give slice i of the sum on device i, a view of its array.
+    """Sum around a ring, in place; return slice i of the sum on device i, a view of its array.
 
     In each of k - 1 steps every device sends a k-th of its array to the next one, which adds it.
-    Outside of its slice a device is left with partial sums. ZeRO and FSDP stop here.
+    Outside its slice a device keeps partial sums. ZeRO and FSDP stop here.
     """
     arguments.one_per_device(data)
     k = len(data)

@@ -1,4 +1,4 @@
-"""Many small gradients in few big messages, and what a training step takes: ``sync_with``."""
+"""Buckets, which send many small gradients in few messages; ``sync_with`` for training steps."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def copy_all(sources: Sequence[NDArray], targets: Sequence[NDArray]) -> None:
 def make_buckets(
     grads: Sequence[Sequence[NDArray]], bucket_bytes: int
 ) -> list[tuple[list[int], list[Bucket]]]:
-    """Give, for each bucket, which of these gradients go in, and a ``Bucket`` for each device."""
+    """Return each bucket's gradients by index, and a ``Bucket`` per device."""
     sizes = [g.size * g.dtype().itemsize for g in grads[0]]
     return [
         (indices, [Bucket([of_one[i] for i in indices]) for of_one in grads])
@@ -85,7 +85,7 @@ def make_buckets(
 def sum_in_buckets(
     algorithm: Allreduce, buckets: Sequence[Bucket], grads: Sequence[Sequence[NDArray]]
 ) -> None:
-    """Sum the gradients ``grads[c]`` of each device c, which fit its ``buckets[c]``, in place."""
+    """Sum the gradients ``grads[c]`` of all devices c through their ``buckets[c]``, in place."""
     if len(grads[0]) == 1:  # alone in its bucket: it is one message already
         algorithm([arrays[0] for arrays in grads])
         return

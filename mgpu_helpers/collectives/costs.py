@@ -1,4 +1,4 @@
-"""What one allreduce takes (Thakur, Rabenseifner and Gropp 2005), and the list of all we have.
+"""The cost of an allreduce (Thakur, Rabenseifner and Gropp 2005), and the registry of algorithms.
 
 A formula is ``f(devices, nbytes, link)``: seconds for an array of ``nbytes`` on each device. Adding
 is left out: it takes a small part of what moving an array takes.
@@ -18,7 +18,7 @@ class Wire(Protocol):
     """Anything that tells how long a message takes, such as ``scaling.Link``."""
 
     def seconds(self, nbytes: float) -> float:
-        """Time that ``nbytes`` take."""
+        """Seconds that a message of ``nbytes`` takes."""
 
 
 def naive(devices: int, nbytes: float, link: Wire) -> float:
@@ -43,7 +43,7 @@ def butterfly(devices: int, nbytes: float, link: Wire) -> float:
 
 
 def sharded(devices: int, nbytes: float, link: Wire) -> float:
-    """Cost slices summed by a device each: all pairs talk at once, as through a switch."""
+    """Cost slices with one summing device each; all pairs send at once, as through a switch."""
     arguments.message(devices, nbytes, link)
     return 2 * (devices - 1) * link.seconds(nbytes / devices)
 

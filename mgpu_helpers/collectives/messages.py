@@ -1,4 +1,4 @@
-"""What an allreduce sends and adds, and when: found by running it on arrays that log it."""
+"""What an allreduce sends and adds, and when, logged by arrays as it runs."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Count:
     _kept: dict[int, list[int]] = field(default_factory=dict)
 
     def sent(self, source: int, target: int, nbytes: int) -> int:
-        """Log a message; give its index."""
+        """Log a message; return its index."""
         self._sent.append((source, target, nbytes, self._kept.pop(source, [])))
         return len(self._sent) - 1
 
     def kept(self, device: int, message: int | None) -> None:
-        """Log that a device has stored or added what a message brought (None: it was local)."""
+        """Log that a device has stored or added a message's content (None: it was local)."""
         if message is not None:
             self._kept.setdefault(device, []).append(message)
 
@@ -74,17 +74,17 @@ class Count:
         return timed
 
     def seconds(self, link: Any) -> float:
-        """Give the time until the last message has arrived, if all links are such a ``link``."""
+        """Return the time until the last message arrives, if all links are like ``link``."""
         return max((m.end for m in self.travel(link.seconds)), default=0.0)
 
     @property
     def steps(self) -> int:
-        """Length of the longest chain of messages, if each takes as long as any other."""
+        """Length of the longest chain of messages, if all take equally long."""
         return round(max((m.end for m in self.travel(lambda nbytes: 1)), default=0))
 
     @property
     def messages(self) -> int:
-        """How many arrays or slices went from one device to another."""
+        """Number of arrays and slices sent between devices."""
         return len(self._sent)
 
     def matrix(self) -> np.ndarray:
@@ -105,7 +105,7 @@ class Count:
 
 
 class Counted:
-    """An array with what an allreduce asks of an NDArray, which logs copies and additions."""
+    """An array that logs copies and additions, with the part of NDArray that an allreduce uses."""
 
     def __init__(
         self, device: int, values: np.ndarray, book: Count, message: int | None = None
@@ -122,7 +122,7 @@ class Counted:
         return Counted(self.context, self.values[key], self.book, self.message)
 
     def copyto(self, target: Counted | int) -> Counted:
-        """Copy to a device, which gives a new array, or into another array."""
+        """Copy into another array, or to a device as a new array."""
         device = target.context if isinstance(target, Counted) else target
         message = self.message
         if device != self.context:
@@ -154,8 +154,8 @@ class Counted:
 def count(algorithm: Callable[[list[Any]], None], devices: int, size: int) -> Count:
     """Count what an allreduce of float32 arrays of ``size`` numbers sends and adds, by running it.
 
-    ``algorithm`` may be your own: it may use ``copyto``, ``+=``, ``reshape`` and slices. What does
-    not leave the sum on all devices is a ValueError.
+    ``algorithm`` may be your own, and use ``copyto``, ``+=``, ``reshape`` and slices. It is a
+    ValueError if some device does not end with the sum.
     """
     arguments.positive_int('devices', devices, most=MOST_DEVICES)
     arguments.positive_int('size', size, most=MOST_NUMBERS // devices)
@@ -174,7 +174,7 @@ def count(algorithm: Callable[[list[Any]], None], devices: int, size: int) -> Co
 
 
 def fill_buckets(sizes: Sequence[float], bucket_bytes: float) -> list[list[int]]:
-    """Say which gradients go together, by their indices: the last ones first, until one is full.
+    """Group gradients into buckets, by index, the last ones first.
 
     ``sizes`` are bytes, first layer first; one above ``bucket_bytes`` has a bucket to itself.
     """

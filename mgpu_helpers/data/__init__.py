@@ -1,8 +1,8 @@
 """Fashion-MNIST, MNIST and, without them, scikit-learn's digits; in batches; NumPy only.
 
-They come from the files in ``$MXNET_HOME/datasets``, if their checksums are right; else from a
-verified download into that folder; else, with one visible ``OfflineDataWarning``, scikit-learn's
-handwritten digits take their shape and number, so that every lesson still runs.
+They come from ``$MXNET_HOME/datasets`` if the checksums match, else from a verified download into
+that folder. Without either, one visible ``OfflineDataWarning`` says that scikit-learn's handwritten
+digits are used, in the same shape and number, so that every lesson still runs.
 """
 
 import lazy_loader

@@ -46,7 +46,7 @@ class Batches:
         return self._epoch(next(self._epochs), count * self.batch_size)
 
     def skip(self, epochs: int) -> None:
-        """Count epochs as done without going through them: training resumes where it stopped."""
+        """Skip epochs without iterating, so that training resumes where it stopped."""
         arguments.whole_number('epochs', epochs)
         self._epochs = itertools.count(next(self._epochs) + int(epochs))
 

@@ -1,7 +1,7 @@
-"""``data`` on the command line: brings the data sets ahead of a class, and verifies them.
+"""The ``data`` command: fetches and verifies the data sets ahead of a class.
 
-From the network, or from a folder (a USB stick, a shared one). Unlike ``data.dataset``, it never
-settles for the digits: afterwards the files are there, or it says what is missing.
+The source is the network or a folder, such as a USB stick. Unlike ``data.dataset``, it never uses
+the digits: it ends with the files in place, or says what is missing.
 """
 
 from __future__ import annotations

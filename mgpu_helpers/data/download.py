@@ -1,7 +1,7 @@
-"""Bring what is missing of a data set, from mirrors or from a folder.
+"""Fetch the missing files of a data set, from mirrors or from a folder.
 
-A file is received into memory, verified, and only then written, at once under its name: nobody
-finds half of one or an unverified one, not even after a killed download.
+A file is received into memory, verified, and only then written under its name, in one step: even a
+killed download leaves no partial or unverified file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Unavailable(Exception):
 
 
 class _Refused(Exception):
-    """Why a mirror's file is not taken, in words that hold no address."""
+    """Why a mirror's file was rejected; the message holds no address."""
 
 
 def read(name: str, source: Path | None = None) -> dict[str, bytes]:
@@ -82,7 +82,7 @@ def _keep(path: Path, content: bytes, known: Known) -> None:
 
 
 def _download(name: str, missing: list[str], tried: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the missing files from the mirrors, in their order; note why one did not serve."""
+    """Yield the missing files from the mirrors, in order; record why a mirror failed."""
     from requests import RequestException
     from urllib3.exceptions import HTTPError
 
@@ -97,7 +97,7 @@ def _download(name: str, missing: list[str], tried: list[str]) -> Iterator[tuple
 
 
 def _fetch(mirror: str, name: str, filename: str) -> bytes:
-    """Give a verified file, and show how it comes."""
+    """Download and verify a file, with a progress bar."""
     import requests
     from tqdm import tqdm
 

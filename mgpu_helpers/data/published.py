@@ -1,4 +1,4 @@
-"""The published files of each data set: where they belong, who has them, how a good one is told.
+"""The published files of each data set: their folder, their mirrors, their checksums.
 
 ``published.toml`` lists them. ``$MXNET_HOME`` (default ``~/.mxnet``) ``/datasets/fashion-mnist``
 and ``/mnist`` hold four files each, as MXNet itself lays them out. ``MGPU_DATA_MIRRORS`` (base
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class Known(NamedTuple):
-    """What a good file looks like: the published one, and MXNet's repacked copy if it differs."""
+    """Checksums of the published file, and of MXNet's repacked copy if it differs."""
 
     size: int
     sha256: str
@@ -50,7 +50,7 @@ def mirrors_of(name: str) -> list[str]:
 
 
 def public(address: str) -> str:
-    """Give an address as it may be shown: without the user and the password that it may hold."""
+    """Return an address without its user and password, to be shown."""
     return re.sub('^(.*//)?.*@', r'\1', address)
 
 
@@ -61,7 +61,7 @@ def good(content: bytes | bytearray, known: Known) -> bool:
 
 
 def read_good(path: Path, known: Known) -> bytes | None:
-    """Give the content of a good file; None if it is missing, unreadable or another one."""
+    """Return a verified file's content; None if it is missing, unreadable or different."""
     try:
         # A pipe could be read for ever; MXNet's copies are about as long as the published files.
         if path.is_file() and path.stat().st_size <= 2 * known.size:

@@ -80,8 +80,8 @@ def dataset(name: str) -> Dataset:
 def home_with_files(name: str, folder: Path) -> Path:
     """Give a folder for ``MXNET_HOME`` with the files of a set, for programs that know only these.
 
-    It is the usual one, if they are there or can be fetched. Else what ``dataset`` gives is written
-    into ``folder``, in the same form; 28 MB for the digits.
+    It is the usual folder if the files are there or can be fetched. Otherwise the digits are
+    written into ``folder`` in the same form, 28 MB.
     """
     loaded, usual = dataset(name), folder_of(name)
     if loaded.source == 'files' and all((usual / filename).exists() for filename in FILES[name]):
@@ -95,7 +95,7 @@ def home_with_files(name: str, folder: Path) -> Path:
 
 
 def _warn(message: str) -> None:
-    """Warn at the line outside ``mgpu_helpers`` that led here: the one the reader can see."""
+    """Warn at the reader's own line, the last one outside ``mgpu_helpers``."""
     package = os.path.join(Path(__file__).parents[1], '')
     frame, level = sys._getframe(1), 2
     while frame.f_back and frame.f_code.co_filename.startswith(package):

@@ -1,4 +1,4 @@
-"""How devices are chosen, in every framework: GPUs if there are enough of them, else stand-ins."""
+"""The choice of devices, in every framework: GPUs if there are enough, else stand-ins."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Chooser:
         return list(self.usable_gpus()) or self.devices(usable_cores())
 
     def describe_devices(self) -> Table:
-        """Tabulate every GPU that the driver reports, also one that cannot be used, and why.
+        """Tabulate every GPU that the driver reports, and why one cannot be used.
 
         Where none can be used, there is a stand-in for each usable core.
         """

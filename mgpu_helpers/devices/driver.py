@@ -1,4 +1,4 @@
-"""What NVIDIA's driver says of this machine: which GPUs there are, usable by anybody or not.
+"""The GPUs that NVIDIA's driver reports, usable or not.
 
 Asked through ``libcuda.so.1`` itself, which comes with the driver: no toolkit, no framework.
 """
@@ -53,7 +53,7 @@ def ask_driver() -> tuple[tuple[int, int], int]:
 
 @functools.cache
 def driver_gpus() -> tuple[GPU, ...]:
-    """Ask the NVIDIA driver which GPUs there are, usable or not; none without a driver.
+    """List the GPUs that the NVIDIA driver reports, usable or not; none without a driver.
 
     ``CUDA_VISIBLE_DEVICES`` holds.
     """

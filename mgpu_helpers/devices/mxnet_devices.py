@@ -19,7 +19,7 @@ from .driver import GPU, driver_gpus, has_code
 
 @functools.cache
 def usable_gpus() -> tuple[mx.Context, ...]:
-    """List the GPUs that this MXNet can compute on; warn, once, of those that it cannot."""
+    """List the GPUs that this MXNet can use; warn once of those that it cannot."""
     if not mx.runtime.Features().is_enabled('CUDA'):
         return ()
     too_new = [str(gpu) for gpu in driver_gpus() if not has_code(gpu)]
@@ -37,7 +37,7 @@ _said = set(os.environ.get('MGPU_SAID', '').split())
 
 
 def _say_stand_ins(k: int) -> None:
-    """Print, once, that CPU cores stand in for GPUs; and once, that they are too few."""
+    """Print once that CPU cores stand in for GPUs, and once if there are too few."""
     if 'stand-ins' not in _said:
         have = f'{len(usable_gpus()) or "No"} usable GPU' + ('s' if len(usable_gpus()) > 1 else '')
         print(

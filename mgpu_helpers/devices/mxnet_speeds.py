@@ -1,4 +1,4 @@
-"""What a second device is worth: one and two train alike, in turn."""
+"""The gain from a second device, measured with one and two in turn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Prepare = Callable[[list[Any]], Callable[[], object]]
 def compare_speeds(
     prepare: Prepare, examples: int, title: str = 'examples a second', rounds: int = 5
 ) -> Speeds:
-    """Measure how many examples a second one device and two train on.
+    """Measure the examples per second of one device and of two.
 
     ``prepare(devices)`` gives a function that takes one training step with so many ``examples``. A
     stand-in has one core, so one of them is measured with both as well. MXNet reads how many
@@ -50,7 +50,7 @@ def compare_speeds(
 
 
 def seconds_of(steps: int, step: Callable[[], object]) -> float:
-    """Take so many steps, and wait until the devices have."""
+    """Time ``steps`` steps, and wait until the devices are done."""
     start = time.perf_counter()
     for _ in range(steps):
         step()

@@ -1,4 +1,4 @@
-"""What a second device is worth: the rates of one and two devices, as a table."""
+"""The gain from a second device: the rates of one and two devices, as a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Speeds:
         self.title, self.rates = title, rates
 
     def table(self) -> Table:
-        """Lay out the median of each setting, its range, and how many times as fast two are."""
+        """Tabulate each setting's median, its range, and the speed-up of two devices."""
         rows = []
         for name, rates in self.rates.items():
             gain = median(list(self.rates.values())[-1]) / median(rates)

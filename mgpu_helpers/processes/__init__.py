@@ -1,7 +1,7 @@
 """Processes that start, run and end together: no hang, no orphan.
 
 ``launch`` calls a function on several new ranks and gives back what it returned on each;
-``Engines`` are ranks that stay, for cells. When the starter is gone, however it died, they end.
+``Engines`` are ranks that stay, for cells. They end with the process that started them.
 """
 
 import lazy_loader

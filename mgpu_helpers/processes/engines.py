@@ -99,7 +99,7 @@ class Engines:
             answer.get()
 
     def join(self, seconds: float) -> None:
-        """Put all into a process group, in which who waits in vain gives up after ``seconds``."""
+        """Put all ranks into a process group; an operation in it times out after ``seconds``."""
         try:
             options = f'timeout=datetime.timedelta(seconds={seconds})'
             self.client[:].execute(JOIN.format(options=options), silent=True).get()
@@ -108,7 +108,7 @@ class Engines:
             raise
 
     def stop(self) -> None:
-        """End them, and what they have started."""
+        """End the ranks, and the processes that they started."""
         _running.discard(self)
         with contextlib.suppress(Exception):
             self.client.close()
@@ -123,7 +123,7 @@ atexit.register(lambda: [*map(Engines.stop, [*_running])])
 
 
 def sweep() -> None:
-    """Remove the folders of those who were killed."""
+    """Remove the folders that killed processes left."""
     for path in Path(tempfile.gettempdir()).glob(f'{FOLDER}*'):
         owner = path.name.removeprefix(FOLDER).split('-')[0]
         if owner.isdecimal() and not psutil.pid_exists(int(owner)):
@@ -131,14 +131,14 @@ def sweep() -> None:
 
 
 def leashed(command: Sequence[str], number: int = signal.SIGTERM) -> list[str]:
-    """Give a command that gets a signal when its starter is gone, however that ended (Linux)."""
+    """Wrap a command so that it gets a signal when the process that started it ends (Linux)."""
     if sys.platform != 'linux':
         return [*command]
     return [sys.executable, '-I', '-S', '-c', LEASH, str(int(number)), *command]
 
 
 def kill_all(pids: Iterable[int]) -> None:
-    """Kill processes, and whatever these have started."""
+    """Kill processes and their descendants."""
     processes = []
     for pid in pids:
         with contextlib.suppress(psutil.Error):

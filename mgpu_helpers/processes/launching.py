@@ -125,7 +125,7 @@ def launch(
 
 
 def _run(folder: str, group: bool) -> None:
-    """What a rank does: it writes a file with its result, or with its error and when that came."""
+    """Run in a rank: write a file with the result, or with the error and its time."""
     path, rank = Path(folder), os.environ['RANK']
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # nobody has replaced it
     try:
@@ -166,7 +166,7 @@ def _read(rank: int, pipe: Any, lines: Lines) -> None:
 def _wait(
     folder: Path, processes: list[Process], lines: Lines, labels: bool, timeout: float | None
 ) -> None:
-    """Print what the ranks print until all have ended; raise when one has failed, or is late."""
+    """Print the ranks' output until all have ended; raise if one fails or times out."""
     late, end = time.monotonic() + (timeout or float('inf')), float('inf')
     speaking = running = set(range(len(processes)))
     last: list[collections.deque[str]] = [collections.deque(maxlen=15) for _ in processes]
@@ -199,7 +199,7 @@ def _wait(
 
 
 def _failure(folder: Path, rank: int, status: int | None) -> tuple[float, str] | None:
-    """Tell when a rank failed, and how; nothing if it has not, or still runs."""
+    """Return when and how a rank failed; None if it runs or has succeeded."""
     if status is None:
         return None
     if (said := folder / f'error {rank}').exists():

@@ -1,4 +1,4 @@
-"""Which Python has a framework, where one environment cannot hold both."""
+"""The Python that has a framework, where one environment cannot hold both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rank among others: its device, its group, what it agrees on with them.
+"""A rank's device and process group, and what it agrees on with other ranks.
 
 ``mgpu.ranks`` and ``mgpu.launch`` start ranks, from a notebook; ``torchrun`` does from the shell.
 A rank has a GPU of its own, or is a process on one CPU core, which stands in for one.
@@ -86,7 +86,7 @@ def join_group(**options: Any) -> None:
 
 
 def load_in_turn(load: Callable[..., T], *args: Any) -> T:
-    """Load data on the first rank, then on the others: if it must be fetched, then once."""
+    """Load data on the first rank, then on the others, so that it is fetched only once."""
     if dist.get_rank() > 0:
         # The first rank says what there is to say about the data.
         warnings.filterwarnings('ignore', category=OfflineDataWarning)

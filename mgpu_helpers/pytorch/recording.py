@@ -1,4 +1,4 @@
-"""What a rank does, and when: ``torch.profiler``, one file a rank."""
+"""Traces of what each rank does and when, by ``torch.profiler``, one file a rank."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def recorded(folder: str | Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep away what the profiler's C++ code writes to stderr when it starts and stops."""
+    """Suppress what the profiler's C++ code writes to stderr as it starts and stops."""
     kept = os.dup(2)
     with open(os.devnull, 'wb') as nowhere:
         os.dup2(nowhere.fileno(), 2)

@@ -1,4 +1,4 @@
-"""Chapter 8: what training would cost, on machines that are not there; imports no framework.
+"""Chapter 8: the cost of training on machines that you do not have; imports no framework.
 
 Figures that others published are data, in published.toml and networks.csv: ``LINKS``, ``MACHINES``,
 ``MODELS``. ``costs`` has formulas of communication, ``curves`` of a training step, ``memory`` of

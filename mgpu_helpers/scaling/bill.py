@@ -1,4 +1,4 @@
-"""What a training costs: operations, hours of GPUs, money, and what failures add."""
+"""The bill of a training: operations, GPU hours, money, and the cost of failures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TRAININGS = Library('training', (Training(name, **x) for name, x in PUBLISHED['t
 
 
 def gpu_hours(parameters: float, tokens: float, peak: float, mfu: float) -> float:
-    """Work out the hours of GPUs that a transformer's training takes.
+    """Compute the GPU hours of a transformer's training.
 
     Each of ``tokens`` takes 6 operations a parameter: 2 forward, 4 backward; attention's own, a few
     percent, are left out. ``peak`` are the operations a second of the data sheet, of which ``mfu``
@@ -50,14 +50,14 @@ def gpu_hours(parameters: float, tokens: float, peak: float, mfu: float) -> floa
 
 
 def checkpoint_interval(save: float, between_failures: float) -> float:
-    """Find how often to save so that the least is lost, in the unit of both times (Young 1974)."""
+    """Return the checkpoint interval that loses least, in the unit of both times (Young 1974)."""
     arguments.positive_number('save', save)
     arguments.positive_number('between_failures', between_failures)
     return math.sqrt(2 * save * between_failures)
 
 
 def time_lost(save: float, restart: float, between_failures: float, every: float) -> float:
-    """Give the share of the time that goes into saving, into work done twice, and into restarts.
+    """Return the share of time lost to saving, repeated work and restarts.
 
     A failure comes, on average, in the middle between two checkpoints. All times in one unit.
     """

@@ -39,7 +39,7 @@ class Machine:
             arguments.message(self.devices_per_server, 1, self.network)
 
     def levels(self, devices: int) -> list[tuple[int, Link]]:
-        """Give the levels that so many devices make up, as ``hierarchical`` takes them."""
+        """Return the levels of a number of devices, in the form that ``hierarchical`` takes."""
         n = self.devices_per_server or devices
         if self.network is None or devices <= n:
             return [(devices, self.link)]

@@ -1,4 +1,4 @@
-"""What a device has to keep in its memory to train."""
+"""The memory that a device needs to train."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .models import FLOAT32, Model
 
 @dataclass(frozen=True)
 class Memory:
-    """What one device has to keep, in bytes."""
+    """The memory that one device needs, in bytes."""
 
     parameters: float
     gradients: float
@@ -19,7 +19,7 @@ class Memory:
 
     @property
     def total(self) -> float:
-        """Bytes of all four."""
+        """The sum of all four, in bytes."""
         return self.parameters + self.gradients + self.optimizer_state + self.activations
 
 

@@ -1,7 +1,6 @@
-"""What others measured (published.toml), beside what our formulas predict, and the error.
+"""Published measurements (published.toml) beside our formulas' predictions, with the error.
 
-One number comes from a row of what it then explains: ``NVLS_ARRIVES``. Nothing else was fitted to a
-result.
+Only ``NVLS_ARRIVES`` was fitted, to one row of the results that it then predicts.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class AllReduce:
 
     @property
     def error(self) -> float:
-        """How much ours is above the measured time, as a share of that."""
+        """Our prediction's relative error: positive if it is above the measured time."""
         return self.predicted / self.measured - 1
 
 

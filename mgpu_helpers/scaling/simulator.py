@@ -1,4 +1,4 @@
-"""Training steps played through: gradients in buckets, and devices that are not equally fast.
+"""A simulation of training steps, with gradients in buckets and devices of unequal speed.
 
 The formulas of ``curves`` let every byte travel as soon as there is time left. Here gradients
 travel in buckets, one after the other, and a bucket leaves when every device has filled it.
@@ -32,7 +32,7 @@ class Simulation:
 
 
 def last_arrival(filled: Iterable[Any], seconds: Iterable[float]) -> Any:
-    """Tell when the last bucket has arrived, of those that are full at ``filled``, in turn.
+    """Return when the last bucket arrives; bucket i is full at time i of ``filled``.
 
     Each takes so many ``seconds``, and waits for the one before it. Times may be arrays.
     """

@@ -1,4 +1,4 @@
-"""Chapter 3: what ran when, on which device - recorded with MXNet's own profiler.
+"""Chapter 3: timelines of every device, recorded with MXNet's own profiler.
 
 ``record`` turns a block of code into ``Lanes``. A span's kind is a phase of training: ``forward``
 (what runs under ``autograd.record()``), ``backward``, ``copy`` (before the backward pass),

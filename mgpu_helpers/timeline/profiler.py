@@ -28,7 +28,7 @@ NOISE = ('DeleteVariable', 'WaitForVar', 'ResourceParallelRandomSetSeed', LINK)
 
 @contextlib.contextmanager
 def profiling(spans: list[Span]) -> Iterator[None]:
-    """Profile a block of code: add its operators, by their start, of a kind not known here."""
+    """Profile a block of code: append its operators, ordered by start, without a kind."""
     with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
         # It writes once more when the process ends, and first removes what has that name: so the
         # name must be none that exists (/dev/null would be gone, for root) or could be made.
@@ -61,7 +61,7 @@ def known_lanes() -> list[str]:
 
 
 def check_known(lane: str) -> None:
-    """Raise unless the profiler has a number for this device; without one it ends the process."""
+    """Raise unless the profiler has a number for this device; else it would end the process."""
     if lane not in known_lanes():
         known = ', '.join(dict.fromkeys(known_lanes()))
         way = f"MXNet's profiler, which would end this process, knows {known}: use at most these"

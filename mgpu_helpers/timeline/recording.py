@@ -1,4 +1,4 @@
-"""``record`` a block of code: what every device did, and for which phase of training.
+"""``record`` what every device does in a block of code, and for which phase of training.
 
 MXNet's functions that push operators are wrapped meanwhile: each push is noted with its phase.
 """
@@ -57,7 +57,7 @@ def record(title: str = '', python: bool = False) -> Iterator[Lanes]:
 
 
 def note(span: Span) -> None:
-    """Put what MXNet's profiler cannot see into the recording that is on, if one is."""
+    """Add a span that MXNet's profiler cannot see to the current recording, if any."""
     if _listener:
         _listener.noted.append(span)
 
@@ -71,7 +71,7 @@ class Push:
 
 
 class Pushes:
-    """What Python pushed in a training step, and what it called that pushes operators itself."""
+    """The operators that Python pushed in a training step, directly or through a call."""
 
     def __init__(self) -> None:
         self.start = wall_clock()
@@ -80,7 +80,7 @@ class Pushes:
 
 
 class Listener:
-    """Notes what is pushed, step by step, and for which phase."""
+    """Records each push, by training step and phase."""
 
     def __init__(self) -> None:
         self.steps = [Pushes()]
@@ -127,7 +127,7 @@ class Listener:
             made.append(push)
 
     def _add(self, name: str, lanes: Sequence[str], updates: bool = False) -> Push:
-        """Note a push; first wait, if with it a new step begins."""
+        """Record a push; if it begins a new step, wait first."""
         step = self.steps[-1]
         if updates:
             kind = 'update'
@@ -228,7 +228,7 @@ def freed_later(stack: contextlib.ExitStack, free: Function) -> Function:
 
 
 def lane_of(device: mx.Context | str) -> str:
-    """Name the lane on which a device's work is done; pinned memory is filled by the first CPU."""
+    """Name the lane of a device's work; the first CPU fills pinned memory."""
     name = str(device)
     return name if name.startswith(('cpu(', 'gpu(')) else 'cpu(0)'
 

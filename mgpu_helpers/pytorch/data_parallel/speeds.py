@@ -1,4 +1,4 @@
-"""What a second device is worth: one device and two ranks train in turn."""
+"""The gain from a second device, measured with one device and two ranks in turn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STEPS = 6  # in a turn; with 256 examples, half a second
 
 
 def compare_ranks(batch_size: int = 256, rounds: int = 5) -> Speeds:
-    """Measure how many examples a second LeNet learns from, on one device and on two ranks.
+    """Measure LeNet's examples per second in training, on one device and on two ranks.
 
     Called by both of two ranks. Each setting gets the same batch, and all take turns, so that what
     else the machine does meets all of them: one device (on CPUs with one core, and with both), and

@@ -31,7 +31,7 @@ def zigzag(size: int) -> list[list[int]]:
 
 
 def pairs(mine: Sequence[int], theirs: Sequence[int]) -> list[tuple[int, int, bool]]:
-    """List which of my pieces look at which of theirs, and if it is the same piece: a triangle."""
+    """List which of my pieces attend to which of theirs; on the same piece, a triangle."""
     found = [(i, j) for i in range(len(mine)) for j in range(len(theirs))]
     return [(i, j, theirs[j] == mine[i]) for i, j in found if theirs[j] <= mine[i]]
 
@@ -54,7 +54,7 @@ def check_length(length: int, number: int) -> None:
 
 
 def pass_on(*tensors: Tensor) -> Callable[[], list[Tensor]]:
-    """Begin to send tensors to the next rank; what it gives waits for those of the one before."""
+    """Start sending tensors to the next rank; the result waits for those of the previous rank."""
     rank, size = dist.get_rank(), dist.get_world_size()
     tensors = tuple(t.contiguous() for t in tensors)
     received = [torch.empty_like(t) for t in tensors]
@@ -77,7 +77,7 @@ def nothing_yet(q: Tensor) -> State:
 
 
 def add_block(state: State, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> State:
-    """Take a block of keys and values into the running softmax."""
+    """Add a block of keys and values to the running softmax."""
     u, s, m = state
     scores = scores_of(q, k, causal)
     higher = torch.maximum(m, scores.amax(-1, keepdim=True))
@@ -112,7 +112,7 @@ def block_backward(
 def ring_backward(
     grad: Tensor, pieces: Pieces, q: Tensor, k: Tensor, v: Tensor, out: Tensor, log_sum: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Give the gradients of queries, keys and values; the last two travel until they are home."""
+    """Return the gradients of queries, keys and values; the last two travel back to their ranks."""
     rank, size = dist.get_rank(), dist.get_world_size()
     cut = partial(torch.chunk, chunks=len(pieces[rank]), dim=2)
     mine = list(zip(cut(q), cut(out), cut(log_sum), cut(grad)))

@@ -15,7 +15,7 @@ from .gpt import GPT, gpt
 
 
 class Router(nn.Module):
-    """Choose an expert for each token, by the highest probability, with which it then counts."""
+    """Choose each token's most probable expert; its output is weighted by that probability."""
 
     def __init__(self, width: int, experts: int) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class AllExperts(nn.Module):
         return (weight[:, None] * self.apply_experts(x.flatten(0, -2), choice)).view_as(x)
 
     def apply_experts(self, tokens: Tensor, choice: Tensor) -> Tensor:
-        """Give what the chosen experts make of tokens (n, width)."""
+        """Return the chosen experts' outputs for tokens (n, width)."""
         out = torch.zeros_like(tokens)
         for name, expert in self.experts.items():
             out[choice == int(name)] = expert(tokens[choice == int(name)])
@@ -55,7 +55,7 @@ class Experts(AllExperts):
     one_a_rank = True
 
     def apply_experts(self, tokens: Tensor, choice: Tensor) -> Tensor:
-        """Give what the chosen experts, here and on other ranks, make of tokens (n, width)."""
+        """Return the outputs of the chosen experts, on all ranks, for tokens (n, width)."""
         expert = self.experts[str(dist.get_rank())]
         order = choice.argsort(stable=True)  # by expert: what belongs together travels together
         gives = choice.bincount(minlength=dist.get_world_size())

@@ -29,14 +29,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 class CausalAttention(Attention):
-    """Chapter 7's attention, where ``attend`` says who looks at whom, and on which device."""
+    """Chapter 7's attention; ``attend`` decides which tokens attend to which, and where."""
 
     def __init__(self, width: int, heads: int, attend: Attend) -> None:
         super().__init__(width, heads)
         self.attend = attend
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give what each of the tokens (n, t, width) has collected."""
+        """Return the attention output of each token, (n, t, width)."""
         layers = self.q, self.k, self.v
         cut = (f(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2) for f in layers)
         return self.out(self.attend(*cut).transpose(1, 2).flatten(2))
@@ -54,7 +54,7 @@ class GPT(nn.Module):
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, SYMBOLS))
 
     def forward(self, x: Tensor, places: Tensor | None = None) -> Tensor:
-        """Give the scores; ``places`` (t,), of the tokens in their sequence, count from 0."""
+        """Compute the scores; ``places`` (t,) are the tokens' positions, from 0."""
         places = torch.arange(x.shape[1], device=x.device) if places is None else places
         return self.head(self.blocks(self.tokens(x) + self.places(places)))
 
@@ -73,7 +73,7 @@ def gpt(
 
 @torch.no_grad()
 def continue_text(net: nn.Module, begins: Sequence[str], length: int = 60) -> list[str]:
-    """Let a network go on from the beginnings of sentences, each time with the likeliest token."""
+    """Continue sentences from their beginnings, always with the likeliest token."""
     rows = [encode(begin)[:-1] for begin in begins]
     for row in rows:
         while len(row) <= length and row[-1] != EDGE:

@@ -22,17 +22,17 @@ MARKUP = (
 
 
 def encode(sentence: str) -> list[int]:
-    """Give the tokens of a sentence, EDGE before and after it; what is no ASCII is left out."""
+    """Return a sentence's tokens between two EDGEs; characters outside ASCII are dropped."""
     return [EDGE, *(ord(c) - 30 for c in sentence if ' ' <= c <= '~'), EDGE]
 
 
 def decode(tokens: Sequence[int]) -> str:
-    """Give the sentence back, without what pads it."""
+    """Return the sentence without padding."""
     return ''.join(chr(int(t) + 30) for t in tokens if t > EDGE)
 
 
 def shifted(sequences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Make a batch of tokens (n, t) and of those that come next (n, t), with PAD at the ends."""
+    """Make a batch of tokens (n, t) and their next tokens (n, t), padded with PAD."""
     rows = [torch.tensor(s) for s in sequences]
     x, y = (pad_sequence([r[s] for r in rows], True, PAD) for s in (slice(-1), slice(1, None)))
     return x, y

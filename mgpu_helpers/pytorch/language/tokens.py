@@ -1,4 +1,4 @@
-"""Losses of tokens: summed, and divided once by the number of all, on all ranks."""
+"""Token losses: summed, then divided once by the number of tokens on all ranks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def token_loss(scores: Tensor, y: Tensor) -> Tensor:
 
 
 def backward(net: nn.Module, x: Tensor, y: Tensor, micro_batches: int = 1, *more: Any) -> Tensor:
-    """Give the mean loss over the tokens of all ranks; a rank's own terms leave their gradients."""
+    """Return the mean loss over all ranks' tokens; backpropagate this rank's terms of it."""
     arguments.positive_int('micro_batches', micro_batches)
     count, total = (y != PAD).sum(), torch.zeros((), dtype=torch.float64, device=y.device)
     dist.all_reduce(count)
@@ -66,7 +66,7 @@ def train_gpt(sequences: Any, steps: int, batch_size: int = 24, lr: float = 1e-2
 
 
 class Found(NamedTuple):
-    """What a step gave on one rank: the loss, gradients by name, bytes sent by kind."""
+    """One rank's result of a step: the loss, gradients by name, bytes sent by kind."""
 
     loss: float
     grads: dict[str, Any]

@@ -116,7 +116,7 @@ class Stage(StageState):
 
 
 def room_for(stage: Stage, kind: str, i: int) -> Tensor | None:
-    """Make the tensor into which the input of a pass will come; None where none comes."""
+    """Make the tensor that will receive a pass's input; None if it receives none."""
     if stage.rank == (0 if kind == 'forward' else stage.last):
         return None
     if kind == 'backward':

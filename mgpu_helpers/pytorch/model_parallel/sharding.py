@@ -1,4 +1,4 @@
-"""Chapter 7: data parallelism that keeps nothing twice, by hand.
+"""Chapter 7: data parallelism without redundant copies, by hand.
 
 Optimizer state (ZeRO 1), gradients (ZeRO 2) and parameters (ZeRO 3, fully sharded data parallelism)
 lie in shards, one a rank: Rajbhandari and others, *ZeRO*, 2020. PyTorch's ``fully_shard`` and
@@ -46,7 +46,7 @@ def reduce_scatter(whole: torch.Tensor) -> torch.Tensor:
 def own_shard(params: Sequence[torch.Tensor]) -> tuple[torch.Tensor, nn.Parameter]:
     """Move parameters into one vector; give it, and this rank's shard of it for an optimizer.
 
-    The parameters become views of the vector, and so is the shard: nothing lies there twice.
+    The parameters and the shard become views of the vector: nothing is stored twice.
     """
     k, rank = dist.get_world_size(), dist.get_rank()
     whole = flatten(params, k)
@@ -77,7 +77,7 @@ def shard_gradients(
     shard: nn.Parameter,
     then: Callable[[], object] = lambda: None,
 ) -> nn.Parameter:
-    """Keep of a layer's gradients this rank's shard alone (ZeRO 2), from now on; give the shard.
+    """Keep only this rank's shard of a layer's gradients from now on (ZeRO 2); return the shard.
 
     As soon as a backward pass has the last of them, they are reduced and scattered, each ``.grad``
     becomes ``None``, and ``then`` is called.
@@ -100,7 +100,7 @@ def shard_gradients(
 
 
 def shard_parameters(layer: nn.Module) -> nn.Parameter:
-    """Keep of a layer's parameters this rank's shard alone (ZeRO 3); give it, for an optimizer.
+    """Keep only this rank's shard of a layer's parameters (ZeRO 3); return it for an optimizer.
 
     All are gathered just before the layer's forward and backward passes, and dropped after them.
     """

@@ -29,7 +29,7 @@ _meetings = itertools.count()  # every rank counts the same
 
 
 class Trained(NamedTuple):
-    """What ten steps gave on one rank; on the only one, it is what one device does."""
+    """One rank's result of ten steps; with a single rank, one device's."""
 
     losses: np.ndarray  # (10,), each the mean over a batch
     params: dict[str, np.ndarray]  # by name
@@ -48,7 +48,7 @@ class Trained(NamedTuple):
 
 
 def nbytes(tensors: Iterable[Any]) -> int:
-    """Count the bytes of memory behind some tensors; what they share counts once."""
+    """Count the bytes of memory behind some tensors; shared memory counts once."""
     here = [getattr(t, 'to_local', t.detach)().untyped_storage() for t in tensors]
     return sum({memory.data_ptr(): memory.nbytes() for memory in here}.values())
 

@@ -20,7 +20,7 @@ from ..ranks import check_group, this_device
 
 
 def total(x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
-    """Give the sum of a tensor over the ranks, and leave the tensor as it is."""
+    """Return the sum of a tensor over the ranks; the tensor stays unchanged."""
     summed = x.clone(memory_format=torch.contiguous_format)  # all_reduce writes in place
     dist.all_reduce(summed, group=group)
     return summed

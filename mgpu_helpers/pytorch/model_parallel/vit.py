@@ -30,7 +30,7 @@ class Attention(nn.Module):
         self.q, self.k, self.v, self.out = (nn.Linear(width, width) for _ in range(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Mix the values of all patches, for each as its query and their keys say."""
+        """Mix the patches' values, weighted by each patch's query and all keys."""
         # However many heads these layers give, here or on one rank of several: (n, heads, t, d).
         q, k, v = (
             f(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
