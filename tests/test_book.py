@@ -63,6 +63,10 @@ FINDINGS = r"""(() => {
   return [...new Set(said)];
 })()"""
 
+EDGES = """[...document.querySelectorAll(`.bd-article section >
+  :is(p, h2, figure), figure > img, figcaption > p, div.cell_input, div.cell_output`)]
+  .map((e) => e.getBoundingClientRect()).filter((box) => box.width).map((box) => box.left)"""
+
 
 class Handler(http.server.SimpleHTTPRequestHandler):
     def end_headers(self):
@@ -128,10 +132,13 @@ def test_every_link_within_the_site_leads_somewhere(site):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('width', [390, 1280])
-def test_figures_enlarge(site, browser, width):
+@pytest.mark.parametrize('width', [390, 768, 1024, 1280, 1440])
+def test_all_begins_at_one_left_edge_and_figures_enlarge(site, browser, width):
     browser.open(site + 'notebooks/01-multiple-gpus-scratch.html', width)
-    browser.ask('document.querySelector(".bd-article img").focus()')
+    edges = browser.ask(EDGES)
+    assert len(edges) > 50 and max(edges) - min(edges) <= 2
+    assert browser.ask('document.documentElement.scrollWidth') <= width
+    browser.ask('document.querySelector(".enlarge").focus()')
     browser.press('Enter', windowsVirtualKeyCode=13, text='\r')
     browser.wait_for('document.querySelector("dialog.enlarged").open')
     wide = browser.ask('document.querySelector("dialog.enlarged img").width')

@@ -1,21 +1,21 @@
-// A figure in a tap's or Enter's size: its labels are too small to read on a phone.
+// A figure enlarged by a tap or by its button: its labels are too small to read on a phone.
 addEventListener("DOMContentLoaded", () => {
+  const button = (text, label, type) =>
+    Object.assign(document.createElement("button"), { textContent: text, ariaLabel: label, className: type });
   const dialog = document.createElement("dialog");
   dialog.className = "enlarged";
   dialog.addEventListener("click", () => dialog.close());
-  dialog.addEventListener("keydown", (event) => event.key === "Escape" && dialog.close());
   document.body.append(dialog);
   for (const image of document.querySelectorAll(".bd-article img:not(a img)")) {
-    Object.assign(image, { tabIndex: 0, role: "button" });
     const enlarge = () => {
       const copy = image.cloneNode();
-      copy.removeAttribute("tabindex");
       copy.style.width = `${Math.max(image.naturalWidth, 1.5 * innerWidth)}px`;
-      dialog.replaceChildren(copy);
+      dialog.replaceChildren(button("✕", "Close", "close-enlarged"), copy);
       dialog.showModal();
     };
-    image.addEventListener("click", enlarge);
-    image.addEventListener("keydown", (event) => event.key === "Enter" && enlarge());
+    const open = button("⤢", "Enlarge the figure", "enlarge");
+    image.after(open);
+    for (const control of [image, open]) control.addEventListener("click", enlarge);
   }
 });
 
