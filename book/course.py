@@ -102,6 +102,8 @@ def links(app, docname, source):
             notebook['cells'][0]['source'] += ['\n\n', HOSTED]
         source[0] = shown(notebook)
     if known := app.config.html_theme_options['repository_url']:
+        clone = f'```\ngit clone {known} course\ncd course\n'
+        source[0] = source[0].replace('In the folder of the course,\n\n```\n', clone)
         source[0] = source[0].replace('https://github.com/OWNER/NAME', known)
 
 

@@ -85,9 +85,10 @@ def renewed():
     readme = texts[ROOT / 'README.md']
     before, rest = readme.split(PLACES)
     readme = before + PLACES + places(PUBLISHED) + END + rest.split(END, 1)[1]
-    texts[ROOT / 'README.md'] = readme.replace(
-        'https://github.com/OWNER/NAME', PUBLISHED or 'https://github.com/OWNER/NAME'
-    )
+    if PUBLISHED:
+        clone = f'```\ngit clone {PUBLISHED} course\ncd course\n'
+        readme = readme.replace('In the folder of the course,\n\n```\n', clone)
+    texts[ROOT / 'README.md'] = readme
     for chapter in CHAPTERS:
         text = chapter.path.read_text(encoding='utf8')
         first = json.loads(text)['cells'][0]['source']
