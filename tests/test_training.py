@@ -240,3 +240,12 @@ def test_an_interrupt_leaves_nothing(alone):
             process.stdout.readline()
             process.send_signal(number)
             assert process.wait(60)  # `started` looks for the ranks
+
+
+def test_ranks_end_with_a_starter_that_is_killed_before_they_have_met(alone):
+    for moment in (0, 2):  # as Python starts, and while PyTorch loads or a rank waits for others
+        with alone.start('--limit 640 --epochs 10000', 2) as process:
+            while len(workers(process)) < 2 and process.poll() is None:
+                time.sleep(0.01)
+            time.sleep(moment)
+            process.kill()  # `started` looks for the ranks

@@ -11,11 +11,12 @@ import sys
 import warnings
 from contextlib import suppress
 
+from ranks import attempt, gathered, stop  # isort: skip  # first: it ends with torchrun
+
 import numpy as np
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from ranks import attempt, gathered, stop
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 

@@ -19,6 +19,15 @@ from collections import Counter
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 
+if sys.platform == 'linux' and 'TORCHELASTIC_RUN_ID' in os.environ:
+    import ctypes  # before PyTorch, which takes seconds: torchrun may be killed while it loads
+
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end when torchrun does
+    alive = os.getppid() != 1
+    with suppress(OSError):  # in some containers torchrun itself is process 1
+        alive = alive or os.path.samefile('/proc/1/exe', '/proc/self/exe')
+    if not alive:
+        sys.exit('error: torchrun is gone')
 import torch
 import torch.distributed as dist
 from torch import nn
