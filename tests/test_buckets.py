@@ -7,10 +7,8 @@ from mxnet import autograd, nd
 
 import mgpu_helpers as mgpu
 from mgpu_helpers.collectives import (
-    OURS,
     allreduce_halving_doubling,
     allreduce_ring,
-    fill_buckets,
 )
 from mgpu_helpers.collectives.buckets import Bucket, copy_all, sync_with
 
@@ -53,34 +51,6 @@ def test_what_no_bucket_can_hold_is_refused():
     ):
         with pytest.raises(error, match=words):
             Bucket(arrays)
-
-
-def test_buckets_are_filled_from_the_last_layer():
-    sizes = [4 * int(np.prod(s)) for s in SHAPES]
-    for limit in (1, 50, 5_000, 150_000, 500_000, 10**6):
-        buckets = fill_buckets(sizes, limit)
-        assert sorted(i for b in buckets for i in b) == list(range(8))
-        assert all(len(b) == 1 or sum(sizes[i] for i in b) <= limit for b in buckets)
-        for early, late in zip(buckets, buckets[1:], strict=False):
-            assert min(early) == max(late) + 1
-            assert sum(sizes[i] for i in early) + sizes[late[0]] > limit
-    assert fill_buckets([], 10) == []
-    with pytest.raises(ValueError, match='bucket_bytes'):
-        fill_buckets(sizes, 0)
-
-
-@pytest.mark.parametrize('name', OURS)
-def test_every_way_to_sync_gives_the_same_sums(name):
-    for bucket_bytes in (1, 150_000, 10**7):
-        sync = sync_with(OURS[name], bucket_bytes)
-        # One serves networks of any types, shapes and devices, one after the other.
-        few = [(5,), (700, 2)]
-        for k, of, shapes in ((3, 'float32', SHAPES), (3, 'float16', SHAPES), (2, 'float64', few)):
-            results, wanted = (gradients(k, of, shapes) for _ in range(2))
-            mgpu.sync_gradients(wanted)
-            sync(results)
-            for of_one in results:
-                assert_equal(of_one, wanted[0])
 
 
 def test_fewer_messages_with_a_bucket():

@@ -58,17 +58,6 @@ def test_allreduce_leaves_the_sum_on_every_device():
     assert [[g.asnumpy()[0] for g in of_device] for of_device in grads] == [[6, 60, 600]] * 3
 
 
-def test_split_covers_the_batch_in_order_and_keeps_labels_beside_their_examples():
-    for n, k, sizes in [(6, 2, [3, 3]), (7, 2, [4, 3]), (10, 4, [3, 3, 2, 2]), (2, 3, [1, 1])]:
-        batch = nd.arange(n * 4).reshape((n, 4))
-        Xs, ys = mgpu.split_batch(batch, nd.arange(n), DEVICES[:k])
-        for shards, whole in ((Xs, batch), (ys, nd.arange(n))):
-            assert [len(s) for s in shards] == sizes
-            assert [s.context for s in shards] == DEVICES[: len(sizes)]
-            assert np.array_equal(np.concatenate([s.asnumpy() for s in shards]), whole.asnumpy())
-    assert [len(s) for s in mgpu.split_and_load(nd.arange(6), DEVICES[:2])] == [3, 3]
-
-
 def test_accuracy_counts_each_test_example_once():
     """10,000 = 39 × 256 + 16: a padded last batch would count 240 examples twice."""
     _, test_iter = mgpu.load_data_fashion_mnist(256, num_examples=256)
