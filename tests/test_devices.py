@@ -9,7 +9,6 @@ from examining import A100, H200, K80, python
 
 import mgpu_helpers as mgpu
 from mgpu_helpers.devices import choose_devices
-from mgpu_helpers.devices.choosing import Chooser
 
 RTX4090 = ('RTX 4090', 24, (8, 9))
 # This MXNet is the CPU build; the GPU build answers True in the second part.
@@ -26,6 +25,8 @@ SCRIPT = """
     print(mgpu.num_gpus(), mgpu.devices(2), mgpu.try_gpu(), mgpu.try_all_gpus())
     for k in (3, 3, 99, 99): found = mgpu.devices(k)
     print(found[:3])
+    try: mxnet_devices.choose_devices(2, [mx.gpu(0), mx.cpu(0)])
+    except ValueError as error: print(error)
 """
 
 
@@ -61,7 +62,8 @@ def test_gpus_that_mxnet_can_use_and_gpus_that_it_cannot(stub_driver):
     # Enough GPUs are given without a notice; else there are stand-ins, which is said once.
     assert said[0] == '2 [gpu(0), gpu(2)] gpu(0) [gpu(0), gpu(2)]'
     assert '2 usable GPUs here, so CPU cores stand in' in said[1]
-    assert 'stand-ins share' in said[2] and said[3:] == ['[cpu(0), cpu(1), cpu(2)]']
+    assert 'stand-ins share' in said[2] and said[3] == '[cpu(0), cpu(1), cpu(2)]'
+    assert said[4:] == ['[gpu(0), cpu(0)] mixes GPUs with stand-ins: take one kind']
 
 
 @pytest.mark.skipif(mgpu.num_gpus() > 0, reason='there are real GPUs here')
@@ -77,13 +79,6 @@ def test_choose_devices_takes_the_users_own():
     for wrong in SimpleNamespace(index=0), 3:  # as PyTorch's devices are
         with pytest.raises((TypeError, ValueError), match=r'mx\.cpu\(0\)'):
             choose_devices(1, [wrong])
-
-
-def test_gpus_and_stand_ins_do_not_mix_in_any_framework():
-    chooser = Chooser('MXNet', lambda: (mx.gpu(0),), mx.gpu, mx.cpu, 'mx.cpu(0)', str)
-    assert chooser.devices(1) == [mx.gpu(0)] and chooser.devices(2) == [mx.cpu(0), mx.cpu(1)]
-    with pytest.raises(ValueError, match='mixes GPUs with stand-ins'):
-        chooser.choose_devices(2, [mx.gpu(0), mx.cpu(0)])
 
 
 def test_speeds_are_those_of_each_setting_and_two_are_compared_with_each(started):

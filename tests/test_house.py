@@ -179,6 +179,7 @@ PROTOCOLS = {
     '_apply',  # torch's: `to`, `half` and the like call it
     'allocate',  # of a collective that `fully_shard` is given
     'hybrid_forward',  # MXNet's, of a block
+    *'try_gpu try_all_gpus'.split(),  # the sources' names
     *'display readable readinto'.split(),  # tqdm's, and of a raw stream
 }
 

@@ -14,8 +14,8 @@ Test: TypeAlias = Callable[[str, Any], object]
 
 LISTS = (list, tuple)
 A_DEVICE = 'a device, one of devices(2), mx.gpu(0), mx.cpu(0)'
-# What lists the usable GPUs of each library; the room of the devices fills it.
-GPUS: dict[str, Callable[[], Sequence[Any]]] = {}
+# What lists the usable GPUs; the room of the devices fills it.
+USABLE_GPUS: list[Callable[[], Sequence[Any]]] = []
 LIBRARIES = {'mxnet': 'MXNet', 'torch': 'PyTorch', 'numpy': 'NumPy'}
 
 
@@ -80,12 +80,10 @@ def divisible(name: str, value: Any, k: Any, parts: str) -> None:
 
 def device(name: str, value: Any) -> None:
     """Raise unless ``value`` is a device; a GPU must be usable on this machine."""
-    # PyTorch's devices have an index; a list's or a string's is a method.
-    known = hasattr(value, 'device_id') or not callable(getattr(value, 'index', len))
-    expect(known, name, A_DEVICE, value)
-    if str(value).startswith(('gpu', 'cuda')):
-        gpus = GPUS[of := library(value.__class__)]()
-        way = f'one of the {len(gpus)} GPUs that {of} can use here; devices(k) gives what there is'
+    expect(hasattr(value, 'device_id'), name, A_DEVICE, value)  # MXNet's have one
+    for usable in USABLE_GPUS if value.device_type == 'gpu' else []:
+        gpus = usable()
+        way = f'one of the {len(gpus)} GPUs that MXNet can use here; devices(k) gives what there is'
         expect(value in gpus, name, way, value, ValueError)
 
 

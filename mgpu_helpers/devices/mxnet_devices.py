@@ -9,12 +9,17 @@ from __future__ import annotations
 import functools
 import os
 import warnings
+from collections.abc import Sequence
 
 import mxnet as mx
 
-from .choosing import Chooser
+from .. import arguments
+from ..display import NONE, Table
 from .cores import usable_cores
-from .driver import GPU, driver_gpus, has_code
+from .driver import driver_gpus, has_code
+
+# Each takes a thread and a replica: 256 took 4 s to start; 100,000 ran for minutes in silence.
+MOST_STAND_INS = 256
 
 
 @functools.cache
@@ -31,6 +36,8 @@ def usable_gpus() -> tuple[mx.Context, ...]:
         )
     return tuple(mx.gpu(gpu.index) for gpu in driver_gpus() if has_code(gpu))
 
+
+arguments.USABLE_GPUS.append(usable_gpus)
 
 # What a parent process has said already, its children need not say again.
 _said = set(os.environ.get('MGPU_SAID', '').split())
@@ -51,15 +58,66 @@ def _say_stand_ins(k: int) -> None:
         _said.add('crowded')
 
 
-def _why_not(gpu: GPU) -> str:
-    return 'the CPU build of MXNet' if has_code(gpu) else 'no machine code for it in this MXNet'
+def num_gpus() -> int:
+    """Count the GPUs that this MXNet can use: 0 with its CPU build, or without a driver."""
+    return len(usable_gpus())
 
 
-STAND_INS = 'mx.cpu(0), mx.cpu(1), ...'
-_chooser = Chooser('MXNet', usable_gpus, mx.gpu, mx.cpu, STAND_INS, _why_not, _say_stand_ins)
-num_gpus = _chooser.num_gpus
-devices = _chooser.devices
-choose_devices = _chooser.choose_devices
-try_gpu = _chooser.try_gpu
-try_all_gpus = _chooser.try_all_gpus
-describe_devices = _chooser.describe_devices
+def devices(k: int) -> list[mx.Context]:
+    """Give ``k`` devices: GPUs if there are that many usable ones, else stand-ins; never a mix.
+
+    There may be more stand-ins than cores; they then share cores and train no faster.
+    """
+    arguments.positive_int('the number of devices', k)
+    if k <= num_gpus():
+        return list(usable_gpus()[:k])
+    arguments.positive_int('the number of stand-ins', k, most=MOST_STAND_INS)
+    _say_stand_ins(k)
+    return [mx.cpu(i) for i in range(k)]
+
+
+def choose_devices(num_gpus: int, given: Sequence[mx.Context] | None = None) -> list[mx.Context]:
+    """Give the devices to train on: those that the user listed, or ``devices(num_gpus)``."""
+    arguments.positive_int('num_gpus', num_gpus)
+    if given is None:
+        return devices(num_gpus)
+    arguments.check(devices=given)
+    agree = num_gpus == len(given)
+    wanted = f'{len(given)}, as many as devices lists'
+    arguments.expect(agree, 'num_gpus', wanted, num_gpus, ValueError)
+    gpus = usable_gpus()
+    known = [*gpus, *map(mx.cpu, range(MOST_STAND_INS))]
+    for i, device in enumerate(given):
+        way = 'one of devices(k), or of mx.cpu(0), mx.cpu(1), ...'
+        arguments.expect(device in known, f'devices[{i}]', way, device, ValueError)
+    if 0 < sum(device in gpus for device in given) < len(given):
+        raise ValueError(f'{list(given)} mixes GPUs with stand-ins: take one kind')
+    return list(given)
+
+
+def try_gpu() -> mx.Context:
+    """Give the first usable GPU, or a stand-in if there is none."""
+    return [*usable_gpus(), mx.cpu(0)][0]
+
+
+def try_all_gpus() -> list[mx.Context]:
+    """Give every usable GPU, or one stand-in for each usable core; never an empty list."""
+    return list(usable_gpus()) or devices(usable_cores())
+
+
+def describe_devices() -> Table:
+    """Tabulate every GPU that the driver reports, also one that cannot be used, and why.
+
+    Where none can be used, there is a stand-in for each usable core.
+    """
+    rows: list[tuple[object, ...]] = []
+    for gpu in driver_gpus():
+        device, what = mx.gpu(gpu.index), gpu.name
+        if device not in usable_gpus():
+            why = 'no machine code for it in this MXNet'
+            what += f', not used: {"the CPU build of MXNet" if has_code(gpu) else why}'
+        rows.append((device, what, f'{gpu.memory / 2**30:.0f} GiB', gpu.version))
+    if not usable_gpus():
+        stand_in = ('stand-in: one CPU core', 'shares main memory', NONE)
+        rows += [(mx.cpu(i), *stand_in) for i in range(usable_cores())]
+    return Table(rows, ['device', 'what it is', 'memory', 'compute capability'])
