@@ -25,32 +25,23 @@ SCHEDULES = {'gpipe': gpipe, 'one_f_one_b': one_f_one_b}
 MICRO = 6  # of 47 examples
 
 
-def sharded(zero):
-    """Losses and the whole state, by ZeRO 1 or 3, of ranks with 12, 12, 12 and 11 examples."""
+def sharded():
+    """Losses and the whole state, by ZeRO 3, of ranks with 12, 12, 12 and 11 examples."""
     net, rank, losses = pt.vit(**ten.START), dist.get_rank(), []
-    if zero == 1:
-        params = list(net.parameters())
-        whole, shard = pt.own_shard(params)
-        optimizer = torch.optim.Adam([shard], lr=1e-3)
-    else:
-        shards = [pt.shard_parameters(layer) for layer in net]
-        assert not any(p.untyped_storage().nbytes() for p in net.parameters())
-        optimizer = torch.optim.Adam(shards, lr=1e-3)
+    shards = [pt.shard_parameters(layer) for layer in net]
+    assert not any(p.untyped_storage().nbytes() for p in net.parameters())
+    optimizer = torch.optim.Adam(shards, lr=1e-3)
     for X, y in ten.batches():
         X_rank, y_rank = (a.tensor_split(4)[rank] for a in (X, y))
         term = ten.backward(net, X_rank, y_rank, 4 * len(X_rank) / len(X))
-        if zero == 1:
-            pt.zero_step(whole, shard, params, optimizer)
-        else:
-            optimizer.step()
-            optimizer.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
         losses.append(torch.tensor(term / 4, dtype=torch.float64))
         dist.all_reduce(losses[-1])
-    if zero == 3:
-        for layer, shard in zip(net, shards):
-            values = pt.views(pt.whole_of(shard.detach()), list(layer.parameters()))
-            for p, value in zip(layer.parameters(), values):
-                p.data = value
+    for layer, shard in zip(net, shards):
+        values = pt.views(pt.whole_of(shard.detach()), list(layer.parameters()))
+        for p, value in zip(layer.parameters(), values):
+            p.data = value
     return [loss.item() for loss in losses], ten.values(net.state_dict())
 
 
@@ -148,7 +139,7 @@ def in_each_rank():
     mesh = dist.init_device_mesh('cpu', (2, 2))
     pipe, tensor = mesh.get_group(0), mesh.get_group(1)
     return {
-        'sharded': [sharded(zero) for zero in (1, 3)],
+        'sharded': sharded(),
         'layers': two_layers(),
         'cut': cut_layers(tensor),
         'both': stages_of_cut_layers(pipe, tensor),
@@ -176,9 +167,8 @@ def joined(runs):
 
 def test_sharded_parameters_equal_one_device(ranks, one):
     for rank in ranks:
-        for result, first in zip(rank['sharded'], ranks[0]['sharded'], strict=True):
-            ten.check(result, one)
-            assert ten.same_bits(result[1], first[1])
+        ten.check(rank['sharded'], one)
+        assert ten.same_bits(rank['sharded'][1], ranks[0]['sharded'][1])
 
 
 def test_cut_layers_equal_one_device(ranks, one):

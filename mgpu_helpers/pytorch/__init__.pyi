@@ -47,8 +47,6 @@ from .language.tokens import token_loss as token_loss
 from .language.tokens import train_gpt as train_gpt
 from .language.tokens import worst as worst
 from .model_parallel.asleep import Sleeper as Sleeper
-from .model_parallel.asleep import late_stager as late_stager
-from .model_parallel.asleep import slow_link as slow_link
 from .model_parallel.bytes_sent import Traffic as Traffic
 from .model_parallel.pipeline import StageState as StageState
 from .model_parallel.pipeline import gpipe_order as gpipe_order
@@ -60,7 +58,6 @@ from .model_parallel.sharding import shard_gradients as shard_gradients
 from .model_parallel.sharding import shard_parameters as shard_parameters
 from .model_parallel.sharding import views as views
 from .model_parallel.sharding import whole_of as whole_of
-from .model_parallel.sharding import zero_step as zero_step
 from .model_parallel.ten_steps import group_of as group_of
 from .model_parallel.ten_steps import nbytes as nbytes
 from .model_parallel.ten_steps import shard_of as shard_of

@@ -55,23 +55,6 @@ def own_shard(params: Sequence[torch.Tensor]) -> tuple[torch.Tensor, nn.Paramete
     return whole, nn.Parameter(whole.chunk(k)[rank])
 
 
-def zero_step(
-    whole: torch.Tensor,
-    shard: nn.Parameter,
-    params: Sequence[torch.Tensor],
-    optimizer: torch.optim.Optimizer,
-) -> None:
-    """Take one step (ZeRO 1): the optimizer updates this rank's shard; all shards are gathered.
-
-    ``whole`` and ``shard`` are those of ``own_shard(params)``; gradients become ``None``.
-    """
-    shard.grad = reduce_scatter(flatten([p.grad for p in params], dist.get_world_size()))  # type: ignore[misc]
-    for p in params:
-        p.grad = None
-    optimizer.step()
-    whole.copy_(whole_of(shard.detach()))
-
-
 def shard_gradients(
     params: Sequence[torch.Tensor],
     shard: nn.Parameter,
