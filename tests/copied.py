@@ -36,7 +36,7 @@ class Alone:
         )  # fmt: skip
 
     def run(self, options, ranks=None, torchrun='--standalone', status=0, script='train_ddp.py'):
-        """Run it to its end; return its lines, those of stderr if it is expected to fail."""
+        """Run the copy to its end; return its lines, or stderr's if it should fail."""
         with self.start(options, ranks, torchrun, script) as process:
             out, err = ended(process, 500)
         assert process.returncode == status, err

@@ -99,7 +99,7 @@ def test_saved_cells_are_what_the_package_has_and_teach_its_first_module(chapter
 
 def test_stored_from_one_clean_run_without_what_an_editor_adds(path):
     tidy = path.read_text(encoding='utf8') == tidied(path)
-    assert tidy, 'make run RUN_ARGS=--tidy brings it into form'
+    assert tidy, 'make run RUN_ARGS=--tidy fixes the format'
     cells = code_cells(path)
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     for cell in cells:

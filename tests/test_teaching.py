@@ -165,7 +165,7 @@ def test_without_mxnet_the_unit_has_as_many_points():
 def test_the_guide_has_the_plans_tables_and_names_what_is_there():
     for path in (teaching_plan.GUIDE, teaching_plan.SYLLABUS):
         renewed = teaching_plan.renewed(path) == path.read_text(encoding='utf8')
-        assert renewed, '.venv/bin/python tools/teaching_plan.py guide writes them anew'
+        assert renewed, '.venv/bin/python tools/teaching_plan.py guide regenerates them'
     for page in (GUIDE, (FOLDER / 'AGENTS.md').read_text(encoding='utf8')):
         assert all((FOLDER / to).exists() for to in re.findall(r'\]\(([^)#]+)\)', page))
 

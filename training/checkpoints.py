@@ -143,7 +143,7 @@ def draw_from(states):
 
 
 def same_rate(schedule, rate, step):
-    """Stop if the schedule, which may depend on --epochs, would not have come to this rate."""
+    """Stop if the schedule (may depend on --epochs) would not give this learning rate."""
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')  # of a schedule that steps before its optimizer
         for _ in range(step):

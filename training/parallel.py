@@ -99,9 +99,9 @@ def main():
     parser.add_argument('--tensor', type=int, default=1, help='ranks that split each layer')
     parser.add_argument('--replicas', type=int, default=1, help='copies of the network (HSDP)')
     parser.add_argument('--steps', type=int, default=10)
-    parser.add_argument('--batch', type=int, default=16, help='sequences in a step, in all')
+    parser.add_argument('--batch', type=int, default=16, help='total sequences per step')
     parser.add_argument('--dtype', choices=['float64', 'float32', 'bfloat16'], default='float32')
-    parser.add_argument('--checkpoint', type=Path, help='a folder: save there, resume from there')
+    parser.add_argument('--checkpoint', type=Path, help='folder to save to and resume from')
     args = parser.parse_args()
 
     device = torch.accelerator.current_accelerator() or torch.device('cpu')

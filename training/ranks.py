@@ -43,7 +43,7 @@ def device_of(wanted):
     if wanted == 'cpu' or wanted == 'auto' and not gpus:
         return 'cpu'
     if gpus < ours:
-        sys.exit(f'error: {ours} processes and {gpus} GPUs: start fewer, or take --device cpu')
+        sys.exit(f'error: {ours} processes but {gpus} GPUs: start fewer, or use --device cpu')
     torch.cuda.set_device(LOCAL)
     return 'cuda'
 
@@ -138,7 +138,7 @@ def gathered(found, group=None):
 
 
 def attempt(group, what, *arguments, on=None):
-    """Do something on all ranks, or on one; if a rank exits or cannot write, all end with why."""
+    """Do something on all ranks, or one; if a rank exits or cannot write, all exit saying why."""
     error = answer = None
     if on in (None, dist.get_rank()):
         try:

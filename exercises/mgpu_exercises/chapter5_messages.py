@@ -105,7 +105,7 @@ def exercise_11(rng: random.Random, all_reduce_by_slices: Callable[..., None]) -
 
 
 def exercise_12(steps_and_bytes: Callable[..., Any]) -> None:
-    """Steps and bytes of ring and halving-doubling, held against the count."""
+    """Steps and bytes of ring and halving-doubling, versus the count."""
     for k in (8, 3, 16, 6, 12, 2):
         for way, algorithm in (
             ('ring', allreduce_ring),

@@ -130,7 +130,7 @@ def saved(my_state: Callable[..., Any], seed: int) -> bytes:
     except Exception as error:
         raise Hint(
             f'torch.save, or torch.load with weights_only=True, refuses it ({error!s:.80}): '
-            'let it hold state_dict()s, tensors and numbers, no objects'
+            'store only state_dict()s, tensors and numbers, no objects'
         ) from None
     return file.getvalue()
 

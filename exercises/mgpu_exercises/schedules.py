@@ -45,7 +45,7 @@ def sends(
     algorithm: Callable[[Any], None], devices: int, size: int, link: Link,
     network: Link | None = None, per_server: int = 1,
 ) -> Played:  # fmt: skip
-    """Play an allreduce: who sends when, within servers and, in lanes of their own, between."""
+    """Play an allreduce: who sends when, in servers and, in separate lanes, between them."""
     found, work = counted(algorithm, devices, size), Work()
     crossing = 0
     for m in found.travel(link.seconds, network.seconds if network else None, per_server):

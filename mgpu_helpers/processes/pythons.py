@@ -1,4 +1,4 @@
-"""The Python that has a framework, where one environment cannot hold both."""
+"""A framework's Python, where one environment cannot hold both frameworks."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def options(add):
     add('--data', type=Path, default=DATA, metavar='DIR', help='read its four .gz files')
     add('--limit', type=some, metavar='N', help='take the first N examples of each file')
     add('--lr', type=above_0, default=0.2, help='learning rate (%(default)s)')
-    add('--adamw', action='store_true', help='take AdamW instead of SGD')
+    add('--adamw', action='store_true', help='use AdamW instead of SGD')
 
 
 class Images(torch.utils.data.TensorDataset):

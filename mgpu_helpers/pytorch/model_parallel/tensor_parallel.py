@@ -81,7 +81,7 @@ def column_linear(layer: nn.Linear, group: dist.ProcessGroup | None = None) -> n
 
 
 class RowLinear(nn.Linear):
-    """A linear layer of which this rank has a shard: of its inputs, and of the weights for them."""
+    """A linear layer split by inputs: this rank has a shard of them and of their weights."""
 
     group, cut = None, {'weight': 1}  # along which axis
 
