@@ -84,11 +84,11 @@ def test_what_is_wrong_is_named_in_a_sentence(ranks, monkeypatch, capsys):
 def test_too_few_gpus_and_too_few_tasks_of_slurm_are_named(ranks, monkeypatch):
     monkeypatch.setattr(torch.cuda, 'device_count', lambda: 1)
     monkeypatch.setenv('LOCAL_WORLD_SIZE', '2')
-    with pytest.raises(SystemExit, match='2 processes and 1 GPUs: start fewer, or take --device'):
+    with pytest.raises(SystemExit, match='2 processes but 1 GPUs: start fewer, or use --device'):
         ranks.ranks.device_of('auto')
     assert ranks.ranks.device_of('cpu') == 'cpu'
     monkeypatch.setenv('SLURM_NTASKS', '8')
-    with pytest.raises(SystemExit, match='Slurm tells no process its rank'):
+    with pytest.raises(SystemExit, match='under Slurm, RANK is not set'):
         ranks.ranks.device_of('auto')
 
 

@@ -38,7 +38,7 @@ LOCAL = int(os.environ.get('LOCAL_RANK', 0))  # the number of this process on it
 def device_of(wanted):
     """Choose this rank's GPU, or, where there is none, the CPU."""
     if int(os.environ.get('SLURM_NTASKS', 1)) > 1 and 'RANK' not in os.environ:
-        sys.exit('error: Slurm tells no process its rank: srun one torchrun for each machine')
+        sys.exit('error: under Slurm, RANK is not set: srun one torchrun per machine')
     gpus, ours = torch.cuda.device_count(), int(os.environ.get('LOCAL_WORLD_SIZE', 1))
     if wanted == 'cpu' or wanted == 'auto' and not gpus:
         return 'cpu'

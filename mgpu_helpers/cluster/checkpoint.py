@@ -107,8 +107,8 @@ def resume(
     epochs = found.asnumpy().astype(int).tolist()
     if len(set(epochs)) > 1:
         raise ValueError(
-            f'the workers found checkpoints of the epochs {epochs}, by rank: let all read one '
-            'folder, and run again'
+            f'the workers found different checkpoints, of the epochs {epochs} by rank: point all '
+            'at one folder, and run again'
         )
     if path:
         load_checkpoint(path, net, **info)
