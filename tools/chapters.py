@@ -11,8 +11,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-# The repository's address, once it is known; README.md then links book, Binder, Colab:
-# PUBLISHED = 'https://github.com/OWNER/NAME'
+# https://github.com/OWNER/NAME, once it is known; README.md then links book, Binder, Colab
 PUBLISHED = ''
 START, END = '<!-- chapters -->\n', '<!-- end -->\n'  # around a table of the chapters
 PLACES = '<!-- places -->\n'
@@ -41,7 +40,6 @@ class Chapter:
 
     @property
     def opening(self):
-        """The line below the title."""
         return (
             f'*Chapter {self.number} of {len(CHAPTERS)}. It takes about {self.read} minutes to '
             f'read, and {self.run} to run on two cores.*'
@@ -75,6 +73,12 @@ def places(address):
     )
 
 
+def begin_by_cloning(text, address):
+    """Put the clone line before the first command, where the course has an address."""
+    before, after = 'In the folder of the course,\n\n```\n', '```\ngit clone {} course\ncd course\n'
+    return text.replace(before, after.format(address)) if address else text
+
+
 def renewed():
     """Map each file that repeats part of the list to the text that it should have."""
     texts = {}
@@ -85,14 +89,10 @@ def renewed():
     readme = texts[ROOT / 'README.md']
     before, rest = readme.split(PLACES)
     readme = before + PLACES + places(PUBLISHED) + END + rest.split(END, 1)[1]
-    if PUBLISHED:
-        clone = f'```\ngit clone {PUBLISHED} course\ncd course\n'
-        readme = readme.replace('In the folder of the course,\n\n```\n', clone)
-    texts[ROOT / 'README.md'] = readme
+    texts[ROOT / 'README.md'] = begin_by_cloning(readme, PUBLISHED)
     for chapter in CHAPTERS:
         text = chapter.path.read_text(encoding='utf8')
-        first = json.loads(text)['cells'][0]['source']
-        old = ''.join(first).splitlines()[2]
+        old = ''.join(json.loads(text)['cells'][0]['source']).splitlines()[2]
         texts[chapter.path] = text.replace(json.dumps(old)[1:-1], chapter.opening, 1)
     return texts
 
