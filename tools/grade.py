@@ -305,6 +305,13 @@ def grade_one(course, submission, checks, apart, seed, judge):
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
+def keep_apart(own, places):
+    for place in places:
+        if any(place.resolve().is_relative_to(path.resolve()) for path in own):
+            why = f"'{own[0]}' holds {place}: put the submissions into a folder of their own"
+            raise click.ClickException(why)
+
+
 @click.command()
 @click.argument('folder', type=FOLDER)
 @click.option('--private', type=FOLDER)
@@ -327,10 +334,10 @@ def main(folder, private, roster, chosen, due, week, seed, build):
     if roster and not any(submission.student in roster for submission in submissions):
         click.echo('no submission is of a student in the roster: is it that of this course?')
     if not submissions:
-        example = next(iter(sources.values())).name
-        raise click.ClickException(
-            f"there is no submission in '{folder}': notebooks like {example}"
-        )
+        like = next(iter(sources.values())).name
+        raise click.ClickException(f"there is no submission in '{folder}': notebooks like {like}")
+    own = (folder, build, private or folder)
+    keep_apart(own, [ROOT, Path(tempfile.gettempdir())])  # before any Python is started to ask
     chapters = [c for c in sources if c in {submission.chapter for submission in submissions}]
     checks = {chapter: checks_in(sources[chapter]) for chapter in chapters}
     known = {n for source in sources.values() for n in checks_in(source)}
@@ -340,14 +347,9 @@ def main(folder, private, roster, chosen, due, week, seed, build):
     checks = {c: {n: call for n, call in of.items() if n in numbers} for c, of in checks.items()}
     submissions = [s for s in submissions if checks[s.chapter]]
     pythons, needed = environments(sources, [c for c in chapters if checks[c]])
+    keep_apart(own, needed)
     weeks, build = build, build / f'week-{week}' if week else build
     build.mkdir(parents=True, exist_ok=True)
-    own = (folder, weeks, private or folder)
-    for place in ROOT, Path(tempfile.gettempdir()), *needed:
-        if any(place.resolve().is_relative_to(path.resolve()) for path in own):
-            raise click.ClickException(
-                f"'{folder}' holds {place}: put the submissions into a folder of their own"
-            )
     hidden = {p.resolve() for p in (*own, ROOT, Path.home(), Path(tempfile.gettempdir()))}
     hidden -= {Path('/')}
     shutil.rmtree(build / 'feedback', ignore_errors=True)
