@@ -205,7 +205,7 @@ def test_asked_to_end_all_save_the_same_step(alone, moments):
 
 
 HARD_OF_HEARING = """
-import os, signal, threading, time
+import contextlib, os, signal, threading, time
 import psutil, ranks
 from torch.utils.data import DataLoader
 def ask_new_children():
@@ -215,7 +215,8 @@ def ask_new_children():
             if child.pid not in told:
                 told.add(child.pid)
                 time.sleep(0.0005 * (len(told) % 10))
-                child.terminate()
+                with contextlib.suppress(psutil.NoSuchProcess):  # one that has ended
+                    child.terminate()
 threading.Thread(target=ask_new_children, daemon=True).start()
 asked = ranks.on_sigterm()
 for i in range(40):

@@ -254,8 +254,9 @@ def on_sigterm():
     asked = []
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
     if hasattr(signal, 'pthread_sigmask'):  # not on Windows
-        # Another thread hears it. What this one forks does not: a DataLoader's worker that is told
-        # while it starts would die, and the training with it.
+        # A thread of its own hears it. What this one forks does not: a DataLoader's worker that is
+        # told while it starts would die, and the training with it.
+        threading.Thread(target=threading.Event().wait, daemon=True).start()
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     return asked
 
