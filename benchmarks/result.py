@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 import psutil
 from tabulate import tabulate
 
-from mgpu_helpers.devices.cores import usable_cores
+from mgpu_helpers.devices.driver import usable_cores
 from mgpu_helpers.processes import python_with
 from mgpu_helpers.runtime import installed_builds
 

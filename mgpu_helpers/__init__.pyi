@@ -17,7 +17,7 @@ from .devices import devices as devices
 from .devices import num_gpus as num_gpus
 from .devices import try_all_gpus as try_all_gpus
 from .devices import try_gpu as try_gpu
-from .devices.cores import usable_cores as usable_cores
+from .devices.driver import usable_cores as usable_cores
 from .devices.mxnet_speeds import compare_speeds as compare_speeds
 from .history import History as History
 from .processes import launch as launch

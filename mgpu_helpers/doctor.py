@@ -177,7 +177,7 @@ def data() -> Iterator[Row]:
 
 def cores() -> Iterator[Row]:
     """How many stand-ins work at the same time, and does a setting prevent it?"""
-    from .devices.cores import usable_cores
+    from .devices.driver import usable_cores
 
     few = '' if usable_cores() > 1 else ': two stand-ins share one, and gain nothing'
     yield Row('cores', WARNING if few else OK, f'{usable_cores()} usable of {os.cpu_count()}{few}')

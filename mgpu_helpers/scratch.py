@@ -105,7 +105,7 @@ def split_batch(X: NDArray, y: NDArray, devices: Devices) -> tuple[list[NDArray]
 def sgd(params: Arrays, lr: float, batch_size: int) -> None:
     """Take one step of stochastic gradient descent, in place; gradients are sums over the batch."""
     arguments.check(lr=lr, batch_size=batch_size)
-    arguments.with_gradients(params)
+    arguments.list_of_arrays('params', params, 'one replica, as get_params gives')
     for p in params:
         p -= lr / batch_size * p.grad  # MXNet's sgd_update rounds lr to float32: 2e-7 a step
 

@@ -27,15 +27,12 @@ def refused_changes(function, good, *table):
 def test_numbers_names_and_functions():
     above, least, whole = arguments.positive_number, arguments.not_negative, arguments.positive_int
     refused(
-        (ValueError, 'lr must be a number above 0, not an .* 1,329 bits', above, 'lr', HUGE),
-        (ValueError, 'lr must be a number above 0, not an integer', above, 'lr', -HUGE),
-        (ValueError, 'of 16,610 bits', above, 'lr', 10**5000),  # repr() of it raises
+        (ValueError, 'lr must be a number above 0, not an int', above, 'lr', HUGE),
         (ValueError, 'not nan', above, 'lr', float('nan')),
         (ValueError, 'not inf', above, 'lr', float('inf')),
         (TypeError, "lr must be a number above 0, not '0.1'", above, 'lr', '0.1'),
-        (ValueError, 'at least 0, not an integer of 1,329 bits', least, 'lr', HUGE),
         (ValueError, 'lr must be a number of at least 0, not -1e-09', least, 'lr', -1e-9),
-        (ValueError, 'n must be at least 1, not an integer of 1,329 bits', whole, 'n', -HUGE),
+        (ValueError, 'n must be at least 1, not an int', whole, 'n', -HUGE),
         (TypeError, 'n must be an integer of at least 1, not 2.0', whole, 'n', 2.0),
         (ValueError, 'n must be at most 5, not 6', partial(whole, most=5), 'n', 6),
         (TypeError, 'integer of at least 0, not True', arguments.whole_number, 'n', True),
@@ -126,7 +123,6 @@ def refuse_what_chapter_1_refuses(m, X, y, a, b, numpy, *more):
         (ValueError, r'scale must be a number above 0', m.init_params, 0),
         (ValueError, r'seed must be at least 0, not -1', m.init_params, 0.1, -1),
         (ValueError, r"dtype must be one of .*, not 'int8'", m.init_params, 0.1, 0, 'int8'),
-        (TypeError, r'the gradients .*backward\(\) make, but \[0\]', m.sgd, params, 0.1, 4),
         (ValueError, r'lr must be a number above 0', m.sgd, one, 0, 4),
         (ValueError, r'are they swapped', m.split_batch, y, X, [a, b]),
         (TypeError, r'net must be a function of images', accuracy, one, [(X, y)], a),
@@ -139,7 +135,6 @@ def refuse_what_chapter_1_refuses(m, X, y, a, b, numpy, *more):
         (TypeError, r'losses must be .*never None \(.*return losses', m.total_loss, [None]),
         (TypeError, r'the number of devices must be .*2.5', m.devices, 2.5),
         (ValueError, r'stand-ins must be at most 256, not 100000', m.devices, 10**5),
-        (ValueError, r'devices must be .* integer of 1,329 bits', m.devices, HUGE),
         (TypeError, r'sync must be a function', partial(m.train, sync='ring'), 2, 256, 0.2),
     )
     refused_changes(m.train, RUN, *runs_on(a))

@@ -82,10 +82,10 @@ ROOMS = {
     'pytorch': 1_800,
     'scaling': 950,
     'doctor': 250,
-    'data': 544,  # to be 440
+    'data': 522,  # to be 440
     'processes': 400,
-    'arguments': 396,  # to be 260
-    'devices': 367,  # to be 220
+    'arguments': 374,  # to be 260
+    'devices': 321,  # to be 220
     'display history': 240,
 }
 FOLDERS = {'tests': 10_000, 'exercises': 7_800, 'benchmarks': 1_200}

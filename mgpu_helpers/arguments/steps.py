@@ -107,13 +107,6 @@ def training_step(
                 raise ValueError(f'{name} {what}: make replicas, {MAKE}')
 
 
-def with_gradients(params: Sequence[Array]) -> None:
-    """Raise unless ``params`` lists arrays, each with a gradient."""
-    list_of_arrays('params', params, 'one replica, as get_params gives')
-    grads = [p.grad for p in params]
-    list_of_arrays('the gradients of params', grads, 'which get_params and backward() make')
-
-
 def one_per_device(data: Sequence[Array]) -> None:
     """Raise unless ``data`` lists arrays of one shape and one type, each on a device of its own."""
     such = 'one per device (sync_gradients and sync_with serve all parameters)'

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import sys
 import threading
 import warnings
 from dataclasses import dataclass, field
@@ -64,9 +63,11 @@ def dataset(name: str) -> Dataset:
                     runtime.give_back_memory()  # 97 of 151 MB
                 except Unavailable as trouble:
                     # Before the set is kept: where warnings are errors, no later call is silent.
-                    _warn(
+                    warnings.warn(
                         f"{name} is unavailable; using scikit-learn's digits instead, so pictures "
-                        f'and accuracies are theirs.\n{trouble}'
+                        f'and accuracies are theirs.\n{trouble}',
+                        OfflineDataWarning,
+                        stacklevel=2,
                     )
                     os.environ[STOOD_IN] = os.pathsep.join([*stood_in, str(folder)])
                     real = False
@@ -94,15 +95,6 @@ def home_with_files(name: str, folder: Path) -> Path:
     return folder
 
 
-def _warn(message: str) -> None:
-    """Warn at the reader's own line, the last one outside ``mgpu_helpers``."""
-    package = os.path.join(Path(__file__).parents[1], '')
-    frame, level = sys._getframe(1), 2
-    while frame.f_back and frame.f_code.co_filename.startswith(package):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, OfflineDataWarning, stacklevel=level)
-
-
 def _decode(content: bytes) -> np.ndarray:
     """Give the array in a gzipped IDX file (read-only: it looks straight into the bytes)."""
     raw = gzip.decompress(content)
@@ -128,12 +120,7 @@ def load_arrays(
     arguments.positive_int('batch_size', batch_size)
     arguments.check(seed=seed, dtype=dtype)
     if num_examples is not None:
-        arguments.positive_int('num_examples', num_examples)
-        if num_examples > NUM_TRAIN:
-            raise ValueError(
-                f'num_examples must be at most {NUM_TRAIN}, the size of the training set, '
-                f'not {num_examples}'
-            )
+        arguments.positive_int('num_examples', num_examples, most=NUM_TRAIN)
     loaded = dataset(name)
     images, labels = loaded.train_images[:num_examples], loaded.train_labels[:num_examples]
     train = Batches(images, labels, batch_size, seed, dtype)

@@ -1,4 +1,3 @@
-from . import cores as cores
 from . import driver as driver
 from . import mxnet_devices as mxnet_devices
 from .mxnet_devices import choose_devices as choose_devices

@@ -1,6 +1,6 @@
-"""The GPUs that NVIDIA's driver reports, usable or not.
+"""The CPU cores that we may use, and the GPUs that NVIDIA's driver reports, usable or not.
 
-Asked through ``libcuda.so.1`` itself, which comes with the driver: no toolkit, no framework.
+It is asked through ``libcuda.so.1`` itself, which comes with it: no toolkit, no framework.
 """
 
 from __future__ import annotations
@@ -14,6 +14,14 @@ from typing import Any
 # PTX: code runs on its own major version only, so Ada (8.9) is the last that works.
 CAPABILITIES = ((5, 0), (9, 0))
 OLDEST_CUDA = (11, 0)  # a driver that knows less cannot serve libraries of CUDA 11
+
+
+@functools.cache
+def usable_cores() -> int:
+    """Count the CPU cores that this process may use, within its affinity and container limits."""
+    from joblib import cpu_count
+
+    return cpu_count()
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ import mxnet as mx
 
 from .. import arguments
 from ..display import NONE, Table
-from .cores import usable_cores
-from .driver import driver_gpus, has_code
+from .driver import driver_gpus, has_code, usable_cores
 
 # Each takes a thread and a replica: 256 took 4 s to start; 100,000 ran for minutes in silence.
 MOST_STAND_INS = 256

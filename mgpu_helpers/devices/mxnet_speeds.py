@@ -27,7 +27,7 @@ def compare_speeds(
     ``prepare(devices)`` gives a function that takes one training step with so many ``examples``. A
     stand-in has one core, so one of them is measured with both as well. MXNet reads how many
     threads an operator may use when it is loaded: each setting has a process of its own. They take
-    turns, a second each, so that what else the machine does meets all of them.
+    turns, half a second each, so that what else the machine does meets all of them.
     """
     arguments.function(
         'prepare', prepare, 'of devices, which gives one of no arguments that trains'
@@ -61,7 +61,7 @@ def seconds_of(steps: int, step: Callable[[], object]) -> float:
 def steps_per_second(
     prepare: Prepare, devices: Sequence[list[Any]], folder: str, turns: int
 ) -> list[float]:
-    """Train for about a second in each of our turns; what is called ``turn n`` says whose it is."""
+    """Train for half a second in each of our turns; what is called ``turn n`` says whose it is."""
     rank = int(os.environ['RANK'])
     step, steps = prepare(devices[rank]), 2
     rates: list[float] = []
@@ -71,7 +71,7 @@ def steps_per_second(
             time.sleep(0.01)
         if not rates:
             seconds_of(2, step)  # the first steps ask for memory
-            steps = max(2, round(1 / seconds_of(1, step)))
+            steps = max(2, round(0.5 / seconds_of(1, step)))
         rates.append(steps / seconds_of(steps, step))
         mine.rename(Path(folder) / f'turn {turn + 1}')
     return rates

@@ -9,23 +9,15 @@ from ..display import Table
 ONE, BOTH, TWO = 'one device, one core', 'one device, both cores', 'two devices, a core each'
 
 
-class Speeds:
-    """Examples per second of each setting, a list of measurements; prints as a table."""
+class Speeds(Table):
+    """Examples per second of each setting, a list of measurements: median, range, speed-up."""
 
     def __init__(self, title: str, rates: dict[str, list[float]]) -> None:
-        self.title, self.rates = title, rates
-
-    def table(self) -> Table:
-        """Tabulate each setting's median, its range, and the speed-up of two devices."""
+        self.rates = rates
+        two = [*rates.values()][-1]
         rows = []
-        for name, rates in self.rates.items():
-            gain = median(list(self.rates.values())[-1]) / median(rates)
-            span = f'{min(rates):,.0f} to {max(rates):,.0f}'
-            rows.append([name, f'{median(rates):,.0f}', span, f'{gain:.2f}'])
-        return Table(rows, [self.title, 'median', 'range', 'two devices, over this'])
-
-    def __repr__(self) -> str:
-        return repr(self.table())
-
-    def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
+        for name, of in rates.items():
+            if of:  # another rank's setting has none here
+                span, gain = f'{min(of):,.0f} to {max(of):,.0f}', median(two) / median(of)
+                rows.append([name, f'{median(of):,.0f}', span, f'{gain:.2f}'])
+        super().__init__(rows, [title, 'median', 'range', 'two devices, over this'])

@@ -36,7 +36,6 @@ def hierarchical(nbytes: float, levels: Sequence[tuple[int, Link]]) -> float:
     are the whole array, so every level costs a ring over all ``nbytes``. Where every device has
     a network link of its own, give the link of the level their bandwidths together.
     """
-    arguments.check(levels=levels)
     return sum(ring(devices, nbytes, link) for devices, link in levels)
 
 
