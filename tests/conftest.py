@@ -54,10 +54,10 @@ def started(monkeypatch):
 
 
 @pytest.fixture
-def a_minute():
-    """A test that would wait forever, as at a pipe that nobody writes to, fails after a minute."""
-    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail('it still waits after a minute'))
-    signal.alarm(60)
+def five_minutes():
+    """A test that would wait forever, as at a pipe that nobody writes to, fails after five minutes."""
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail('it still waits after five minutes'))
+    signal.alarm(300)  # one was too short beside six other test runs
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)

@@ -154,7 +154,7 @@ def alone(tmp_path, started):
 
 
 @pytest.mark.parametrize('change', GIVEN['changes'])
-def test_who_changes_the_course_where_that_is_possible_is_told(alone, change, a_minute):
+def test_who_changes_the_course_where_that_is_possible_is_told(alone, change, five_minutes):
     with pytest.raises(grade.Refused, match='changed files of the course'):
         alone(notebook('return [n // k] * k', GIVEN['changes'][change] + '\nos._exit(0)'))
 
@@ -192,7 +192,7 @@ def test_a_class_of_40_in_one_table_where_there_are_two_environments(tmp_path, s
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
-def test_what_is_no_plain_file_is_told(tmp_path, a_minute):
+def test_what_is_no_plain_file_is_told(tmp_path, five_minutes):
     for name in ('pipe', 'nowhere', 'folder', 'link'):
         path = tmp_path / f'01-{name}.ipynb'
         if name == 'pipe':

@@ -88,7 +88,7 @@ def test_damaged_checkpoints_are_all_refused(saved):
         path.write_bytes(whole)
 
 
-def test_what_is_no_checkpoint_is_damaged(saved, a_minute):
+def test_what_is_no_checkpoint_is_damaged(saved, five_minutes):
     path = saved.file / 'facts.pt'
     whole = path.read_bytes()
     path.with_name('elsewhere').write_bytes(whole)
