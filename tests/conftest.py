@@ -55,8 +55,8 @@ def started(monkeypatch):
 
 @pytest.fixture
 def five_minutes():
-    """A test that would wait forever, as at a pipe that nobody writes to, fails after five minutes."""
-    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail('it still waits after five minutes'))
+    """Fail a test that waits forever, as at a pipe that nobody writes to."""
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail('it waits after five minutes'))
     signal.alarm(300)  # one was too short beside six other test runs
     yield
     signal.alarm(0)
