@@ -122,7 +122,8 @@ class Result:
     def table(self):
         """Lay out the ratios: in a terminal and in the book."""
         rows = [[title, *median_and_range(values, '.2f')] for title, values in self.ratios()]
-        return tabulate(rows, ['what', 'ratio', 'range'], 'github', disable_numparse=True)
+        align = {'colalign': ('left', 'right', 'right'), 'disable_numparse': True}
+        return tabulate(rows, ['what', 'ratio', 'range'], 'pipe', **align)
 
     def runs(self):
         """Lay out each run's examples a second, or the seconds until it was done."""

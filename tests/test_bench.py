@@ -185,7 +185,7 @@ def test_ratios_are_taken_within_a_round_and_are_above_one_where_ours_is_better(
         'Chapter 1: two stand-ins over two processes': [1.0, 0.9, 0.75],  # whose rates add up
         'Until the first step has ended: d2l over chapter 1': [2.5, 2.0, 3.0],
     }
-    assert '| 0.90    | 0.75 to 1.00 |' in three_rounds.table()
+    assert '|    0.90 | 0.75 to 1.00 |' in three_rounds.table()
 
 
 def test_stored_results_come_back_and_only_complete_and_full_ones_are_published(

@@ -16,7 +16,7 @@ figure = d.Figure(628, __doc__, 'A bucket: four gradients travel in one message'
 X, W, GAP = 186, 268, 14  # the two devices' panels
 TOP, BOTTOM = 62, 566
 CELL, LOW = 27, 26
-SHAPES = (('W_1', 2, 2), ('b_1', 1, 2), ('W_2', 1, 2), ('b_2', 1, 1))  # name, rows, columns
+SHAPES = (('W1', 2, 2), ('b1', 1, 2), ('W2', 1, 2), ('b2', 1, 1))  # name, rows, columns
 LEFTS = (0, 72, 144, 216)  # of the four gradients, when they lie apart
 APART = LEFTS[-1] + CELL
 

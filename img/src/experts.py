@@ -36,12 +36,9 @@ for k, choices in enumerate(CHOICES):
     visitors = [rank for rank, row in enumerate(CHOICES) for e in row if e == k]
     for i, rank in enumerate(visitors):
         token(MIDDLE + 22 + i * 32, y + 46, rank, k)
-for start, end in ((LEFT + 164, MIDDLE), (MIDDLE + 236, BACK)):
-    for i in range(4):
-        for j in range(4):
-            if start > MIDDLE or j in CHOICES[i]:
-                a, b = (i, j) if start < MIDDLE else (j, i)
-                if start > MIDDLE and j not in CHOICES[i]:
-                    continue
-                ya, yb = (TOP + n * PITCH + HIGH / 2 for n in (a, b))
-                figure.line((start + 4, ya), (end - 4, yb), color=d.SOLID[i])
+for i, choices in enumerate(CHOICES):
+    for j in sorted({*choices}):  # there, and back; arrows of one rank do not meet in one point
+        rank = TOP + i * PITCH + HIGH / 2 + 12 * (j - 1.5)
+        expert = TOP + j * PITCH + HIGH / 2 + 12 * (i - 1.5)
+        figure.arrow((LEFT + 164, rank), (MIDDLE, expert), color=d.SOLID[i])
+        figure.arrow((MIDDLE + 236, expert), (BACK, rank), color=d.SOLID[i])

@@ -27,7 +27,7 @@ for machine in range(2):
     middle = y + 38 + BOX_H / 2
     figure.arrow((inner[0] + 4, middle), (inner[1] - 4, middle), both=True, width=2.5)
     figure.label(sum(inner) / 2, middle - 17, 'axis "tensor"', bold=True)
-    figure.hint(sum(inner) / 2, middle + 18, 'activations, 4 allreduces a block')
+    figure.hint(sum(inner) / 2, middle + 18, 'activations, 4 times a block')
 for half in range(2):
     x = LEFT + 28 + half * (WIDE - 56 - BOX) + BOX - 10  # beside the machine's name
     top = TOP + 38 + BOX_H

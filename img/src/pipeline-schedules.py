@@ -6,7 +6,7 @@ all six backward passes. 1F1B: a stage does a backward pass as soon as it can, t
 one backward pass in turn. Both take 27 units of time, of which each stage is idle for 9, one third.
 
 Light: a forward pass, dark: a backward pass, with the number of the micro-batch. Dashed:
-idle, the bubble. It is a third, as the formula says: (4 - 1) / (6 + 4 - 1) = 3/9.
+idle, the bubble. It is a third, as the formula says: (4 − 1) / (6 + 4 − 1) = 3/9.
 """
 
 import draw as d
@@ -29,21 +29,14 @@ def one_f_one_b(stage):
 
 
 def times(order_of):
-    """When each pass begins and ends, if it begins as soon as it can."""
-    orders, end = [order_of(s) for s in range(STAGES)], {}
-    free, spans = [0] * STAGES, []
-    while any(orders):
-        for s in range(STAGES):
-            while orders[s]:
-                kind, i = orders[s][0]
-                before = (kind, i, s - 1 if kind == 'f' else s + 1)
-                if 0 <= before[2] < STAGES and before not in end:
-                    break
-                start = max(free[s], end.get(before, 0))
-                free[s] = end[kind, i, s] = start + (1 if kind == 'f' else 2)
-                spans.append((s, kind, i, start, free[s]))
-                orders[s].pop(0)
-    return spans
+    """When each pass ends, if it begins as soon as it can; each round knows more of the others."""
+    ends = {}
+    for s in [*range(STAGES)] * MICRO * STAGES:
+        free = 0
+        for kind, i in order_of(s):
+            ready = ends.get((s - 1 if kind == 'f' else s + 1, kind, i), 0)
+            free = ends[s, kind, i] = max(free, ready) + (1 if kind == 'f' else 2)
+    return ends
 
 
 LEFT, ROW, BOX = 96, 32, 26
@@ -54,13 +47,14 @@ for title, order_of, held, top in (
 ):
     figure.headline(title, top - 18)
     figure.text(d.RIGHT, top - 18, held, fill=d.MUTED, anchor='end')
-    spans = times(order_of)
-    whole = max(end for *_, end in spans)
+    ends = times(order_of)
+    whole = max(ends.values())
     for s in range(STAGES):
         y = top + s * ROW
         figure.text(d.MARGIN, y + 18, f'stage {s}', fill=d.SHADE[s], bold=True)
         figure.idle(LEFT, y, whole * UNIT, BOX)
-    for s, kind, i, start, end in spans:
+    for (s, kind, i), end in ends.items():
+        start = end - (1 if kind == 'f' else 2)
         y = top + s * ROW
         fill = d.TINT[s] if kind == 'f' else d.SHADE[s]
         x, width = LEFT + start * UNIT, (end - start) * UNIT

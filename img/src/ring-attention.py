@@ -11,7 +11,7 @@ rank 0 works in turn 0 alone, rank 3 in all four.
 
 import draw as d
 
-figure = d.Figure(474, __doc__, 'Queries stay, keys and values go round')
+figure = d.Figure(440, __doc__, 'Queries stay, keys and values go round')
 
 BOX_W, BOX_H = 132, 92
 CORNERS = ((48, 82), (228, 82), (228, 262), (48, 262))

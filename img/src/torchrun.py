@@ -23,7 +23,7 @@ for machine in range(2):
         told = (f'RANK={rank}', f'LOCAL_RANK={local}', 'WORLD_SIZE=4')
         for i, line in enumerate(told):
             figure.text(left + 12, TOP + 50 + 22 * i, line, size=d.SMALL, mono=True)
-        words = f'share {rank} of each batch'
+        words = f'share {rank} of a batch'
         figure.data(left + 12, TOP + 112, PANEL - 24, 32, words, size=d.SMALL)
         does = 'trains, prints, saves' if rank == 0 else 'trains'
         figure.text(left + 12, TOP + 166, does, size=d.SMALL)

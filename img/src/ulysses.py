@@ -11,7 +11,7 @@ Each rank keeps one of its four and sends three: queries, keys and values there,
 
 import draw as d
 
-figure = d.Figure(432, __doc__, 'All tokens of some heads, just for attention')
+figure = d.Figure(408, __doc__, 'All tokens of some heads, just for attention')
 
 CELL, TOP, LEFTS = 42, 132, (84, 296, 508)
 
