@@ -2,7 +2,7 @@
 # Recipes source tools/env.sh, which sets the data and home folders.
 SHELL := /bin/sh
 .NOTPARALLEL:
-.PHONY: help setup lab test run slides bench doctor data figures book student grade pack restore sheet lock clean
+.PHONY: help setup lab test run slides bench doctor data figures book student grade pack sheet lock clean
 
 PYTHON := . tools/env.sh && exec .venv/bin/python
 # $(call with,LAB_ARGS): Python, with the words of LAB_ARGS added to the end of its command line.
@@ -16,7 +16,7 @@ ROOT_OK := $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 CELL_TIMEOUT := 900
 # Variables of the command line are passed to the tools by the environment, unexpanded:
 # make test PYTEST_ARGS="-k 'ring or tree'"
-VARIABLES := GPU TORCH PDF SERVE FROM PRIVATE ROSTER SET DUE WEEK UPGRADE SLOW CHANGED CHAPTER SESSION TESTS CELL_TIMEOUT \
+VARIABLES := GPU TORCH PDF SERVE FROM ROSTER SET DUE WEEK UPGRADE SLOW CHANGED CHAPTER SESSION TESTS CELL_TIMEOUT \
     PYTEST_ARGS LAB_ARGS RUN_ARGS BENCH_ARGS DOCTOR_ARGS DATA_ARGS
 $(foreach name,$(VARIABLES),$(eval override $(name) := $$(value $(name))))
 export $(VARIABLES)
@@ -61,20 +61,25 @@ book: ## make the site of the chapters, to be read, in build/book/site (SERVE=1:
 student: setup ## write the students' version of the exercises: blanks for solutions
 	@$(PYTHON) tools/student.py
 
-grade: ## grade the submissions below a folder (FROM=folder; PRIVATE=folder: checks from there; ROSTER, SET, DUE, WEEK)
+grade: ## grade the submissions below a folder (FROM=folder; ROSTER, SET, DUE, WEEK)
 	@$(if $(FROM),,echo "grade: which folder has the submissions? make grade FROM=handed-in"; exit 2)
-	@$(PYTHON) tools/grade.py "$$FROM" $(if $(PRIVATE),--private "$$PRIVATE") \
+	@$(PYTHON) tools/grade.py "$$FROM" \
 	    $(if $(ROSTER),--roster "$$ROSTER") $(if $(SET),--set "$$SET") $(if $(DUE),--due "$$DUE") $(if $(WEEK),--week "$$WEEK")
 
-pack: setup ## pack what students get, without solutions, into build/course.tar.gz
-	@$(PYTHON) tools/hand_out.py pack
-
-restore: ## bring back a chapter's notebooks as they were handed out (CHAPTER=2); yours are kept beside
-	@$(if $(CHAPTER),,echo "restore: which chapter? make restore CHAPTER=2"; exit 2)
-	@$(PYTHON) tools/hand_out.py restore "$$CHAPTER"
+# What git has, changes that are not committed included, but for what is the teacher's.
+KEPT_BACK := README.md tests benchmarks .github .ci exercises/[0-9]*.ipynb exercises/puzzles.ipynb exercises/misconceptions exercises/student/README.md \
+    $(addprefix exercises/teaching/,guide.md forty.md exams.md plan.yml)
+pack: ## pack what students get, without solutions, into build/course.tar.gz
+	@mkdir -p build
+	@sed 's,](../../,](,g; s,](../,](exercises/,g' exercises/student/README.md >build/README.md
+	@git archive --prefix=course/ --add-file=build/README.md --output=build/course.tar.gz \
+	    "$$(git -c user.name=pack -c user.email=pack stash create | grep . || echo HEAD)" \
+	    -- $(KEPT_BACK:%=':!%')
+	@echo build/course.tar.gz
 
 sheet: ## print a chapter's sheet for the teacher: what to ask, the answers, common mistakes (CHAPTER=3; test: the entry test)
-	@$(PYTHON) tools/teaching_plan.py $(if $(CHAPTER),"$$CHAPTER")
+	@$(if $(CHAPTER),,echo "sheet: of which chapter? make sheet CHAPTER=3"; exit 2)
+	@$(PYTHON) tools/teaching_plan.py "$$CHAPTER"
 
 lock: ## resolve pyproject.toml into the locks (UPGRADE=1: newest versions)
 	@sh tools/lock.sh

@@ -3,8 +3,7 @@
 ``handed_in.py`` finds them below the folder, ``grade_cells.py`` executes a notebook's cells,
 ``grade_answers.py`` runs each answer, both in a sandbox (``sandbox.py``) and in the environment of
 the chapter. ``grade_checks.py`` decides, with another seed, in a process that gets data alone
-(``grade_wire.py``). ``grades.py`` keeps the table. ``PRIVATE=folder`` takes the exercises' sources
-from there.
+(``grade_wire.py``). ``grades.py`` keeps the table.
 """
 
 import base64
@@ -38,6 +37,7 @@ ANSWER_SECONDS = 90  # 5.11 sends 3,400 messages; some checks start processes, 2
 LARGEST = 10 << 20  # bytes of a notebook
 PLAN = ROOT / 'exercises' / 'teaching' / 'plan.yml'  # what each exercise is worth
 START_SECONDS = 60  # for the checks to be imported
+SEED = 1  # of the checks' random arrays; students have 0
 EXAMPLE = 'Ada Lovelace'  # stands in the exercises' cell for the name
 NEVER = False, 'not reached'
 # Where an environment is: itself, what it was made from, and its packages, if they are links.
@@ -283,14 +283,14 @@ def page(student, chapter, checks, right, verdicts, remarks, worth):
     return HEAD + tabulate(lines, [student, f'chapter {chapter}', 'points'], 'html')
 
 
-def grade_one(course, submission, checks, apart, seed, judge):
+def grade_one(course, submission, checks, apart, judge):
     """Return what ``grade`` does; whatever a student hands in, it must not cost another's grade."""
     names = {}
     try:
         with course:
             prefix = isolation(course, *apart) if apart else []
             path = submission.path
-            verdicts, remarks = grade(course, prefix, checks, path, seed, names, judge)
+            verdicts, remarks = grade(course, prefix, checks, path, SEED, names, judge)
     except Refused as why:
         verdicts, remarks = {}, [str(why)]
     except Exception as error:
@@ -314,16 +314,14 @@ def keep_apart(own, places):
 
 @click.command()
 @click.argument('folder', type=FOLDER)
-@click.option('--private', type=FOLDER)
 @click.option('--roster', type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option('--set', 'chosen', help='Exercises that were set, such as "1.1 1.5 3.2".')
 @click.option('--due', help='When, such as "2026-12-01 18:00": what is later is marked.')
 @click.option('--week', help='Its number: points of all weeks add up in weeks.csv.')
-@click.option('--seed', default=1, show_default=True, help="Seed of the checks' random arrays.")
 @click.option('--build', type=click.Path(path_type=Path), default=ROOT / 'build' / 'grades')
-def main(folder, private, roster, chosen, due, week, seed, build):
+def main(folder, roster, chosen, due, week, build):
     """Grade the notebooks below FOLDER."""
-    sources = {set_of(p): p for p in sorted((private or ROOT / 'exercises').glob('*.ipynb'))}
+    sources = {set_of(p): p for p in sorted((ROOT / 'exercises').glob('*.ipynb'))}
     try:
         roster, due = read_roster(roster) if roster else [], due_date(due)
     except ValueError as error:
@@ -336,7 +334,7 @@ def main(folder, private, roster, chosen, due, week, seed, build):
     if not submissions:
         like = next(iter(sources.values())).name
         raise click.ClickException(f"there is no submission in '{folder}': notebooks like {like}")
-    own = (folder, build, private or folder)
+    own = (folder, build)
     keep_apart(own, [ROOT, Path(tempfile.gettempdir())])  # before any Python is started to ask
     chapters = [c for c in sources if c in {submission.chapter for submission in submissions}]
     checks = {chapter: checks_in(sources[chapter]) for chapter in chapters}
@@ -373,7 +371,7 @@ def main(folder, private, roster, chosen, due, week, seed, build):
         course.python, mine = pythons[submission.chapter], checks[submission.chapter]
         submission.student.name = plain(Path(submission.student.name))
         apart = (hidden, needed) if isolated else ()
-        verdicts, remarks = grade_one(course, submission, mine, apart, seed, judge)
+        verdicts, remarks = grade_one(course, submission, mine, apart, judge)
         right = [n for n in mine if verdicts.get(n, NEVER)[0]]
         inside = submission.path.relative_to(folder)
         grades.add(submission, plain(inside), mine, right, remarks)

@@ -7,7 +7,7 @@ a page of their own. Each is also a page to print, ``build/sheets/3.html``.
 """
 
 import importlib
-import subprocess
+import os
 import sys
 from pathlib import Path
 
@@ -21,7 +21,6 @@ GUIDE = ROOT / 'exercises' / 'teaching' / 'guide.md'
 SYLLABUS = GUIDE.with_name('syllabus.md')
 PLAN = yaml.safe_load((ROOT / 'exercises' / 'teaching' / 'plan.yml').read_text(encoding='utf8'))
 CHAPTERS, POINTS = PLAN['chapters'], PLAN['points']
-ALL = ['test', *map(str, CHAPTERS), 'puzzles']
 PAPER = """<!DOCTYPE html><meta charset="utf-8"><title>{}</title><style>
 @page {{ size: A4; margin: 18mm }}
 body {{ font: 11pt/1.4 system-ui, sans-serif; max-width: 44em; margin: auto }}
@@ -246,19 +245,17 @@ def printed(name):
 
 
 @click.command()
-@click.argument('what', default='all', type=click.Choice(['guide', 'all', *ALL]))
+@click.argument('what', type=click.Choice(['guide', 'test', *map(str, CHAPTERS), 'puzzles']))
 def main(what):
-    """Print the sheet of a chapter, or all; or rewrite the tables of guide and syllabus."""
+    """Print the sheet of a chapter; or rewrite the tables of guide and syllabus."""
     if what == 'guide':
         for path in (GUIDE, SYLLABUS):
             path.write_text(renewed(path), encoding='utf8')
-    else:
-        for chapter in ALL if what == 'all' else [what]:
-            python = python_of(source_of(chapter)) if chapter != 'test' else sys.executable
-            if what != 'all' and Path(python).parent == Path(sys.executable).parent:
-                printed(chapter)
-            elif code := subprocess.run([python, __file__, chapter]).returncode:
-                sys.exit(code)
+        return
+    python = python_of(source_of(what)) if what != 'test' else sys.executable
+    if Path(python).parent != Path(sys.executable).parent:
+        os.execv(python, [python, __file__, what])
+    printed(what)
 
 
 if __name__ == '__main__':
