@@ -1,4 +1,4 @@
-"""A training step's time, how it scales, what hides, and the memory it takes."""
+"""A training step's time, how it scales, and what hides."""
 
 import itertools
 from dataclasses import replace
@@ -9,7 +9,6 @@ from mgpu_helpers.scaling import MACHINES, MODELS, Layer, Link, Machine, Model
 from mgpu_helpers.scaling.costs import ring
 from mgpu_helpers.scaling.curves import hiding_batch, step, strong_scaling
 from mgpu_helpers.scaling.machines import communication_seconds
-from mgpu_helpers.scaling.memory import memory_per_device
 
 RESNET, VGG = MODELS['ResNet-50'], MODELS['VGG-16']
 SERVERS = MACHINES['p3.16xlarge']
@@ -83,20 +82,6 @@ def test_one_batch_on_more_and_more_devices():
     assert [s.batch for s in strong_scaling(TOY, 10, [1, 3], BOARD).steps] == [10, 4]
 
 
-def test_memory_by_hand():
-    memory = memory_per_device(TOY, batch=3, optimizer_state=2)
-    assert (memory.parameters, memory.gradients, memory.optimizer_state) == (400, 400, 800)
-    assert memory.activations == 4 * 3 * 50 and memory.total == 400 + 400 + 800 + 600
-    # Llama's block keeps 20.5 vectors a token: with stage 1 on 64, a card of 80 GB is just full.
-    kept = memory_per_device(MODELS['Llama 3.1 8B'], 1, 3, stage=1, devices=64)
-    assert 2 * 32 * 20.5 * 8192 * 4096 == pytest.approx(44.0e9, rel=1e-3)
-    assert kept.activations == pytest.approx(46.2e9, rel=1e-3)
-    assert kept.total == pytest.approx(79.8e9, rel=1e-3)
-    # 96 is what NVIDIA trained with on a V100 of 16 GB
-    small, large = (memory_per_device(RESNET, batch, 1).total for batch in (96, 256))
-    assert small < SERVERS.memory < large
-
-
 def test_what_machines_steps_and_scaling_refuse():
     both = 'give both, devices_per_server and network'
     model, machine = "Model, .* not 'ResNet-50'", "Machine, .* not 'p3.16xlarge'"
@@ -116,8 +101,6 @@ def test_what_machines_steps_and_scaling_refuse():
         (step, (RESNET, 10**400, 8, SERVERS), 'batch must be at most .* an int'),
         (step, (RESNET, 64, 8, SERVERS, 'star'), 'must be one of naive, .* not .star'),
         (step, (RESNET, 64, 8, SERVERS, 'ring', True, 0), 'buckets must be at least 1, not 0'),
-        (memory_per_device, (RESNET, 64, -1), 'optimizer_state must be at least 0, not -1'),
-        (memory_per_device, (RESNET, 1, 0, 5), 'stage must be at most 3'),
         (communication_seconds, (12, 1e8, SERVERS, 'hierarchical'), '12 devices do not fill'),
         (
             communication_seconds,

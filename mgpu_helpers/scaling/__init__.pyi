@@ -16,7 +16,6 @@ from .costs import nvls as nvls
 from .costs import ring as ring
 from .costs import sharded as sharded
 from .costs import tree as tree
-from .costs import zero as zero
 from .curves import Scaling as Scaling
 from .curves import Step as Step
 from .curves import hiding_batch as hiding_batch
@@ -34,8 +33,6 @@ from .machines import MACHINES as MACHINES
 from .machines import Machine as Machine
 from .machines import communication_seconds as communication_seconds
 from .machines import tensor_parallel_seconds as tensor_parallel_seconds
-from .memory import Memory as Memory
-from .memory import memory_per_device as memory_per_device
 from .models import MODELS as MODELS
 from .models import Layer as Layer
 from .models import Model as Model

@@ -49,22 +49,6 @@ def nvls(devices: int, nbytes: float, link: Link) -> float:
     return link.seconds((1 + 1 / devices) * nbytes)
 
 
-def zero(
-    stage: int, devices: int, nbytes: float, link: Link, gradient_bytes: float | None = None
-) -> float:
-    """Cost a step of ZeRO: gradients scattered, parameters gathered; in stage 3 gathered twice.
-
-    Rajbhandari and others (2020). Up to stage 2 that is an allreduce in two halves; stage 3 (FSDP)
-    gathers parameters for the forward pass and once more for the backward pass; stage 0 is plain
-    data parallelism. ``nbytes`` are those of all parameters, ``gradient_bytes`` those of their
-    gradients, if they differ.
-    """
-    arguments.whole_number('stage', stage, most=3)
-    scatter = ring(devices, gradient_bytes or nbytes, link) / 2
-    gather = ring(devices, nbytes, link) / 2 if stage else scatter
-    return scatter + (2 if stage == 3 else 1) * gather
-
-
 def bubble(stages: int, micro_batches: int) -> float:
     """Give the share of a step in which a device of a pipeline waits, 0 to 1.
 
