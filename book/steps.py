@@ -123,16 +123,16 @@ def tenths(first, last):
     return [10 ** (i / 10) for i in range(first, last + 1)]
 
 
-# Each slider: its name in the formulas, label, start, unit (None: written out) and other values.
+# Each slider: its name in the formulas, label, start, unit as in explorer.js, other values.
 EXPLORERS = {
     'bill': (
         'The bill of a training',
-        ('parameters', 'parameters', 8e9, '', tenths(80, 120)),
-        ('tokens', 'tokens', 1e12, '', tenths(90, 140)),
+        ('parameters', 'parameters', 8e9, 'count', tenths(80, 120)),
+        ('tokens', 'tokens', 1e12, 'count', tenths(90, 140)),
         ('gpus', 'H100s', 1024, None, [2**i for i in range(15)]),
-        ('mfu', 'MFU', 0.4, None, [i / 20 for i in range(1, 15)]),
-        ('critical', 'critical batch, tokens', 20e6, '', tenths(60, 90)),
-        ('price', 'price of a GPU hour', 1.0, None, [i / 4 for i in range(1, 41)]),
+        ('mfu', 'MFU', 0.4, 'share', [i / 20 for i in range(1, 15)]),
+        ('critical', 'critical batch, tokens', 20e6, 'count', tenths(60, 90)),
+        ('price', 'price of a GPU hour', 1.0, 'money', [i / 4 for i in range(1, 41)]),
     ),
     'scaling': (
         'How well devices work together',
@@ -140,7 +140,7 @@ EXPLORERS = {
         ('bandwidth', 'bandwidth', 2.5e9, 'B/s', tenths(80, 120)),
         ('latency', 'latency', 14e-6, 's', tenths(-60, -30)),
         ('batch', 'sequences per device', 16, None, [2**i for i in range(11)]),
-        ('parameters', 'parameters', 70_553_706_496, '', [*map(round, tenths(80, 120))]),
+        ('parameters', 'parameters', 70_553_706_496, 'count', [*map(round, tenths(80, 120))]),
     ),
 }
 
@@ -148,7 +148,6 @@ EXPLORERS = {
 def explorers():
     """Yield each explorer's sliders, where they begin, and the constants of the formulas."""
     published = tomllib.loads((PACKAGE / 'scaling/published.toml').read_text('utf8'))
-    write = load('display.py', 'quantity').quantity
     models = load('scaling/models.py', 'Layer _llama')
     llama = models._llama(**published['llama']['Llama 3.1 70B'])
     constants = {
@@ -164,8 +163,7 @@ def explorers():
         sliders = []
         for name, label, start, unit, values in choices:
             values = sorted({*values, start})
-            shown = [f'{v:,}' if unit is None else write(v, unit).strip() for v in values]
-            at = {'values': values, 'shown': shown, 'start': values.index(start)}
+            at = {'unit': unit, 'values': values, 'start': values.index(start)}
             sliders.append({'name': name, 'label': label, **at})
         yield kind, {'title': title, 'sliders': sliders, 'constants': constants}
 

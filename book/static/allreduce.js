@@ -33,16 +33,16 @@ Moving.kinds.allreduce = ({ title, runs }) => {
     return rows;
   };
   const draw = (choice, step, width) => {
-    const { make, box, text } = Moving;
+    const { box, text, of } = Moving;
     const k = Number(choice.devices),
       { cells } = runs[k];
     const narrow = width < 480,
-      left = narrow ? 34 : 64,
+      left = narrow ? 34 : 72,
       pitch = k > 5 ? 36 : 40,
       high = 26,
       top = 24;
     const gutter = Math.min(44 + 10 * k, 0.2 * width);
-    const cell = Math.min(54, (width - left - gutter) / cells),
+    const cell = Math.min(140, (width - left - gutter) / cells),
       right = left + cells * cell;
     const svg = Moving.canvas(
       width,
@@ -57,13 +57,13 @@ Moving.kinds.allreduce = ({ title, runs }) => {
     svg.append(text(0, 13, "slice", "moving-small", "start"));
     rows.forEach((row, i) => {
       const y = top + i * pitch;
-      svg.append(text(0, y + 18, narrow ? i : `device ${i}`, "", "start"));
+      svg.append(text(0, y + 18, narrow ? i : `device ${i}`, "moving-name" + of(i), "start"));
       row.forEach((value, c) => {
         const whole = ((k * (k + 1)) / 2) * (c + 1),
           own = (i + 1) * (c + 1);
         const look = value === whole ? "moving-done" : value === own ? "moving-own" : "moving-part";
         const mark = came.has(`${i} ${c}`) ? " moving-new" : "";
-        svg.append(box(left + c * cell + 1.5, y + 1.5, cell - 3, high - 3, look + mark));
+        svg.append(box(left + c * cell + 1.5, y + 1.5, cell - 3, high - 3, look + of(i) + mark));
         svg.append(text(left + (c + 0.5) * cell, y + 17.5, value, `${look}-text`));
       });
     });

@@ -60,6 +60,15 @@ const Explorer = {
   };
   const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.095 ? 1 : 0)}%`;
 
+  const count = (value) => {
+    const names = Object.entries({ trillion: 1e12, billion: 1e9, million: 1e6 });
+    const [name, size] = names.find(([, size]) => value >= size) ?? ["", 1];
+    return `${three(value / size)} ${name}`.trim();
+  };
+  const writes = { count, share: percent, money: (value) => value.toFixed(2) };
+  const write = (value, unit) =>
+    writes[unit]?.(value) ?? (unit ? quantity(value, unit) : value.toLocaleString("en"));
+
   // Two curves by devices, whose number doubles from tick to tick, and the chosen point.
   const panel = (svg, left, top, width, height, title, curves, chosen, most, y) => {
     const x = (k) => left + 46 + (Math.log2(k) / Math.log2(most)) * (width - 68);
@@ -171,18 +180,18 @@ const Explorer = {
     ];
     parts.forEach(([name, hours, look], i) => {
       svg.append(text(0, 18 + 32 * i, name, "", "start"));
-      const left = 92 + ((i ? training + (i > 1 ? larger : 0) : 0) / total) * (width - 160),
-        wide = (hours / total) * (width - 160);
+      const left = 92 + ((i ? training + (i > 1 ? larger : 0) : 0) / total) * (width - 190),
+        wide = (hours / total) * (width - 190);
       svg.append(
         box(left, 2 + 32 * i, Math.max(wide, 1.5), 24, look),
-        text(left + wide + 6, 18 + 32 * i, quantity(hours, "h"), "", "start"),
+        text(left + wide + 6, 18 + 32 * i, `${count(hours)} h`, "", "start"),
       );
     });
     return svg;
   };
 
   const sayBill = ({ total, days, money }, { price }) =>
-    `${quantity(total, "")} GPU hours, ${three(days)} days, ${quantity(money, "")} at ${price} an hour.`;
+    `${count(total)} GPU hours, ${three(days)} days; ${count(money)} at ${write(price, "money")} an hour.`;
 
   const explorer = (find, draw, say) => (data, host) => {
     const { title, sliders, constants } = data;
@@ -194,10 +203,10 @@ const Explorer = {
       stage.replaceChildren(draw(found, choice, constants, Math.floor(stage.clientWidth)));
       words.textContent = say(found, choice);
     };
-    const rows = sliders.map(({ name, label, values, shown, start }) => {
+    const rows = sliders.map(({ name, label, unit, values, start }) => {
       choice[name] = values[start];
       const moved = (position) => ((choice[name] = values[position]), show());
-      return Moving.slider(label, values.length - 1, start, (position) => shown[position], moved).row;
+      return Moving.slider(label, values.length - 1, start, (position) => write(values[position], unit), moved).row;
     });
     host.append(
       make("p", { class: "moving-title" }, title),

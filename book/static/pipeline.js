@@ -16,9 +16,9 @@ Moving.kinds.pipeline = ({ title, runs, choices, start }) => {
       return begun - stage.filter(([kind, , , end]) => kind === "backward" && end < time).length;
     });
   const draw = (choice, time, width) => {
-    const { make, box, text } = Moving;
+    const { make, box, text, of } = Moving;
     const k = Number(choice.stages),
-      left = 66,
+      left = 72,
       pitch = 44,
       high = 30,
       unit = (width - left - 2) / steps(choice);
@@ -28,7 +28,7 @@ Moving.kinds.pipeline = ({ title, runs, choices, start }) => {
       const y = 4 + s * pitch,
         x = (at) => left + at * unit;
       svg.append(
-        text(0, y + 13, `stage ${s}`, "", "start"),
+        text(0, y + 13, `stage ${s}`, "moving-name" + of(s), "start"),
         text(0, y + 29, `keeps ${held[s]}`, "moving-small", "start"),
       );
       svg.append(box(left, y, unit * steps(choice), high, "moving-idle"));
@@ -36,7 +36,7 @@ Moving.kinds.pipeline = ({ title, runs, choices, start }) => {
         const look = kind === "forward" ? "moving-part" : "moving-done";
         const long = (Math.min(end, time) - begin) * unit,
           now = time <= end ? " moving-new" : "";
-        svg.append(box(x(begin) + 0.5, y, long - 1, high, look + now));
+        svg.append(box(x(begin) + 0.5, y, long - 1, high, look + of(s) + now));
         if (long > 7 * String(i).length)
           svg.append(text(x(begin) + long / 2, y + 19, i, `${look}-text moving-pass`));
       }
@@ -66,5 +66,7 @@ Moving.kinds.pipeline = ({ title, runs, choices, start }) => {
     const idle = `Each stage waits ${waits} of ${all} units of time: (p − 1)/(m + p − 1) = ${p - 1}/${m + p - 1}.`;
     return `${idle} Kept at most: ${most.join(", ")} micro-batches. Light: forward; full colour: backward, twice as long.`;
   };
-  return { title, choices, start, steps, draw, say, note, pace: 500 };
+  // The first backward passes: the bubble is seen, and what is kept.
+  const begin = ({ stages, batches }) => Number(stages) + Number(batches) + 2;
+  return { title, choices, start, steps, draw, say, note, begin, pace: 500 };
 };

@@ -17,7 +17,7 @@ Moving.kinds.ring = ({ title, runs, tokens, choices, start }) => {
   const visitor = (k, rank, turn) => (rank - turn + k) % k;
 
   const table = (svg, choice, step, left, top, side) => {
-    const { make, box, text } = Moving;
+    const { make, box, text, of } = Moving;
     const { pieces, turns } = run(choice),
       n = pieces.flat().length,
       cell = side / n;
@@ -31,17 +31,18 @@ Moving.kinds.ring = ({ title, runs, tokens, choices, start }) => {
       ),
     );
     home.forEach((rank, i) => {
-      svg.append(text(left + (i + 0.5) * cell, top - 6, rank, "moving-small"));
-      svg.append(text(left - 7, top + (i + 0.5) * cell + 4, rank, "moving-small", "end"));
+      svg.append(text(left + (i + 0.5) * cell, top - 6, rank, "moving-name" + of(rank)));
+      svg.append(text(left - 7, top + (i + 0.5) * cell + 4, rank, "moving-name" + of(rank), "end"));
     });
     turns.forEach((ranks, turn) => {
       const look = turn + 1 === step ? "moving-done" : turn < step ? "moving-part" : "moving-own";
       for (const [query, key, same] of ranks.flat()) {
         const x = left + key * cell + 1,
           y = top + query * cell + 1,
-          c = cell - 2;
+          c = cell - 2,
+          style = look + of(home[query]);
         svg.append(
-          same ? make("path", { d: `M${x} ${y}V${y + c}H${x + c}Z`, class: look }) : box(x, y, c, c, look),
+          same ? make("path", { d: `M${x} ${y}V${y + c}H${x + c}Z`, class: style }) : box(x, y, c, c, style),
         );
       }
     });
@@ -49,15 +50,15 @@ Moving.kinds.ring = ({ title, runs, tokens, choices, start }) => {
 
   // A lane for each rank: a turn ends when the slowest has done its part.
   const lanes = (svg, choice, step, left, top, width, scale) => {
-    const { make, box, text } = Moving,
+    const { make, box, text, of } = Moving,
       k = Number(choice.ranks),
       ends = [0];
     for (const longest of slowest(choice)) ends.push(ends.at(-1) + longest);
-    const x = (pairs) => left + 48 + (pairs / scale) * (width - 50);
+    const x = (pairs) => left + 54 + (pairs / scale) * (width - 56);
     svg.append(text(left, top - 24, "time, and whose keys are there", "", "start"));
     for (let rank = 0; rank < k; rank++) {
       const y = top - 6 + 30 * rank;
-      svg.append(text(left, y + 16, `rank ${rank}`, "", "start"));
+      svg.append(text(left, y + 16, `rank ${rank}`, "moving-name" + of(rank), "start"));
       work(choice)
         .slice(0, step)
         .forEach((ranks, turn) => {
@@ -66,7 +67,7 @@ Moving.kinds.ring = ({ title, runs, tokens, choices, start }) => {
           const busy = x(ranks[rank]) - x(0);
           const look = turn + 1 === step ? "moving-done" : "moving-part";
           svg.append(box(at, y, whole, 24, "moving-idle"));
-          if (busy) svg.append(box(at + 0.5, y, busy - 1, 24, look));
+          if (busy) svg.append(box(at + 0.5, y, busy - 1, 24, look + of(rank)));
           const owner = visitor(k, rank, turn);
           if (whole > 9) svg.append(text(at + whole / 2, y + 16.5, owner, busy ? `${look}-text` : ""));
         });
@@ -81,7 +82,7 @@ Moving.kinds.ring = ({ title, runs, tokens, choices, start }) => {
   const draw = (choice, step, width) => {
     const k = Number(choice.ranks),
       beside = width > 540,
-      side = beside ? 260 : Math.min(width - 46, 300),
+      side = beside ? 280 : Math.min(width - 46, 300),
       top = 40;
     const height = beside ? Math.max(top + side, top + 30 * k) + 4 : top + side + 52 + 30 * k;
     const svg = Moving.canvas(
@@ -124,5 +125,6 @@ Moving.kinds.ring = ({ title, runs, tokens, choices, start }) => {
     const colours = "Full colour: this turn. Blank in the table: the mask. Grey: waiting.";
     return `${number(tokens)} tokens. ${pairs} ${colours}`;
   };
-  return { title, choices, start, steps, draw, say, note };
+  const begin = () => 2; // keys and values have gone on
+  return { title, choices, start, steps, draw, say, note, begin };
 };

@@ -29,6 +29,9 @@ const Moving = {
     return Moving.make("text", { x, y, class: style, "text-anchor": anchor }, words);
   },
 
+  // The colour of a device, as in the figures.
+  of: (k) => ` d${k % 6}`,
+
   box(x, y, width, height, style) {
     return Moving.make("rect", { x, y, width: Math.max(width, 0), height, class: style });
   },
@@ -62,7 +65,7 @@ const Moving = {
   },
 
   // Steps with buttons, a slider, what can be chosen, and a sentence that a screen reader says.
-  player(host, { title, choices, start, steps, draw, say, note, pace = 1400 }) {
+  player(host, { title, choices, start, steps, draw, say, note, begin = () => 1, pace = 1400 }) {
     const { make } = Moving;
     const choice = { ...start };
     const stage = make("div", { class: "moving-stage" });
@@ -122,7 +125,7 @@ const Moving = {
           stop();
           slider.input.max = steps(choice);
           words.style.minHeight = "";
-          go(0);
+          go(begin(choice));
         });
         return make("label", {}, label, select);
       });
@@ -134,7 +137,7 @@ const Moving = {
     host.append(stage, words, controls, still);
     slider.input.max = steps(choice);
     Moving.follow(stage, show);
-    go(0);
+    go(begin(choice)); // a step that says more than the beginning
   },
 };
 
