@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -11,8 +12,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent / 'tools')]
 REPOSITORY = os.environ.get('BOOK_REPOSITORY', '')
 
 project = 'Training on several GPUs'
-author = 'the authors of the course'
 copyright = 'the authors of the course. Apache-2.0'
+release = tomllib.loads((HERE.parent / 'pyproject.toml').read_text('utf8'))['project']['version']
 language = 'en'
 highlight_language = 'none'  # a command is no Python
 
@@ -27,7 +28,6 @@ include_patterns = [
     'exercises/teaching/syllabus.md',
     'training/README.md',
 ]
-exclude_patterns = ['README.md', 'CONTRIBUTING.md']
 suppress_warnings = ['misc.highlighting_failure']  # the cell for Colab is IPython, not Python
 
 nb_execution_mode = 'off'
@@ -45,6 +45,8 @@ LAUNCH = {
 }
 html_theme = 'sphinx_book_theme'
 html_title = project
+html_baseurl = os.environ.get('BOOK_URL', '')
+templates_path = ['templates']
 # One field to search in, beside the contents.
 html_sidebars = {'**': ['navbar-logo.html', 'search-button-field.html', 'sbt-sidebar-nav.html']}
 html_static_path = ['static']
@@ -54,9 +56,8 @@ html_js_files = [('book.js', {'defer': 'defer'})]
 python_maximum_signature_line_length = 80
 add_module_names = False
 html_math_renderer = 'mathml'
-html_show_sphinx = False
 html_use_index = False
-html_context = {'default_mode': 'auto'}
+html_context = {'default_mode': 'auto', 'state': os.environ.get('BOOK_STATE', '')}
 html_theme_options = {
     'repository_url': REPOSITORY,
     'repository_branch': 'main',
@@ -66,7 +67,8 @@ html_theme_options = {
     'use_download_button': True,
     'launch_buttons': LAUNCH if REPOSITORY else {},
     'show_toc_level': 2,
-    'footer_content_items': ['copyright.html'],
+    'article_header_start': ['toggle-primary-sidebar.html', 'beside.html'],
+    'footer_content_items': ['about.html'],
     'pygments_light_style': 'github-light',
     'pygments_dark_style': 'github-dark',
 }

@@ -139,15 +139,12 @@ def described(app, pagename, templatename, context, doctree):
     questions = {f'notebooks/{c.file}': c.question for c in CHAPTERS}
     said = html.escape(questions.get(pagename, DESCRIPTION))
     title = html.escape(re.sub('<[^>]*>', '', context.get('title') or app.config.project))
-    context['metatags'] = context.get('metatags', '') + (
-        f'<meta name="description" content="{said}"><meta property="og:description" '
-        f'content="{said}"><meta property="og:title" content="{title}">'
-    )
-
-
-def plain(match):
-    """Write a signature's parameters, one a line, without a list."""
-    return match[1].replace('<dd>', '<span class="param">').replace('</dd>', '</span>')
+    shown = {'og:title': title, 'og:description': said, 'twitter:card': 'summary_large_image'}
+    if site := app.config.html_baseurl:
+        shown |= {'og:url': context['pageurl'], 'og:image': f'{site}_static/card.png'}
+    tags = [f'<meta property="{name}" content="{words}">' for name, words in shown.items()]
+    tags += [context.get('metatags', ''), f'<meta name="description" content="{said}">']
+    context['metatags'] = ''.join(tags)
 
 
 def lighter(app, error):
@@ -158,7 +155,9 @@ def lighter(app, error):
     for page in site.rglob('*.html'):
         text = quiet(page.read_text('utf8'))
         # A list within a term is none that a screen reader can follow.
-        text = re.sub(r'(?s)<dl>\n(<dd><em class="sig-param.*?)</dl>', plain, text)
+        text = re.sub(r'<dl>\n(?=<dd><em class="sig-param)', '', text)
+        parameter = r'(?s)<dd>(<em class="sig-param.*?)</dd>(?:\n</dl>)?'
+        text = re.sub(parameter, r'<span class="param">\1</span>', text)
         text = re.sub('<script[^>]*/fontawesome.js.*?</script>', '', text)
         # The theme's script takes the first of these, which lie in a header that is hidden.
         text = re.sub(r'(?s)<button class="pst-navbar-icon sidebar-toggle.*?</button>', '', text)
@@ -166,6 +165,7 @@ def lighter(app, error):
         text = re.sub(r'(search-button-field[^>]*) aria-label="Search"', r'\1', text)
         text = text.replace('<summary><span', '<summary aria-label="more"><span')
         text = re.sub(r'<th class="head[^"]*"><p></p></th>', '<td></td>', text)  # heads nothing
+        text = re.sub(r'(<td[^>]*>)-(?=\d)', r'\1−', text)  # a minus sign, no hyphen
         start = 'class="sidebar-primary-items__start'
         text = text.replace(start, f'role="region" aria-label="The book" {start}')
         page.write_text(text, 'utf8')

@@ -66,6 +66,9 @@ FINDINGS = r"""(() => {
 EDGES = """[...document.querySelectorAll(`.bd-article section >
   :is(p, h2, figure), figure > img, figcaption > p, div.cell_input, div.cell_output`)]
   .map((e) => e.getBoundingClientRect()).filter((box) => box.width).map((box) => box.left)"""
+RIGHT = """['p', 'figure', 'div.cell > div.cell_input'].map((which) => Math.max(
+  ...[...document.querySelectorAll('.bd-article section > ' + which)]
+    .map((e) => e.getBoundingClientRect().right)))"""
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -79,7 +82,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope='module')
 def site():
-    done = call(ROOT, 'make', 'book', timeout=600)
+    done = call(ROOT, 'make', 'book', timeout=600, BOOK_URL='https://book.example/course/')
     assert done.returncode == 0, done.stderr
     handler = functools.partial(Handler, directory=SITE)
     with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
@@ -104,8 +107,8 @@ def test_every_page_is_whole_and_can_be_read_light_and_dark_wide_and_narrow(site
                 browser.wait_for(f'document.documentElement.dataset.theme === "{theme}"')
                 wrong += [f'{page} {width} {theme}: {said}' for said in browser.ask(FINDINGS)]
     assert len(pages()) > 30 and not wrong, '\n'.join(wrong)
-    size = sum(path.stat().st_size for path in SITE.rglob('*') if path.is_file())
-    assert size < 25e6
+    files = [path for path in SITE.rglob('*') if path.is_file() and path.suffix != '.pdf']
+    assert sum(path.stat().st_size for path in files) < 10e6
     browser.call('Network.setCacheDisabled', cacheDisabled=True)  # what is kept counts as 0 bytes
     browser.open(site + 'index.html', 1280)
     loaded = 'performance.getEntries().reduce((sum, e) => sum + (e.decodedBodySize || 0), 0)'
@@ -137,6 +140,8 @@ def test_all_begins_at_one_left_edge_and_figures_enlarge(site, browser, width):
     browser.open(site + 'notebooks/01-multiple-gpus-scratch.html', width)
     edges = browser.ask(EDGES)
     assert len(edges) > 50 and max(edges) - min(edges) <= 2
+    right = browser.ask(RIGHT)
+    assert max(right) - min(right) <= 2
     assert browser.ask('document.documentElement.scrollWidth') <= width
     browser.ask('document.querySelector(".enlarge").focus()')
     browser.press('Enter', windowsVirtualKeyCode=13, text='\r')
@@ -145,6 +150,27 @@ def test_all_begins_at_one_left_edge_and_figures_enlarge(site, browser, width):
     assert wide >= 1.5 * width  # of 760 in the drawing, where labels are 13
     browser.press('Escape', windowsVirtualKeyCode=27)
     browser.wait_for('!document.querySelector("dialog.enlarged").open')
+
+
+@pytest.mark.slow
+def test_a_page_says_where_it_is_and_a_browser_keeps_what_was_read(site, browser):
+    page = 'notebooks/03-faster-allreduce.html'
+    address = f'https://book.example/course/{page}'
+    browser.open(site + page, 1280)
+    says = """Object.fromEntries([...document.querySelectorAll('meta[property]')]
+      .map((m) => [m.getAttribute('property'), m.content]))"""
+    assert browser.ask(says)['og:url'] == address
+    assert browser.ask(says)['og:image'] == 'https://book.example/course/_static/card.png'
+    assert browser.ask('document.querySelector("link[rel=canonical]").href') == address
+    beside = '[...document.querySelectorAll("nav.beside a")].map((a) => a.href.slice(-12, -5))'
+    assert browser.ask(beside) == ['s-gluon', 'achines']
+    assert re.search(r'Version [\d.]+', browser.ask('document.querySelector(".about").textContent'))
+    read = '[...document.querySelectorAll(".bd-links .read")].length'
+    assert browser.ask(read) == 0
+    browser.ask('document.querySelector(".prev-next-footer").scrollIntoView()')
+    browser.wait_for(f'{read} === 1')
+    browser.open(site + 'index.html', 1280)
+    browser.wait_for(f'{read} === 1')
 
 
 @pytest.mark.slow
@@ -207,7 +233,9 @@ def test_its_contents_name_what_is_there_and_the_reference_has_each_room(tmp_pat
         assert '.. py:' in text.partition('currentmodule')[2] and 'ClassVar' not in text, file
     named = ''.join((ROOT / f'book/{page}.md').read_text('utf8') for page in ('index', 'reference'))
     entries = re.findall(r'^(?:[^`\n]*<)?([\w/-]+)>?$', named, re.MULTILINE)
-    assert {'notebooks/*', 'exercises/student/*', 'reference/*'} <= set(named.split())
+    assert {'notebooks/*', 'reference/*'} <= set(named.split())
+    students = {f'exercises/student/{path.stem}' for path in ROOT.glob('exercises/student/*.ipynb')}
+    assert students <= set(entries)
     places = [ROOT / 'book', ROOT, tmp_path]
     existing = [e for e in entries if any([*p.glob(f'{e}.*')] for p in places)]
     assert existing == entries

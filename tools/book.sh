@@ -8,6 +8,8 @@
 #   BOOK_REPOSITORY (in the environment)
 #           the address of the repository, for links that edit, and for buttons that open a chapter in Binder
 #           or Colab; without it there are none
+#   BOOK_URL (in the environment)
+#           where the site will be, with a slash at the end: for what a link to a page shows elsewhere
 set -eu
 umask 022
 
@@ -51,6 +53,9 @@ mkdir -p "$out/source"
 for path in book/*.md notebooks img exercises training mgpu_helpers LICENSE; do
     [ ! -e "$path" ] || cp -R "$path" "$out/source/"
 done
+# The date and commit at the foot of each page; a copy without git has neither.
+BOOK_STATE=$(git log -1 --format='%cs, commit %h' 2>/dev/null) || BOOK_STATE=
+export BOOK_STATE
 "$python" -m sphinx --quiet --fail-on-warning --jobs auto --doctree-dir "$out/read" --conf-dir book "$out/source" "$out/site"
 say "the site: $out/site/index.html (with excerpts in its search: make book SERVE=1)"
 

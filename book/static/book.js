@@ -19,6 +19,31 @@ addEventListener("DOMContentLoaded", () => {
   }
 });
 
+// Which chapters were read to their end. This browser keeps it, and tells nobody.
+addEventListener("DOMContentLoaded", () => {
+  const name = (path) => path.split("/").slice(-2).join("/");
+  const here = name(location.pathname), end = document.querySelector(".prev-next-footer");
+  let read = [];
+  try {
+    read = JSON.parse(localStorage.getItem("read")) ?? [];
+  } catch {
+    return; // it keeps nothing
+  }
+  const mark = () => {
+    for (const link of document.querySelectorAll('.bd-sidebar-primary a[href*="notebooks/"], .bd-sidebar-primary .current > a'))
+      if (read.includes(name(link.pathname)) && !link.querySelector(".read"))
+        link.append(Object.assign(document.createElement("span"), { className: "read", textContent: "✓ read" }));
+  };
+  mark();
+  if (!end || !here.startsWith("notebooks/")) return;
+  new IntersectionObserver((seen) => {
+    if (!seen.some((one) => one.isIntersecting) || read.includes(here)) return;
+    localStorage.setItem("read", JSON.stringify([...read, here]));
+    read = [...read, here];
+    mark();
+  }).observe(end);
+});
+
 // Sphinx finds a heading only if the words searched for are at least half of it. Here a chapter's section
 // whose heading has all of them comes first, in the order of the chapters, then such a figure, then their
 // text; a name of the package comes after what explains it.
