@@ -20,20 +20,15 @@ def conv(inputs, outputs, side):
     return [outputs * inputs * side * side, outputs]
 
 
-def norm(channels):
-    """Return the sizes of the arrays that batch norm trains; it keeps as many statistics."""
-    return [channels, channels]
-
-
 def residual(inputs, outputs):
     """Return the sizes of a residual block's arrays; where it halves, its shortcut has some too."""
-    arrays = conv(inputs, outputs, 3) + conv(outputs, outputs, 3) + 2 * norm(outputs)
+    arrays = conv(inputs, outputs, 3) + conv(outputs, outputs, 3) + 4 * [outputs]  # two norms
     return arrays + (conv(inputs, outputs, 1) if inputs != outputs else [])
 
 
 # What a layer is called, the kind of its block, its output's shape, the sizes of its arrays.
 ROWS = (
-    ('batch norm', '', '1×28×28', norm(1)),
+    ('batch norm', '', '1×28×28', [1, 1]),
     ('conv 3×3, 64, no padding', '', '64×26×26', conv(1, 64, 3)),
     ('max pool 3×3, stride 2', '', '64×12×12', []),
     ('residual 64', 'a', '64×12×12', residual(64, 64)),
