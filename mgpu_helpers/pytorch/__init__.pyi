@@ -25,7 +25,6 @@ from .language.exchange import AllToAll as AllToAll
 from .language.experts import AllExperts as AllExperts
 from .language.experts import Experts as Experts
 from .language.experts import Router as Router
-from .language.experts import balance as balance
 from .language.experts import moe as moe
 from .language.gpt import GPT as GPT
 from .language.gpt import CausalAttention as CausalAttention

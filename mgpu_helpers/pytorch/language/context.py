@@ -99,14 +99,14 @@ def ring_forward(q: Tensor, k: Tensor, v: Tensor, pieces: Pieces) -> tuple[Tenso
     return u / s, m + s.log()
 
 
-def block_backward(
-    q: Tensor, out: Tensor, log_sum: Tensor, grad: Tensor, k: Tensor, v: Tensor, causal: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Give the gradients of queries, keys and values from one block, whose weights come again."""
+def block_backward(mine: Sequence[Tensor], theirs: Sequence[Tensor], causal: bool) -> None:
+    """Add one block's gradients to dq, dk and dv; its weights are computed again."""
+    (q, out, log_sum, grad, dq), (k, v, dk, dv) = mine, theirs
     weights = (scores_of(q, k, causal) - log_sum).exp()
-    by_score = weights * (grad @ v.mT - (grad * out).sum(-1, keepdim=True))
-    by_score = by_score / q.shape[-1] ** 0.5
-    return by_score @ k, by_score.mT @ q, weights.mT @ grad
+    by_score = weights * (grad @ v.mT - (grad * out).sum(-1, keepdim=True)) / q.shape[-1] ** 0.5
+    dq += by_score @ k
+    dk += by_score.mT @ q
+    dv += weights.mT @ grad
 
 
 def ring_backward(
@@ -115,14 +115,13 @@ def ring_backward(
     """Return the gradients of queries, keys and values; the last two travel back to their ranks."""
     rank, size = dist.get_rank(), dist.get_world_size()
     cut = partial(torch.chunk, chunks=len(pieces[rank]), dim=2)
-    mine = list(zip(cut(q), cut(out), cut(log_sum), cut(grad)))
     dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    mine = [*zip(*map(cut, (q, out, log_sum, grad, dq)))]
     for turn in range(size):
         arrived = pass_on(k, v) if turn < size - 1 else None
         for i, j, same in pairs(pieces[rank], pieces[(rank - turn) % size]):
-            found = block_backward(*mine[i], cut(k)[j], cut(v)[j], same)
-            for whole, at, part in zip((dq, dk, dv), (i, j, j), found):
-                cut(whole)[at].add_(part)
+            theirs = [cut(t)[j] for t in (k, v, dk, dv)]
+            block_backward(mine[i], theirs, same)
         k, v = arrived() if arrived else (k, v)
         dk, dv = pass_on(dk, dv)() if size > 1 else (dk, dv)
     return dq, dk, dv

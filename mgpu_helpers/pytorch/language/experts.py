@@ -84,12 +84,3 @@ def moe(layer: type[AllExperts], experts: int = 4, router: Any = Router, **optio
             own = nn.ModuleDict({str(e): mlps[e] for e in held})
             block.mlp = layer(router(width, experts), own).to(like)
     return net
-
-
-def balance(probs: Tensor, choice: Tensor) -> Tensor:
-    """Give this rank's term of the auxiliary loss, from shares and probabilities of all ranks."""
-    load = choice.bincount(minlength=probs.shape[1]).to(probs)
-    dist.all_reduce(load)
-    tokens = load.sum()
-    f, p = load / tokens, probs.sum(0) / tokens  # of all ranks; this rank's part of the mean
-    return len(load) * (f @ p)

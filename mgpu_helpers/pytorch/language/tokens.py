@@ -57,8 +57,7 @@ def train_gpt(sequences: Any, steps: int, batch_size: int = 24, lr: float = 1e-2
         batch = torch.randperm(len(sequences), generator=shuffle)[:batch_size]
         pairs = shifted([sequences[i] for i in shard_of(batch).tolist()])
         optimizer.zero_grad()
-        x, y = (part.to(this_device()) for part in pairs)
-        losses.append(float(backward(net, x, y)))
+        losses.append(float(backward(net, *(part.to(this_device()) for part in pairs))))
         sum_gradients(net.parameters())
         optimizer.step()
         schedule.step()
