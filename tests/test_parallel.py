@@ -49,8 +49,8 @@ def test_a_mesh_equals_one_device_and_another_resumes_from_its_checkpoint(torchr
     """15 sequences, which two rows cannot share equally."""
     there = '--checkpoint', tmp_path / 'runs'
     saved = torchrun(4, '--tensor', 2, '--steps', 2, *there)
-    assert [path.name for path in (tmp_path / 'runs').iterdir()] == ['step-000002']
-    (tmp_path / 'runs' / 'step-000009.tmp').mkdir()  # as a save that was killed leaves it
+    assert [path.name for path in (tmp_path / 'runs').iterdir()] == ['step-00000-00000002']
+    (tmp_path / 'runs' / '.new-step-00000-00000009').mkdir()  # as a save that was killed leaves it
     resumed = torchrun(2, '--replicas', 2, '--steps', 4, *there)
     assert (list(saved), list(resumed)) == ([1, 2], [3, 4])
     for step, expected in enumerate(one_device(4), 1):

@@ -33,7 +33,7 @@ def test_the_scripts_import_pytorch_and_numpy_alone():
                 names |= {name.name.split('.')[0] for name in node.names}
             elif isinstance(node, ast.ImportFrom):
                 names.add(node.module.split('.')[0])
-        ours = {'exact', 'ranks', 'checkpoints', 'step1', 'tasks', 'torch', 'numpy'}
+        ours = {'exact', 'ranks', 'checkpoints', 'step1', 'step2', 'tasks', 'torch', 'numpy'}
         assert names - set(sys.stdlib_module_names) <= ours, script
 
 
@@ -118,16 +118,12 @@ def test_files_that_cannot_be_read_or_written_are_named(alone):
 
 
 @pytest.mark.slow
-def test_it_ends_early_keeps_the_best_and_reports_its_mfu(alone):
+def test_it_ends_early_keeps_the_best_and_reports_each_step(alone):
     """With a rate at which no parameter changes, the second epoch is no better than the first."""
     options = '--limit 128 --batch-size 64 --lr 1e-30 --patience 1 --checkpoint run '
-    alone.run(f'{options} --report 1 --peak 1e9 --log-file log --epochs 9')
+    alone.run(f'{options} --report 1 --log-file log --epochs 9')
     said = [json.loads(line) for line in (alone.folder / 'log').read_text().splitlines()]
     assert [line['epoch'] for line in said] == [1, 1, 1, 2, 2, 2]
-    # Forward: two convolutions, two products. Backward: each twice, but no gradient of the images.
-    first, *rest = (9 * 20 * 26**2, 20 * 25 * 50 * 9**2, 800 * 128, 128 * 10)
-    work = 2 * (2 * first + 3 * sum(rest))
-    assert said[0]['mfu'] * 1e9 / said[0]['rate'] == pytest.approx(work)
     assert (alone.folder / 'run' / 'best').read_text() == 'step-00000-00000002'
     assert len(list((alone.folder / 'run').glob('step-*'))) == 2  # the last, and the best
 

@@ -9,9 +9,7 @@ import tasks
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.data import DataLoader
-from torch.utils.flop_counter import FlopCounterMode
 
 
 def options(add):
@@ -103,20 +101,17 @@ def evaluate(args, task, net, tests):
     return (sums[:2] / sums[2]).tolist()
 
 
-def first_pass(args, task, net, model, batch, unused=False):
-    """Do one pass that is no step; give its operations for an example, or token.
+def first_pass(task, net, model, batch, unused=False):
+    """Do one pass that is no step.
 
     DDP orders its buckets by its first backward pass. That must not be a step: after a restart,
     three ranks would add up in another order than before, and round otherwise.
     """
     before = [buffer.clone() for buffer in net.buffers()]
-    kernel = sdpa_kernel(SDPBackend.MATH) if args.device == 'cpu' else nullcontext()  # it counts
-    with FlopCounterMode(display=False) as counter, kernel:
-        task.loss_of(task.forward(model, batch), batch).backward()
+    task.loss_of(task.forward(model, batch), batch).backward()
     for buffer, value in zip(net.buffers(), before, strict=True):
         buffer.copy_(value)
     none = [name for name, p in net.named_parameters() if p.requires_grad and p.grad is None]
     if none and not unused:
         ranks.stop(f'no gradient reaches {none}: freeze them, or use --find-unused')
     net.zero_grad()
-    return counter.get_total_flops() / float(task.count_of(batch))

@@ -11,20 +11,18 @@ import argparse
 import os
 from pathlib import Path
 
+import checkpoints
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor import parallel as tp
 
 WIDTH, HEADS, LAYERS, TOKENS, VOCABULARY = 64, 4, 3, 32, 256
-PARTS = 'model_state_dict', 'optim_state_dict'  # as `set_state_dict` calls them
 
 
 class Attention(nn.Module):
@@ -113,11 +111,10 @@ def main():
     split_layers(net, mesh['tensor'])
     wrap(net, mesh, args.dtype)
     done, optimizer = 0, torch.optim.AdamW(net.parameters(), lr=3e-3)
-    for newest in sorted(args.checkpoint.glob('step-*[0-9]'))[-1:] if args.checkpoint else ():
-        states = dict(zip(PARTS, get_state_dict(net, optimizer), strict=True))
-        dcp.load(states, checkpoint_id=newest)  # each rank reads what it needs on today's mesh
-        set_state_dict(net, optimizer, **states)
-        done = int(newest.name[5:])
+    facts, newest, _ = checkpoints.find(args.checkpoint)
+    if newest:
+        checkpoints.load(newest, net, optimizer)  # each rank reads what it needs on today's mesh
+        done = facts['done']
     text = torch.frombuffer(bytearray(Path(__file__).read_bytes()), dtype=torch.uint8).long()
     group = mesh['replica', 'shard']._flatten().get_group()
     for step in range(done + 1, args.steps + 1):
@@ -138,11 +135,7 @@ def main():
         if dist.get_rank() == 0:
             print(f'step {step}: loss {total:.12f}, norm of the gradient {norm:.12f}', flush=True)
     if args.checkpoint and done < args.steps:
-        half = args.checkpoint / f'step-{args.steps:06}.tmp'
-        states = dict(zip(PARTS, get_state_dict(net, optimizer), strict=True))
-        dcp.save(states, checkpoint_id=half)
-        if dist.get_rank() == 0:  # all ranks have written; only a whole one bears the name
-            half.rename(half.with_suffix(''))
+        checkpoints.save(args.checkpoint, net, optimizer, {'epoch': 0, 'done': args.steps})
     dist.destroy_process_group()
 
 

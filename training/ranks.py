@@ -187,26 +187,22 @@ def digest(values):
     return sha.hexdigest()
 
 
-def fingerprint(folder):
-    """Hash the names of all files, and of up to 1,000 of them length and end (a .gz's checksum)."""
-    sha, files = hashlib.sha256(), sorted(path for path in folder.rglob('*') if path.is_file())
-    for i, path in enumerate(files):
+def fingerprint(folder, group):
+    """Hash all names in a folder, and of 1,000 files length and end, once on each machine."""
+    sha, files = hashlib.sha256(), []
+    if folder and LOCAL == 0:
+        files = sorted(path for path in folder.rglob('*') if path.is_file())
+    for path in files:
         sha.update(f'{path.relative_to(folder)} '.encode())
-        if i % (len(files) // 1000 + 1) == 0:
-            with open(path, 'rb') as file:
-                size = file.seek(0, 2)
-                file.seek(max(0, size - 64))
-                sha.update(f'{size} '.encode() + file.read())
-    return sha.hexdigest()
-
-
-def fingerprint_of(folder, group):
-    """Give the folder's fingerprint, which one process of each machine takes."""
-    found = gathered(fingerprint(folder) if folder and LOCAL == 0 else None, group)
-    found = [one for one in found if one]
-    if len(set(found)) > 1:
+    for path in files[:: len(files) // 1000 + 1]:
+        with open(path, 'rb') as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - 64))  # where a .gz has its checksum
+            sha.update(f'{size} '.encode() + file.read())
+    found = {sha for sha in gathered(LOCAL == 0 and sha.hexdigest(), group) if sha}
+    if len(found) > 1:
         stop(f'{folder} is not the same on all machines')
-    return found[:1]
+    return [*found]
 
 
 def tell(line, log_file=None, **found):
@@ -218,17 +214,14 @@ def tell(line, log_file=None, **found):
                 file.write(json.dumps(found) + '\n')
 
 
-def report(args, line, rows, seconds, work, **found):
-    """Tell what the last steps found, each of ``work`` operations for an example or token."""
+def report(args, line, rows, seconds, **found):
+    """Tell what the last steps found."""
     losses, counts, _, norms = zip(*rows, strict=True)
     rate = sum(counts) / seconds
     found |= {'loss': sum(losses) / sum(counts), 'norm': norms[-1], 'rate': rate}
     if args.device == 'cuda':
         found['memory'] = torch.cuda.max_memory_allocated() / 2**20
         line += ', {memory:.0f} MiB'
-    if args.peak:
-        found['mfu'] = rate * work / dist.get_world_size() / args.peak
-        line += ', mfu: {mfu:.3g}'  # model FLOPs utilization
     tell(line, args.log_file, **found)
 
 

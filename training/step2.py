@@ -40,8 +40,8 @@ def train(args, task):
             torch.save(net.state_dict(), args.checkpoint)
 
 
-def main():
-    args, task = tasks.parse(__doc__, options)
+def main(doc, options, train):
+    args, task = tasks.parse(doc, options)
     args.device = 'cuda' if torch.cuda.is_available() else 'cpu'
     if args.device == 'cuda':
         torch.cuda.set_device(int(os.environ['LOCAL_RANK']))
@@ -51,4 +51,4 @@ def main():
 
 
 if __name__ == '__main__':
-    main()
+    main(__doc__, options, train)

@@ -1,13 +1,11 @@
 """Step 3: what several devices compute is exact: torchrun --nproc-per-node 2 step3.py"""
 
-import os
-
 import exact
 import step1
-import tasks
 import torch
 import torch.distributed as dist
 from step1 import EPOCH
+from step2 import main
 from torch import nn
 
 
@@ -43,15 +41,5 @@ def train(args, task):
             torch.save(net.state_dict(), args.checkpoint)
 
 
-def main():
-    args, task = tasks.parse(__doc__, options)
-    args.device = 'cuda' if torch.cuda.is_available() else 'cpu'
-    if args.device == 'cuda':
-        torch.cuda.set_device(int(os.environ['LOCAL_RANK']))
-    dist.init_process_group('nccl' if args.device == 'cuda' else 'gloo')
-    train(args, task)
-    dist.destroy_process_group()
-
-
 if __name__ == '__main__':
-    main()
+    main(__doc__, options, train)

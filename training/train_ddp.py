@@ -15,7 +15,7 @@ from torch.distributed.elastic.multiprocessing.errors import record
 
 FREE = (  # may change at a restart
     'task epochs data checkpoint every keep timeout save_timeout report log_file num_workers shard '
-    'device real peak patience steps digest'
+    'device real patience steps digest'
 ).split()
 EPOCH = 'epoch {epoch}, time: {time:.2f} sec, train loss: {train_loss:.6f}, '
 EPOCH += 'test loss: {test_loss:.6f}, {score_name}: {score:.4f}'
@@ -29,7 +29,6 @@ def options(add):
     add('--keep', type=tasks.some, default=1, metavar='K', help='keep the last K, and the best')
     add('--patience', type=tasks.some, metavar='K', help='stop after K epochs without improvement')
     add('--report', type=tasks.some, metavar='N', help='print a line every N steps')
-    add('--peak', type=tasks.above_0, metavar='FLOPS', help='report the MFU for this device')
     add('--log-file', type=Path, metavar='FILE', help='add all that is printed to it, as JSON')
     add('--device', default='auto', choices=['auto', 'cpu', 'cuda'], help='compute there')
     add('--timeout', type=tasks.some, default=600, help='seconds to wait for others (%(default)s)')
@@ -49,7 +48,7 @@ def agree(args, task, slow):
     examples, tests = ranks.attempt(slow, lambda: [task.read(args, t) for t in (True, False)])
     options = {k: str(v) for k, v in vars(args).items() if k not in FREE}
     sizes = [len(examples), len(tests)]
-    options['data'] = sizes + ranks.fingerprint_of(vars(args).get('data'), slow)
+    options['data'] = sizes + ranks.fingerprint(vars(args).get('data'), slow)
     state, there, sha = ranks.attempt(slow, checkpoints.find, args.checkpoint, options)
     ranks.agree(slow, options=options, checkpoint=sha)
     return examples, tests, options, state, there
@@ -66,7 +65,7 @@ def train(args, task):
     net = task.build(args).to(args.device, args.real)
     model = ranks.parallel(net, args.device, args.shard, [*task.units_of(net)], args.find_unused)
     ((batch, _), *_) = next(exact.deal(args, task, examples, steps[:1], training=True))
-    work = exact.first_pass(args, task, net, model, batch, args.find_unused)
+    exact.first_pass(task, net, model, batch, args.find_unused)
     torch.manual_seed(size * args.seed + rank)  # each rank draws numbers of its own
     optimizer = task.optimizer_of(net, args)
     if args.compile:
@@ -96,7 +95,7 @@ def train(args, task):
             if due or done == len(steps) or done % (args.report or 100) == 0:
                 log += ranks.settle(rows, epoch, done)
             if args.report and done % args.report == 0:
-                ranks.report(args, STEP, log[1:][-args.report :], time.perf_counter() - last, work,
+                ranks.report(args, STEP, log[1:][-args.report :], time.perf_counter() - last,
                              epoch=epoch + 1, step=done, lr=rate)  # fmt: skip
                 last = time.perf_counter()
             if due:

@@ -1,7 +1,9 @@
 """Tasks: what is trained. A task is a file of the names below, which ``--task FILE`` imports.
 
 ``examples`` is what ``read`` gives; ``batch`` is what ``collate`` makes of some of them: tensors,
-or tuples, lists and dicts of tensors, on their device.
+or tuples, lists and dicts of tensors, on their device. ``args`` has all options, args.real (the
+type of the parameters), args.device and, after `read`, args.steps (of all epochs together). The
+folder --data, where a task has that option, must hold the same files on all machines and restarts.
 """
 
 import argparse
@@ -13,11 +15,12 @@ import sys
 from pathlib import Path
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 NEEDED = {
     'options(add)': 'adds its own options; add is add_argument of an argparse parser',
     'read(args, training)': 'gives the examples to train on, or to test on: len() and [i]; '
-    'those that have .epoch are told it, and .seed',
+    'if they have .seed and .epoch, these are set before each epoch',
     'build(args)': 'gives the network, the same on all ranks: seed it with args.seed',
     'optimizer_of(net, args)': 'gives the optimizer',
     'forward(model, batch)': "gives the network's output",
@@ -28,9 +31,9 @@ NEEDED = {
 OPTIONAL = {
     'SCORE': 'the name of the score',
     'schedule_of(optimizer, args)': 'gives a schedule of the learning rate, for args.steps steps',
-    'order_of(examples, draw)': "gives an epoch's order; draw is a NumPy generator",
+    'order_of(examples, draw)': 'gives the indices of an epoch; draw is a NumPy generator',
     'collate(examples)': 'makes a batch of a list of examples',
-    'prepare(batch, args, training)': 'gives the batch that the network takes; may augment it',
+    'prepare(batch, args, training)': 'gives what the network takes: numbers of type args.real',
     'units_of(net)': 'gives the modules that are whole only while they compute (with --shard)',
 }
 SCORE = 'score'
@@ -126,10 +129,4 @@ def parse(doc, options):
 
 def move(batch, device):
     """Bring a batch to its device, whatever it is made of."""
-    if torch.is_tensor(batch):
-        return batch.to(device, non_blocking=True)
-    if isinstance(batch, dict):
-        return {name: move(part, device) for name, part in batch.items()}
-    if isinstance(batch, tuple | list):
-        return [move(part, device) for part in batch]
-    return batch
+    return tree_map_only(torch.Tensor, lambda x: x.to(device, non_blocking=True), batch)
