@@ -37,6 +37,9 @@ SETTINGS = {
     'MXNET_CUDNN_AUTOTUNE_DEFAULT': '0',
     'MXNET_ENFORCE_DETERMINISM': '1',
     'NVIDIA_TF32_OVERRIDE': '0',
+    # torchrun keeps one store for all restarts, and in it the addresses of ranks that have died
+    # (PyTorch's issue 135712): a rank may wait for them. This gives each start a store of its own.
+    'TORCH_DISABLE_SHARE_RDZV_TCP_STORE': '1',
 }
 
 # glibc gives large blocks back to the kernel and asks for them anew at every operator: 490,000 page

@@ -2,9 +2,9 @@
 
 torchrun starts step2.py once for each device of two machines. On the first machine it sets RANK
 0 and 1, on the second RANK 2 and 3; LOCAL_RANK is 0 and 1 on each, WORLD_SIZE is 4 everywhere.
-Every process trains on its share of the batch; rank 0 alone prints and saves.
+Every process trains on its shard of the batch; rank 0 alone prints and saves.
 
-The local rank chooses the device, the rank the share of the batch. All of them train; rank 0
+The local rank chooses the device, the rank the shard of the batch. All of them train; rank 0
 alone prints and saves.
 """
 
@@ -23,7 +23,7 @@ for machine in range(2):
         told = (f'RANK={rank}', f'LOCAL_RANK={local}', 'WORLD_SIZE=4')
         for i, line in enumerate(told):
             figure.text(left + 12, TOP + 50 + 22 * i, line, size=d.SMALL, mono=True)
-        words = f'share {rank} of a batch'
+        words = f'shard {rank} of a batch'
         figure.data(left + 12, TOP + 112, PANEL - 24, 32, words, size=d.SMALL)
         does = 'trains, prints, saves' if rank == 0 else 'trains'
         figure.text(left + 12, TOP + 166, does, size=d.SMALL)

@@ -1,7 +1,7 @@
 """What each rank holds of an epoch.
 
 An epoch is an order of all examples, drawn from seed and epoch, and the same on all ranks. Here it
-has 20 examples, cut into steps of 8, 8 and 4. Each step is cut into a share for each of three
+has 20 examples, cut into steps of 8, 8 and 4. Each step is cut into a shard for each of three
 ranks: 3, 3 and 2 examples, and in the last step 2, 1 and 1. After a restart from the checkpoint of
 step 1, steps 2 and 3 are left.
 
@@ -12,7 +12,7 @@ and after a restart the steps that are left are the same, whatever the number of
 import draw as d
 import numpy as np
 
-figure = d.Figure(364, __doc__, 'One order, steps, shares')
+figure = d.Figure(364, __doc__, 'One order, steps, shards')
 
 LEFT, CELL, HIGH, GAP, TOP = 92, 29, 30, 26, 92
 ORDER = np.random.default_rng([0, 0]).permutation(20)
@@ -25,13 +25,13 @@ for number, step in enumerate(STEPS, 1):
     for i, example in enumerate(step):
         figure.data(x + CELL * i, TOP, CELL, HIGH, str(example), size=d.SMALL)
     begin = x
-    for rank, share in enumerate(np.array_split(step, 3)):
+    for rank, shard in enumerate(np.array_split(step, 3)):
         y = TOP + 54 + 42 * rank
         if number == 1:
             figure.name(d.MARGIN, y + HIGH / 2, f'rank {rank}', rank)
-        for i, example in enumerate(share):
+        for i, example in enumerate(shard):
             figure.part(begin + CELL * i, y, CELL, HIGH, rank, str(example), size=d.SMALL)
-        begin += CELL * len(share)
+        begin += CELL * len(shard)
     x += wide + GAP
 done = LEFT + CELL * 8 + GAP / 2
 figure.moment(done, TOP - 26, TOP + 54 + 42 * 3 + 14)
