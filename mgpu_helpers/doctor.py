@@ -1,7 +1,7 @@
-"""What can this machine do, and which command mends what is wrong?
+"""What can this machine do, and which command fixes what is wrong?
 
 ``python -m mgpu_helpers doctor`` asks each question in a process of its own, all at the same time.
-So it ends within seconds, also where a package, a framework or the driver crashes or hangs.
+So it ends within seconds, even if a package, a framework or the driver crashes or hangs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MARK, MISSING = 'doctor row: ', 'it is not installed'  # lines that a question's
 
 
 class Row(NamedTuple):
-    """What was checked, its state, and the command that fixes it."""
+    """A check, its result, and the command that fixes it."""
 
     check: str
     verdict: str  # 'ok', 'warning', 'failed' or 'not needed'
@@ -52,12 +52,12 @@ def _setup(choice: str = '') -> str:
 
 
 def _say(what: str) -> None:
-    """Print the next check; an error is printed behind it."""
+    """Announce the next check, so that an error appears after it."""
     print(f'\n{what}: ', end='', flush=True)
 
 
 def packages() -> Iterator[Row]:
-    """Is this a Python of the course, with what our package and the notebooks need?"""
+    """Is this a Python of the course, with the packages that the notebooks need?"""
     found = f'{platform.python_version()} in {sys.prefix}, {platform.system()} {platform.machine()}'
     good = (3, 11) <= sys.version_info[:2] <= (3, 13)  # MXNet ends at 3.11
     yield Row('Python', OK if good else FAILED, found, '' if good else _setup())
@@ -105,7 +105,7 @@ def torch() -> Iterator[Row]:
 
 
 def _train(name: str, module: Any, for_gpus: bool, where: str, step: Callable[[], float]) -> Row:
-    """Train LeNet for a second; ``step`` gives the loss."""
+    """Train LeNet for a second; ``step`` returns the loss."""
     from .devices.driver import driver_gpus, has_code
 
     _say('train for a second')
@@ -141,7 +141,7 @@ def kernels() -> Iterator[Row]:
 
 
 def gpus() -> Iterator[Row]:
-    """Which GPUs does NVIDIA's driver give?"""
+    """Which GPUs does NVIDIA's driver report?"""
     from .devices.driver import ask_driver, driver_gpus
 
     try:
@@ -191,7 +191,7 @@ QUESTIONS = {one.__name__: one for one in (packages, mxnet, torch, kernels, gpus
 
 
 def answer(name: str) -> None:
-    """Answer a question, in a process of its own, which then ends at once."""
+    """Answer a question in this process, which then ends at once."""
     try:
         for row in QUESTIONS[name]():
             print(f'\n{MARK}{json.dumps(row)}', flush=True)
@@ -235,9 +235,9 @@ def ask(name: str, seconds: float) -> list[Row]:
 @click.command()
 @click.option('--seconds', default=10.0, show_default=True, help='How long to wait for answers.')
 def doctor(seconds: float) -> None:
-    """Say what this machine can do, what is wrong, and which command mends it.
+    """Say what this machine can do, what is wrong, and which command fixes it.
 
-    Commands are for the folder of the course. The exit status is 1 if something failed.
+    Run the commands in the folder of the course. The exit status is 1 if a check failed.
     """
     with ThreadPoolExecutor(len(QUESTIONS)) as pool:
         rows = sum(pool.map(lambda name: ask(name, seconds), QUESTIONS), [])

@@ -1,4 +1,4 @@
-"""Checks of arguments that must match: arrays and devices, a training step's, the cost model's."""
+"""Checks of arguments that must fit together: arrays, devices, training steps, cost models."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAKE = '[get_params(params, d) for d in devices]'
 
 
 def list_of_arrays(name: str, values: Any, such_as: str, least: int = 0) -> None:
-    """Raise unless ``values`` is a list of arrays; ``such_as`` says where to get such a list."""
+    """Raise unless ``values`` is a list of arrays; ``such_as`` names an example."""
     wanted = f'a list of arrays, {such_as}'
     expect(isinstance(values, LISTS), name, wanted, values)
     expect(len(values) >= least, name, wanted, values, ValueError)
@@ -45,7 +45,7 @@ def for_device(name: str, value: Any, where: Any) -> None:
 
 
 def same_length(X: Array, y: Array, flat: bool = False) -> None:
-    """Raise unless ``y`` has a label for each example of ``X``; with ``flat``, as (n,)."""
+    """Raise unless ``y`` has one label per example of ``X``; with ``flat``, as (n,)."""
     array('X', X)
     array('y', y)
     of_X, of_y = tuple(X.shape), tuple(y.shape)
@@ -55,7 +55,7 @@ def same_length(X: Array, y: Array, flat: bool = False) -> None:
 
 
 def classes(y: Array, most: int = 9) -> None:
-    """Raise unless labels (n,) are classes: MXNet takes any above ``most`` for the last one."""
+    """Raise unless labels (n,) are classes; MXNet treats any above ``most`` as the last one."""
     # Not on a GPU, which this would wait for; on the CPU it takes 16 µs for 256.
     if str(y.context).startswith('cpu'):
         values = y.asnumpy()
@@ -64,7 +64,7 @@ def classes(y: Array, most: int = 9) -> None:
 
 
 def batch(X: Array, y: Array | None, devices: Sequence[object], each: bool = False) -> None:
-    """Raise unless a batch can be cut into shards; with ``each``, one for each device."""
+    """Raise unless a batch can be split into shards; with ``each``, none of them empty."""
     device_list('devices', devices)
     if y is not None:
         same_length(X, y)
@@ -75,7 +75,7 @@ def batch(X: Array, y: Array | None, devices: Sequence[object], each: bool = Fal
 
 
 def inputs(X: Array, params: Sequence[Array]) -> None:
-    """Raise unless LeNet can be computed for images X with these parameters, on their device."""
+    """Raise unless LeNet can process images X with these parameters, on their device."""
     array('X', X)
     check(params=params)
     shape = tuple(X.shape)
@@ -87,7 +87,7 @@ def inputs(X: Array, params: Sequence[Array]) -> None:
 def training_step(
     X: Array, y: Array, device_params: Lists, devices: Sequence[Any], lr: float, sync: object
 ) -> None:
-    """Raise unless LeNet can take a training step with these arguments; see ``train_batch``."""
+    """Raise unless these arguments allow a training step of LeNet; see ``train_batch``."""
     check(lr=lr, sync=sync)
     batch(X, y, devices)
     same_length(X, y, flat=True)
@@ -108,7 +108,7 @@ def training_step(
 
 
 def one_per_device(data: Sequence[Array]) -> None:
-    """Raise unless ``data`` lists arrays of one shape and one type, each on a device of its own."""
+    """Raise unless ``data`` lists arrays of one shape and type, on different devices."""
     such = 'one per device (sync_gradients and sync_with serve all parameters)'
     list_of_arrays('data', data, such, least=1)
     for i, x in enumerate(data):
@@ -126,7 +126,7 @@ def one_per_device(data: Sequence[Array]) -> None:
 
 
 def lists_of_gradients(grads: Lists, shapes: bool = False) -> None:
-    """Raise unless ``grads[c][i]`` lists as many arrays for each device c, at least one."""
+    """Raise unless ``grads[c][i]`` has as many arrays for each device c, at least one."""
     fits = isinstance(grads, LISTS) and all(isinstance(of_one, LISTS) for of_one in grads)
     expect(fits, 'grads', 'grads[c][i], a list of gradients for each device c', grads)
     for c, of_one in enumerate(grads):
@@ -152,7 +152,7 @@ def network(net: Any, devices: Sequence[object] = ()) -> None:
 def network_step(
     X: Array, y: Array, devices: Any, trainer: Any, loss: Any, net_devices: Any, params: Any
 ) -> None:
-    """Raise unless a network with these parameters and devices can be trained on a batch."""
+    """Raise unless this network, with its devices, can train on this batch."""
     check(loss=loss)
     batch(X, y, devices, each=True)
     outputs = params[-1] if params[-1].name.endswith(('bias', 'weight')) else None
@@ -176,13 +176,13 @@ def network_shards(data: Sequence[Array], label: Sequence[Array]) -> None:
 
 
 def training(num_gpus: int, batch_size: int, **others: object) -> None:
-    """Raise unless each device has examples in a batch, and others pass their tests as well."""
+    """Raise unless each device gets examples and the other arguments pass their tests."""
     check(num_gpus=num_gpus, batch_size=batch_size, **others)
     wanted = f'at least {num_gpus}, one example per device (train takes num_gpus, then batch_size)'
     expect(batch_size >= num_gpus, 'batch_size', wanted, batch_size, ValueError)
 
 
 def message(devices: object, nbytes: object, link: object) -> None:
-    """Raise unless these are devices, bytes and a link, for the cost of an allreduce."""
+    """Raise unless these are valid devices, bytes and a link for the cost of an allreduce."""
     positive_int('devices', devices)
     check(nbytes=nbytes, link=link)

@@ -35,7 +35,7 @@ def _travel(_: int, number: int) -> None:
 
 
 def _push(message: NDArray, source: Context, seconds: float) -> None:
-    """Make readers of an array wait until its message has travelled; devices compute meanwhile."""
+    """Make readers of an array wait until its message has arrived; devices compute meanwhile."""
     # A device of MXNet's engine has a thread: one that computes nothing is the outgoing port. Its
     # profiler knows any number of this type.
     port = (ctypes.c_int * 2)(Context.devstr2type['cpu_shared'], 1000 + source.device_id)
@@ -48,10 +48,10 @@ def _push(message: NDArray, source: Context, seconds: float) -> None:
 
 @contextlib.contextmanager
 def slow_links(seconds: Callable[[int], float]) -> Iterator[None]:
-    """Let each copy of n bytes between devices take ``seconds(n)`` more, as over a network.
+    """Make each copy of n bytes between devices take ``seconds(n)`` more, as over a network.
 
-    Devices compute meanwhile; each sends one message at a time, and receives one. It serves a block
-    of code, and as a decorator a function. Meant for stand-ins; not for MXNet's key-value store.
+    Devices compute meanwhile; each sends and receives one message at a time. Use it as a context
+    manager or a decorator. It is meant for stand-ins, and not for MXNet's key-value store.
     """
     arguments.function('seconds', seconds, 'of a number of bytes')
     copyto = NDArray.copyto

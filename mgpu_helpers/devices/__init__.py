@@ -1,6 +1,6 @@
-"""Which devices there are, GPUs or stand-ins, and what they can run.
+"""The available devices, GPUs or stand-ins, and what they can run.
 
-``driver`` needs no framework; ``mxnet_devices`` loads MXNet.
+``cores`` and ``driver`` need no framework; ``mxnet_devices`` loads MXNet.
 """
 
 import lazy_loader
