@@ -1,18 +1,18 @@
 """Helpers of the course: training a neural network on several GPUs by data parallelism.
 
 ``import mgpu_helpers as mgpu`` offers chapter 1's names and the shared ones directly; the other
-chapters live in modules of their own. Nothing heavy is imported until it is used (SPEC 1): what
-runs at once is only what must be true before MXNet loads. ``__init__.pyi`` lists the names, for
-editors and mypy too; chapters that load lazily have one each.
+chapters have modules of their own. The import runs only what must precede MXNet; everything else
+loads on first use (SPEC 1). ``__init__.pyi`` lists the names, also for editors and mypy; each
+lazily loaded chapter has its own.
 """
 
 import sys
 
 try:
     import lazy_loader
-except ModuleNotFoundError:  # another Python lacks this one first
+except ModuleNotFoundError:  # the first import that a wrong Python lacks
     raise ModuleNotFoundError(
-        f'{sys.executable} is not the Python of the course: it has none of its packages. In the '
+        f'{sys.executable} is not the Python of the course and lacks its packages. In the '
         "folder of the course, run 'make setup' and use .venv/bin/python (in JupyterLab, the "
         "kernel 'Python 3 (multi-GPU course)').",
         name='lazy_loader',

@@ -20,18 +20,18 @@ class Commands(click.Group):
     """The commands in the table above."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """List the names of the commands."""
+        """List the command names."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import a command; None if no command has this name."""
+        """Import a command; None if there is no such command."""
         if name not in COMMANDS:
             return None
         module, attribute = COMMANDS[name]
         return getattr(importlib.import_module(module), attribute)
 
     def main(self, *args: Any, **options: Any) -> NoReturn:
-        """Run a command; Ctrl-C exits with the status that shells expect, instead of click's."""
+        """Run a command; Ctrl-C exits with the status that shells expect, not click's."""
         try:
             status = super().main(*args, **options | {'standalone_mode': False})
         except click.ClickException as error:
@@ -44,7 +44,7 @@ class Commands(click.Group):
 
 @click.command(cls=Commands, context_settings={'help_option_names': ['-h', '--help']})
 def main() -> None:
-    """Training on several GPUs: what the course runs from the shell."""
+    """Training on several GPUs: the course's shell commands."""
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""What a reader sees: progress bars, tables, numbers, one style for all plots."""
+"""Output for readers: progress bars, tables, numbers, one style for all plots."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 T = TypeVar('T')
 
 NUMBER = re.compile(r'[-+−]?\d[\d,.]*(?:e[-+]?\d+)?(?: ?[^\W\d]\S{0,4}| ?%)?')
-NONE = '-'  # in a cell: there is no value here
+NONE = '-'  # a cell without a value
 
-# Plots lie on the card of the drawn figures, which reads on light and on dark pages.
+# Plots have the background of the drawn figures, readable on light and dark pages.
 LOOK: dict[str, Any] = {'facecolor': '#FBFAF7', 'layout': 'constrained'}
-# Colours that the colour-blind tell apart (Okabe and Ito), and what lines and letters take.
+# Colours that colour-blind readers can distinguish (Okabe and Ito), for lines and letters.
 BLUE, ORANGE, GREEN, PINK = '#0072B2', '#E69F00', '#009E73', '#CC79A7'
 RED, SKY, DEEP = '#D55E00', '#56B4E9', '#004F7C'
 CYCLE = BLUE, ORANGE, GREEN, PINK, SKY, RED  # of devices in figures, of lines in plots
@@ -28,7 +28,7 @@ WHITE, EDGE, GREY, SOFT, INK = '#FFFFFF', '#C9C7C1', '#85837E', '#4A4A4A', '#1F1
 
 
 class Table:
-    """A small table of ready-made cells that prints as text and shows as HTML in a notebook."""
+    """A small table of formatted cells; prints as text and renders as HTML in a notebook."""
 
     def __init__(self, rows: Iterable[Iterable[object]], headers: Iterable[str]) -> None:
         self.rows, self.headers = [list(row) for row in rows], list(headers)
@@ -44,14 +44,14 @@ class Table:
     def _text(self, form: str) -> str:
         from tabulate import tabulate  # 0.15 s of each worker's start, which shows no table
 
-        # Columns of numbers, also with a sign or a unit, to the right; words to the left.
+        # Align numbers, also with a sign or a unit, to the right; words to the left.
         columns = [{str(cell) for cell in column} - {NONE} for column in zip(*self.rows)]
         align = ['right' if c and all(map(NUMBER.fullmatch, c)) else 'left' for c in columns]
         return tabulate(self.rows, self.headers, form, colalign=align, disable_numparse=True)
 
 
 def in_notebook() -> bool:
-    """Tell whether this process is the kernel of a notebook."""
+    """Return whether this process is a notebook's kernel."""
     ipython = sys.modules.get('IPython')  # a kernel has imported it; do not pay for it elsewhere
     shell = ipython.get_ipython() if ipython else None
     return shell is not None and hasattr(shell, 'kernel')
@@ -61,7 +61,7 @@ def show_figures() -> None:
     """Let this kernel show matplotlib's figures as pictures, from the first one on.
 
     Matplotlib's inline backend registers itself only when the cell that loads it has ended, so the
-    first figure would come out as ``<Figure size ...>``. Formats that are registered stay.
+    first figure would appear as ``<Figure size ...>``. Registered formats stay.
     """
     if not in_notebook():
         return
@@ -77,7 +77,7 @@ def show_figures() -> None:
 def panels(
     rows: int = 1, columns: int = 1, height: float = 3, width: float = 8, **options: Any
 ) -> tuple[Figure, Any]:
-    """Make a figure, so many inches wide, and its axes with a light grid: ``Figure.subplots``.
+    """Make a figure of this width in inches, and its axes with a light grid: ``Figure.subplots``.
 
     pyplot does not know this figure, so a cell that ends with it shows it once, not twice.
     """
@@ -120,23 +120,24 @@ def progress(
 ) -> Iterator[Iterator[T]]:
     """Show a loop's progress, its rate and the time left.
 
-    A bar in a notebook and on a terminal, from half a second on; nothing where output goes to a
-    file, or without a label. It disappears when the block or the cell ends, even after an error.
+    It shows a bar in a notebook and on a terminal, after half a second, and nothing if output goes
+    to a file or there is no label. The bar disappears when the block or the cell ends, even after
+    an error.
     """
     if label is None:
         yield iter(iterable)
         return
-    from tqdm import tqdm  # not tqdm.auto, whose widget is an error message in a notebook reopened
+    from tqdm import tqdm  # tqdm.auto's widget shows an error in a reopened notebook
 
     options: dict[str, Any] = {'disable': None}  # unless on a terminal
     if in_notebook() and os.environ.get('TQDM_DISABLE') != '1' and 'RANK' not in os.environ:
-        options = {'file': sys.stdout}  # on stderr it would be on red
+        options = {'file': sys.stdout}  # stderr is shown on red
     bar = tqdm(iterable, label, total, unit=unit, leave=False, delay=0.5, **options)
 
     def close(*_: object) -> None:
         bar.close()
 
-    # After an error a comprehension's iterator lives on in the traceback; the cell's end closes it.
+    # After an error the traceback keeps a comprehension's iterator; the cell's end closes it.
     events = sys.modules['IPython'].get_ipython().events if in_notebook() else None
     if events:
         events.register('post_run_cell', close)

@@ -1,7 +1,7 @@
-"""Chapter 2: the same training with Gluon - its networks, and what the ``Trainer`` takes over.
+"""Chapter 2: the same training with Gluon - its networks, and the work of the ``Trainer``.
 
-The chapter's functions marked ``#@save``, with checks of their arguments. The originals are *The
-Straight Dope*'s (LeNet) and *Dive into Deep Learning*'s (ResNet-18).
+This file holds the chapter's functions marked ``#@save``, with checks of their arguments. The
+originals are *The Straight Dope*'s (LeNet) and *Dive into Deep Learning*'s (ResNet-18).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def lenet() -> nn.HybridSequential:
 
 
 class Residual(nn.HybridBlock):
-    """Two 3×3 convolutions and a shortcut around them, with a 1×1 one where they ``halve``."""
+    """Two 3×3 convolutions and a shortcut around them, with a 1×1 one if they ``halve``."""
 
     def __init__(self, channels: int, halve: bool = False, norm: Norm = nn.BatchNorm) -> None:
         super().__init__()
@@ -67,9 +67,9 @@ class Residual(nn.HybridBlock):
 def resnet18_28(num_classes: int, norm: Norm = nn.BatchNorm) -> nn.HybridSequential:
     """Build *Dive into Deep Learning*'s ResNet-18 for images of 28×28 pixels, not initialized.
 
-    It maps (n, 1, 28, 28) to (n, ``num_classes``): He et al.'s of 2015, with a first convolution of
-    3×3 and three widths instead of four. With ten classes, 2,777,868 trainable values in 58 arrays
-    and 3,586 running statistics in 26.
+    It maps (n, 1, 28, 28) to (n, ``num_classes``). It differs from He et al.'s of 2015 by a first
+    convolution of 3×3 and three widths instead of four. With ten classes it has 2,777,868 trainable
+    values in 58 arrays and 3,586 running statistics in 26.
     """
     arguments.check(num_classes=num_classes)
     arguments.function('norm', norm, 'that makes a layer, such as nn.BatchNorm')
@@ -84,7 +84,7 @@ def resnet18_28(num_classes: int, norm: Norm = nn.BatchNorm) -> nn.HybridSequent
 
 
 def forward_backward(net: Block, data: Arrays, label: Arrays, loss: Loss = loss) -> list[NDArray]:
-    """Compute the losses of all shards, then their gradients, on their devices, without waiting."""
+    """Compute the losses of all shards, then their gradients, without waiting."""
     arguments.check(loss=loss)
     arguments.network_shards(data, label)
     with autograd.record():
@@ -99,7 +99,7 @@ def train_batch(
 ) -> list[NDArray]:
     """Train on one batch: split, forward and backward on each device; the trainer does the rest.
 
-    X (n, ...), y (n,). Returns the losses of the examples, an array per device, without waiting.
+    X (n, ...), y (n,). Returns the losses of the examples, one array per device, without waiting.
     """
     arguments.network_step(X, y, devices, trainer, loss, devices_of(net), parameters_of(net))
     data = split_and_load(X, devices, even_split=False)
@@ -112,7 +112,7 @@ def train_batch(
 def train_epoch(
     train_iter: NDArrayIter, net: Block, devices: Devices, trainer: Trainer, loss: Loss = loss
 ) -> tuple[float, float]:
-    """Train on every batch; give the seconds that it took and the mean loss per example."""
+    """Train on every batch; return the seconds and the mean loss per example."""
     arguments.check(train_iter=train_iter)
     start = time.perf_counter()
     losses = [train_batch(X, y, net, devices, trainer, loss) for X, y in train_iter]
@@ -123,7 +123,7 @@ def train_epoch(
 def evaluate_accuracy_gpus(net: Block, data_iter: Pairs) -> float:
     """Compute a network's accuracy, 0 to 1, on all its devices.
 
-    The original texts use one device; *The Straight Dope* counts what pads its last batch twice.
+    The original texts use one device, and *The Straight Dope* counts the padding of its last batch.
     """
     arguments.check(data_iter=data_iter)
     devices, counts, seen = devices_of(net), [], 0
@@ -140,7 +140,7 @@ def evaluate_accuracy_gpus(net: Block, data_iter: Pairs) -> float:
 def average_running_stats(net: Block) -> None:
     """Average the running statistics of a network's replicas, in place.
 
-    The ``Trainer`` leaves them different on every device. ``save_parameters`` takes the same mean.
+    The ``Trainer`` lets them differ between devices. ``save_parameters`` saves the same mean.
     """
     devices = devices_of(net)
     nd.waitall()  # a compiled backward pass may still write statistics, unknown to the engine
@@ -155,18 +155,18 @@ def average_running_stats(net: Block) -> None:
 def prepare(
     net: Block, devices: Devices, seed: int | None = None, initializer: Initializer | None = None
 ) -> None:
-    """Initialize a network anew on devices, by default with Xavier, and compile it."""
+    """Reinitialize a network on devices, by default with Xavier, and compile it."""
     arguments.check(devices=devices)
     arguments.network(net, devices)
     if seed is not None:
         mx.random.seed(seed)
     net.initialize(initializer or init.Xavier(), ctx=devices, force_reinit=True)
-    # A step of ResNet-18, 128 examples, takes 221 ms on a stand-in; 266 without static_shape.
+    # A step of ResNet-18 with 128 examples takes 221 ms on a stand-in; 266 without static_shape.
     net.hybridize(static_alloc=True, static_shape=True)
 
 
 def make_trainer(net: Block, lr: float) -> Trainer:
-    """Make a plain SGD trainer for those parameters of a network that have gradients."""
+    """Make a plain SGD trainer for a network's parameters that have gradients."""
     arguments.check(lr=lr)
     arguments.network(net, devices_of(net))
     # The original texts pass all. But a trainer's first step copies its parameters from the first
@@ -189,10 +189,10 @@ def train(
     initializer: Initializer | None = None,
     loss: Loss = loss,
 ) -> History:
-    """Train a Gluon network, initialized anew, with data parallelism, printing a line per epoch.
+    """Reinitialize a Gluon network and train it with data parallelism, printing a line per epoch.
 
     ``net`` then holds the trained parameters. ``load_data(batch_size, num_examples=..., seed=...)``
-    returns a training and a test iterator. After each epoch running statistics are averaged.
+    returns a training and a test iterator. Running statistics are averaged after each epoch.
     """
     arguments.training(num_gpus, batch_size, num_epochs=num_epochs, lr=lr, load_data=load_data)
     devices = choose_devices(num_gpus, devices)
@@ -219,11 +219,11 @@ def parameters_of(net: Block) -> list[Parameter]:
 
 
 def devices_of(net: Block) -> list[mx.Context]:
-    """List the devices on which a network is initialized, or will be once shapes are known."""
+    """List a network's devices, also before its shapes are known."""
     arguments.network(net)
-    places = [param.list_ctx() for param in parameters_of(net)]  # or MXNet names the uninitialized
+    places = [param.list_ctx() for param in parameters_of(net)]  # raises if uninitialized
     arguments.positive_int('the number of parameters of net', len(places))
     other = [here for here in places if here != places[0]]
-    wanted = f'on {places[0]}, as the first is: initialize the whole network at once'
+    wanted = f'on {places[0]}, like the first (initialize the whole network at once)'
     arguments.expect(not other, 'every parameter', wanted, other[:1], ValueError)
     return places[0]

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 class History:
     """One training run, an entry per epoch: its table, its plot, its throughput."""
 
-    label: str  # what the run is called in a table or plot, such as '2 devices, batch 256'
+    label: str  # the run's name in a table or plot, such as '2 devices, batch 256'
     num_examples: int  # training examples seen per epoch
     seconds: list[float] = field(default_factory=list)  # of training alone, without evaluation
-    train_loss: list[float] = field(default_factory=list)  # per example, while parameters moved
+    train_loss: list[float] = field(default_factory=list)  # per example, during the epoch's updates
     test_acc: list[float] = field(default_factory=list)  # fraction correct after the epoch
-    params: Any = field(default=None, repr=False, compare=False)  # what was trained, if it is kept
+    params: Any = field(default=None, repr=False, compare=False)  # the trained parameters, if saved
 
     def add(self, seconds: float, train_loss: float, test_acc: float) -> str:
-        """Append one epoch and return a line to print; a loss of NaN or infinity is refused."""
+        """Append one epoch and return a line to print; raise if the loss is NaN or infinite."""
         epoch = len(self.seconds) + 1
         if not math.isfinite(train_loss):
             raise FloatingPointError(
@@ -40,11 +40,11 @@ class History:
 
     @property
     def examples_per_second(self) -> list[float]:
-        """Throughput in training, per epoch."""
+        """Training throughput, per epoch."""
         return [self.num_examples / s for s in self.seconds]
 
     def table(self) -> Table:
-        """Lay the epochs out, one per row."""
+        """Tabulate the epochs, one per row."""
         columns = (self.seconds, self.train_loss, self.test_acc, self.examples_per_second)
         rows = [
             (i, f'{s:.1f} sec', f'{loss:.3f}', f'{acc:.2f}', f'{rate:,.0f}')
@@ -61,14 +61,14 @@ class History:
     def plot(self, *others: History) -> Figure:
         """Plot training loss and test accuracy per epoch, of this run and others together.
 
-        As a cell's last value it shows itself; in a script, ``.savefig('run.png')`` keeps it.
+        As a cell's last value it is displayed; in a script, ``.savefig('run.png')`` saves it.
         """
         runs = (self, *others)
         empty = [run.label for run in runs if not run.seconds]
         if empty:
-            raise ValueError(f'{empty[0]!r} has no epoch to plot yet: train for one epoch or more')
+            raise ValueError(f'{empty[0]!r} has no epoch to plot yet: train for at least one epoch')
         figure, (losses, accuracies) = panels(1, 2)
-        # Markers shrink from run to run: where two agree, both can be seen.
+        # Markers shrink from run to run, so that both are visible where two agree.
         for run, (style, size) in zip(runs, itertools.cycle([('o-', 9), ('s--', 6), ('^:', 4)])):
             epochs = range(1, len(run.seconds) + 1)
             losses.plot(epochs, run.train_loss, style, ms=size, label=run.label)
@@ -77,7 +77,7 @@ class History:
             axes.set(xlabel='epoch', title=title)
             axes.locator_params(axis='x', integer=True)
         lowest = min(min(run.test_acc) for run in runs)
-        # Where all runs are good, what differs would be a line along the upper edge.
+        # If all runs are good, the differences would be a line along the upper edge.
         accuracies.set_ylim(min(0.9, math.floor(10 * lowest) / 10) if lowest >= 0.8 else 0, 1)
         accuracies.legend(fontsize='small')
         return figure

@@ -30,8 +30,8 @@ KINDS = {
     'update': display.PINK,
     'python': display.GREY,
 }
-PYTHON = 'Python'  # a lane beside those of devices, as are their ports'
-PORT = ' sends'  # at the end of such a lane's name
+PYTHON = 'Python'  # a lane beside those of devices, like their ports
+PORT = ' sends'  # ends the name of a port's lane
 MOVING = ('copy', 'allreduce', 'all-gather', 'reduce-scatter')  # beside a device's computing
 DARK = (display.BLUE, display.DEEP, display.GREEN)  # white letters on these
 LETTER = 0.056  # width of a letter of a bar's name, inches
@@ -42,20 +42,20 @@ WIDTH = 8  # of a picture, inches
 class Span:
     """One piece of work on one lane."""
 
-    lane: str  # who worked, such as 'cpu(0)'
+    lane: str  # the device or port, such as 'cpu(0)'
     kind: str  # one of KINDS
-    name: str  # what was done, such as 'Convolution'
+    name: str  # the operation, such as 'Convolution'
     start: float  # seconds; all spans of one recording count from the same moment
     end: float
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Return its duration."""
         return self.end - self.start
 
 
 class Lanes:
-    """What several lanes did, and when: spans in any order, which may overlap, also on one lane."""
+    """The work of several lanes over time: spans in any order, which may overlap on one lane."""
 
     def __init__(self, spans: Iterable[Span] = (), title: str = '') -> None:
         self.title, self.spans = title, list[Span]()
@@ -77,7 +77,7 @@ class Lanes:
         end = max((s.end for s in self.spans), default=0)
         if end <= start:
             way = 'put the training step inside the recorded block'
-            raise ValueError(f'nothing was recorded in {self.title!r}, no work took time: {way}')
+            raise ValueError(f'{self.title!r} has recorded no work that took time: {way}')
         return start, end
 
     @property
@@ -88,25 +88,25 @@ class Lanes:
 
     @property
     def overlap(self) -> float:
-        """Share of ``seconds`` in which at least two devices work, 0 to 1; ports are none."""
+        """Share of ``seconds`` in which at least two devices work, 0 to 1; ports do not count."""
         return float(self._shares([])[-1][0])
 
     def by_lane(self) -> dict[str, list[Span]]:
-        """Give the spans of each lane, in order."""
+        """Return the spans of each lane, in order."""
         return {lane: [s for s in self.spans if s.lane == lane] for lane in self.lanes}
 
     def table(self) -> Table:
-        """Give the shares of time of each lane; the last row, if any, is of two devices at once."""
+        """Tabulate the shares of time of each lane; a last row may show two devices at once."""
         kinds = [kind for kind in KINDS if any(s.kind == kind for s in self.spans)]
         names = [*self.lanes, 'at least two at once']
         rows = [[name, *map(percent, row)] for name, row in zip(names, self._shares(kinds))]
         return Table(rows if len(self.lanes) > 1 else rows[:1], ['lane', 'busy', 'idle', *kinds])
 
     def _shares(self, kinds: Sequence[str]) -> np.ndarray:
-        """Give shares of time (lanes + 1, 2 + kinds): busy, idle, each kind; last: of two lanes."""
+        """Return shares of time (lanes + 1, 2 + kinds): busy, idle, each kind; last: two lanes."""
         first, last = self.ends
         moments = np.unique([moment for s in self.spans for moment in (s.start, s.end)])
-        # What each lane does between one moment and the next; two spans at once count once.
+        # The activity of each lane between two moments; two spans at once count once.
         doing = np.zeros((len(self.lanes), 2 + len(kinds), len(moments) - 1), dtype=bool)
         for i, spans in enumerate(self.by_lane().values()):
             for s in spans:
@@ -121,9 +121,9 @@ class Lanes:
         return np.concatenate([doing, two[None]]) @ (np.diff(moments) / (last - first))
 
     def plot(self, *others: Lanes) -> Figure:
-        """Draw a row per lane and a bar per span; gaps show where a lane is idle.
+        """Draw a row per lane and a bar per span; gaps are idle time.
 
-        Others, to compare with, get panels below; each starts with its own first span, at 0 ms.
+        Others, for comparison, get panels below; each starts with its own first span, at 0 ms.
         """
         from matplotlib.patches import Patch
 
@@ -145,13 +145,13 @@ class Lanes:
 
 
 def _rows_of(spans: Sequence[Span]) -> list[list[Span]]:
-    """One row if nothing overlaps; else computing above and moving below, to show the overlap."""
+    """Return one row if nothing overlaps; else computing above and moving below."""
     beside = [[s for s in spans if (s.kind in MOVING) == moving] for moving in (False, True)]
     for groups in ([spans], beside):
         rows: list[list[Span]] = []
         for group in groups:
             begin = len(rows)
-            for span in group:  # into the first row where it overlaps no other, rounding aside
+            for span in group:  # into the first row without overlap, except rounding
                 free = (row for row in rows[begin:] if row[-1].end <= span.start + 1e-9)
                 row = next(free, None)
                 if row is None:
@@ -187,14 +187,14 @@ def _draw_panel(axes: Axes, panel: Lanes, longest: float) -> None:
 def _draw_row(
     axes: Axes, row: Sequence[Span], first: float, inch: float, y: float, height: float
 ) -> None:
-    """Draw bars that do not overlap, and the names of those that have room for them."""
+    """Draw bars that do not overlap, with their names if these fit."""
     row = sorted(row, key=lambda s: s.kind in MOVING)  # on top: it is short
     # At least 0.01 inch wide, without edges, which would cover short ones.
     bars = [(1e3 * (s.start - first), 1e3 * max(s.seconds, inch / 100)) for s in row]
     colors = [KINDS[s.kind] for s in row]
     axes.broken_barh(bars, (y, height), facecolors=colors, linewidth=0, zorder=1.1)
     for s, (left, width) in zip(row, bars):
-        if s.seconds > 0.06 * inch:  # wide enough to be told apart from the bar before it
+        if s.seconds > 0.06 * inch:  # wide enough to be distinct from the previous bar
             axes.vlines(left, y, y + height, color=display.WHITE, alpha=0.4, lw=0.5, zorder=1.3)
         if height > 0.15 and s.seconds > (LETTER * len(s.name) + 0.08) * inch:
             ink = display.WHITE if KINDS[s.kind] in DARK else display.INK

@@ -1,7 +1,7 @@
-"""Ranks that live in the notebook: processes in which the cells that begin with ``%%px`` run.
+"""Ranks that live in the notebook: processes that run the cells beginning with ``%%px``.
 
-They are ``ipyparallel``'s engines, on this machine. What is under ``%%px`` could stand in a script
-under ``torchrun``: the same variables in the environment, the same calls.
+They are ``ipyparallel``'s engines, on this machine. Code under ``%%px`` also works in a script
+under ``torchrun``: it has the same environment variables and makes the same calls.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from .processes.engines import MOST, Engines
 if TYPE_CHECKING:
     import ipyparallel
 
-_engines: list[Engines] = []  # those that run
+_engines: list[Engines] = []  # the running ones
 
 
 def ranks(k: int, group: bool = False, seconds: float = 20) -> ipyparallel.Client:
-    """Start ``k`` ranks on this machine, instead of those that this notebook has; give the client.
+    """Start ``k`` ranks on this machine, replacing this notebook's earlier ones; return the client.
 
     A cell that begins with ``%%px`` runs on all of them, with ``%%px --targets 1`` on rank 1 alone,
-    and what each prints stands below it. ``ranks[:]['x']`` is ``x`` of all ranks, in their order (a
-    dict comes with its keys sorted). Each has one thread, ``torchrun``'s variables, and with
-    ``group`` is in a process group, in which a rank that waits in vain gives up after ``seconds``.
+    and the output of each appears below it. ``ranks[:]['x']`` is ``x`` of all ranks, in rank order
+    (the keys of a dict come sorted). Each has one thread and ``torchrun``'s variables. With
+    ``group`` each is in a process group, in which a waiting rank gives up after ``seconds``.
     """
     arguments.positive_int('the number of ranks', k, most=MOST)
     arguments.positive_number('seconds', seconds)
@@ -36,7 +36,7 @@ def ranks(k: int, group: bool = False, seconds: float = 20) -> ipyparallel.Clien
 
 
 def stop() -> None:
-    """End this notebook's ranks; the notebook's end does it, too."""
+    """End this notebook's ranks; the end of the notebook does it, too."""
     while _engines:
         _engines.pop().stop()
 

@@ -1,8 +1,8 @@
-"""What must be true before MXNet loads: threads, workspaces, memory, NVIDIA's libraries.
+"""Settings that must precede MXNet's import: threads, workspaces, memory, NVIDIA's libraries.
 
 ``configure()`` runs when ``mgpu_helpers`` is imported. It sets what the engine reads at load time
-and leaves a check in Python's import system, so that ``import mxnet`` - here, in a notebook, in
-d2l - first finds a machine on which it can work, or one sentence that says what to do.
+and adds an import hook. So ``import mxnet`` - here, in a notebook, in d2l - first checks the
+machine, and raises one sentence that says what to do if it fails.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ import sys
 import warnings
 from typing import Any
 
-# Why each, measured on two cores with LeNet, batch 256 (milliseconds a batch, 1 and 2 stand-ins):
-# MXNet's defaults give 82 and 94, so a second device gains nothing; all of these, 81 and 43.
+# Reasons, measured on two cores with LeNet, batch 256 (ms per batch on 1 and 2 stand-ins):
+# MXNet's defaults take 82 and 94, so a second device gains nothing; these settings 81 and 43.
 SETTINGS = {
     # One stand-in device is one core. With two OpenMP threads each, OpenBLAS on two devices at
     # once did not finish in ten minutes.
     'OMP_NUM_THREADS': '1',
     # All mx.cpu(i) share 4 temporary workspaces by default, and the engine makes operators that
-    # share one wait for each other: the devices take turns. 64 leave each operator its own.
+    # share one wait for each other, so devices take turns. 64 are enough for one per operator.
     'MXNET_CPU_TEMP_COPY': '64',
     # By default up to 15 operators are executed as one, in a backward pass or a compiled network:
     # no gradient is ready before all 15 are, so no allreduce overlaps with the rest, and a
     # profiler sees one bar. One by one is as fast (ms a batch on two stand-ins, best of four):
     # LeNet from scratch 28.4 and 28.2, in Gluon 28.4 and 28.7, ResNet-18 267 and 267.
     'MXNET_EXEC_BULK_EXEC_MAX_NODE_TRAIN': '0',
-    # The course says that a run repeats bit for bit and that float32 is float32. So on GPUs: no
+    # The course promises that a run repeats bit for bit and that float32 is float32. So on GPUs: no
     # autotuning (it prints on stderr and may choose differently in every run), no algorithms that
     # add in the order in which threads finish, and no TensorFloat-32 (10 bits of mantissa instead
-    # of 23) behind our back. From the documentation of MXNet and NVIDIA; not measured by us.
+    # of 23). From the documentation of MXNet and NVIDIA; we have not measured this.
     'MXNET_CUDNN_AUTOTUNE_DEFAULT': '0',
     'MXNET_ENFORCE_DETERMINISM': '1',
     'NVIDIA_TF32_OVERRIDE': '0',
 }
 
-# glibc gives large blocks back to the kernel and asks for them anew at every operator: 490,000 page
+# glibc returns large blocks to the kernel and requests them again at every operator: 490,000 page
 # faults in 55 batches, 94 against 82 ms a batch. So: keep freed memory (trim threshold), never map
 # blocks apart (mmap threshold, 32 MiB is glibc's largest; nothing above it either), grow in steps.
 MALLOC = {
@@ -49,20 +49,20 @@ MALLOC = {
     'MALLOC_MMAP_MAX_': (-4, 0),
 }
 
-TOO_LATE: dict[str, str] = {}  # what configure() would have set, had MXNet not been there already
+TOO_LATE: dict[str, str] = {}  # settings that came after MXNet's import
 LIBC: Any = None if sys.platform == 'win32' else ctypes.CDLL(None)
 
 
 def configure() -> None:
-    """Set what MXNet reads when it loads, and check the machine when it is about to load.
+    """Set what MXNet reads when it loads, and add a hook that checks the machine just before.
 
-    Values that the user set in the environment stay as they are. Called when the package is
+    Values that the user set in the environment stay as they are. The package calls this when it is
     imported; calling it again changes nothing.
     """
     missing = {name: value for name, value in SETTINGS.items() if name not in os.environ}
     if os.environ.get('OMP_NUM_THREADS', '1') != '1':
-        # Two devices at once, each with several OpenMP threads, wait for each other for ever. With
-        # MXNet's own workspaces they take turns: 52 ms a batch, and it ends.
+        # Two devices at once, each with several OpenMP threads, can deadlock. With
+        # MXNet's own workspaces they take turns instead, at 52 ms a batch.
         missing.pop('MXNET_CPU_TEMP_COPY', None)
     if sys.modules.get('mxnet') is not None and missing:
         TOO_LATE.update(missing)
@@ -93,7 +93,7 @@ def give_back_memory() -> None:
 
 
 class _BeforeMXNet:
-    """An import hook that finds nothing: it checks the machine just before MXNet is found."""
+    """An import hook that finds nothing: it only checks the machine just before MXNet loads."""
 
     @staticmethod
     def find_spec(fullname: str, path: Any = None, target: Any = None) -> None:
@@ -103,19 +103,20 @@ class _BeforeMXNet:
         elif fullname == 'mxnet.engine':  # the first import after the one that loads the library
             _restore_fault_handler()
         elif fullname == 'sklearn' and model and not hasattr(model, 'FeedForward'):
-            # For the base of a class that MXNet has given up, it would import scikit-learn where
-            # there is one: 0.5 of 1.7 s of a core, in each of a cluster's processes.
+            # For the base class of a deprecated class, MXNet would import scikit-learn if
+            # installed: 0.5 of 1.7 s of a core, in each of a cluster's processes.
             raise ModuleNotFoundError('not while MXNet loads', name=fullname)
 
 
 def _restore_fault_handler() -> None:
-    """Let a segmentation fault end the process at once, as if MXNet were not there.
+    """Let a segmentation fault end the process at once, as it does without MXNet.
 
-    MXNet's own handler, the only one that it installs, prints and calls ``exit``. That frees what
-    is in use and waits for threads that may be the ones at fault: a worker hung for 90 s and more.
+    MXNet's own handler, the only one that it installs, prints and calls ``exit``. That frees
+    objects in use and waits for threads that may have caused the fault: a worker hung for 90 s and
+    more.
     """
     if LIBC is not None:
-        # MXNet leaves SIGBUS alone, and Python and faulthandler treat the two signals alike.
+        # MXNet ignores SIGBUS, and Python and faulthandler treat the two signals alike.
         action = ctypes.create_string_buffer(256)  # struct sigaction takes 152 bytes on Linux
         LIBC.sigaction(int(signal.SIGBUS), None, action)
         LIBC.sigaction(int(signal.SIGSEGV), action, None)
@@ -135,7 +136,7 @@ def check_mxnet() -> None:
     if len(builds) > 1:
         raise ImportError(
             f'{" and ".join(builds)} are both installed and overwrite each other. Keep one: '
-            f'pip uninstall -y {" ".join(builds)}, then install the one that you want.'
+            f'pip uninstall -y {" ".join(builds)}, then install one of them again.'
         )
     try:
         numpy = version('numpy')
@@ -151,11 +152,11 @@ def check_mxnet() -> None:
     if threads != '1':
         risk = 'take turns'
         if 'MXNET_CPU_TEMP_COPY' in os.environ:
-            risk = 'may wait for each other for ever (MXNET_CPU_TEMP_COPY is set, too)'
+            risk = 'may deadlock (MXNET_CPU_TEMP_COPY is set, too)'
         warnings.warn(
             f'OMP_NUM_THREADS is {threads}, so stand-in devices {risk} instead of working at the '
-            'same time. On GPUs it does not matter. To let each stand-in be one core: unset '
-            'OMP_NUM_THREADS, then restart.',
+            'same time. This does not affect GPUs. To give each stand-in one core, unset '
+            'OMP_NUM_THREADS and restart.',
             RuntimeWarning,
             stacklevel=2,
         )
@@ -180,10 +181,10 @@ def installed_builds() -> list[str]:
 
 
 def load_wheels() -> None:
-    """Load the libraries of NVIDIA's wheels (``nvidia/*/lib/*.so*``) that can be loaded."""
+    """Load all loadable libraries of NVIDIA's wheels (``nvidia/*/lib/*.so*``)."""
     waiting = {lib for p in sys.path for lib in pathlib.Path(p).glob('nvidia/*/lib/lib*.so*')}
-    # They depend on each other in no order that their names tell: go round until nothing moves.
-    # What is really missing is named by MXNet's own error.
+    # Their names do not show the order of their dependencies: repeat until no more load.
+    # MXNet's own error reports what is really missing.
     while len(missing := {lib for lib in waiting if not _loads(lib)}) < len(waiting):
         waiting = missing
 

@@ -39,7 +39,7 @@ def init_params(scale: float = 0.01, seed: int | None = None, dtype: str = 'floa
     """Draw LeNet's initial parameters on the CPU: 129,068 values in 8 arrays, W1, b1, ..., W4, b4.
 
     ``scale`` is the standard deviation of the weights; biases start at 0. With the original texts'
-    0.01, the first epoch stays near chance. A seed draws the same numbers in every framework.
+    0.01, accuracy stays near chance for an epoch. A seed draws the same numbers in every framework.
     """
     arguments.check(scale=scale, seed=seed, dtype=dtype)
     rng = np.random.default_rng(seed)
@@ -51,7 +51,7 @@ def init_params(scale: float = 0.01, seed: int | None = None, dtype: str = 'floa
 def lenet(X: NDArray, params: Arrays) -> NDArray:
     """Compute LeNet's scores (n, 10) for images X (n, 1, 28, 28), on the device of the arrays.
 
-    ``nd.Activation`` keeps oneDNN's layout: 27.3 ms, and 29.4 with the originals' ``nd.relu``.
+    ``nd.Activation`` keeps oneDNN's layout: 27.3 ms; the originals' ``nd.relu`` takes 29.4.
     """
     arguments.inputs(X, params)
     W1, b1, W2, b2, W3, b3, W4, b4 = params
@@ -86,8 +86,8 @@ def allreduce(data: Arrays) -> None:
 def split_and_load(data: NDArray, devices: Devices) -> list[NDArray]:
     """Cut a batch (n, ...) into k shards, in order, and copy each to its device.
 
-    The first n mod k shards get one more, which the original texts drop. A shard for the device of
-    ``data`` shares its memory.
+    The first n mod k shards get one more, which the original texts drop. A shard that stays on the
+    device of ``data`` shares its memory.
     """
     arguments.batch(data, None, devices, each=True)
     n, k = data.shape[0], len(devices)
@@ -96,7 +96,7 @@ def split_and_load(data: NDArray, devices: Devices) -> list[NDArray]:
 
 
 def split_batch(X: NDArray, y: NDArray, devices: Devices) -> tuple[list[NDArray], list[NDArray]]:
-    """Cut X (n, ...) and y (n,) in the same places, one shard per device, or for n devices only."""
+    """Cut X (n, ...) and y (n,) at the same places, a shard for each device that gets examples."""
     arguments.batch(X, y, devices)
     busy = devices[: len(X)]
     return split_and_load(X, busy), split_and_load(y, busy)
@@ -136,7 +136,7 @@ def train_batch(
     """Train on one batch: split, forward and backward on each device, sum, update.
 
     X (n, 1, 28, 28), y (n,). ``device_params`` holds one replica per device, updated in place.
-    Returns the losses of the examples, an array per device that has any, without waiting for them.
+    Returns the examples' losses, one array per device with examples, without waiting for them.
     """
     arguments.training_step(X, y, device_params, devices, lr, sync)
     Xs, ys = split_batch(X, y, devices)
@@ -153,14 +153,14 @@ def train_batch(
 class NDArrayIter:
     """Batches of ``data.Batches`` as NDArrays on the CPU; each pass over them is one epoch.
 
-    MXNet's operators return at once, so a plain loop would queue every batch: memory fills, and the
-    stop button works only after the last one. So this waits for the devices after each half second
-    of work, at most 16 batches. With a ``label`` there is a progress bar.
+    MXNet's operators return at once, so a plain loop would queue every batch: memory would fill up,
+    and the stop button would work only after the last one. So this waits for the devices after each
+    half second of work, at most 16 batches. With a ``label`` it shows a progress bar.
     """
 
     def __init__(self, batches: Batches, label: str | None = None) -> None:
         self.batches, self.num_examples, self.label = batches, batches.num_examples, label
-        self.skip = batches.skip  # skips epochs that are done, when a run resumes
+        self.skip = batches.skip  # skips completed epochs when a run resumes
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -172,8 +172,8 @@ class NDArrayIter:
     def _in_step(self) -> Iterator[tuple[NDArray, NDArray]]:
         ahead, handed_out, start = 1, 0, time.perf_counter()
         size = self.batches.batch_size
-        # Convert 4,096 examples at a time and yield views: nd.array waits for device 0's queue, so
-        # converting each batch by itself cost two stand-ins one millisecond of 46.
+        # Convert 4,096 examples at a time and yield views: nd.array waits for device 0's queue, and
+        # converting each batch separately cost two stand-ins one millisecond of 46.
         for X, y in self.batches.groups(max(1, 4096 // size)):
             X, y = nd.array(X, mx.cpu(), X.dtype), nd.array(y, mx.cpu(), y.dtype)
             for i in range(0, len(X), size):
@@ -191,23 +191,23 @@ def load_data_fashion_mnist(
     seed: int | None = None,
     dtype: str = 'float32',
 ) -> tuple[NDArrayIter, NDArrayIter]:
-    """Load Fashion-MNIST: an iterator over training batches, and one over test batches.
+    """Load Fashion-MNIST: iterators over training batches and over test batches.
 
-    They yield X (batch, 1, 28, 28), in [0, 1], and y (batch,). ``num_examples`` keeps the first of
-    60,000 training examples, shuffled anew each epoch.
+    They yield X (batch, 1, 28, 28), in [0, 1], and y (batch,). ``num_examples`` limits the training
+    set to the first of 60,000 examples, shuffled anew each epoch.
     """
     train, test = data.load_arrays('fashion-mnist', batch_size, num_examples, seed, dtype)
     return NDArrayIter(train, 'training'), NDArrayIter(test)
 
 
 def load_data_mnist(batch_size: int, *args: Any, **options: Any) -> tuple[NDArrayIter, NDArrayIter]:
-    """Load MNIST; the rest is as in ``load_data_fashion_mnist``."""
+    """Load MNIST; otherwise the same as ``load_data_fashion_mnist``."""
     train, test = data.load_arrays('mnist', batch_size, *args, **options)
     return NDArrayIter(train, 'training'), NDArrayIter(test)
 
 
 def evaluate_accuracy(net: Net, data_iter: Pairs, device: mx.Context) -> float:
-    """Compute a network's accuracy, 0 to 1, on one device; ``net`` maps images to scores there."""
+    """Compute a network's accuracy, 0 to 1, on one device; ``net`` maps images to scores."""
     arguments.check(net=net, data_iter=data_iter, device=device)
     right, seen = [], 0
     for X, y in data_iter:
@@ -232,7 +232,7 @@ def train_epoch(
     lr: float,
     sync: Sync = sync_gradients,
 ) -> tuple[float, float]:
-    """Train on every batch; give the seconds that it took and the mean loss per example."""
+    """Train on every batch; return the seconds and the mean loss per example."""
     arguments.check(train_iter=train_iter)
     start = time.perf_counter()
     losses = [train_batch(X, y, replicas, devices, lr, sync) for X, y in train_iter]
@@ -253,8 +253,8 @@ def train(
 ) -> History:
     """Train LeNet on Fashion-MNIST with data parallelism, printing a line per epoch.
 
-    ``batch_size`` is that of all devices together; ``scale`` is that of ``init_params``. With a
-    seed runs repeat bit for bit. Times exclude the evaluation; the history keeps the replicas.
+    ``batch_size`` counts all devices together; ``scale`` is that of ``init_params``. With a seed,
+    runs repeat bit for bit. Times exclude the evaluation; the history contains the replicas.
     """
     arguments.training(num_gpus, batch_size, num_epochs=num_epochs, lr=lr, sync=sync)
     devices = choose_devices(num_gpus, devices)

@@ -1,4 +1,4 @@
-"""Checks of one argument, and a table of the arguments that all chapters share."""
+"""Checks of one argument, and a table of the arguments that several chapters use."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-Array: TypeAlias = Any  # of NumPy, MXNet or PyTorch: whatever has a shape and a dtype
+Array: TypeAlias = Any  # of NumPy, MXNet or PyTorch: anything with a shape and a dtype
 Test: TypeAlias = Callable[[str, Any], object]
 
 LISTS = (list, tuple)
-A_DEVICE = 'a device, one of devices(2), mx.gpu(0), mx.cpu(0)'
-# What lists the usable GPUs; the room of the devices fills it.
+A_DEVICE = 'a device, such as devices(2)[0], mx.gpu(0) or mx.cpu(0)'
+# Functions that list the usable GPUs; the package ``devices`` adds them.
 USABLE_GPUS: list[Callable[[], Sequence[Any]]] = []
 LIBRARIES = {'mxnet': 'MXNet', 'torch': 'PyTorch', 'numpy': 'NumPy'}
 
@@ -37,7 +37,7 @@ def expect(
 
 
 def same(what: str, values: Sequence[object], way: str, error: Any = ValueError) -> None:
-    """Raise unless all values are equal; ``way`` says what to do."""
+    """Raise unless all values are equal; ``way`` says how to fix it."""
     if len(set(values)) > 1:
         raise error(f'{what} must be the same, not {", ".join(map(str, values))}: {way}')
 
@@ -51,7 +51,7 @@ def whole_number(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -
 
 
 def positive_number(name: str, value: Any, zero: bool = False) -> None:
-    """Raise unless ``value`` is a number above 0, or with ``zero`` 0, that a float can hold."""
+    """Raise unless ``value`` is a number above 0 (with ``zero``, or 0) that fits a float."""
     wanted = 'a number of at least 0' if zero else 'a number above 0'
     expect(isinstance(value, numbers.Real) and not isinstance(value, bool), name, wanted, value)
     fits = 0 < value <= sys.float_info.max or (zero and value == 0)
@@ -65,7 +65,7 @@ def one_of(name: str, value: object, choices: Collection[str]) -> None:
 
 
 def function(name: str, value: object, what: str) -> None:
-    """Raise unless ``value`` can be called; ``what`` describes the function."""
+    """Raise unless ``value`` is callable; ``what`` describes the function."""
     expect(callable(value), name, f'a function {what}', value)
 
 
@@ -73,7 +73,7 @@ def divisible(name: str, value: Any, k: Any, parts: str) -> None:
     """Raise unless ``value`` is a positive integer divisible by ``k``, the number of ``parts``."""
     positive_int(name, value)
     positive_int(parts, k)
-    expect(value % k == 0, name, f'a multiple of {parts}, {k}', value, ValueError)
+    expect(value % k == 0, name, f'divisible by {parts}, {k}', value, ValueError)
 
 
 def device(name: str, value: Any) -> None:
@@ -81,25 +81,25 @@ def device(name: str, value: Any) -> None:
     expect(hasattr(value, 'device_id'), name, A_DEVICE, value)  # MXNet's have one
     for usable in USABLE_GPUS if value.device_type == 'gpu' else []:
         gpus = usable()
-        way = f'one of the {len(gpus)} GPUs that MXNet can use here; devices(k) gives what there is'
+        way = f'one of the {len(gpus)} GPUs that MXNet can use here (see try_all_gpus())'
         expect(value in gpus, name, way, value, ValueError)
 
 
 @functools.cache
 def library(kind: Any) -> str:
-    """Name the library that a class of arrays or devices comes from, or mimics."""
+    """Return the name of the library that an array's or a device's class comes from, or mimics."""
     homes = [base.__module__.partition('.')[0] for base in kind.__mro__]
     return getattr(kind, 'library', '') or next(filter(None, map(LIBRARIES.get, homes)), '')
 
 
 def is_array(value: object) -> bool:
-    """Tell whether it is an array, if possible by class: MXNet computes a shape at each access."""
+    """Return whether it is an array, by class if possible: MXNet computes shapes at each access."""
     return hasattr(type(value), 'shape') or hasattr(value, 'shape')
 
 
 def kind_of(x: Array) -> str:
     """Describe an array's type and device: 'float32 on cpu(0)'."""
-    dtype = x.dtype  # in MXNet a class, and a call into its library
+    dtype = x.dtype  # in MXNet a class, and a library call
     place = getattr(x, 'context', None) or getattr(x, 'device', 'no device')
     return f'{getattr(dtype, "__name__", dtype)} on {place}'
 
@@ -112,11 +112,11 @@ def device_list(name: str, devices: Any) -> None:
     for i, one in enumerate(devices):
         device(f'{name}[{i}]', one)
     different = all(one not in devices[:i] for i, one in enumerate(devices))
-    expect(different, name, 'different ones, each named once', devices, ValueError)
+    expect(different, name, 'all different', devices, ValueError)
 
 
 def test(wanted: str, fits: Callable[[Any], object], error: type[Exception] = TypeError) -> Test:
-    """Make a check of one argument from a description of what it must be and a predicate."""
+    """Make a check of one argument from a predicate and a description of valid values."""
     return lambda name, value: expect(fits(value), name, wanted, value, error)
 
 
@@ -133,7 +133,7 @@ power_of_two = test(
 )
 array = test('an array or a tensor', is_array)
 batches = test(
-    'an iterator over batches (X, y), as load_data_fashion_mnist gives two',
+    'an iterator over batches (X, y), such as one from load_data_fashion_mnist',
     # A tuple of arrays is one batch.
     lambda x: hasattr(type(x), '__iter__') and not is_array(x[0] if type(x) is tuple else x),
 )
@@ -146,7 +146,7 @@ TESTS: dict[str, Test] = {  # of arguments that mean the same in all chapters
     'device': device,
     'devices': device_list,
     'params': test(
-        "LeNet's 8 arrays, as init_params gives",
+        "LeNet's 8 arrays, from init_params",
         lambda x: listed(is_array)(x) and len(x) == 8,
     ),
     'sync': test('a function of all gradients, such as sync_gradients or sync_with(...)', callable),
@@ -155,11 +155,11 @@ TESTS: dict[str, Test] = {  # of arguments that mean the same in all chapters
     'load_data': test('a function such as load_data_fashion_mnist', callable),
     'data_iter': batches,
     'train_iter': test(
-        'an iterator with num_examples and a length, as load_data_mnist gives',
+        'an iterator with num_examples and a length, such as one from load_data_mnist',
         lambda x: hasattr(x, 'num_examples') and hasattr(x, '__len__'),
     ),
     'losses': test(
-        'what each step returned, which is never None (does your step end with return losses?)',
+        'losses and not None in every step (does your step end with return losses?)',
         lambda steps: not any(of_one is None for of_one in steps),
     ),
     'link': test("a Link, such as LINKS['PCIe 3 x16']", lambda x: hasattr(x, 'seconds')),

@@ -1,7 +1,7 @@
 """Chapter 4: more than one machine - a cluster of a scheduler, servers and workers.
 
-``local`` starts one on this machine; ``training`` is what a worker does; ``checkpoint`` saves what
-a run needs in order to resume; ``sockets`` counts bytes.
+``local`` starts one on this machine; ``training`` has the code of a worker; ``checkpoint`` saves
+and resumes a run; ``sockets`` counts bytes.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""Checkpoints: what a run needs to resume, in folders that are complete or absent."""
+"""Checkpoints for resuming a run, in folders that are complete or absent."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def save_checkpoint(
 ) -> Path:
     """Save the network and a trainer's state after an epoch; return the path, ``epoch-0003``.
 
-    ``info`` has values that JSON has: ``lr=0.2``. All is written beside and renamed at once, so
-    whoever is killed meanwhile leaves a whole checkpoint or none. A trainer whose updates happen at
-    the servers keeps its states there and cannot save them: leave it out.
+    ``info`` holds JSON values, such as ``lr=0.2``. Everything is written to a temporary folder and
+    renamed at once, so a process killed meanwhile leaves a whole checkpoint or none. A trainer that
+    updates on the servers has its states there and cannot save them: leave it out.
     """
     arguments.whole_number('epoch', epoch)
     path = Path(folder) / f'epoch-{epoch:04d}'
     aside = path.with_suffix('.tmp')
-    text = json.dumps(info)  # before anything is written: it refuses what it cannot keep
-    shutil.rmtree(aside, ignore_errors=True)  # left by one that was killed
+    text = json.dumps(info)  # before anything is written: it may raise
+    shutil.rmtree(aside, ignore_errors=True)  # left by a killed run
     aside.mkdir(parents=True)
     net.save_parameters(str(aside / 'net.params'))
     if trainer:
@@ -56,7 +56,7 @@ def save_checkpoint(
 
 
 def latest_checkpoint(folder: str | Path) -> tuple[int, Path] | None:
-    """Return the epoch and path of the newest checkpoint, or None."""
+    """Return the newest checkpoint's epoch and path, or None."""
     found = [(int(m[1]), m[0]) for path in Path(folder).glob('*') if (m := NAME.match(path.name))]
     epoch, name = max(found, default=(0, ''))
     return (epoch, Path(folder) / name) if name else None
@@ -65,12 +65,12 @@ def latest_checkpoint(folder: str | Path) -> tuple[int, Path] | None:
 def load_checkpoint(
     path: str | Path, net: Block, trainer: Trainer | None = None, **info: Any
 ) -> None:
-    """Load a checkpoint into the network and a trainer; raise if its ``info`` differs."""
+    """Load a checkpoint into a network and a trainer; raise if its ``info`` differs."""
     there = json.loads((Path(path) / 'info.json').read_text())
     if there != info:
         raise ValueError(
-            f'{path} is of a run with {there}, and this one has {info}: take the same settings, '
-            'or another folder'
+            f'{path} was saved by a run with {there}, but this one has {info}: use the same '
+            'settings, or another folder'
         )
     try:
         net.load_parameters(str(Path(path) / 'net.params'))
@@ -79,36 +79,36 @@ def load_checkpoint(
     except (AssertionError, OSError, mx.MXNetError) as error:
         raise ValueError(
             f'{path} is damaged or of another network ({str(error).strip().splitlines()[-1]}): '
-            'remove this folder to resume from the checkpoint before it'
+            'remove this folder to resume from the previous checkpoint'
         ) from error
 
 
 def resume(
     net: Block, train_iter: NDArrayIter, store: KVStore, folder: str | Path | None, **info: Any
 ) -> int:
-    """Resume from the newest checkpoint of a folder; return the number of epochs done, or 0.
+    """Resume from the newest checkpoint of a folder; return the number of completed epochs, or 0.
 
-    Every worker calls this before its trainer's first step, and all raise unless all have found the
-    same epoch: else they would take different numbers of steps and wait for ever. ``net`` is
-    initialized, its shapes settled; ``train_iter`` is fresh, with a seed, and goes on with the next
-    epoch. ``info`` must be that of the run that saved it, such as ``seed=0, lr=0.3``.
+    Every worker calls this before its trainer's first step. All raise if they found different
+    epochs: they would take different numbers of steps and wait for ever. ``net`` must be
+    initialized, with known shapes; ``train_iter`` must be fresh, with a seed, and continues with
+    the next epoch. ``info`` must equal that of the saved run, such as ``seed=0, lr=0.3``.
     """
     epoch, path = (folder and latest_checkpoint(folder)) or (0, None)
-    # Each fills its own place; the servers' sum has all.
+    # Each worker fills its own entry; the servers' sum has all.
     key, found = next(_keys), nd.zeros(store.num_workers)
     found[store.rank] = epoch
-    if 'async' in store.type:  # its servers sum nothing up unless they are told to
+    if 'async' in store.type:  # its servers only sum on request
         store.set_optimizer(mx.optimizer.Test())
     store.init(key, nd.zeros_like(found))
     store.push(key, found)
     nd.waitall()
-    store._barrier()  # with dist_async, a push ends when its own row is there
+    store._barrier()  # with dist_async, a push returns after its own row
     store.pull(key, out=found)
     epochs = found.asnumpy().astype(int).tolist()
     if len(set(epochs)) > 1:
         raise ValueError(
-            f'the workers found different checkpoints, of the epochs {epochs} by rank: point all '
-            'at one folder, and run again'
+            f'the workers found checkpoints of different epochs, {epochs} by rank: give all of '
+            'them the same folder, and run again'
         )
     if path:
         load_checkpoint(path, net, **info)

@@ -1,4 +1,4 @@
-"""MXNet's parameter server on this machine: scheduler and servers beside a notebook's ranks."""
+"""MXNet's parameter server on this machine: scheduler and servers for a notebook's ranks."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
     import ipyparallel
 
 LOOPBACK = '127.0.0.1'
-# Below those that the kernel gives to anybody's connections: a role loads MXNet before it takes its
-# port, and on a busy machine another program had it by then.
+# Below the kernel's ephemeral ports: a role loads MXNet before it takes its
+# port, and on a busy machine another program could take it first.
 OWN_PORTS = range(12000, 32768)
 SECONDS = 10.0  # for stores to close
-# MXNet takes up its role as it is loaded: the import serves until the workers close their store.
+# MXNet takes its role when it loads: the import serves until the workers close their store.
 SERVE = 'import sys; _, *sys.path = sys.argv; import mgpu_helpers, mxnet'
-_roles: list[subprocess.Popen[bytes]] = []  # those that run
+_roles: list[subprocess.Popen[bytes]] = []  # the running ones
 
 
 def serve(workers: ipyparallel.DirectView, servers: int = 1) -> dict[str, psutil.Process]:
     """Start a scheduler and servers, and make ranks their workers: ``serve(ranks[:])``.
 
-    Instead of those that this notebook has; they end with it. Gives all processes by name:
+    They replace this notebook's earlier ones, and end with it. Returns all processes by name:
     ``'scheduler'``, ``'server 0'``, ``'worker 0'``, ... A worker finds the others, and its share of
-    the GPUs, by variables (``DMLC_…``), so call this before the ranks load MXNet. Scheduler and
-    servers end when the workers close their store: call this before each one.
+    the GPUs, through variables (``DMLC_…``), so call this before the ranks load MXNet. Scheduler
+    and servers end when the workers close their store: call this again for each new store.
     """
     count = len(workers)
     arguments.positive_int('the number of servers', servers, most=count)
     workers.use_cloudpickle()  # a notebook's functions travel by value
-    # A Trainer is part of a cycle that keeps its store; it closes while its servers are there.
+    # A Trainer is part of a cycle that holds its store; close it while its servers run.
     closing = workers.client[:].execute('import gc; gc.collect()', block=False)
     closing.wait(SECONDS)
     stop()
     if not closing.ready():
         raise RuntimeError(
-            f'the ranks have been waiting for {SECONDS:.0f} s, maybe in a store: start them again '
-            'by mgpu.ranks, and then call serve'
+            f'the ranks did not answer within {SECONDS:.0f} s; they may be waiting in a store. '
+            'Restart them with mgpu.ranks, then call serve'
         )
     names = ['scheduler', *(f'server {i}' for i in range(servers))]
     ports = free_ports(len(names) + count)
@@ -71,7 +71,7 @@ def serve(workers: ipyparallel.DirectView, servers: int = 1) -> dict[str, psutil
 
 @atexit.register
 def stop() -> None:
-    """End the scheduler and the servers of this notebook."""
+    """Stop this notebook's scheduler and servers."""
     for role in _roles:
         role.kill()
     while _roles:
@@ -79,7 +79,7 @@ def stop() -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Find free TCP ports on this machine, in ascending order."""
+    """Return free TCP ports of this machine, in ascending order."""
     ports: set[int] = set()
     while len(ports) < count:
         port = random.choice(OWN_PORTS)
@@ -90,9 +90,9 @@ def free_ports(count: int) -> list[int]:
 
 
 def share_gpus(workers: int) -> list[dict[str, str]]:
-    """Give each worker its part of this machine's GPUs, by ``CUDA_VISIBLE_DEVICES``; {} without.
+    """Divide this machine's GPUs among the workers by ``CUDA_VISIBLE_DEVICES``; {} if none.
 
-    With fewer GPUs than workers, all workers use CPUs, so that all compute alike.
+    With fewer GPUs than workers, all workers use CPUs, so that all compute the same way.
     """
     count = len(driver_gpus())
     if not count:

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-# Places in Linux's `struct tcp_info` (include/uapi/linux/tcp.h), which only ever grows at its end.
+# Offsets in Linux's `struct tcp_info` (include/uapi/linux/tcp.h), which only grows at its end.
 # Not `tcpi_bytes_acked`: it is late by the time of an acknowledgement, and counts the opening and
 # the closing of a connection as a byte each (measured: 1,001 for 1,000 on the side that connects).
 RECEIVED, SENT, SENT_AGAIN, NEEDED = 128, 200, 208, 216
@@ -28,16 +28,16 @@ class SocketBytes(NamedTuple):
 
 
 def socket_bytes() -> SocketBytes:
-    """Count the bytes that went through this process's TCP connections, those of libraries too.
+    """Count the bytes of this process's open TCP connections, including those of libraries.
 
-    Of those that are open now, each since its beginning: take the difference of two calls, with
-    all connections open at both. Without headers and what was sent again; what waits for a slow
-    receiver counts for neither side. Exact, but for one byte too many received where both ends
-    have closed. Linux's ``getsockopt(TCP_INFO)``; 0.6 ms for 100 connections.
+    The count starts when a connection opens: take the difference of two calls, with all connections
+    open at both. It excludes headers and retransmissions; bytes waiting for a slow receiver are not
+    counted on either side. It is exact, except for one extra received byte after both ends have
+    closed. It uses Linux's ``getsockopt(TCP_INFO)`` and takes 0.6 ms for 100 connections.
     """
     if sys.platform != 'linux':
         raise NotImplementedError(
-            f'socket_bytes asks the Linux kernel, and this is {sys.platform}: on Windows use '
+            f'socket_bytes needs the Linux kernel, not {sys.platform}: on Windows use '
             'WSL 2, on a Mac a virtual machine or a container with Linux'
         )
     counts = {}  # by the name of the socket, which several descriptors may share
@@ -50,10 +50,10 @@ def socket_bytes() -> SocketBytes:
 
 
 def _counts(descriptor: int) -> SocketBytes:
-    # SOCK_NONBLOCK is no setting here. Without it, where there is socket.setdefaulttimeout, Python
-    # would turn the process's own socket, not only this view of it, non-blocking.
+    # SOCK_NONBLOCK does not change the socket here. Without it, socket.setdefaulttimeout would
+    # make the process's own socket non-blocking, not only this view of it.
     kind = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
-    # A copy, so that nobody can close it, and open another, while we ask.
+    # A copy, so that the descriptor cannot be closed and reused meanwhile.
     with socket.socket(type=kind, fileno=os.dup(descriptor)) as view:
         answer = view.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     if len(answer) < NEEDED:

@@ -1,8 +1,8 @@
 """The work of one worker: its shard, its gradients, push and pull, a checkpoint.
 
-Functions marked ``#@save`` in ``notebooks/04-multiple-machines.ipynb`` stand here, ``shard`` beside
-it, and a test holds them equal. Chapter 2, after Dive into Deep Learning's ResNet-18, ends where
-this begins.
+This file holds the functions marked ``#@save`` in ``notebooks/04-multiple-machines.ipynb``, except
+``shard`` (in ``shards``); a test keeps them equal. It builds on chapter 2 and its ResNet-18 from
+Dive into Deep Learning.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 def compute_gradients(
     X: NDArray, y: NDArray, net: Block, devices: Sequence[Context], rank: int, num_workers: int
 ) -> list[NDArray]:
-    """Compute this worker's part of the gradient of one joint batch, ``X`` (n, ...) and ``y`` (n,).
+    """Compute this worker's part of the gradient of one joint batch, ``X`` (n, ...), ``y`` (n,).
 
-    Gives the losses of each of its own ``devices`` with examples, divided by n: so the sum of all
-    workers' gradients is that of the mean over the joint batch, whatever the lengths of the shards.
+    Returns the losses on each of its own ``devices`` with examples, divided by n. So the sum of all
+    workers' gradients is the gradient of the mean over the joint batch, for shards of any length.
     Devices without an example add a gradient of 0.
     """
     X_rank, y_rank = shard(X, rank, num_workers), shard(y, rank, num_workers)
@@ -63,23 +63,23 @@ def compute_gradients(
 
 
 def check_kind(kind: str) -> None:
-    """Raise unless this is a kind of store that can be opened here."""
+    """Raise unless this process can open this kind of store."""
     arguments.one_of('kind', kind, STORES)
     if kind.startswith('dist_') and os.environ.get('DMLC_ROLE') != 'worker':
         raise RuntimeError(
-            f'{kind!r} needs a cluster, and this process is no worker of one: call the function '
-            "on ranks, after serve(ranks[:]), or take the kind 'local'"
+            f'{kind!r} needs a cluster, but this process is not a worker: call the function '
+            "on ranks, after serve(ranks[:]), or use the kind 'local'"
         )
 
 
 def make_trainer(net: Block, lr: float, store: KVStore) -> Trainer:
     """Make a plain SGD trainer whose updates run on a store's servers.
 
-    Call its ``step(1)``: the losses of ``compute_gradients`` are divided by the size of the batch
-    already, and a server does not learn of another size later.
+    Call its ``step(1)``: ``compute_gradients`` already divides the losses by the batch size, and a
+    server never learns of a later change of the size.
     """
     arguments.positive_number('lr', lr)
-    check_kind(getattr(store, 'type', store))  # a trainer takes a name, too
+    check_kind(getattr(store, 'type', store))  # a trainer also takes a name
     params = [p for p in net.collect_params().values() if p.grad_req != 'null']
     settings = {'learning_rate': lr}
     return gluon.Trainer(params, 'sgd', settings, kvstore=store, update_on_kvstore=True)
@@ -90,11 +90,11 @@ def connect(
 ) -> tuple[KVStore, list[Context], Block, Trainer]:
     """Become a worker: open the store, and make the network and its trainer.
 
-    Gives the store, this worker's devices, LeNet with all its shapes settled, the same in every
-    worker, and the trainer. With the kind ``'local'`` no cluster is needed.
+    Returns the store, this worker's devices, LeNet with all its shapes known and the same values in
+    every worker, and the trainer. The kind ``'local'`` needs no cluster.
     """
     check_kind(kind)
-    arguments.whole_number('seed', seed)  # None would be another order in every worker
+    arguments.whole_number('seed', seed)  # with None, every worker would have another order
     devices, store, net = choose_devices(num_gpus), mx.kv.create(kind), lenet()
     prepare(net, devices, seed)
     for device in devices:
@@ -126,12 +126,12 @@ def train(
     seed: int = 0,
     checkpoints: str | Path | None = None,
 ) -> dict[str, np.ndarray]:
-    """Train chapter 2's LeNet on Fashion-MNIST, in one worker; give the parameters.
+    """Train chapter 2's LeNet on Fashion-MNIST, in one worker; return the parameters.
 
-    Every worker calls this with the same arguments: a ``batch_size`` over all devices of all
-    workers, ``num_gpus`` devices of each worker, ``num_epochs`` with those of a run that is resumed
-    included. After each epoch the worker of rank 0 saves a checkpoint in the folder
-    ``checkpoints``; if there is one already, the run goes on where it ends.
+    Every worker calls this with the same arguments. ``batch_size`` counts all devices of all
+    workers, ``num_gpus`` the devices of each worker, and ``num_epochs`` includes those before a
+    resume. After each epoch rank 0 saves a checkpoint in the folder ``checkpoints``; if the folder
+    has one already, the run resumes from it.
     """
     arguments.positive_int('num_epochs', num_epochs)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed)

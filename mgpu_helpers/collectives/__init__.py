@@ -1,8 +1,8 @@
 """Chapter 3: cheaper ways to sum gradients, counted and ready for ``train(..., sync=...)``.
 
-``costs`` lists the allreduces of ``algorithms``, each with its formula. ``messages`` finds out what
-each sends and adds, and when, over any link; ``slow_network`` slows copies between stand-ins.
-``buckets`` packs many gradients into few messages, and makes a training step's ``sync``.
+``costs`` lists the allreduces of ``algorithms`` with their formulas. ``messages`` counts what each
+sends and adds, and when, over any link; ``slow_network`` slows copies between stand-ins.
+``buckets`` packs gradients into few messages, and makes a ``sync`` for training steps.
 """
 
 import lazy_loader

@@ -1,7 +1,7 @@
 """Ways to sum arrays over devices, in place: chapter 3's answer to "make allreduce cheaper".
 
 Each takes one array per device, all of one shape, and leaves the same sum, bit for bit, on every
-device. They need no framework: ``messages`` provides arrays, too.
+device. They need no framework: ``messages`` has arrays for them, too.
 
 They send first and add afterwards. MXNet's engine makes an operator wait for all earlier ones on
 the same *array*, even on other parts of it: adding at once would chain a step around the ring.
@@ -29,7 +29,7 @@ def allreduce_naive(data: Sequence[NDArray]) -> None:
 
 
 def allreduce_tree(data: Sequence[NDArray]) -> None:
-    """Sum up a binary tree, and send the sum back down it: 2 ⌈log₂ k⌉ steps, in place."""
+    """Sum up a binary tree, then send the sum back down: 2 ⌈log₂ k⌉ steps, in place."""
     arguments.one_per_device(data)
     k = len(data)
     distances = [2**i for i in range((k - 1).bit_length())]
@@ -42,10 +42,11 @@ def allreduce_tree(data: Sequence[NDArray]) -> None:
 
 
 def allreduce_butterfly(data: Sequence[NDArray]) -> None:
-    """Exchange sums with a partner whose distance doubles, in place: recursive doubling.
+    """Exchange sums with a partner at doubling distance, in place: recursive doubling.
 
-    log₂ k steps for a power of two; otherwise the devices above it hand theirs in first, and get
-    the sum last. Partners add a + b and b + a, which floating-point arithmetic rounds alike.
+    log₂ k steps for a power of two; otherwise the surplus devices send their arrays to others
+    first, and get the sum last. Partners add a + b and b + a, which floating-point arithmetic
+    rounds alike.
     """
     arguments.one_per_device(data)
     steps = len(data).bit_length() - 1
@@ -82,8 +83,8 @@ def send(messages: Iterable[tuple[NDArray | None, NDArray | None]], add: bool) -
 def allreduce_sharded(data: Sequence[NDArray]) -> None:
     """Let each device sum one slice and send it to all others, in place.
 
-    2 (k - 1) messages a device, each a k-th of the array, between all pairs of devices. *Dive into
-    Deep Learning*'s answer to its exercise.
+    Each device sends 2 (k - 1) messages of a k-th of the array, between all pairs. *Dive into Deep
+    Learning* gives this as the answer to its exercise.
     """
     arguments.one_per_device(data)
     k = len(data)
@@ -94,10 +95,10 @@ def allreduce_sharded(data: Sequence[NDArray]) -> None:
 
 
 def reduce_scatter(data: Sequence[NDArray]) -> list[NDArray | None]:
-    """Sum around a ring, in place; return slice i of the sum on device i, a view of its array.
+    """Sum around a ring, in place; return slice i of the sum on device i, as a view.
 
     In each of k - 1 steps every device sends a k-th of its array to the next one, which adds it.
-    Outside its slice a device keeps partial sums. ZeRO and FSDP stop here.
+    The rest of each array is left with partial sums. ZeRO and FSDP stop here.
     """
     arguments.one_per_device(data)
     k = len(data)
@@ -109,7 +110,7 @@ def reduce_scatter(data: Sequence[NDArray]) -> list[NDArray | None]:
 
 
 def all_gather(data: Sequence[NDArray]) -> None:
-    """Pass slices around a ring, in place: in k - 1 steps slice i of device i is everywhere."""
+    """Pass slices around a ring, in place: after k - 1 steps all devices have all slices."""
     arguments.one_per_device(data)
     k = len(data)
     parts = [slices(x, k) for x in data]
@@ -121,18 +122,18 @@ def all_gather(data: Sequence[NDArray]) -> None:
 def allreduce_ring(data: Sequence[NDArray]) -> None:
     """Sum around a ring, in place: ``reduce_scatter``, then ``all_gather``.
 
-    2 (k - 1) steps with a k-th of the array each, sent to a neighbour. No algorithm whose devices
-    add can send fewer bytes through the busiest port (Patarasuk and Yuan 2009).
+    It takes 2 (k - 1) steps, each with a k-th of the array sent to a neighbour. No algorithm that
+    adds on the devices can send fewer bytes through the busiest port (Patarasuk and Yuan 2009).
     """
     reduce_scatter(data)
     all_gather(data)
 
 
 def allreduce_halving_doubling(data: Sequence[NDArray]) -> None:
-    """Sum as the butterfly does, but slices: halve what is exchanged, then double it, in place.
+    """Sum as the butterfly does, but with slices: halve, then double them, in place.
 
-    Recursive halving, then recursive doubling (Rabenseifner 2004). For a power of two 2 log₂ k
-    messages a device, and 2 (k - 1)/k of the array: few steps and few bytes.
+    Recursive halving, then recursive doubling (Rabenseifner 2004). For a power of two, a device
+    sends 2 log₂ k messages with 2 (k - 1)/k of the array in all: few steps and few bytes.
     """
     arguments.one_per_device(data)
     steps = len(data).bit_length() - 1
@@ -141,7 +142,7 @@ def allreduce_halving_doubling(data: Sequence[NDArray]) -> None:
         x += surplus.copyto(x.context)
     distances = [2**step for step in range(steps)]
     parts = {d: [slices(x, p // d) for x in data[:p]] for d in distances}
-    # At distance d, device i goes on with part i // d of p // d, its partner with the one beside.
+    # At distance d, device i continues with part i // d of p // d, its partner with the next.
     for d in reversed(distances):
         send([(parts[d][i ^ d][i // d], parts[d][i][i // d]) for i in range(p)], add=True)
     for d in distances:  # finished parts come back the same way

@@ -1,4 +1,4 @@
-"""Buckets, which send many small gradients in few messages; ``sync_with`` for training steps."""
+"""Buckets that send many small gradients in few messages; ``sync_with`` for training steps."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def sync_with(algorithm: Allreduce, bucket_bytes: int = 1) -> Sync:
     """Make a ``sync`` for chapter 1's ``train`` and ``train_batch`` from an allreduce.
 
-    Sums travel in buckets of at most ``bucket_bytes``, last layer first; with 1 byte each by
-    itself. Buckets are kept for the next call with gradients of the same shapes.
+    It sums in buckets of at most ``bucket_bytes``, last layer first; with 1 byte, each gradient
+    travels alone. The next call with gradients of the same shapes reuses the buckets.
     """
     arguments.function('algorithm', algorithm, AN_ALLREDUCE)
     arguments.positive_int('bucket_bytes', bucket_bytes)
@@ -45,14 +45,14 @@ def sync_with(algorithm: Allreduce, bucket_bytes: int = 1) -> Sync:
 class Bucket:
     """One long array with room for many small ones; Horovod calls it tensor fusion.
 
-    ``flat`` is one-dimensional, and ``parts`` views of it in the shapes of ``arrays``, which are
-    not copied yet.
+    ``flat`` is one-dimensional, and ``parts`` are views of it in the shapes of ``arrays``, which
+    are not copied yet.
     """
 
     def __init__(self, arrays: Sequence[NDArray]) -> None:
-        arguments.list_of_arrays('arrays', arrays, 'at least one for the bucket', least=1)
+        arguments.list_of_arrays('arrays', arrays, 'at least one per bucket', least=1)
         arguments.same(
-            "a bucket's arrays", [arguments.kind_of(x) for x in arrays], 'make a bucket for each'
+            "a bucket's arrays", [arguments.kind_of(x) for x in arrays], 'make one bucket for each'
         )
         cuts = np.cumsum([0] + [x.size for x in arrays]).tolist()
         self.flat = nd.empty(cuts[-1], ctx=arrays[0].context, dtype=arrays[0].dtype)
@@ -62,7 +62,7 @@ class Bucket:
 def copy_all(sources: Sequence[NDArray], targets: Sequence[NDArray]) -> None:
     """Copy arrays into others on the same device: float32 in one operator, meant for casts.
 
-    LeNet's 8 gradients take 47 µs in it, 91 in eight, and 494 with ``nd.concat``.
+    For LeNet's 8 gradients this takes 47 µs, eight operators 91, and ``nd.concat`` 494.
     """
     if all(x.dtype == np.float32 for x in sources):
         nd.amp_multicast(*sources, num_outputs=len(sources), out=list(targets))
@@ -86,7 +86,7 @@ def sum_in_buckets(
     algorithm: Allreduce, buckets: Sequence[Bucket], grads: Sequence[Sequence[NDArray]]
 ) -> None:
     """Sum the gradients ``grads[c]`` of all devices c through their ``buckets[c]``, in place."""
-    if len(grads[0]) == 1:  # alone in its bucket: it is one message already
+    if len(grads[0]) == 1:  # alone in its bucket: already one message
         algorithm([arrays[0] for arrays in grads])
         return
     for bucket, arrays in zip(buckets, grads):

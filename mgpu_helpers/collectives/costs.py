@@ -1,7 +1,7 @@
 """The cost of an allreduce (Thakur, Rabenseifner and Gropp 2005), and the registry of algorithms.
 
-A formula is ``f(devices, nbytes, link)``: seconds for an array of ``nbytes`` on each device. Adding
-is left out: it takes a small part of what moving an array takes.
+A formula is ``f(devices, nbytes, link)``: seconds for an array of ``nbytes`` on each device. It
+ignores additions, which take a small part of the time of moving an array.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from . import algorithms
 
 
 class Wire(Protocol):
-    """Anything that tells how long a message takes, such as ``scaling.Link``."""
+    """Anything that gives the time of a message, such as ``scaling.Link``."""
 
     def seconds(self, nbytes: float) -> float:
-        """Seconds that a message of ``nbytes`` takes."""
+        """Return the seconds for a message of ``nbytes``."""
 
 
 def naive(devices: int, nbytes: float, link: Wire) -> float:
-    """Cost chapter 1's allreduce: the first device's link takes 2(k-1) whole arrays in turn."""
+    """Cost of chapter 1's allreduce: the first device's link carries 2(k-1) arrays in turn."""
     arguments.message(devices, nbytes, link)
     return 2 * (devices - 1) * link.seconds(nbytes)
 
 
 def tree(devices: int, nbytes: float, link: Wire) -> float:
-    """Cost a binary tree: up and down it, the whole array in each round."""
+    """Cost of a binary tree: up and down, with the whole array in each round."""
     arguments.message(devices, nbytes, link)
     rounds = math.ceil(math.log2(devices))
     return 2 * rounds * link.seconds(nbytes)
 
 
 def butterfly(devices: int, nbytes: float, link: Wire) -> float:
-    """Cost a butterfly: both directions of a link at once; surplus devices add two messages."""
+    """Cost of a butterfly: a link works both ways at once; surplus devices add two messages."""
     arguments.message(devices, nbytes, link)
     rounds = math.floor(math.log2(devices))
     extra = 0 if devices == 2**rounds else 2
@@ -43,18 +43,18 @@ def butterfly(devices: int, nbytes: float, link: Wire) -> float:
 
 
 def sharded(devices: int, nbytes: float, link: Wire) -> float:
-    """Cost slices with one summing device each; all pairs send at once, as through a switch."""
+    """Cost of slices, each summed by one device; all pairs send at once, as through a switch."""
     arguments.message(devices, nbytes, link)
     return 2 * (devices - 1) * link.seconds(nbytes / devices)
 
 
 def ring(devices: int, nbytes: float, link: Wire) -> float:
-    """Cost a ring: as ``sharded``, but no device sends to more than one other."""
-    return sharded(devices, nbytes, link)  # as many messages, as long
+    """Cost of a ring: as ``sharded``, but each device only sends to one other."""
+    return sharded(devices, nbytes, link)  # as many messages, of the same length
 
 
 def halving_doubling(devices: int, nbytes: float, link: Wire) -> float:
-    """Cost a butterfly on slices: what is exchanged is half an array, a quarter, ... and back."""
+    """Cost of a butterfly on slices: it exchanges half an array, a quarter, ... and back."""
     arguments.message(devices, nbytes, link)
     rounds = math.floor(math.log2(devices))
     extra = 0 if devices == 2**rounds else 2
@@ -63,9 +63,9 @@ def halving_doubling(devices: int, nbytes: float, link: Wire) -> float:
 
 
 class Algorithm(NamedTuple):
-    """How to sum, what it costs, and how it is drawn."""
+    """An allreduce: its function, its cost, and its figure."""
 
-    function: Callable[[list[Any]], None]  # of arrays of any kind, in place
+    function: Callable[[list[Any]], None]  # sums arrays of any kind, in place
     seconds: Callable[[int, float, Wire], float]
     figure: str  # in img/
     crowds: bool = False  # all devices of a server send to other servers at once

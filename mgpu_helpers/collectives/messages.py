@@ -1,4 +1,4 @@
-"""What an allreduce sends and adds, and when, logged by arrays as it runs."""
+"""Count what an allreduce sends and adds, and when, with arrays that log it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 
 from .. import arguments
 
-MOST_DEVICES = 1024  # with a ring, a second
-MOST_NUMBERS = 10**7  # on all devices: a second, 40 MB
+MOST_DEVICES = 1024  # takes a second for a ring
+MOST_NUMBERS = 10**7  # on all devices together: a second, 40 MB
 AN_ALLREDUCE = 'that sums a list of arrays in place, such as allreduce_ring'
 
 
@@ -28,11 +28,11 @@ class Message(NamedTuple):
 
 @dataclass
 class Count:
-    """What was sent between devices, and what was added."""
+    """The messages between devices, and the additions."""
 
     devices: int
     additions: Counter[int] = field(default_factory=Counter)  # device -> numbers that it added
-    # Source, target, bytes, and which messages the source received since it last sent one.
+    # Source, target, bytes, and the messages that the source received since it last sent one.
     _sent: list[tuple[int, int, int, list[int]]] = field(default_factory=list)
     _kept: dict[int, list[int]] = field(default_factory=dict)
 
@@ -52,11 +52,11 @@ class Count:
         network: Callable[[int], float] | None = None,
         per_server: int = 1,
     ) -> list[Message]:
-        """Say when each message travels, if one of n bytes takes ``seconds(n)``.
+        """Compute when each message travels, if one of n bytes takes ``seconds(n)``.
 
-        Each leaves as soon as its source has what it sends; a device sends and receives one at a
-        time, and adding takes no time. With ``network``, each ``per_server`` devices share the
-        ports of a server: a message to another server takes ``network(n)``.
+        Each leaves as soon as its source has the content; a device sends and receives one message
+        at a time, and adding takes no time. With ``network``, each group of ``per_server`` devices
+        shares the ports of a server: a message to another server takes ``network(n)``.
         """
         free: dict[tuple[str, int, bool], float] = {}
         complete = [0.0] * self.devices
@@ -74,21 +74,21 @@ class Count:
         return timed
 
     def seconds(self, link: Any) -> float:
-        """Return the time until the last message arrives, if all links are like ``link``."""
+        """Return when the last message arrives, if all links are like ``link``."""
         return max((m.end for m in self.travel(link.seconds)), default=0.0)
 
     @property
     def steps(self) -> int:
-        """Length of the longest chain of messages, if all take equally long."""
+        """Return the length of the longest chain of messages, if all take equally long."""
         return round(max((m.end for m in self.travel(lambda nbytes: 1)), default=0))
 
     @property
     def messages(self) -> int:
-        """Number of arrays and slices sent between devices."""
+        """Return the number of arrays and slices sent between devices."""
         return len(self._sent)
 
     def matrix(self) -> np.ndarray:
-        """Lay the bytes out (devices, devices): one row per source, one column per target."""
+        """Return the bytes (devices, devices): a row per source, a column per target."""
         grid = np.zeros((self.devices, self.devices), dtype=int)
         for source, target, nbytes, _ in self._sent:
             grid[source, target] += nbytes
@@ -96,7 +96,7 @@ class Count:
 
     @property
     def busiest(self) -> int:
-        """Bytes in one direction at the device that sends or receives most."""
+        """Return the most bytes that any device sends, or receives."""
         return int(max(self.matrix().sum(axis).max() for axis in (0, 1)))
 
     def __repr__(self) -> str:
@@ -105,17 +105,17 @@ class Count:
 
 
 class Counted:
-    """An array that logs copies and additions, with the part of NDArray that an allreduce uses."""
+    """An array that logs copies and additions; it has the methods that an allreduce needs."""
 
     def __init__(
         self, device: int, values: np.ndarray, book: Count, message: int | None = None
     ) -> None:
         self.context, self.values, self.book = device, values, book
-        self.message = message  # that brought it here
+        self.message = message  # the message that brought it here
         self.shape, self.size, self.dtype = values.shape, values.size, values.dtype
 
     def reshape(self, shape: int) -> Counted:
-        """Give a view."""
+        """Return a view."""
         return Counted(self.context, self.values.reshape(shape), self.book, self.message)
 
     def __getitem__(self, key: slice) -> Counted:
@@ -126,7 +126,7 @@ class Counted:
         device = target.context if isinstance(target, Counted) else target
         message = self.message
         if device != self.context:
-            self.book.kept(self.context, message)  # what is passed on has come before
+            self.book.kept(self.context, message)  # forwarded content arrived earlier
             message = self.book.sent(self.context, device, self.values.nbytes)
         if not isinstance(target, Counted):
             return Counted(device, self.values.copy(), self.book, message)
@@ -136,14 +136,14 @@ class Counted:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
-            f'an array that is counted has no {name!r}: it knows copyto, +=, reshape, [a:b], '
-            'context, shape, size and dtype'
+            f'counted arrays have no {name!r}; use only copyto, +=, reshape, [a:b], context, '
+            'shape, size and dtype'
         )
 
     def __iadd__(self, other: Counted) -> Counted:
         if other.context != self.context:
             raise ValueError(
-                f'device {self.context} cannot add what is on device {other.context}: copy it first'
+                f'device {self.context} cannot add an array of device {other.context}: copy it'
             )
         self.values += other.values
         self.book.additions[self.context] += other.size
@@ -152,9 +152,9 @@ class Counted:
 
 
 def count(algorithm: Callable[[list[Any]], None], devices: int, size: int) -> Count:
-    """Count what an allreduce of float32 arrays of ``size`` numbers sends and adds, by running it.
+    """Run an allreduce on float32 arrays of ``size`` numbers, and count what it sends and adds.
 
-    ``algorithm`` may be your own, and use ``copyto``, ``+=``, ``reshape`` and slices. It is a
+    ``algorithm`` may be your own; it can use ``copyto``, ``+=``, ``reshape`` and slices. Raises
     ValueError if some device does not end with the sum.
     """
     arguments.positive_int('devices', devices, most=MOST_DEVICES)
@@ -162,21 +162,21 @@ def count(algorithm: Callable[[list[Any]], None], devices: int, size: int) -> Co
     arguments.function('algorithm', algorithm, AN_ALLREDUCE)
     name = getattr(algorithm, '__name__', algorithm)
     book = Count(devices)
-    # Neighbours differ, so that a slice in the wrong place is noticed; sums stay exact in float32.
+    # Neighbours differ, so that a misplaced slice shows; sums stay exact in float32.
     values = np.arange(size, dtype='float32') % 7 + 1
     data = [Counted(i, values * (i + 1), book) for i in range(devices)]
     algorithm(data)
     total = values * (devices * (devices + 1) // 2)
     wrong = [x.context for x in data if (x.values != total).any()]
     if wrong:
-        raise ValueError(f'{name} is no allreduce: afterwards devices {wrong} do not hold the sum')
+        raise ValueError(f'{name} is not an allreduce: devices {wrong} do not end with the sum')
     return book
 
 
 def fill_buckets(sizes: Sequence[float], bucket_bytes: float) -> list[list[int]]:
-    """Group gradients into buckets, by index, the last ones first.
+    """Group gradient indices into buckets, last ones first.
 
-    ``sizes`` are bytes, first layer first; one above ``bucket_bytes`` has a bucket to itself.
+    ``sizes`` are bytes, first layer first; a gradient above ``bucket_bytes`` gets its own bucket.
     """
     arguments.positive_number('bucket_bytes', bucket_bytes)
     arguments.check(sizes=sizes)

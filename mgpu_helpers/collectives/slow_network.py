@@ -19,10 +19,10 @@ from ..lanes import PORT, Span
 from ..timeline.profiler import LINK, wall_clock
 from ..timeline.recording import note
 
-# Messages on their way: number -> source, target, seconds.
+# Messages in flight: number -> source, target, seconds.
 _messages: dict[int, tuple[str, str, float]] = {}
 _numbers = itertools.count(1)
-_ports: dict[str, threading.Lock] = defaultdict(threading.Lock)  # each receives one at a time
+_ports: dict[str, threading.Lock] = defaultdict(threading.Lock)  # a device receives one at a time
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -35,23 +35,23 @@ def _travel(_: int, number: int) -> None:
 
 
 def _push(message: NDArray, source: Context, seconds: float) -> None:
-    """Make readers of an array wait until its message has travelled; devices compute meanwhile."""
+    """Make readers of an array wait until its message has arrived; devices compute meanwhile."""
     # A device of MXNet's engine has a thread: one that computes nothing is the outgoing port. Its
     # profiler knows any number of this type.
     port = (ctypes.c_int * 2)(Context.devstr2type['cpu_shared'], 1000 + source.device_id)
     number = next(_numbers)
     _messages[number] = str(source), str(message.context), seconds
     call = (_travel, ctypes.c_void_p(number), None, port)
-    arrays = (None, 0, ctypes.byref(message.handle), 1)  # that it reads, and that it writes
+    arrays = (None, 0, ctypes.byref(message.handle), 1)  # the arrays that it reads and writes
     check_call(_LIB.MXEnginePushSyncND(*call, *arrays, None, 0, LINK.encode()))
 
 
 @contextlib.contextmanager
 def slow_links(seconds: Callable[[int], float]) -> Iterator[None]:
-    """Let each copy of n bytes between devices take ``seconds(n)`` more, as over a network.
+    """Make each copy of n bytes between devices take ``seconds(n)`` more, as over a network.
 
-    Devices compute meanwhile; each sends one message at a time, and receives one. It serves a block
-    of code, and as a decorator a function. Meant for stand-ins; not for MXNet's key-value store.
+    Devices compute meanwhile; each sends and receives one message at a time. Use it as a context
+    manager or a decorator. It is meant for stand-ins, and not for MXNet's key-value store.
     """
     arguments.function('seconds', seconds, 'of a number of bytes')
     copyto = NDArray.copyto

@@ -1,4 +1,4 @@
-"""Batches of arrays that are in memory as a whole, a fresh permutation in every epoch."""
+"""Batches of arrays that fit in memory, freshly shuffled in every epoch."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .. import arguments
 
 
 class Batches:
-    """Batches of ``images`` uint8 (n, height, width) and ``labels`` (n,); each ``iter()`` an epoch.
+    """Batches of ``images`` uint8 (n, height, width), ``labels`` (n,); an ``iter()`` is an epoch.
 
     An epoch yields ``X`` (batch, 1, height, width) in [0, 1] and ``y`` (batch,), new arrays of
-    ``dtype``; the last batch holds what is left. Epoch number e under seed s is always the same
-    permutation, whatever else was iterated. No work is done per example in Python, as in Gluon's
-    ``DataLoader``: a batch of 256 takes 0.07 ms.
+    ``dtype``; the last batch may be smaller. Epoch e with seed s always has the same order,
+    whatever else was iterated. Unlike Gluon's ``DataLoader``, it does no Python work per example: a
+    batch of 256 takes 0.07 ms.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class Batches:
         return self.groups(1)
 
     def groups(self, count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Go through one epoch ``count`` batches at a time, in arrays as many times as long."""
-        # The epoch is counted here, not when the first batch is asked for: in a generator
+        """Iterate over one epoch, ``count`` batches at a time joined into longer arrays."""
+        # Count the epoch here, not when the first batch is requested: in a generator
         # function it would depend on which of several iterators is used first.
         return self._epoch(next(self._epochs), count * self.batch_size)
 

@@ -1,7 +1,7 @@
-"""The ``data`` command: fetches and verifies the data sets ahead of a class.
+"""The ``data`` command: fetch and verify the data sets ahead of a class.
 
-The source is the network or a folder, such as a USB stick. Unlike ``data.dataset``, it never uses
-the digits: it ends with the files in place, or says what is missing.
+The source is the network or a folder, such as a USB stick. Unlike ``data.dataset``, it never falls
+back to the digits: it ends with the files in place, or lists what is missing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The offline stand-in: scikit-learn's handwritten digits in the shape and number of MNIST."""
+"""The offline replacement: scikit-learn's handwritten digits in the shape and number of MNIST."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ NUM_TRAIN, NUM_TEST = 60_000, 10_000
 
 @functools.cache
 def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Give scikit-learn's 1,797 digits as 60,000 + 10,000 images of 28x28, always the same ones.
+    """Return scikit-learn's 1,797 digits as 60,000 + 10,000 images of 28x28, always the same.
 
-    The originals are divided first, class by class, so that no test image is a variant of a
-    training image; each then gives 38 or 39 of 45 variants (five sizes, nine shifts of up to one
-    pixel). Integers and NumPy's frozen ``RandomState`` give the same bytes on every machine. Takes
-    0.2 s, besides 2 s for the import of scikit-learn.
+    The originals are split first, class by class, so that no test image is a variant of a training
+    image. Each then gives 38 or 39 of 45 variants (five sizes, nine shifts of up to one pixel).
+    Integers and NumPy's frozen ``RandomState`` give the same bytes on every machine. It takes 0.2
+    s, plus 2 s to import scikit-learn.
     """
     from sklearn.datasets import load_digits
 
@@ -44,11 +44,11 @@ def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 def _expand(
     images: np.ndarray, labels: np.ndarray, count: int, order: np.random.RandomState
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Give ``count`` different 28x28 variants of 8x8 images, in mixed order, with their labels."""
-    # Chapter 1's LeNet starts from weights so small that it first has to find a direction: bright
+    """Return ``count`` different 28x28 variants of 8x8 images, shuffled, with their labels."""
+    # Chapter 1's LeNet starts from such small weights that its first steps are hard: bright
     # images with small shifts help. Test accuracy after 4 epochs (batch 256, lr 0.2): 0.96 and 0.97
     # (seeds 0, 1; both are past 0.6 in the third). With sizes 20 and 22 and shifts of up to two
-    # pixels: 0.94, and the nearest mean image of a class tells 0.67 of them, here 0.84.
+    # pixels: 0.94, and a classifier by the nearest class mean reaches 0.67, here 0.84.
     sizes, shifts = range(22, 27), range(-1, 2)
     variants = list(itertools.product(sizes, shifts, shifts))
     enlarged = {size: _enlarge(images, size) for size in sizes}

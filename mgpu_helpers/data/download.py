@@ -14,24 +14,24 @@ from pathlib import Path
 
 from .published import FILES, Known, folder_of, good, mirrors_of, public, read_good, verified
 
-# Seconds for a mirror to answer, and between two pieces. With no network at all the refusal is
-# immediate: 0.2 s measured, and that is the import of requests.
+# Seconds for a mirror to answer, and between two pieces. With no network the error is immediate:
+# 0.2 s measured, mostly the import of requests.
 CONNECT, SILENT = 3.0, 10.0
 
 
 class Unavailable(Exception):
-    """A set could not be completed: what to do, and below it the addresses that were tried."""
+    """A set could not be completed; the message says what to do, then lists the tried addresses."""
 
 
 class _Refused(Exception):
-    """Why a mirror's file was rejected; the message holds no address."""
+    """The reason why a mirror's file was rejected; the message contains no address."""
 
 
 def read(name: str, source: Path | None = None) -> dict[str, bytes]:
-    """Give the verified content of a set's four files by name, and keep those that were missing.
+    """Return the verified content of a set's four files by name, and save those that were missing.
 
-    Mirrors are asked in their order; with a folder as ``source``, files are copied from there and
-    no network is used. Good files stay as they are, a bad one is set aside as ``….bad``.
+    Mirrors are tried in order; with a folder as ``source``, files are copied from there without a
+    network. Good files stay as they are, a bad one is renamed to ``….bad``.
     """
     content, folder, tried = verified(name), folder_of(name), list[str]()
     missing = [filename for filename in FILES[name] if filename not in content]
@@ -39,10 +39,10 @@ def read(name: str, source: Path | None = None) -> dict[str, bytes]:
         return content
     brought: Iterable[tuple[str, bytes]] = _download(name, [*missing], tried)
     what_to_do = (
-        "connect this machine, or copy the files from a stick: make data DATA_ARGS='--from DIR'; "
+        "connect this machine, or copy the files from a stick (make data DATA_ARGS='--from DIR'), "
         'then restart Python (the kernel)'
     )
-    if source:  # it may be a folder like $MXNET_HOME, or hold the files of several sets, or of one
+    if source:  # a folder like $MXNET_HOME, or with the files of several sets, or of one
         places = source, source / name, source / 'datasets' / name
         found = {
             filename: data for place in places for filename, data in verified(name, place).items()
@@ -51,13 +51,13 @@ def read(name: str, source: Path | None = None) -> dict[str, bytes]:
         what_to_do = f'put the published files of {name} into {source / name}'
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()  # before anything is downloaded in vain
+        tempfile.TemporaryFile(dir=folder).close()  # fail before downloading
         for filename, data in brought:
             _keep(folder / filename, data, FILES[name][filename])
             content[filename] = data
     except OSError as error:
         what_to_do = (
-            f'{folder} cannot be written ({error.strerror}): set MXNET_HOME to a folder that can'
+            f'{folder} is not writable ({error.strerror}): set MXNET_HOME to a folder that is'
         )
     missing = [filename for filename in FILES[name] if filename not in content]
     if missing:
@@ -67,11 +67,11 @@ def read(name: str, source: Path | None = None) -> dict[str, bytes]:
 
 
 def _keep(path: Path, content: bytes, known: Known) -> None:
-    """Put a file where it belongs, unless another process was faster."""
+    """Save a file under its name, unless another process was faster."""
     if read_good(path, known) is None:
         if os.path.lexists(path):
             os.replace(path, path.with_name(f'{path.name}.bad'))
-        # A new name each time: two processes that write the same file do not share one.
+        # A new name each time, so that two processes do not write to the same file.
         aside = path.with_name(f'{path.name}.{secrets.token_hex(4)}.tmp')
         try:
             aside.write_bytes(content)
@@ -101,17 +101,17 @@ def _fetch(mirror: str, name: str, filename: str) -> bytes:
     from tqdm import tqdm
 
     known, content = FILES[name][filename], bytearray()
-    as_it_is = {'Accept-Encoding': 'identity'}  # it is compressed already
+    as_it_is = {'Accept-Encoding': 'identity'}  # already compressed
     times = CONNECT, SILENT
     with requests.get(mirror + filename, stream=True, timeout=times, headers=as_it_is) as response:
         if not response.ok:
             raise _Refused(f'HTTP status {response.status_code}')
         title = f'{name}/{filename}'
         with tqdm(desc=title, total=known.size, unit='B', unit_scale=True) as bar:
-            # read1 gives what has come; iter_content would wait for the rest of its piece.
+            # read1 returns available data; iter_content would wait for a full chunk.
             while len(content) <= known.size and (piece := response.raw.read1(1 << 16)):
                 content += piece
                 bar.update(len(piece))
     if not good(content, known):
-        raise _Refused('another file than the published one')
+        raise _Refused('differs from the published file')
     return bytes(content)

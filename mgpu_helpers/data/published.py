@@ -1,9 +1,9 @@
 """The published files of each data set: their folder, their mirrors, their checksums.
 
 ``published.toml`` lists them. ``$MXNET_HOME`` (default ``~/.mxnet``) ``/datasets/fashion-mnist``
-and ``/mnist`` hold four files each, as MXNet itself lays them out. ``MGPU_DATA_MIRRORS`` (base
-addresses with spaces between them, ``{name}`` for the set's folder) replaces the mirrors of the
-list, for example by a server in the classroom.
+and ``/mnist`` hold four files each, in MXNet's own layout. ``MGPU_DATA_MIRRORS`` (base addresses
+separated by spaces, ``{name}`` for the set's folder) replaces the listed mirrors, for example with
+a server in the classroom.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FILES = {
 
 
 def folder_of(name: str) -> Path:
-    """Give the folder, an absolute path, where the files of a set belong."""
+    """Return the folder for the files of a set, as an absolute path."""
     home = os.environ.get('MXNET_HOME') or os.path.join('~', '.mxnet')
     return Path(os.path.abspath(os.path.expanduser(home)), 'datasets', name)
 
@@ -44,12 +44,12 @@ def mirrors_of(name: str) -> list[str]:
 
 
 def public(address: str) -> str:
-    """Return an address without its user and password, to be shown."""
+    """Return an address without its user and password, for printing."""
     return re.sub('^(.*//)?.*@', r'\1', address)
 
 
 def good(content: bytes | bytearray, known: Known) -> bool:
-    """Tell whether a content is the published one, or MXNet's copy of it."""
+    """Return whether a content is the published one, or MXNet's copy of it."""
     sha256, sha1 = hashlib.sha256(content).hexdigest(), hashlib.sha1(content).hexdigest()
     return sha256 == known.sha256 or sha1 == known.repacked_sha1
 
@@ -66,7 +66,7 @@ def read_good(path: Path, known: Known) -> bytes | None:
 
 
 def verified(name: str, folder: Path | None = None) -> dict[str, bytes]:
-    """Give the content of the good files of a set, by name, in its own folder or in another."""
+    """Return the content of a set's good files, by name, in its own folder or in another."""
     folder = folder or folder_of(name)
     files = {filename: read_good(folder / filename, k) for filename, k in FILES[name].items()}
     return {filename: content for filename, content in files.items() if content is not None}

@@ -18,7 +18,7 @@ from .download import Unavailable, read
 from .published import FILES, SETS, folder_of
 
 ARRAYS = 'train_images', 'train_labels', 'test_images', 'test_labels'
-# Folders for whose sets the digits are used: processes started from here need not find out again.
+# Folders whose sets the digits replace; child processes read this and need not search again.
 STOOD_IN = 'MGPU_DIGITS_STAND_IN_FOR'
 
 
@@ -30,7 +30,7 @@ class OfflineDataWarning(UserWarning):
 class Dataset:
     """A whole data set in memory; its arrays are uint8, and read-only."""
 
-    name: str  # of the set that was asked for
+    name: str  # of the requested set
     train_images: np.ndarray = field(repr=False)  # (60000, 28, 28); 0 the background, 255 the ink
     train_labels: np.ndarray = field(repr=False)  # (60000,); the class of each image, 0 to 9
     test_images: np.ndarray = field(repr=False)  # (10000, 28, 28)
@@ -44,11 +44,11 @@ _lock = threading.RLock()
 
 
 def dataset(name: str) -> Dataset:
-    """Give ``'fashion-mnist'`` or ``'mnist'``, decoded once per process and kept.
+    """Return ``'fashion-mnist'`` or ``'mnist'``, decoded once per process and cached.
 
-    The same files and folders as those of ``mxnet.gluon.data.vision``, whose repacked copies of
-    Fashion-MNIST are good, too. If a set is unavailable, one ``OfflineDataWarning`` says so,
-    the digits are used instead, and no second try is made.
+    It uses the files and folders of ``mxnet.gluon.data.vision``, and accepts its repacked copies of
+    Fashion-MNIST. If a set is unavailable, one ``OfflineDataWarning`` says so, the digits are used
+    instead, and it does not try again.
     """
     arguments.one_of('name', name, tuple(FILES))
     folder = folder_of(name)
@@ -62,10 +62,10 @@ def dataset(name: str) -> Dataset:
                     arrays = [_decode(files.pop(filename)) for filename in FILES[name]]
                     runtime.give_back_memory()  # 97 of 151 MB
                 except Unavailable as trouble:
-                    # Before the set is kept: where warnings are errors, no later call is silent.
+                    # Before caching the set: if warnings are errors, later calls must fail, too.
                     warnings.warn(
                         f"{name} is unavailable; using scikit-learn's digits instead, so pictures "
-                        f'and accuracies are theirs.\n{trouble}',
+                        f'and accuracies will differ.\n{trouble}',
                         OfflineDataWarning,
                         stacklevel=2,
                     )
@@ -79,10 +79,10 @@ def dataset(name: str) -> Dataset:
 
 
 def home_with_files(name: str, folder: Path) -> Path:
-    """Give a folder for ``MXNET_HOME`` with the files of a set, for programs that know only these.
+    """Return a folder for ``MXNET_HOME`` with a set's files, for programs that need these.
 
     It is the usual folder if the files are there or can be fetched. Otherwise the digits are
-    written into ``folder`` in the same form, 28 MB.
+    written into ``folder`` in the same format, 28 MB.
     """
     loaded, usual = dataset(name), folder_of(name)
     if loaded.source == 'files' and all((usual / filename).exists() for filename in FILES[name]):
@@ -96,7 +96,7 @@ def home_with_files(name: str, folder: Path) -> Path:
 
 
 def _decode(content: bytes) -> np.ndarray:
-    """Give the array in a gzipped IDX file (read-only: it looks straight into the bytes)."""
+    """Return the array in a gzipped IDX file (read-only, a view of the bytes)."""
     raw = gzip.decompress(content)
     # Two zero bytes, the code of the type (8: uint8), the number of axes; then their lengths.
     axes = raw[3]
@@ -113,8 +113,8 @@ def load_arrays(
 ) -> tuple[Batches, Batches]:
     """Load the batches of the training set and of the test set; see ``Batches``.
 
-    ``num_examples`` takes the first so many training examples; the test set is whole and is never
-    shuffled. All arguments are checked before the data are looked for.
+    ``num_examples`` limits the training set to its first examples; the test set is whole and never
+    shuffled. All arguments are checked before any data are loaded.
     """
     arguments.one_of('name', name, tuple(FILES))
     arguments.positive_int('batch_size', batch_size)

@@ -1,4 +1,4 @@
-"""Which devices there are, GPUs or stand-ins, and what they can run.
+"""The available devices, GPUs or stand-ins, and what they can run.
 
 ``driver`` needs no framework; ``mxnet_devices`` loads MXNet.
 """

@@ -1,6 +1,6 @@
-"""The CPU cores that we may use, and the GPUs that NVIDIA's driver reports, usable or not.
+"""The usable CPU cores, and the GPUs that NVIDIA's driver reports, usable or not.
 
-It is asked through ``libcuda.so.1`` itself, which comes with it: no toolkit, no framework.
+It asks the driver's own ``libcuda.so.1``, which needs no toolkit and no framework.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 # mxnet-cu112 1.9.1 carries machine code for compute capability 5.0, 6.0, 7.0, 8.0 and 8.6 and no
 # PTX: code runs on its own major version only, so Ada (8.9) is the last that works.
 CAPABILITIES = ((5, 0), (9, 0))
-OLDEST_CUDA = (11, 0)  # a driver that knows less cannot serve libraries of CUDA 11
+OLDEST_CUDA = (11, 0)  # an older driver cannot run CUDA 11 libraries
 
 
 @functools.cache
@@ -35,7 +35,7 @@ class GPU:
 
     @property
     def version(self) -> str:
-        """Its compute capability as NVIDIA writes it, such as ``8.6``."""
+        """The compute capability as NVIDIA writes it, such as ``8.6``."""
         return '.'.join(map(str, self.capability))
 
     def __str__(self) -> str:
@@ -43,16 +43,15 @@ class GPU:
 
 
 def has_code(gpu: GPU) -> bool:
-    """Tell whether MXNet's machine code runs on a GPU."""
+    """Return whether MXNet has machine code for a GPU."""
     return CAPABILITIES[0] <= gpu.capability < CAPABILITIES[1]
 
 
 @functools.cache
 def ask_driver() -> tuple[tuple[int, int], int]:
-    """Ask the NVIDIA driver which CUDA version it knows, and whether it works; else ``OSError``.
+    """Return the driver's CUDA version and its error code; raise ``OSError`` without a driver.
 
-    The second is the code with which it refuses to begin (0: it does not; 100: there is no GPU that
-    this process may use).
+    The error code is that of its initialization (0: no error; 100: this process may use no GPU).
     """
     cuda = ctypes.CDLL('libcuda.so.1')
     version = _number(cuda.cuDriverGetVersion)
@@ -63,14 +62,14 @@ def ask_driver() -> tuple[tuple[int, int], int]:
 def driver_gpus() -> tuple[GPU, ...]:
     """List the GPUs that the NVIDIA driver reports, usable or not; none without a driver.
 
-    ``CUDA_VISIBLE_DEVICES`` holds.
+    It respects ``CUDA_VISIBLE_DEVICES``.
     """
     try:
         refusal = ask_driver()[1]
     except OSError:
         return ()
     if refusal:
-        return ()  # a driver without a device, or one that this container may not use
+        return ()  # no device, or none that this container may use
     cuda = ctypes.CDLL('libcuda.so.1')
     return tuple(_describe_gpu(cuda, i) for i in range(_number(cuda.cuDeviceGetCount)))
 

@@ -1,7 +1,7 @@
-"""MXNet's devices: GPUs that it has machine code for, and stand-ins ``mx.cpu(i)``.
+"""MXNet's devices: GPUs for which it has machine code, and stand-ins ``mx.cpu(i)``.
 
-MXNet treats ``cpu(0)``, ``cpu(1)``, ... as different devices, each with a worker thread and arrays
-of its own, so splitting, copying and summing are real; one stand-in is one core (see ``runtime``).
+MXNet treats ``cpu(0)``, ``cpu(1)``, ... as different devices, each with its own worker thread and
+arrays, so splitting, copying and summing are real; one stand-in is one core (see ``runtime``).
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from .. import arguments
 from ..display import NONE, Table
 from .driver import driver_gpus, has_code, usable_cores
 
-# Each takes a thread and a replica: 256 took 4 s to start; 100,000 ran for minutes in silence.
+# Each takes a thread and a replica: 256 took 4 s to start; 100,000 ran silently for minutes.
 MOST_STAND_INS = 256
 
 
 @functools.cache
 def usable_gpus() -> tuple[mx.Context, ...]:
-    """List the GPUs that this MXNet can use; warn once of those that it cannot."""
+    """List the GPUs that this MXNet can use; warn once about unsupported ones."""
     if not mx.runtime.Features().is_enabled('CUDA'):
         return ()
     too_new = [str(gpu) for gpu in driver_gpus() if not has_code(gpu)]
     if too_new:
         warnings.warn(
             f'{"; ".join(too_new)}: counted as absent, because MXNet 1.9.1 has machine code for '
-            'compute capability 5.0 to 8.9 only. The chapters in PyTorch are for such a GPU.',
+            'compute capability 5.0 to 8.9 only. Use the PyTorch chapters for such a GPU.',
             stacklevel=2,
         )
     return tuple(mx.gpu(gpu.index) for gpu in driver_gpus() if has_code(gpu))
@@ -38,7 +38,7 @@ def usable_gpus() -> tuple[mx.Context, ...]:
 
 arguments.USABLE_GPUS.append(usable_gpus)
 
-# What a parent process has said already, its children need not say again.
+# Child processes do not repeat the parent's notices.
 _said = set(os.environ.get('MGPU_SAID', '').split())
 
 
@@ -63,7 +63,7 @@ def num_gpus() -> int:
 
 
 def devices(k: int) -> list[mx.Context]:
-    """Give ``k`` devices: GPUs if there are that many usable ones, else stand-ins; never a mix.
+    """Return ``k`` devices: GPUs if that many are usable, else stand-ins; never a mix.
 
     There may be more stand-ins than cores; they then share cores and train no faster.
     """
@@ -76,38 +76,38 @@ def devices(k: int) -> list[mx.Context]:
 
 
 def choose_devices(num_gpus: int, given: Sequence[mx.Context] | None = None) -> list[mx.Context]:
-    """Give the devices to train on: those that the user listed, or ``devices(num_gpus)``."""
+    """Return the devices to train on: the user's list, or ``devices(num_gpus)``."""
     arguments.positive_int('num_gpus', num_gpus)
     if given is None:
         return devices(num_gpus)
     arguments.check(devices=given)
     agree = num_gpus == len(given)
-    wanted = f'{len(given)}, as many as devices lists'
+    wanted = f'{len(given)}, the length of devices'
     arguments.expect(agree, 'num_gpus', wanted, num_gpus, ValueError)
     gpus = usable_gpus()
     known = [*gpus, *map(mx.cpu, range(MOST_STAND_INS))]
     for i, device in enumerate(given):
-        way = 'one of devices(k), or of mx.cpu(0), mx.cpu(1), ...'
+        way = 'from devices(k), or mx.cpu(0), mx.cpu(1), ...'
         arguments.expect(device in known, f'devices[{i}]', way, device, ValueError)
     if 0 < sum(device in gpus for device in given) < len(given):
-        raise ValueError(f'{list(given)} mixes GPUs with stand-ins: take one kind')
+        raise ValueError(f'{list(given)} mixes GPUs with stand-ins: use only one kind')
     return list(given)
 
 
 def try_gpu() -> mx.Context:
-    """Give the first usable GPU, or a stand-in if there is none."""
+    """Return the first usable GPU, or a stand-in if there is none."""
     return [*usable_gpus(), mx.cpu(0)][0]
 
 
 def try_all_gpus() -> list[mx.Context]:
-    """Give every usable GPU, or one stand-in for each usable core; never an empty list."""
+    """Return every usable GPU, or one stand-in per usable core; never an empty list."""
     return list(usable_gpus()) or devices(usable_cores())
 
 
 def describe_devices() -> Table:
-    """Tabulate every GPU that the driver reports, also one that cannot be used, and why.
+    """Tabulate every GPU that the driver reports, and why some cannot be used.
 
-    Where none can be used, there is a stand-in for each usable core.
+    If none can be used, the table has a stand-in for each usable core.
     """
     rows: list[tuple[object, ...]] = []
     for gpu in driver_gpus():

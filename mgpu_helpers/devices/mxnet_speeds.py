@@ -1,4 +1,4 @@
-"""The gain from a second device, measured with one and two in turn."""
+"""The gain from a second device: one and two devices, measured alternately."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def compare_speeds(
 ) -> Speeds:
     """Measure the examples per second of one device and of two.
 
-    ``prepare(devices)`` gives a function that takes one training step with so many ``examples``. A
-    stand-in has one core, so one of them is measured with both as well. MXNet reads how many
-    threads an operator may use when it is loaded: each setting has a process of its own. They take
-    turns, half a second each, so that what else the machine does meets all of them.
+    ``prepare(devices)`` returns a function that takes one training step with this many
+    ``examples``. A stand-in has one core, so one stand-in is also measured with both cores. MXNet
+    reads the number of threads per operator when it loads, so each setting has its own process.
+    They take turns of half a second, so that other load on the machine affects all of them.
     """
     arguments.function(
-        'prepare', prepare, 'of devices, which gives one of no arguments that trains'
+        'prepare', prepare, 'of devices that returns a training step without arguments'
     )
     arguments.positive_int('examples', examples)
     pair = choose_devices(2)
@@ -41,7 +41,7 @@ def compare_speeds(
     count = len(settings)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / 'turn 0').touch()
-        # One device waits for no other: the warning about several threads is not meant for it.
+        # One device does not wait for others, so the warning about several threads does not apply.
         envs = [{'OMP_NUM_THREADS': n, 'PYTHONWARNINGS': 'ignore'} for _, n in settings.values()]
         devices = [chosen for chosen, _ in settings.values()]
         what = steps_per_second, count, prepare, devices, folder, count * rounds
@@ -61,7 +61,7 @@ def seconds_of(steps: int, step: Callable[[], object]) -> float:
 def steps_per_second(
     prepare: Prepare, devices: Sequence[list[Any]], folder: str, turns: int
 ) -> list[float]:
-    """Train for half a second in each of our turns; what is called ``turn n`` says whose it is."""
+    """Train for half a second in each of our turns; the file ``turn n`` says whose turn it is."""
     rank = int(os.environ['RANK'])
     step, steps = prepare(devices[rank]), 2
     rates: list[float] = []
@@ -70,7 +70,7 @@ def steps_per_second(
         while not mine.exists():
             time.sleep(0.01)
         if not rates:
-            seconds_of(2, step)  # the first steps ask for memory
+            seconds_of(2, step)  # the first steps allocate memory
             steps = max(2, round(0.5 / seconds_of(1, step)))
         rates.append(steps / seconds_of(steps, step))
         mine.rename(Path(folder) / f'turn {turn + 1}')

@@ -10,7 +10,7 @@ ONE, BOTH, TWO = 'one device, one core', 'one device, both cores', 'two devices,
 
 
 class Speeds(Table):
-    """Examples per second of each setting, a list of measurements: median, range, speed-up."""
+    """Examples per second of each setting, from lists of measurements: median, range, speed-up."""
 
     def __init__(self, title: str, rates: dict[str, list[float]]) -> None:
         self.rates = rates

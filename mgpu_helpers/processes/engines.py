@@ -16,18 +16,18 @@ from pathlib import Path
 
 import psutil
 
-MOST = 64  # each is a Python of its own: with PyTorch, 0.3 GiB
-TIMEOUT = 60.0  # seconds for all to come up
-KILL = getattr(signal, 'SIGKILL', signal.SIGTERM)  # Windows has the second only
-# A starter killed with -9 says nothing to what it has started; Linux does (PR_SET_PDEATHSIG, which
-# outlives exec).
+MOST = 64  # each is a Python process: with PyTorch, 0.3 GiB
+TIMEOUT = 60.0  # seconds for all to start
+KILL = getattr(signal, 'SIGKILL', signal.SIGTERM)  # Windows only has the second
+# A parent killed with -9 cannot tell its children; Linux does it (PR_SET_PDEATHSIG, which
+# survives exec).
 LEASH = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, int(sys.argv[1]))
 os.execvp(sys.argv[2], sys.argv[2:])
 """
-# What each rank does first: `rank` and `world_size` are there for readers, and what can be imported
-# here can be imported there.
+# Each rank runs this first: it defines `rank` and `world_size` for readers, and can import what
+# this process can import.
 BEGIN = """
 import os, sys
 sys.path[:] = {}
@@ -35,7 +35,7 @@ os.environ.update({})
 rank, world_size = {}, {}
 import mgpu_helpers
 """
-# As text, since this room knows no PyTorch.
+# As text, since this package does not import PyTorch.
 JOIN = """
 import datetime
 import torch, torch.distributed as dist
@@ -43,10 +43,10 @@ from mgpu_helpers.pytorch import join_group, this_device
 join_group({options})
 device = this_device()
 """
-# A rank is there once its heart has answered: two after 2.8 s, with a beat every 3 s after 7.3. Who
-# misses 30 s of them is taken for dead, as by default.
+# A rank is ready at its first heartbeat: two took 2.8 s, and 7.3 with a beat every 3 s. A rank that
+# misses 30 s of them counts as dead, the default.
 HEARTS = ['--HeartMonitor.period=250', '--HeartMonitor.max_heartmonitor_misses=120']
-FOLDER = 'mgpu-ranks-'  # and the starter's number
+FOLDER = 'mgpu-ranks-'  # and the parent's process id
 
 
 class Engines:
@@ -66,7 +66,7 @@ class Engines:
         )
         config = self.cluster.config
         python = [sys.executable, '-m']
-        # The controller is asked to end, with its own processes; an engine may be computing.
+        # Ask the controller to end, with its own processes; an engine may be computing.
         config.LocalControllerLauncher.controller_cmd = leashed([*python, 'ipyparallel.controller'])
         for launcher in (config.LocalEngineLauncher, config.LocalEngineSetLauncher):
             launcher.engine_cmd = leashed([*python, 'ipyparallel.engine'], KILL)
@@ -81,9 +81,9 @@ class Engines:
             lines = logs.splitlines() or ['none']
             self.stop()
             raise RuntimeError(
-                f'{k} ranks were not there after {TIMEOUT:.0f} s ({type(error).__name__}); the '
+                f'{k} ranks did not start within {TIMEOUT:.0f} s ({type(error).__name__}); the '
                 f'last line of their logs: {lines[-1]}. Close other programs and try again, or '
-                'take fewer ranks'
+                'start fewer ranks'
             ) from error
         except BaseException:  # the stop button
             self.stop()
@@ -108,7 +108,7 @@ class Engines:
             raise
 
     def stop(self) -> None:
-        """End the ranks, and the processes that they started."""
+        """End the ranks and their child processes."""
         _running.discard(self)
         with contextlib.suppress(Exception):
             self.client.close()
@@ -123,7 +123,7 @@ atexit.register(lambda: [*map(Engines.stop, [*_running])])
 
 
 def sweep() -> None:
-    """Remove the folders that killed processes left."""
+    """Remove the folders of killed processes."""
     for path in Path(tempfile.gettempdir()).glob(f'{FOLDER}*'):
         owner = path.name.removeprefix(FOLDER).split('-')[0]
         if owner.isdecimal() and not psutil.pid_exists(int(owner)):
@@ -131,7 +131,7 @@ def sweep() -> None:
 
 
 def leashed(command: Sequence[str], number: int = signal.SIGTERM) -> list[str]:
-    """Wrap a command so that it gets a signal when the process that started it ends (Linux)."""
+    """Wrap a command so that it gets a signal when its parent process ends (Linux)."""
     if sys.platform != 'linux':
         return [*command]
     return [sys.executable, '-I', '-S', '-c', LEASH, str(int(number)), *command]
@@ -149,12 +149,12 @@ def kill_all(pids: Iterable[int]) -> None:
 
 
 def environment(rank: int, k: int) -> dict[str, str]:
-    """Give the variables of one of this machine's ranks, as ``torchrun`` calls them."""
+    """Return the variables of one rank on this machine, with ``torchrun``'s names."""
     return {
         **dict.fromkeys(['WORLD_SIZE', 'LOCAL_WORLD_SIZE'], str(k)),
         **dict.fromkeys(['RANK', 'LOCAL_RANK'], str(rank)),
         'MASTER_ADDR': '127.0.0.1',
-        # Or gloo would look up the machine's name, which may be unknown.
+        # Otherwise gloo would look up the host name, which may be unknown.
         'GLOO_SOCKET_IFNAME': 'lo0' if sys.platform == 'darwin' else 'lo',
-        'MGPU_SAID': 'stand-ins crowded',  # by the starter
+        'MGPU_SAID': 'stand-ins crowded',  # the parent has printed it
     }

@@ -1,4 +1,4 @@
-"""A function that is called in several new processes at the same time: ``launch``."""
+"""``launch``: call a function in several new processes at the same time."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ from typing import Any, TypeAlias
 from .. import arguments
 from .engines import JOIN, KILL, MOST, environment, kill_all, leashed
 
-# After a first failure we wait this long for others: a rank that lost its partner often speaks
-# first, and a moment later the partner's own end arrives (0.1 s seen). So long, too, after the end
-# of all, for the last lines: what they have started may hold the pipe open.
+# After a first failure we wait this long for others: a rank that lost its partner often fails
+# first, and the partner's own error arrives a moment later (0.1 s seen). After the end of all, we
+# wait as long for the last lines, because child processes may hold the pipe open.
 SETTLE = 1.0
-# A longer line is cut, and who prints faster than its lines are taken waits: 300 MB without an end
-# would otherwise lie in our memory.
+# Longer lines are cut, and a rank that prints too fast must wait: otherwise a line of 300 MB would
+# fill our memory.
 LONGEST_LINE, MOST_LINES = 2**16, 1000
 Process: TypeAlias = subprocess.Popen[bytes]
-Lines: TypeAlias = queue.Queue[tuple[int, str | None]]  # and their rank; None: it says no more
+Lines: TypeAlias = queue.Queue[tuple[int, str | None]]  # with their rank; None: end of output
 CANNOT_TRAVEL = TypeError, ValueError, AttributeError, pickle.PicklingError
 ADVICE = (
-    '\nThe ranks may have been in different calls. Every rank has to make the same collective '
-    'calls in the same order;\nwith TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment, PyTorch '
-    'names those that differ.'
+    '\nThe ranks may have made different calls. Every rank must make the same collective calls '
+    'in the same order;\nwith TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment, PyTorch '
+    'reports the difference.'
 )
 
 
 class RankFailed(RuntimeError):
-    """A rank raised an error, or died, and all were stopped; the text has its traceback."""
+    """A rank raised an error or died, and all were stopped; the text has its traceback."""
 
 
 def dumps(value: Any) -> bytes:
-    """Pickle a value, a notebook's own functions and classes too, for another process."""
+    """Pickle a value for another process, including a notebook's own functions and classes."""
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):
         def reducer_override(self, value: Any) -> Any:
-            # Modules travel by name. cloudpickle knows those of the very type ModuleType, and
-            # lazy_loader gives ours, such as `mgpu`, a type of its own.
+            # Modules travel by name. cloudpickle only recognizes the exact type ModuleType, and
+            # lazy_loader's modules, such as `mgpu`, have their own type.
             if isinstance(value, types.ModuleType) and sys.modules.get(value.__name__) is value:
                 return importlib.import_module, (value.__name__,)
             return super().reducer_override(value)
@@ -73,25 +73,25 @@ def launch(
     timeout: float | None = None,
     **kwargs: Any,
 ) -> list[Any]:
-    """Call a function on ``k`` new ranks, one for each device; give what it returned, in order.
+    """Call a function on ``k`` new ranks, one for each device; return its results, in order.
 
-    It may be a notebook's own, and every rank gets the same arguments; with ``group`` they are in a
-    process group of PyTorch's. ``envs`` has what each one's environment has besides. Lines that
-    they print are printed here, with ``labels`` after ``[rank i]``. If one fails, or after
-    ``timeout`` seconds, all are stopped: ``RankFailed``, or ``TimeoutError``.
+    It may be a notebook's own, and all ranks get the same arguments. With ``group`` they are in a
+    PyTorch process group. ``envs`` has each rank's additional environment variables. Their printed
+    lines appear here, with ``labels`` after ``[rank i]``. If a rank fails, or after ``timeout``
+    seconds, all are stopped with ``RankFailed`` or ``TimeoutError``.
     """
     arguments.positive_int('the number of ranks', k, most=MOST)
     arguments.function('function', function, 'to call on each rank')
     if timeout is not None:
         arguments.positive_number('timeout', timeout)
     if envs is not None and len(envs) != k:
-        raise ValueError(f'{len(envs)} environments for {k} ranks: give one for each')
+        raise ValueError(f'envs must have one entry per rank, {k}, not {len(envs)}')
     try:
         call = dumps((function, args, kwargs))
     except CANNOT_TRAVEL as error:
         raise TypeError(
-            f'the function, or something that it uses, cannot be sent to another process: {error}. '
-            'Make or open it inside the function.'
+            f'the function, or an object that it uses, cannot be sent to another process: {error}. '
+            'Create or open it inside the function.'
         ) from error
     with tempfile.TemporaryDirectory(prefix='mgpu-') as name:
         folder = Path(name)
@@ -108,7 +108,7 @@ def launch(
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     env=os.environ | environment(rank, k) | dict(envs[rank] if envs else {}),
-                    start_new_session=True,  # Ctrl-C reaches us and not it
+                    start_new_session=True,  # Ctrl-C reaches us only
                 )
                 processes.append(process)
                 threading.Thread(
@@ -119,7 +119,7 @@ def launch(
             kill_all(process.pid for process in processes)
             for process in processes:
                 with contextlib.suppress(OSError, AttributeError):  # no killpg: Windows
-                    os.killpg(process.pid, KILL)  # what one that has ended had started
+                    os.killpg(process.pid, KILL)  # children of one that has ended
                 process.wait()
         return [pickle.loads((folder / f'result {rank}').read_bytes()) for rank in range(k)]
 
@@ -127,7 +127,7 @@ def launch(
 def _run(folder: str, group: bool) -> None:
     """Run in a rank: write a file with the result, or with the error and its time."""
     path, rank = Path(folder), os.environ['RANK']
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # nobody has replaced it
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it is the original
     try:
         function, args, kwargs = pickle.loads((path / 'call').read_bytes())
         if group:
@@ -137,22 +137,22 @@ def _run(folder: str, group: bool) -> None:
         try:
             (path / f'result {rank}').write_bytes(dumps(result))
         except CANNOT_TRAVEL as error:
-            what = 'what the function returned cannot be sent back; return numbers, lists or arrays'
+            what = 'the result cannot be sent back; return numbers, lists or arrays'
             raise TypeError(f'{error}: {what}') from error
     except BaseException as error:  # also sys.exit
-        # The time tells cause from consequence: one rank's end is the other ranks' next error.
+        # The time separates cause from consequence: one rank's end causes the other ranks' errors.
         failed = time.time(), f'{_summary(error)}\n\n{traceback.format_exc()}'
         (path / f'error {rank}').write_bytes(pickle.dumps(failed))
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not sys.exit: threads of a process group that lost a member may never end by themselves.
+    # Not sys.exit: threads of a process group that lost a member may never end.
     os._exit(not (path / f'result {rank}').exists())
 
 
 def _summary(error: BaseException) -> str:
-    """Put an error into one line."""
+    """Summarize an error in one line."""
     lines = traceback.format_exception_only(error)[-1].strip().splitlines()
-    # MXNet's errors begin with a traceback of their own, and end with what was wrong.
+    # MXNet's errors begin with their own traceback, and end with the message.
     return f'{type(error).__name__}: {lines[-1].strip()}' if len(lines) > 1 else lines[0]
 
 
@@ -183,13 +183,13 @@ def _wait(
         failures = [_failure(folder, *of) for of in enumerate(statuses)]
         if not running or any(failures):
             end = min(end, time.monotonic() + SETTLE)
-            if running and time.monotonic() > end:  # whatever they still print
+            if running and time.monotonic() > end:  # even if they still print
                 break
         elif time.monotonic() > late:
             names = ', '.join(f'rank {rank}' for rank in running)
-            raise TimeoutError(f'{names} still at work after {timeout} seconds: stopped{ADVICE}')
+            raise TimeoutError(f'{names} did not finish within {timeout} seconds{ADVICE}')
     if failed := [(*failure, rank) for rank, failure in enumerate(failures) if failure]:
-        # A signal kills without a word and is never the consequence of another's error here; of
+        # A signal kills silently and is never the consequence of another rank's error here; among
         # errors, the first one is the cause.
         when, text, rank = min(failed)
         if not when and last[rank]:

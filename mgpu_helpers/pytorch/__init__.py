@@ -1,9 +1,9 @@
 """The course in PyTorch: chapters 5, 7 and 9, a folder for each. Never imports MXNet.
 
-``data_parallel`` is chapter 5: a step with ``DistributedDataParallel``, what a second device gains.
-``model_parallel`` is chapter 7, larger than one device: ZeRO, FSDP, tensor parallelism, pipelines.
-``language`` is chapter 9: tokens, context parallelism, experts.
-All take their device and their group from ``ranks``.
+``data_parallel`` is chapter 5: a step with ``DistributedDataParallel``, and the gain from a second
+device. ``model_parallel`` is chapter 7, larger than one device: ZeRO, FSDP, tensor parallelism,
+pipelines. ``language`` is chapter 9: tokens, context parallelism, experts. All get their device and
+their group from ``ranks``.
 """
 
 import lazy_loader

@@ -1,7 +1,7 @@
 """A rank's device and process group, and what it agrees on with other ranks.
 
-``mgpu.ranks`` and ``mgpu.launch`` start ranks, from a notebook; ``torchrun`` does from the shell.
-A rank has a GPU of its own, or is a process on one CPU core, which stands in for one.
+``mgpu.ranks`` and ``mgpu.launch`` start ranks from a notebook, ``torchrun`` from the shell. A rank
+has its own GPU, or is a process on one CPU core, the stand-in.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ T = TypeVar('T')
 
 
 def this_device() -> torch.device:
-    """Tell the device of this process, one of those that were started together.
+    """Return the device of this process, one of several that were started together.
 
-    A GPU of its own if the machine has a usable one for each of them; else the CPU: the process, on
-    one core, is the stand-in.
+    It is a separate GPU for each of them if the machine has enough usable ones; else the CPU: the
+    process, on one core, is the stand-in.
     """
     rank, ranks = os.environ.get('LOCAL_RANK', 0), os.environ.get('LOCAL_WORLD_SIZE', 1)
     return device_for(int(rank), int(ranks), usable_gpus())
@@ -33,7 +33,7 @@ def this_device() -> torch.device:
 
 @functools.cache
 def usable_gpus() -> tuple[torch.device, ...]:
-    """List the GPUs that this PyTorch can compute on; warn, once, of those that are too old."""
+    """List the GPUs that this PyTorch can compute on; warn, once, about those that are too old."""
     if not torch.cuda.is_available():
         return ()
     archs = [int(arch.split('_')[1].rstrip('af')) for arch in torch.cuda.get_arch_list()]
@@ -44,7 +44,7 @@ def usable_gpus() -> tuple[torch.device, ...]:
         names = ', '.join(f'{torch.cuda.get_device_name(gpu)} ({gpu})' for gpu in old)
         warnings.warn(
             f'{names}: counted as absent, because PyTorch {torch.__version__} has machine code for '
-            f'compute capability {oldest[0]}.{oldest[1]} and up only. The chapters in MXNet are '
+            f'compute capability {oldest[0]}.{oldest[1]} and up only. Use the MXNet chapters '
             'for such a GPU.',
             stacklevel=2,
         )
@@ -53,13 +53,13 @@ def usable_gpus() -> tuple[torch.device, ...]:
 
 @functools.cache
 def device_for(rank: int, ranks: int, gpus: tuple[torch.device, ...]) -> torch.device:
-    """Choose the device of one of a machine's processes; the first one says if GPUs lie idle."""
+    """Choose the device of one of a machine's processes; the first one warns about idle GPUs."""
     if ranks <= len(gpus):
         return gpus[rank]
     if gpus and rank == 0:
         warnings.warn(
-            f'{ranks} processes on this machine, and {len(gpus)} usable GPU(s): all of them train '
-            f'on the CPU, a core each, and no GPU is used; start at most {len(gpus)} of them',
+            f'{ranks} processes but only {len(gpus)} usable GPU(s) on this machine: all train on '
+            f'the CPU, one core each. To use GPUs, start at most {len(gpus)} processes',
             stacklevel=3,
         )
     return torch.device('cpu')
@@ -69,15 +69,15 @@ def check_group() -> None:
     """Raise unless this process belongs to a group."""
     if not dist.is_initialized():
         raise RuntimeError(
-            'this process belongs to no group: call what uses one under %%px, after ranks(2, '
-            'group=True), in launch(function, 2), or after join_group(), started by torchrun'
+            'this process has no process group: call this under %%px after ranks(2, group=True), '
+            'in launch(function, 2), or under torchrun after join_group()'
         )
 
 
 def join_group(**options: Any) -> None:
-    """Join the other ranks: NCCL between GPUs, gloo between CPUs; options of the process group."""
+    """Join the other ranks: NCCL between GPUs, gloo between CPUs; takes the group's options."""
     if 'RANK' not in os.environ:
-        raise RuntimeError('no rank: start this process with torchrun')
+        raise RuntimeError('this process has no rank: start it with torchrun')
     rank, size = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])
     gpu = this_device().type == 'cuda'
     if gpu:
@@ -86,9 +86,9 @@ def join_group(**options: Any) -> None:
 
 
 def load_in_turn(load: Callable[..., T], *args: Any) -> T:
-    """Load data on the first rank, then on the others, so that it is fetched only once."""
+    """Load data on the first rank, then on the others, so that it is downloaded only once."""
     if dist.get_rank() > 0:
-        # The first rank says what there is to say about the data.
+        # The first rank has already warned about the data.
         warnings.filterwarnings('ignore', category=OfflineDataWarning)
         dist.barrier()
     loaded = load(*args)

@@ -1,4 +1,4 @@
-"""Traces of what each rank does and when, by ``torch.profiler``, one file a rank."""
+"""Traces of each rank's work over time, by ``torch.profiler``, one file per rank."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Chapter 8: the cost of training on machines that you do not have; imports no framework.
 
-Figures that others published are data, in published.toml and networks.csv: ``LINKS``, ``MACHINES``,
-``MODELS``. ``costs`` has formulas of communication, ``curves`` of a training step, ``memory`` of
-what a device keeps, ``bill`` of a whole training; ``simulator`` plays steps through, ``published``
-compares with measurements.
+Published figures are data, in published.toml and networks.csv: ``LINKS``, ``MACHINES``, ``MODELS``.
+The formulas are in ``costs`` (communication), ``curves`` (a training step), ``memory`` (a device)
+and ``bill`` (a whole training); ``simulator`` simulates steps, ``published`` compares with
+measurements.
 """
 
 import lazy_loader

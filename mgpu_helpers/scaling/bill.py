@@ -14,7 +14,7 @@ BETWEEN_FAILURES = 54 * 24 * 16_384 / 419
 
 @dataclass(frozen=True)
 class Chip:
-    """A kind of GPU, and the operations a second on its data sheet: in bfloat16, dense."""
+    """A kind of GPU, with its data sheet's operations per second: in bfloat16, dense."""
 
     name: str
     flops: float
@@ -22,7 +22,7 @@ class Chip:
 
 @dataclass(frozen=True)
 class Training:
-    """A training whose GPU hours were published."""
+    """A training with published GPU hours."""
 
     name: str
     parameters: float
@@ -38,14 +38,14 @@ TRAININGS = Library('training', (Training(name, **x) for name, x in PUBLISHED['t
 def gpu_hours(parameters: float, tokens: float, peak: float, mfu: float) -> float:
     """Compute the GPU hours of a transformer's training.
 
-    Each of ``tokens`` takes 6 operations a parameter: 2 forward, 4 backward; attention's own, a few
-    percent, are left out. ``peak`` are the operations a second of the data sheet, of which ``mfu``
-    is the share that goes into these (Chowdhery and others 2022).
+    Each of ``tokens`` takes 6 operations per parameter, 2 forward and 4 backward; attention's own,
+    a few percent, are ignored. ``peak`` is the data sheet's operations per second, and ``mfu`` the
+    share of them that is achieved (Chowdhery and others 2022).
     """
     arguments.positive_number('parameters', parameters)
     arguments.positive_number('tokens', tokens)
     arguments.positive_number('peak', peak)
-    arguments.expect(0 < mfu <= 1, 'mfu', 'a share, above 0, at most 1', mfu, ValueError)
+    arguments.expect(0 < mfu <= 1, 'mfu', 'a share above 0 and at most 1', mfu, ValueError)
     return 6 * parameters * tokens / (mfu * peak) / 3600
 
 
@@ -59,7 +59,7 @@ def checkpoint_interval(save: float, between_failures: float) -> float:
 def time_lost(save: float, restart: float, between_failures: float, every: float) -> float:
     """Return the share of time lost to saving, repeated work and restarts.
 
-    A failure comes, on average, in the middle between two checkpoints. All times in one unit.
+    A failure comes, on average, halfway between two checkpoints. All times have the same unit.
     """
     arguments.positive_number('save', save)
     arguments.not_negative('restart', restart)
@@ -69,10 +69,10 @@ def time_lost(save: float, restart: float, between_failures: float, every: float
 
 
 def tokens_needed(tokens: float, batch: float, critical: float) -> float:
-    """Tell how many tokens reach the same loss with a ``batch`` of so many tokens.
+    """Return how many tokens reach the same loss with a ``batch`` of this many tokens.
 
-    With a very small batch it would take ``tokens``; at the ``critical`` batch it takes twice as
-    many, in twice as many steps as a batch without bounds needs (McCandlish and others 2018).
+    A very small batch needs ``tokens``. The ``critical`` batch needs twice as many, in twice as
+    many steps as an infinite batch needs (McCandlish and others 2018).
     """
     arguments.positive_number('tokens', tokens)
     arguments.positive_number('batch', batch)

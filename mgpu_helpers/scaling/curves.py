@@ -1,8 +1,8 @@
-"""How long a training step takes, and how that grows with the devices: formulas, no simulation.
+"""The time of a training step, and how it grows with the devices: formulas, no simulation.
 
 A step is a forward pass, a backward pass that takes twice as long, and the part of the allreduce
-that is not hidden behind the backward pass. Devices are equally fast, gradients can be sent at any
-time of the backward pass, and nothing else gets in the way: the best that a machine can do.
+that is not hidden behind the backward pass. Devices are equally fast, and gradients can be sent at
+any time of the backward pass. This is the best case for a machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .models import Model
 
 @dataclass(frozen=True)
 class Step:
-    """Where the seconds of one training step go."""
+    """How the seconds of one training step are spent."""
 
     devices: int
     batch: int  # examples on each
@@ -27,11 +27,11 @@ class Step:
     forward: float
     backward: float
     communication: float
-    exposed: float  # of the communication, what comes after the backward pass has ended
+    exposed: float  # the communication after the end of the backward pass
 
     @property
     def seconds(self) -> float:
-        """Of the whole step."""
+        """Return the time of the whole step."""
         return self.overhead + self.forward + self.backward + self.exposed
 
 
@@ -44,9 +44,9 @@ def step(
     overlap: bool = True,
     buckets: int = 1,
 ) -> Step:
-    """Work out a training step in its parts, with ``batch`` examples on each device.
+    """Compute the parts of a training step, with ``batch`` examples on each device.
 
-    ``overlap`` lets gradients travel, in ``buckets`` allreduces, during the backward pass.
+    With ``overlap``, gradients travel during the backward pass, in ``buckets`` allreduces.
     """
     arguments.check(model=model)
     arguments.positive_int('batch', batch)
@@ -71,17 +71,17 @@ class Scaling:
     """One batch on more and more devices."""
 
     batch: int  # examples in each step, on all devices together
-    steps: list[Step]  # one for each number of devices
+    steps: list[Step]  # one per number of devices
     alone: float  # seconds of a step on one device
 
     @property
     def seconds(self) -> list[float]:
-        """Time of a step."""
+        """Return the time of a step."""
         return [step.seconds for step in self.steps]
 
     @property
     def speedup(self) -> list[float]:
-        """How many times as fast as one device."""
+        """Return the speed-up over one device."""
         return [self.alone / step.seconds for step in self.steps]
 
 
@@ -92,18 +92,18 @@ def strong_scaling(
     machine: Machine,
     **options: Any,
 ) -> Scaling:
-    """Share one batch among more and more devices: the work stays, the part of each shrinks.
+    """Share one batch among more and more devices: the work stays, each device's part shrinks.
 
-    Where it cannot be shared out evenly, the largest part sets the time. Speed-up is against one
-    device with the whole batch, whether that would fit there or not; ``options`` are ``algorithm``,
+    If it cannot be shared evenly, the largest part sets the time. The speed-up compares with one
+    device with the whole batch, even if it would not fit there; ``options`` are ``algorithm``,
     ``overlap`` and ``buckets``, as in ``step``.
     """
     arguments.check(device_counts=device_counts)
     arguments.positive_int('global_batch', global_batch)
     if max(device_counts) > global_batch:
         raise ValueError(
-            f'a batch of {global_batch:,} cannot be shared by {max(device_counts):,} devices: some '
-            'would get no example; use a larger batch or fewer devices'
+            f'a batch of {global_batch:,} is too small for {max(device_counts):,} devices, so some '
+            'would get no example: use a larger batch or fewer devices'
         )
     alone, *steps = (
         step(model, math.ceil(global_batch / k), k, machine, **options) for k in (1, *device_counts)

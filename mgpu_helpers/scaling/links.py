@@ -1,4 +1,4 @@
-"""Links between devices: how long a message takes, and the published speeds of common ones."""
+"""Links between devices: the time of a message, and the published speeds of common links."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ARRIVES = PUBLISHED['arrives']  # of a label's bandwidth, in a ring
 
 
 class Library(dict[str, Entry]):
-    """A dictionary of named things that lists its names where an unknown one is asked for."""
+    """A dictionary of named things; its error for an unknown name lists the known ones."""
 
     def __init__(self, kind: str, entries: Iterable[Entry]) -> None:
         super().__init__((entry.name, entry) for entry in entries)  # type: ignore[attr-defined]
@@ -24,7 +24,7 @@ class Library(dict[str, Entry]):
 
     def __missing__(self, name: object) -> NoReturn:
         raise KeyError(
-            f'there is no {self.kind} {name!r}; there are: {", ".join(self)}; or make your own'
+            f'no {self.kind} {name!r}: choose one of {", ".join(self)}, or make your own'
         )
 
 
@@ -32,12 +32,12 @@ class Library(dict[str, Entry]):
 class Link:
     """A connection between two devices: a fixed time for each message, and a time for each byte.
 
-    Hockney's model of a message (1994). 1 GB is 10**9 bytes, and a network's Gb are bits: 25 Gb/s
-    are 3.125 GB/s.
+    Hockney's model of a message (1994). 1 GB is 10**9 bytes, and networks are given in Gb, bits: 25
+    Gb/s are 3.125 GB/s.
     """
 
     name: str
-    latency: float  # seconds that every message takes, however short: the model's alpha
+    latency: float  # seconds for a message of any length: the model's alpha
     # Bytes a second in one direction: 1 / the model's beta. An allreduce's bus bandwidth (of
     # nccl-tests) is compared with it: 2 (k - 1)/k times its array's bytes a second, its algorithm
     # bandwidth.
@@ -49,12 +49,12 @@ class Link:
         arguments.positive_number('bandwidth in bytes per second', self.bandwidth)
 
     def seconds(self, nbytes: float) -> float:
-        """Give the time of one message: its latency, then its bytes one after the other."""
+        """Return the time of one message: its latency plus the time of its bytes."""
         arguments.not_negative('nbytes', nbytes)
         return self.latency + nbytes / self.bandwidth
 
     def arriving(self, share: float = ARRIVES) -> Link:
-        """Give the same link with the ``share`` of its bandwidth that programs get."""
+        """Return the same link with the ``share`` of its bandwidth that programs reach."""
         return replace(self, bandwidth=share * self.bandwidth)
 
 

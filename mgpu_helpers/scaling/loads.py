@@ -1,7 +1,7 @@
-"""Messages over computing, for each way to cut a job: above 1, messages cannot hide.
+"""Communication time over computing time, for each way to split a training; above 1, it shows.
 
-All follow from C/W, the operations that a device does while it sends a byte. Numbers have 2 bytes,
-computing counts forward and backward, latencies are left out. ``weights`` are parameters.
+All follow from C/W, the operations that a device performs while it sends a byte. Numbers have 2
+bytes, computing includes forward and backward, latencies are ignored. ``weights`` are parameters.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def data_load(
 ) -> float:
     """Compare the allreduce of gradients with the backward pass of a device's ``tokens``.
 
-    ``devices``: of the ring; in a large one each byte is sent twice. With ``local_steps`` between
-    two sums, as in DiLoCo, a step pays for a part of one.
+    ``devices`` is the size of the ring; a large ring sends each byte twice. With ``local_steps``
+    between two sums, as in DiLoCo, each step pays a share of one.
     """
     arguments.positive_number('tokens', tokens)
     arguments.positive_int('local_steps', local_steps)
@@ -37,7 +37,7 @@ def sharded_load(
 
 
 def tensor_load(cw: float, devices: int, width: int, weights: float) -> float:
-    """Compare a block's four allreduces of activations with its products.
+    """Compare a block's four allreduces of activations with its matrix products.
 
     Shoeybi and others (2019). A GPT's block has 12 ``width`` ** 2 ``weights``.
     """
@@ -52,10 +52,10 @@ def pipeline_load(cw: float, width: int, weights: float) -> float:
 
 
 def context_load(cw: float, tokens: float, keys_per_query: float) -> float:
-    """Compare a turn of ring attention, keys and values sent on, with the attention meanwhile.
+    """Compare one round of ring attention, sending keys and values, with computing attention.
 
-    Each device has ``tokens`` of the sequence, of whose pairs a causal mask leaves half;
-    ``keys_per_query``: heads of keys over heads of queries.
+    Each device has ``tokens`` of the sequence; a causal mask leaves half of their pairs.
+    ``keys_per_query`` is the number of key heads over the number of query heads.
     """
     arguments.positive_number('tokens', tokens)
     return 2 * cw * keys_per_query / tokens

@@ -1,4 +1,4 @@
-"""Machines: what a device computes in a second, and the links that an allreduce goes through."""
+"""Machines: a device's operations per second, and the links that an allreduce uses."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .links import LINKS, PUBLISHED, Library, Link
 
 @dataclass(frozen=True)
 class Machine:
-    """What the devices of a machine can do, and how they are connected."""
+    """A machine's device speed, and its links."""
 
     name: str
-    flops: float  # a second, kept up in training; it is sold with more
-    link: Link  # between the devices of a server, with the bandwidth that arrives
+    flops: float  # per second, sustained in training; the data sheet has more
+    link: Link  # between the devices of a server, with its achieved bandwidth
     memory: float | None = None  # bytes of one device
-    overhead: float = 0.0  # seconds a step, whatever the batch: starting kernels, Python
-    devices_per_server: int | None = None  # that share a network link; None: ``link`` joins all
+    overhead: float = 0.0  # seconds per step, for any batch: kernel starts, Python
+    devices_per_server: int | None = None  # sharing a network link; None: ``link`` joins all
     network: Link | None = None  # the one link of each server to the others
 
     def __post_init__(self) -> None:
@@ -32,8 +32,8 @@ class Machine:
             arguments.positive_number('memory in bytes', self.memory)
         if (self.devices_per_server is None) != (self.network is None):
             raise ValueError(
-                'give both, devices_per_server and network, for a machine of several servers, or '
-                'neither'
+                'for a machine of several servers, pass both devices_per_server and network; '
+                'otherwise neither'
             )
         if self.network is not None:
             arguments.message(self.devices_per_server, 1, self.network)
@@ -54,12 +54,12 @@ class Machine:
 def communication_seconds(
     devices: int, nbytes: float, machine: Machine, algorithm: str = 'ring', buckets: int = 1
 ) -> float:
-    """Give the time of an allreduce, sent as ``buckets`` of equal size, one after the other.
+    """Return the time of an allreduce, sent as ``buckets`` of equal size in turn.
 
     ``algorithm`` is a name in ``collectives.REGISTRY``, or ``'hierarchical'``. Across servers, the
-    others run at the speed of the network; of a ring's 2 (k - 1) latencies all but 2 (s - 1), for s
-    servers, are those of the link inside a server, as in NCCL's own model (src/graph/tuning.cc).
-    Algorithms whose devices all send to other servers at once are refused there.
+    others run at the speed of the network. Of a ring's 2 (k - 1) latencies, all but 2 (s - 1), for
+    s servers, are those of the link inside a server, as in NCCL's own model (src/graph/tuning.cc).
+    Algorithms in which all devices send to other servers at once are refused there.
     """
     such = "a Machine, such as MACHINES['p3.16xlarge']"
     arguments.expect(hasattr(machine, 'levels'), 'machine', such, machine)
@@ -71,8 +71,8 @@ def communication_seconds(
         return buckets * hierarchical(nbytes / buckets, machine.levels(devices))
     if REGISTRY[algorithm].crowds and devices > per_server:
         raise ValueError(
-            f'{algorithm!r} is for one server, here for at most {per_server} devices: use '
-            "'ring' or 'hierarchical' through several"
+            f'{algorithm!r} works within one server, here up to {per_server} devices: for more, '
+            "use 'ring' or 'hierarchical'"
         )
     link = machine.network if machine.network and devices > per_server else machine.link
     seconds = REGISTRY[algorithm].seconds(devices, nbytes / buckets, link)
@@ -83,7 +83,7 @@ def communication_seconds(
 
 
 def tensor_parallel_seconds(devices: int, blocks: int, nbytes: float, machine: Machine) -> float:
-    """Cost a transformer's allreduces in tensor parallelism: two forward, two backward a block.
+    """Cost of tensor parallelism's allreduces: two forward, two backward per block.
 
     Shoeybi and others (2019). ``nbytes`` are those of one block's output; the next layer waits for
     each allreduce, so nothing hides it.

@@ -1,4 +1,4 @@
-"""The memory that a device needs to train."""
+"""The memory that a device needs for training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Memory:
 
     @property
     def total(self) -> float:
-        """The sum of all four, in bytes."""
+        """Return the sum of all four, in bytes."""
         return self.parameters + self.gradients + self.optimizer_state + self.activations
 
 
@@ -30,12 +30,13 @@ def memory_per_device(
     stage: int = 0,
     devices: int = 1,
 ) -> Memory:
-    """Count the bytes that one device needs to train, with ``batch`` examples on it.
+    """Count the bytes that one device needs for training, with ``batch`` examples on it.
 
-    ``optimizer_state`` is how many float32 the optimizer keeps for each parameter: none for SGD, 1
-    with momentum, 2 for Adam, 3 where it keeps the parameters too. ZeRO's ``stage`` 1 shares them
-    among ``devices``, 2 the gradients as well, 3 the parameters. Of activations each layer's output
-    and its norm's count, once; real frameworks need more: inputs, workspaces, buckets.
+    ``optimizer_state`` is the number of float32 values that the optimizer stores per parameter:
+    none for SGD, 1 with momentum, 2 for Adam, 3 with a copy of the parameters. ZeRO's ``stage`` 1
+    shards them over ``devices``, 2 also the gradients, 3 also the parameters. Activations count
+    each layer's output and its norm's, once; real frameworks need more: inputs, workspaces,
+    buckets.
     """
     arguments.check(model=model)
     arguments.positive_int('batch', batch)

@@ -15,12 +15,12 @@ FLOAT32 = 4  # bytes of a value
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer with parameters, together with the normalization behind it, if it has one."""
+    """One layer with parameters, including a normalization layer after it."""
 
     name: str
     parameters: int  # values that training changes, whose gradients are summed over the devices
     # Of the forward pass, for one example; a multiplication and the addition that follows are two.
-    # Norms, activation functions and pooling are not counted.
+    # Excludes norms, activation functions and pooling.
     flops: float
     # Values per example that the backward pass needs again: the layer's output, and the
     # normalization's, counted once each.
@@ -29,7 +29,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Model:
-    """A network as the cost model sees it: its layers, in forward order."""
+    """A network in the cost model: its layers, in forward order."""
 
     name: str
     layers: Sequence[Layer]
@@ -42,22 +42,22 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        """Values that training changes."""
+        """Return the number of trainable values."""
         return sum(layer.parameters for layer in self.layers)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the gradient, which are those of the parameters."""
+        """Return the bytes of the gradient, as many as those of the parameters."""
         return self.value_bytes * self.parameters
 
     @property
     def flops(self) -> float:
-        """Operations of the forward pass for one example."""
+        """Return the operations of the forward pass for one example."""
         return sum(layer.flops for layer in self.layers)
 
     @property
     def activations(self) -> int:
-        """Values per example that the backward pass needs again."""
+        """Return the values per example that the backward pass needs again."""
         return sum(layer.activations for layer in self.layers)
 
 
@@ -76,11 +76,11 @@ def _convolutional() -> dict[str, list[Layer]]:
 
 
 def _llama(blocks: int, width: int, hidden: int, keys: int) -> list[Layer]:
-    """Describe Llama 3.1; an example is a text of 8,192 tokens, each of which sees those before it.
+    """Describe Llama 3.1; an example is a causal text of 8,192 tokens.
 
-    For each token a block keeps what its products and norms multiply: 6 vectors of ``width``, the
-    keys and values, and 4 of ``hidden`` (gate, its SiLU, up, their product); no dropout, and no
-    matrix of attention, as in FlashAttention.
+    For each token a block stores the inputs of its products and norms: 6 vectors of ``width``, the
+    keys and values, and 4 of ``hidden`` (gate, its SiLU, up, their product). It has no dropout, and
+    no attention matrix, as in FlashAttention.
     """
     vocabulary, tokens = 128_256, 8192
     embedding = Layer('embedding', vocabulary * width, 0, tokens * width)

@@ -17,7 +17,7 @@ START, SMALLEST, NVLS_ARRIVES = NCCL['start'], NCCL['smallest'], NCCL['nvls_arri
 
 @dataclass(frozen=True)
 class AllReduce:
-    """One published time of NCCL, and ours."""
+    """A published time of NCCL, and our prediction."""
 
     run: str
     way: str  # 'ring' or 'NVLS'
@@ -25,16 +25,16 @@ class AllReduce:
     nbytes: int
     measured: float  # seconds
     predicted: float
-    label: float  # bytes a second of the slowest link on the way
+    label: float  # bytes per second of the slowest link used
 
     @property
     def bus_bandwidth(self) -> float:
-        """Bytes a second through a port if it was a ring, as nccl-tests defines it."""
+        """Return a ring's bytes per second through a port, as nccl-tests defines it."""
         return 2 * (self.devices - 1) / self.devices * self.nbytes / self.measured
 
     @property
     def error(self) -> float:
-        """Our prediction's relative error: positive if it is above the measured time."""
+        """Return our prediction's relative error, positive if it is too long."""
         return self.predicted / self.measured - 1
 
 
@@ -48,12 +48,12 @@ def nccl_seconds(devices: int, nbytes: float, machine: Machine, way: str = 'ring
 
 
 def _from_rate(devices: int, nbytes: int, gigabytes: float) -> float:
-    """Give the seconds behind a bus bandwidth, as nccl-tests defines it."""
+    """Return the seconds for a bus bandwidth, as nccl-tests defines it."""
     return 2 * (devices - 1) / devices * nbytes / (1e9 * gigabytes)
 
 
 def nccl_runs() -> list[AllReduce]:
-    """List every array of every published run, in order of their sizes."""
+    """List every array of every published run, by size."""
     found = []
     for name, run in NCCL['runs'].items():
         devices, machine = run['devices'], MACHINES[run['machine']]

@@ -1,7 +1,7 @@
 """A simulation of training steps, with gradients in buckets and devices of unequal speed.
 
-The formulas of ``curves`` let every byte travel as soon as there is time left. Here gradients
-travel in buckets, one after the other, and a bucket leaves when every device has filled it.
+The formulas of ``curves`` let every byte travel as soon as the link is free. Here gradients travel
+in buckets, one after the other, and a bucket leaves when every device has filled it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from .models import Model
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a simulation found; seconds are those of one step, the mean over all steps."""
+    """The result of a simulation; seconds are those of one step, the mean over all steps."""
 
     seconds: float  # from forward pass to update
-    alone: float  # seconds on one device that waits for nobody
+    alone: float  # seconds on one device without waiting
 
     @property
     def efficiency(self) -> float:
-        """Speed of a device as a share of that of one device alone, 0 to 1."""
+        """Return a device's speed as a share of that of one device alone, 0 to 1."""
         return self.alone / self.seconds
 
 
 def last_arrival(filled: Iterable[Any], seconds: Iterable[float]) -> Any:
     """Return when the last bucket arrives; bucket i is full at time i of ``filled``.
 
-    Each takes so many ``seconds``, and waits for the one before it. Times may be arrays.
+    Each takes its ``seconds``, and waits for the previous one. Times may be arrays.
     """
     free = 0
     for ready, takes in zip(filled, seconds):
@@ -56,22 +56,22 @@ def simulate(
 ) -> Simulation:
     """Simulate data-parallel training steps, with ``batch`` examples on each device.
 
-    ``bucket_bytes``: see ``fill_buckets``; 1 sends each layer's gradient by itself, 1e12 all of
-    them at the end. A device's computing takes longer by a factor, drawn from a log-normal
-    distribution with mean 1 and standard deviation ``spread``: anew in every step, or, if
+    ``bucket_bytes``: see ``fill_buckets``; 1 sends each layer's gradient alone, 1e12 all of them at
+    the end. A device's computing time is multiplied by a random factor, from a log-normal
+    distribution with mean 1 and standard deviation ``spread``: drawn anew in every step, or, if
     ``lasting``, once for all of them.
     """
     arguments.check(model=model)
     arguments.positive_int('batch', batch)
     arguments.positive_int('steps', steps)
-    communication_seconds(devices, 1, machine, algorithm)  # says so if this one cannot run here
+    communication_seconds(devices, 1, machine, algorithm)  # raises if the algorithm cannot run here
     arguments.not_negative('spread', spread)
     arguments.whole_number('seed', seed)
     arguments.whole_number('devices times steps', devices * steps, most=10**8)  # 8 bytes each
     if spread > 1:
-        raise ValueError(f'spread is a share of the mean, at most 1, not {spread}')
+        raise ValueError(f'spread must be a share of the mean, at most 1, not {spread}')
     forward = np.array([batch * layer.flops / machine.flops for layer in model.layers])
-    # The backward pass goes from the last layer to the first: when is each one's gradient there?
+    # The backward pass goes from the last layer to the first: when is each gradient ready?
     ready = machine.overhead + forward.sum() + 2 * forward[::-1].cumsum()[::-1]
     sizes = [model.value_bytes * layer.parameters for layer in model.layers]
     sent = [i for i, size in enumerate(sizes) if size]
@@ -80,7 +80,7 @@ def simulate(
     of_each = np.random.default_rng(seed).lognormal(
         -variance / 2, np.sqrt(variance), (1 if lasting else steps, devices)
     )
-    # All devices begin a step when the one before has ended, so each waits for the slowest.
+    # All devices begin a step when the previous one has ended, so each waits for the slowest.
     slowest = of_each.max(axis=1)
     filled = [ready[sent[bucket[-1]]] * slowest for bucket in buckets]
     takes = [

@@ -1,4 +1,4 @@
-"""MXNet's profiler, usable any number of times: each recording has a file of its own."""
+"""MXNet's profiler, usable any number of times: each recording has its own file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ..lanes import Span
 
 Record = dict[str, Any]  # an event as the profiler writes it
 
-wall_clock = time.time  # of MXNet's records; its profiler knows no steadier one
-LINK = 'WaitForLink'  # a slow link's waiting, which it notes itself
+wall_clock = time.time  # MXNet's profiler has no monotonic one
+LINK = 'WaitForLink'  # the wait on a slow link, noted by slow_network
 # The engine's own operators, and what some operators set up on first use.
 NOISE = ('DeleteVariable', 'WaitForVar', 'ResourceParallelRandomSetSeed', LINK)
 
@@ -30,8 +30,8 @@ NOISE = ('DeleteVariable', 'WaitForVar', 'ResourceParallelRandomSetSeed', LINK)
 def profiling(spans: list[Span]) -> Iterator[None]:
     """Profile a block of code: append its operators, ordered by start, without a kind."""
     with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
-        # It writes once more when the process ends, and first removes what has that name: so the
-        # name must be none that exists (/dev/null would be gone, for root) or could be made.
+        # It writes again when the process ends, and first removes the file of that name. So the
+        # name must not exist (as root it would remove /dev/null) and must not be creatable.
         nowhere, file = Path(folder, 'no such folder', 'a.json'), Path(folder, 'recording.json')
         nd.waitall()
         began = wall_clock()
@@ -42,9 +42,9 @@ def profiling(spans: list[Span]) -> Iterator[None]:
             nd.waitall()
         finally:
             try:
-                with contextlib.suppress(MXNetError):  # the first error is the one to tell of
+                with contextlib.suppress(MXNetError):  # report the first error
                     nd.waitall()
-            finally:  # an interrupt may come at any moment, and must not leave it on
+            finally:  # an interrupt must not leave it running
                 profiler.set_state('stop')
             found = sorted(_operators(_dump(file)), key=lambda span: span.start)
             spans += [span for span in found if span.start >= began]
@@ -61,17 +61,17 @@ def known_lanes() -> list[str]:
 
 
 def check_known(lane: str) -> None:
-    """Raise unless the profiler has a number for this device; else it would end the process."""
+    """Raise unless the profiler has a number for this device; it would end the process."""
     if lane not in known_lanes():
         known = ', '.join(dict.fromkeys(known_lanes()))
-        way = f"MXNet's profiler, which would end this process, knows {known}: use at most these"
+        way = f"MXNet's profiler only supports {known}: use only these"
         raise ValueError(f'{lane} cannot be recorded: {way}')
 
 
 def _configure(path: Path) -> None:
     wanted = dict.fromkeys(('profile_symbolic', 'profile_imperative'), True)
     unwanted = dict.fromkeys(('profile_api', 'profile_memory', 'aggregate_stats'), False)
-    # After a dump() that ended it "for good" it complains, and works all the same.
+    # After a final dump() it prints an error, but still works.
     with contextlib.suppress(MXNetError):
         profiler.set_config(filename=str(path), **wanted, **unwanted)
 

@@ -1,6 +1,6 @@
-"""``record`` what every device does in a block of code, and for which phase of training.
+"""``record`` each device's work in a block of code, by phase of training.
 
-MXNet's functions that push operators are wrapped meanwhile: each push is noted with its phase.
+Meanwhile it wraps MXNet's functions that push operators, to note each push with its phase.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ Function = Callable[..., Any]
 BACKWARD = '_backward_'
 COPY = '_copyto'
 
-_listener: Listener | None = None  # of the recording that is on
+_listener: Listener | None = None  # of the running recording
 
 
 @contextlib.contextmanager
 def record(title: str = '', python: bool = False) -> Iterator[Lanes]:
-    """Record what every device does while a block of code runs: give Lanes, empty until its end.
+    """Record each device's work while a block of code runs: yield Lanes, empty until the end.
 
-    A lane per device, a span per operator; ``python`` adds a lane for Python, with the phases for
-    which it asks for operators. It waits for the devices at both ends, and before each new training
-    step (the first copy or forward pass after an update). MXNet's profiler loses its settings.
+    Each device has a lane with a span per operator; ``python`` adds one for Python, with the phases
+    in which it queues operators. It waits for the devices at both ends, and before each new
+    training step (the first copy or forward pass after an update). It resets MXNet's profiler.
     """
     global _listener
     if _listener is not None:
-        raise RuntimeError('recording is already on: end the other `with record()` block first')
+        raise RuntimeError('a recording is already running: end its `with record()` block first')
     lanes, listener, ran = Lanes(title=title), Listener(), list[Span]()
     try:
         with listener.listening(), profiling(ran), mx.engine.bulk(0):
@@ -64,7 +64,7 @@ def note(span: Span) -> None:
 
 @dataclass
 class Push:
-    """An operator that Python asked for."""
+    """An operator that Python queued."""
 
     name: str
     kind: str  # its phase
@@ -84,15 +84,15 @@ class Listener:
 
     def __init__(self) -> None:
         self.steps = [Pushes()]
-        self.noted: list[Span] = []  # what others saw
-        self._asked: list[tuple[float, Push]] = []  # when Python pushed what
-        # On each lane, what has just made new arrays.
+        self.noted: list[Span] = []  # spans added by note()
+        self._asked: list[tuple[float, Push]] = []  # the time of each push
+        # The last operator on each lane that created arrays.
         self._made = collections.defaultdict[str, list[Push]](list)
-        self._lanes: set[str] = set()  # of the devices that are used
+        self._lanes: set[str] = set()  # of the used devices
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Wrap MXNet's functions, and restore them whatever happens."""
+        """Wrap MXNet's functions, and always restore them."""
         with contextlib.ExitStack() as stack:
             wrapped: list[tuple[object, str, Callable[[Function], Function]]] = [
                 (register, '_imperative_invoke', before(self._note_operator)),
@@ -109,7 +109,7 @@ class Listener:
     def _note_operator(
         self, handle: int, inputs: Any, keys: Any, values: Any, out: Any, *_: Any
     ) -> None:
-        # The first array says where; an operator that creates one has the device as an option.
+        # The first array gives the device; an operator without one has it as an option.
         written = list(arrays_in(out))
         devices = [x.context for x in (*arrays_in(inputs), *written)]
         devices = devices or [dict(zip(keys, values)).get('ctx', 'cpu(0)')]
@@ -138,7 +138,7 @@ class Listener:
         else:
             kind = 'copy' if name == COPY else 'compute'
         if step.updated and kind in ('copy', 'forward'):
-            # Two steps at once, and operators of one name could no longer be told apart.
+            # With two steps at once, operators of one name would be indistinguishable.
             nd.waitall()
             self.steps.append(step := Pushes())
         for lane in lanes:
@@ -149,7 +149,7 @@ class Listener:
             source, target = lanes
             name = f'Copy{source[:3].upper()}2{target[:3].upper()}'
             label = f'copy to {target}'
-            lane = target if name == 'CopyCPU2GPU' else source  # who copies
+            lane = target if name == 'CopyCPU2GPU' else source  # the device that copies
         step.updated |= kind == 'update'
         push = Push(label, kind)
         step.of[lane, name].append(push)
@@ -169,16 +169,16 @@ class Listener:
         self._asked.append((wall_clock(), Push('', 'backward')))
 
     def python_lane(self, end: float) -> Iterator[Span]:
-        """Give a span for each run of pushes of one phase, until the next one or the ``end``."""
+        """Return a span for each run of pushes of one phase, until the next run or ``end``."""
         runs = [next(run) for _, run in itertools.groupby(self._asked, key=lambda a: a[1].kind)]
         ends = [start for start, _ in runs[1:]] + [end]
         for (start, push), stop in zip(runs, ends):
             yield Span(PYTHON, 'python', push.kind, start, stop)
 
     def spans(self, ran: Iterable[Span]) -> Iterator[Span]:
-        """Give each operator that ran, in order, the phase for which it was pushed.
+        """Assign a phase to each operator that ran, in order: the phase of its push.
 
-        Operators of one name run on one device in the order of their pushes. What Python did not
+        Operators of one name run on one device in the order of their pushes. Operators without a
         push came from the backward pass or the store: after the forward pass, before all else.
         """
         starts = [step.start for step in self.steps[1:]]
@@ -201,7 +201,7 @@ def pushed_by_mxnet(step: Pushes, name: str) -> Push:
     """Name an operator that Python did not push, and its phase."""
     if step.backward and name.startswith(('KVStore', 'ElementwiseSum', 'Copy')):  # a store's
         return Push(name, 'allreduce')
-    # Some together are called so, or, in a compiled network, by all their names.
+    # Fused operators have this name, or, in a compiled network, all their names joined.
     label = 'several operators' if name == 'ImperativeBulk' or ',' in name else name
     if ',' in name and BACKWARD not in name:
         return Push(label, 'forward')
@@ -234,7 +234,7 @@ def lane_of(device: mx.Context | str) -> str:
 
 
 def arrays_in(value: Any) -> Iterator[nd.NDArray]:
-    """Yield the arrays of lists in lists."""
+    """Yield the arrays in nested lists."""
     if isinstance(value, nd.NDArray):
         yield value
     elif isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Traces that ``torch.profiler`` exported, one file a rank, read side by side."""
+"""Traces that ``torch.profiler`` exported, one file per rank, read side by side."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from typing import Any
 
 from ..lanes import PORT, Lanes, Span
 
-# Recorded as in chapter 5: two gloo ranks, three steps, alike and with a straggler.
+# Recorded as in chapter 5: two gloo ranks, three steps, equal ranks or with a straggler.
 RECORDED = Path(__file__).parent / 'recorded'
-BEGINNINGS = {  # of the names of events: which phase of training they are
+BEGINNINGS = {  # beginnings of event names -> phase of training
     'DistributedDataParallel.forward': 'forward',
     'autograd::engine::evaluate_function: ': 'backward',
     'Optimizer.step': 'update',
 }
-SUMS = 'all_reduce', 'allreduce'  # gloo's name, and in NCCL's
+SUMS = 'all_reduce', 'allreduce'  # in gloo's and NCCL's names
 
 
 def read_traces(*files: str | Path, title: str = '') -> Lanes:
-    """Lay the traces of several ranks side by side: for each one lane, and one for its allreduces.
+    """Lay the traces of several ranks side by side, with two lanes each: work and allreduces.
 
-    ``files`` are what ``torch.profiler``'s ``export_chrome_trace`` wrote, .json or .json.gz, one a
-    rank. An allreduce lasts as long as the rank waits for others. Ranks on several machines are as
-    far apart as their clocks.
+    ``files`` are from ``torch.profiler``'s ``export_chrome_trace``, .json or .json.gz, one per
+    rank. Allreduces include waiting for other ranks. The clocks of several machines may differ.
     """
     return Lanes((span for file in files for span in _spans(Path(file))), title)
 
@@ -39,7 +38,7 @@ def _spans(file: Path) -> Iterator[Span]:
             events = [event for event in trace['traceEvents'] if event.get('ph') == 'X']
         except (ValueError, KeyError, TypeError) as error:
             way = "torch.profiler's export_chrome_trace, after init_process_group"
-            raise ValueError(f'{file.name} is no trace of a rank; export it with {way}') from error
+            raise ValueError(f'{file.name} is no rank trace: export it with {way}') from error
     for event in events:
         if kind := _kind(event):
             start = zero / 1e9 + event['ts'] / 1e6

@@ -1,4 +1,4 @@
-"""One training step of several ranks, whatever the lengths of their shards."""
+"""One training step of several ranks, with shards of any length."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .lenet import loss
 def ddp_step(
     X: Tensor, y: Tensor, net: DistributedDataParallel, optimizer: torch.optim.Optimizer
 ) -> Tensor:
-    """Train on this rank's shard of one batch, which is the same in every process; give its losses.
+    """Train on this rank's shard of one batch, the same batch in every process; return its losses.
 
     A rank without an example adds a gradient of 0.
     """
@@ -33,9 +33,9 @@ def ddp_step(
 
 
 def check_step(X: Tensor, y: Tensor, net: object, optimizer: object) -> None:
-    """Raise unless one training step can be taken with these."""
+    """Raise unless these arguments allow one training step."""
     check_group()
-    fits = isinstance(net, DistributedDataParallel)  # else each rank would train its own
+    fits = isinstance(net, DistributedDataParallel)  # otherwise each rank would train its own
     arguments.expect(fits, 'net', 'DistributedDataParallel(net)', net)
     arguments.same_length(X, y)
     for name, a in (('X', X), ('y', y)):

@@ -1,4 +1,4 @@
-"""Chapter 1's network and batches in PyTorch: LeNet from the same start, Fashion-MNIST's images."""
+"""Chapter 1's network and batches in PyTorch: LeNet with the same initial values, Fashion-MNIST."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ loss = nn.CrossEntropyLoss(reduction='none')
 def init_params(
     scale: float = 0.01, seed: int | None = None, dtype: str = 'float32'
 ) -> list[Tensor]:
-    """Draw LeNet's start parameters ``[W1, b1, ..., W4, b4]``, 129,068 values, on the CPU.
+    """Draw LeNet's initial parameters ``[W1, b1, ..., W4, b4]``, 129,068 values, on the CPU.
 
     ``scale`` is the standard deviation of the weights; biases start at 0. The same seed gives the
-    numbers of chapter 1's function: they are drawn with NumPy.
+    same numbers as chapter 1's function, because both draw with NumPy.
     """
     arguments.check(scale=scale, seed=seed, dtype=dtype)
     rng = np.random.default_rng(seed)
@@ -68,8 +68,8 @@ def load_data_fashion_mnist(
 ) -> tuple[TensorIter, TensorIter]:
     """Load Fashion-MNIST: iterators over training and test batches, values in [0, 1].
 
-    ``num_examples``: train on the first so many of 60,000. The same seed gives the orders of
-    chapter 1. The last batch may be smaller.
+    ``num_examples`` limits the training set to the first of 60,000. The same seed gives chapter 1's
+    order. The last batch may be smaller.
     """
     train, test = data.load_arrays('fashion-mnist', batch_size, num_examples, seed, dtype)
     return TensorIter(train), TensorIter(test)

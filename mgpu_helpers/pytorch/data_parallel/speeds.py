@@ -1,4 +1,4 @@
-"""The gain from a second device, measured with one device and two ranks in turn."""
+"""The gain from a second device: one device and two ranks, measured alternately."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ..ranks import check_group, this_device
 from .ddp import ddp_step
 from .lenet import build_lenet, init_params, loss
 
-STEPS = 6  # in a turn; with 256 examples, half a second
+STEPS = 6  # per turn; half a second with 256 examples
 
 
 def compare_ranks(batch_size: int = 256, rounds: int = 5) -> Speeds:
     """Measure LeNet's examples per second in training, on one device and on two ranks.
 
-    Called by both of two ranks. Each setting gets the same batch, and all take turns, so that what
-    else the machine does meets all of them: one device (on CPUs with one core, and with both), and
-    two ranks with DDP.
+    Both of two ranks call this. The settings get the same batch and take turns, so that other load
+    on the machine affects all of them: one device (on CPUs with one core, and with both), and two
+    ranks with DDP.
     """
     arguments.positive_int('batch_size', batch_size)
     arguments.positive_int('rounds', rounds)
@@ -50,7 +50,7 @@ def compare_ranks(batch_size: int = 256, rounds: int = 5) -> Speeds:
         settings = {'one device': partial(one, 1)}
     settings[TWO if here.type == 'cpu' else 'two ranks'] = two
     rates: dict[str, list[float]] = {name: [] for name in settings}
-    for turn in range(rounds + 1):  # the first asks for memory
+    for turn in range(rounds + 1):  # the first one allocates memory
         for name, step in settings.items():
             dist.barrier()
             if rank > 0 and step is not two:
@@ -62,4 +62,4 @@ def compare_ranks(batch_size: int = 256, rounds: int = 5) -> Speeds:
                 torch.cuda.synchronize()
             if turn:
                 rates[name].append(STEPS * batch_size / (time.perf_counter() - start))
-    return Speeds('examples a second', rates)  # rank 0's are all, the others' only of two ranks
+    return Speeds('examples a second', rates)  # rank 0 has all, the others only those of two ranks

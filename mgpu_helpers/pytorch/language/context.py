@@ -21,12 +21,12 @@ Pieces: TypeAlias = Sequence[Sequence[int]]
 
 
 def contiguous(size: int) -> list[list[int]]:
-    """Give each of the ranks one piece of the sequence, in order."""
+    """Return one piece of the sequence per rank, in order."""
     return [[rank] for rank in range(size)]
 
 
 def zigzag(size: int) -> list[list[int]]:
-    """Give each rank two of twice as many pieces, one from the front and one from the back."""
+    """Return two of 2k pieces per rank, one from the front and one from the back."""
     return [[rank, 2 * size - 1 - rank] for rank in range(size)]
 
 
@@ -37,7 +37,7 @@ def pairs(mine: Sequence[int], theirs: Sequence[int]) -> list[tuple[int, int, bo
 
 
 def my_part(whole: Tensor, pieces: Pieces) -> Tensor:
-    """Give this rank's pieces of whole sequences (..., t), in its own order."""
+    """Return this rank's pieces of whole sequences (..., t), in its own order."""
     check_group()
     check_length(whole.shape[-1], sum(map(len, pieces)))
     parts = whole.chunk(sum(map(len, pieces)), dim=-1)
@@ -45,7 +45,7 @@ def my_part(whole: Tensor, pieces: Pieces) -> Tensor:
 
 
 def check_length(length: int, number: int) -> None:
-    """Raise unless a sequence can be cut into so many equal pieces."""
+    """Raise unless a sequence can be cut into this many equal pieces."""
     if length < 1 or length % number:
         raise ValueError(
             f'{length} tokens cannot be cut into {number} equal pieces: pad the sequence with PAD '
@@ -71,7 +71,7 @@ def pass_on(*tensors: Tensor) -> Callable[[], list[Tensor]]:
 
 
 def nothing_yet(q: Tensor) -> State:
-    """Begin a running softmax for queries (..., t, d): weighted sum, sum, and maximum."""
+    """Start a running softmax for queries (..., t, d): weighted sum, sum, and maximum."""
     first = q[..., :1]
     return torch.zeros_like(q), torch.zeros_like(first), torch.full_like(first, -math.inf)
 
@@ -86,7 +86,7 @@ def add_block(state: State, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> St
 
 
 def ring_forward(q: Tensor, k: Tensor, v: Tensor, pieces: Pieces) -> tuple[Tensor, Tensor]:
-    """Give attention's output (n, heads, t, d) and the logarithm of each token's sum."""
+    """Return attention's output (n, heads, t, d) and the logarithm of each token's sum."""
     rank, size = dist.get_rank(), dist.get_world_size()
     cut = partial(torch.chunk, chunks=len(pieces[rank]), dim=2)
     states = [nothing_yet(part) for part in cut(q)]
@@ -102,7 +102,7 @@ def ring_forward(q: Tensor, k: Tensor, v: Tensor, pieces: Pieces) -> tuple[Tenso
 def block_backward(
     q: Tensor, out: Tensor, log_sum: Tensor, grad: Tensor, k: Tensor, v: Tensor, causal: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Give the gradients of queries, keys and values from one block, whose weights come again."""
+    """Return the gradients of queries, keys and values from one block, recomputing its weights."""
     weights = (scores_of(q, k, causal) - log_sum).exp()
     by_score = weights * (grad @ v.mT - (grad * out).sum(-1, keepdim=True))
     by_score = by_score / q.shape[-1] ** 0.5
@@ -133,7 +133,7 @@ class RingAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, pieces: Pieces) -> Tensor:
-        """Keep this rank's tensors only."""
+        """Save only this rank's tensors."""
         out, log_sum = ring_forward(q, k, v, pieces)
         ctx.save_for_backward(q, k, v, out, log_sum)
         ctx.pieces = pieces
@@ -146,7 +146,7 @@ class RingAttention(torch.autograd.Function):
 
 
 def ring(pieces: Pieces) -> Attend:
-    """Make the function that a GPT attends with, for such pieces of a sequence."""
+    """Return an attention function for a GPT, for such pieces of a sequence."""
     return lambda q, k, v: RingAttention.apply(q, k, v, pieces)
 
 
@@ -165,20 +165,20 @@ def to_tokens(x: Tensor) -> Tensor:
 
 
 def ulysses(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attend to all tokens, for this rank's heads: an all-to-all before, and one after."""
+    """Attend to all tokens for this rank's heads, with an all-to-all before and after."""
     q, k, v = to_heads(torch.cat([q, k, v])).chunk(3)
     return to_tokens(attend(q, k, v))
 
 
 def check_heads(heads: int, size: int) -> None:
-    """Raise unless the ranks can share the heads."""
+    """Raise unless the ranks can divide the heads."""
     if heads % size:
         few = ' or '.join(str(k) for k in range(2, min(heads, size) + 1) if heads % k == 0)
-        raise ValueError(f'{size} ranks cannot share {heads} heads: use {few or 1}, or a ring')
+        raise ValueError(f'{size} ranks cannot divide {heads} heads: use {few or 1}, or a ring')
 
 
 def by_context(x: Tensor, y: Tensor, *ways: tuple[Attend, Pieces], **sizes: int) -> list[Found]:
-    """Take this rank's tokens through a GPT that attends in each of the ways."""
+    """Run this rank's tokens through a GPT with each way to attend."""
     found, here, wholes = [], this_device(), (x, y, torch.arange(x.shape[1]))
     for way, pieces in ways:
         own_x, own_y, places = (my_part(whole, pieces).to(here) for whole in wholes)

@@ -1,4 +1,4 @@
-"""An all-to-all that gradients go back through."""
+"""An all-to-all with a backward pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class AllToAll(torch.autograd.Function):
-    """Give rank r ``gives[r]`` rows, and take ``takes[r]`` from it; or equally many."""
+    """Send ``gives[r]`` rows to rank r, and receive ``takes[r]`` from it; or equally many."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, gives: Any = None, takes: Any = None) -> Tensor:
@@ -23,5 +23,5 @@ class AllToAll(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
-        """Each row's gradient goes back to where the row came from."""
+        """Return each row's gradient to the rank that sent the row."""
         return AllToAll.apply(grad, *ctx.back), None, None

@@ -15,14 +15,14 @@ from .gpt import GPT, gpt
 
 
 class Router(nn.Module):
-    """Choose each token's most probable expert; its output is weighted by that probability."""
+    """Choose each token's most probable expert; that probability weights the output."""
 
     def __init__(self, width: int, experts: int) -> None:
         super().__init__()
         self.scores = nn.Linear(width, experts, bias=False)
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Give for tokens (n, width) the chosen probabilities (n,) and experts (n,)."""
+        """Return the chosen probabilities (n,) and experts (n,) for tokens (n, width)."""
         probs = self.scores(tokens).softmax(-1)
         weight, choice = probs.max(-1)
         self.last = probs, choice
@@ -37,7 +37,7 @@ class AllExperts(nn.Module):
         self.router, self.experts = router, experts
 
     def forward(self, x: Tensor) -> Tensor:
-        """Take each of the tokens (..., width) through its expert, times the router's weight."""
+        """Run each token (..., width) through its expert, times the router's weight."""
         weight, choice = self.router(x.flatten(0, -2))
         return (weight[:, None] * self.apply_experts(x.flatten(0, -2), choice)).view_as(x)
 
@@ -57,23 +57,23 @@ class Experts(AllExperts):
     def apply_experts(self, tokens: Tensor, choice: Tensor) -> Tensor:
         """Return the outputs of the chosen experts, on all ranks, for tokens (n, width)."""
         expert = self.experts[str(dist.get_rank())]
-        order = choice.argsort(stable=True)  # by expert: what belongs together travels together
+        order = choice.argsort(stable=True)  # sorted by expert, so that each sends one block
         gives = choice.bincount(minlength=dist.get_world_size())
         takes = torch.empty_like(gives)
-        dist.all_to_all_single(takes, gives)  # how many rows each rank sends me
+        dist.all_to_all_single(takes, gives)  # the number of rows from each rank
         away, here = gives.tolist(), takes.tolist()
         visitors = AllToAll.apply(tokens[order], away, here)
         back = AllToAll.apply(expert(visitors), here, away)
-        return torch.empty_like(tokens).index_copy(0, order, back)  # in their order again
+        return torch.empty_like(tokens).index_copy(0, order, back)  # in the original order
 
 
 def moe(layer: type[AllExperts], experts: int = 4, router: Any = Router, **options: Any) -> GPT:
-    """Build a GPT with ``Experts`` or ``AllExperts`` for MLPs; the same values in any process."""
+    """Build a GPT with ``Experts`` or ``AllExperts`` for MLPs; any process gets the same values."""
     arguments.positive_int('experts', experts)
     held = range(experts)
     if getattr(layer, 'one_a_rank', False):
         size = dist.get_world_size()
-        arguments.expect(size == experts, 'experts', f'{size}, one a rank', experts, ValueError)
+        arguments.expect(size == experts, 'experts', f'{size}, one per rank', experts, ValueError)
         held = range(dist.get_rank(), dist.get_rank() + 1)
     net = gpt(**options)
     width, like = net.tokens.embedding_dim, net.tokens.weight
@@ -87,9 +87,9 @@ def moe(layer: type[AllExperts], experts: int = 4, router: Any = Router, **optio
 
 
 def balance(probs: Tensor, choice: Tensor) -> Tensor:
-    """Give this rank's term of the auxiliary loss, from shares and probabilities of all ranks."""
+    """Return this rank's term of the auxiliary loss, from shares and probabilities of all ranks."""
     load = choice.bincount(minlength=probs.shape[1]).to(probs)
     dist.all_reduce(load)
     tokens = load.sum()
-    f, p = load / tokens, probs.sum(0) / tokens  # of all ranks; this rank's part of the mean
+    f, p = load / tokens, probs.sum(0) / tokens  # shares of all ranks; this rank's part of the mean
     return len(load) * (f @ p)

@@ -1,4 +1,4 @@
-"""Text as tokens: a character each, and the sentences of this course to learn from."""
+"""Text as tokens, one per character, and this course's sentences as training data."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-PAD, EDGE, SYMBOLS = 0, 1, 97  # no token; where a sentence begins and ends; with them all of ASCII
+PAD, EDGE, SYMBOLS = 0, 1, 97  # padding; the ends of a sentence; with printable ASCII
 REPLACED = str.maketrans({'’': "'", '–': '-', '−': '-', '×': 'x', '…': '...', '·': '*'})
 # Headings, tables, figures and HTML; hidden answers and formulas; the address of a link; emphasis.
 MARKUP = (
@@ -39,14 +39,14 @@ def shifted(sequences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Ten
 
 
 def course_sentences(folder: str | Path | None = None) -> list[str]:
-    """Give the sentences of the course, of 20 to 94 characters; they change as it does."""
+    """Return the course's sentences of 20 to 94 characters; they change with the course."""
     above = [Path(__file__).parents[3], Path.cwd(), *Path.cwd().parents]
     inside = 'notebooks', 'course/notebooks', '.'  # the second on Colab, see book/elsewhere.md
     places = [Path(folder)] if folder else [p / name for p in above for name in inside]
     paths = next((found for p in places if (found := sorted(p.glob('0[1-9]-*.ipynb')))), None)
     if not paths:
         raise FileNotFoundError(
-            f'no chapter in {places[0]}: start in a folder of the course, or name one that has them'
+            f'no chapter in {places[0]}: run this in a folder of the course, or pass its path'
         )
     cells = (cell for path in paths for cell in json.loads(path.read_text('utf8'))['cells'])
     text = '\n\n'.join(''.join(c['source']) for c in cells if c['cell_type'] == 'markdown')

@@ -21,7 +21,7 @@ from .text import PAD, shifted
 
 
 def token_loss(scores: Tensor, y: Tensor) -> Tensor:
-    """Sum the cross-entropy of scores (n, t, symbols) over the tokens y (n, t), but for PAD."""
+    """Sum the cross-entropy of scores (n, t, symbols) over the tokens y (n, t), except PAD."""
     return F.cross_entropy(scores.flatten(0, 1), y.flatten(), ignore_index=PAD, reduction='sum')
 
 
@@ -30,7 +30,7 @@ def backward(net: nn.Module, x: Tensor, y: Tensor, micro_batches: int = 1, *more
     arguments.positive_int('micro_batches', micro_batches)
     count, total = (y != PAD).sum(), torch.zeros((), dtype=torch.float64, device=y.device)
     dist.all_reduce(count)
-    arguments.expect(int(count) > 0, 'y', 'a token on some rank', 'padding alone', ValueError)
+    arguments.expect(int(count) > 0, 'y', 'a token on some rank', 'only padding', ValueError)
     for part_x, part_y in zip(x.tensor_split(micro_batches), y.tensor_split(micro_batches)):
         loss = token_loss(net(part_x, *more), part_y) / count
         loss.backward()
@@ -49,7 +49,7 @@ def sum_gradients(params: Iterable[nn.Parameter]) -> None:
 
 
 def train_gpt(sequences: Any, steps: int, batch_size: int = 24, lr: float = 1e-2) -> Any:
-    """Train on this rank's shard of every batch; give the network, on the CPU, and the losses."""
+    """Train on this rank's shard of every batch; return the network, on the CPU, and the losses."""
     net, shuffle = gpt(dtype='float32').to(this_device()), torch.Generator().manual_seed(0)
     optimizer = torch.optim.AdamW(net.parameters(), lr)
     schedule, losses = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, steps), []
@@ -73,14 +73,14 @@ class Found(NamedTuple):
     sent: dict[str, int]
 
     def differs(self, one: Found) -> float:
-        """Give the larger relative difference to one device: of the loss, or of the gradients."""
+        """Return the larger relative difference to one device: of the loss, or of the gradients."""
         a, b = (np.concatenate([t.grads[n].ravel() for n in self.grads]) for t in (self, one))
         far = np.linalg.norm(a - b) / np.linalg.norm(b)
         return max(float(far), abs(self.loss / one.loss - 1))
 
 
 def found_by(net: Any, x: Tensor, y: Tensor, *how: Any, way: Any = backward) -> Found:
-    """Take a rank's tokens forward and ``way`` backward; an expert's gradients stay where it is."""
+    """Run a rank's tokens forward and ``way`` backward; expert gradients stay on their rank."""
     with Traffic() as traffic:
         loss = way(net, x, y, *how)
     sum_gradients(p for name, p in net.named_parameters() if '.experts.' not in name)
@@ -90,5 +90,5 @@ def found_by(net: Any, x: Tensor, y: Tensor, *how: Any, way: Any = backward) -> 
 
 
 def worst(ranks: Iterable[Found], one: Found) -> float:
-    """Give the largest difference of any rank to one device."""
+    """Return the largest difference of any rank to one device."""
     return max(found.differs(one) for found in ranks)

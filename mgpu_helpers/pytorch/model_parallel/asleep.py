@@ -1,4 +1,4 @@
-"""Layers that take a known time: they sleep, so pictures of them are right anywhere."""
+"""Layers that sleep for a known time, so that pictures of them are right on any machine."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class _Pause(torch.autograd.Function):
 class Sleeper(nn.Module):
     """A layer for (n, 8) that sleeps ``seconds`` forward, and back for its input and its weights.
 
-    When it did is added to ``spans``, on a lane, with this name, or else with the number of the
-    micro-batch, counted from 0 in an empty list, and ``mark``, which tells a rank's layers apart.
+    It adds each sleep to ``spans``, on a lane. The span has this name, or else the number of the
+    micro-batch, counted from 0 in an empty list, and ``mark``, which identifies a rank's layer.
     """
 
     def __init__(

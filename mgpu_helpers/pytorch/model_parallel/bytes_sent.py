@@ -1,4 +1,4 @@
-"""How many bytes a rank sends, counted at PyTorch's dispatcher, whoever calls the collective."""
+"""Count the bytes that a rank sends at PyTorch's dispatcher, for any caller of a collective."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.distributed import ProcessGroup
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-# What a rank sends of n bytes that it gives to a collective of k ranks in a ring (chapter 3). A
+# The bytes that a rank sends when it passes n bytes to a collective of k ranks (chapter 3). A
 # broadcast goes from rank to rank and the last sends nothing: this is the average.
 SENDS = {
     'allreduce': lambda n, k: 2 * (k - 1) * n // k,
@@ -25,8 +25,8 @@ SENDS = {
 class Traffic(TorchDispatchMode):
     """Count in ``sent`` the bytes that this rank sends in a ``with`` block, by kind of collective.
 
-    Forward and backward, by our code or by PyTorch's own engines; ``total`` is their sum. Groups
-    within the world count with their own size. ``calls`` counts the calls.
+    It counts forward and backward, for our code and PyTorch's own engines; ``total`` is their sum.
+    A collective counts with the size of its group. ``calls`` counts the calls.
     """
 
     def __init__(self) -> None:
@@ -41,18 +41,18 @@ class Traffic(TorchDispatchMode):
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        # A DTensor's call comes by once more, as calls on the plain tensors that it is made of.
+        # A DTensor's call reappears as calls on its plain tensors.
         if any(hasattr(kind, '__tensor_flatten__') for kind in types):
             return NotImplemented
         room, _, name = function.name().partition('::')
         name = name.replace('all_to_', 'allto').replace('all_', 'all')
         kind = next((k for k in SENDS if name.startswith((k, f'_{k}'))), None)
         if kind and room in ('c10d', '_c10d_functional'):
-            # In c10d's calls the output comes first, where it is another tensor than the input.
+            # In c10d's calls the output comes first, if it differs from the input.
             given = args[room == 'c10d' and kind in ('allgather', 'reduce_scatter', 'alltoall')]
             n, group = sum(t.nbytes for t in tree_leaves(given)), _group_of(args)
             rows = args[4 if room == 'c10d' else 2] if kind == 'alltoall' else ()
-            if sum(rows):  # to each rank, and those for this one stay
+            if sum(rows):  # rows for each rank; this rank's own stay
                 self.sent[kind] += n * (sum(rows) - rows[group.rank()]) // sum(rows)
             else:
                 self.sent[kind] += SENDS[kind](n, group.size())
@@ -61,7 +61,7 @@ class Traffic(TorchDispatchMode):
 
 
 def _group_of(args: Any) -> ProcessGroup:
-    """Find the group among the arguments: an object in c10d's, the last name in the functional."""
+    """Find the group among the arguments: an object in c10d's, the last name in functional ones."""
     for arg in args:
         if isinstance(arg, torch.ScriptObject):
             return ProcessGroup.unbox(arg)

@@ -1,9 +1,9 @@
 """Pipeline parallelism: each rank has some layers, and micro-batches follow each other.
 
-A schedule is the order of a stage's forward and backward passes: ``gpipe_order`` is that of Huang
+A schedule is the order of a stage's forward and backward passes. ``gpipe_order`` is that of Huang
 and others, *GPipe*, 2019; ``one_f_one_b_order`` that of Narayanan and others, *PipeDream*, 2019,
-with an end to every step, as in their *Megatron-LM*, 2021. Both give the same gradients, bit for
-bit; they differ in what a stage holds meanwhile.
+with a flush after every step, as in their *Megatron-LM*, 2021. Both give the same gradients, bit
+for bit; they differ in the activations that a stage stores.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ..ranks import check_group, this_device
 
 Pass: TypeAlias = tuple[str, int]  # 'forward' or 'backward', number of the micro-batch
 
-TO = {'forward': 1, 'backward': -1}  # so many ranks further is the one that needs a pass's result
+TO = {'forward': 1, 'backward': -1}  # offset of the rank that needs a pass's result
 
 
 def stage_of(net: nn.Sequential, stage: int, num_stages: int) -> nn.Sequential:
-    """Cut a network into stages with about as many parameters each, and give one of them.
+    """Cut a network into stages with similar numbers of parameters, and return one of them.
 
-    It shares its layers with ``net``. Where parameters do not tell how long a layer takes, cut by
-    hand: ``net[a:b]``.
+    It shares its layers with ``net``. If the number of parameters does not reflect a layer's time,
+    cut by hand: ``net[a:b]``.
     """
     arguments.expect(isinstance(net, nn.Sequential), 'net', 'an nn.Sequential, cut by layers', net)
     arguments.positive_int('num_stages', num_stages)
@@ -42,22 +42,22 @@ def stage_of(net: nn.Sequential, stage: int, num_stages: int) -> nn.Sequential:
     if set(home) != set(range(num_stages)):
         raise ValueError(
             f'{len(home)} layers cannot be cut into {num_stages} stages with a similar number of '
-            'parameters: take fewer stages, or cut by hand, net[a:b]'
+            'parameters: use fewer stages, or cut by hand, net[a:b]'
         )
     return net[home.index(stage) : home.index(stage) + home.count(stage)]  # type: ignore[return-value]
 
 
 def gpipe_order(num_micro_batches: int, stage: int, num_stages: int) -> list[Pass]:
-    """List what a stage does in GPipe's schedule: all forward passes, then all backward passes."""
+    """List a stage's passes in GPipe's schedule: all forward, then all backward."""
     return [(kind, i) for kind in ('forward', 'backward') for i in range(num_micro_batches)]
 
 
 def one_f_one_b_order(num_micro_batches: int, stage: int, num_stages: int) -> list[Pass]:
-    """List what a stage does in 1F1B: after a warm-up, one forward, one backward pass in turn."""
+    """List a stage's passes in 1F1B: after a warm-up, forward and backward alternate."""
     arguments.whole_number('stage', stage, most=num_stages - 1)
     ahead = num_stages - 1 - stage
     order = [('forward', i) for i in range(min(ahead, num_micro_batches))]  # warm-up
-    for i in range(num_micro_batches):  # in the last ones, only backward passes are left
+    for i in range(num_micro_batches):  # the last ones only have backward passes
         if ahead + i < num_micro_batches:
             order.append(('forward', ahead + i))
         order.append(('backward', i))
@@ -65,15 +65,15 @@ def one_f_one_b_order(num_micro_batches: int, stage: int, num_stages: int) -> li
 
 
 class Done(NamedTuple):
-    """What a stage has done in one step."""
+    """The result of a stage's work in one step."""
 
     losses: Tensor | None  # (n,), of all examples in their order; only on the last stage
-    held: int  # the most micro-batches whose activations were kept here at a time
-    spans: list[Span]  # when it computed what, on this machine's clock; the rest is waiting
+    held: int  # the most micro-batches with stored activations at a time
+    spans: list[Span]  # its computations, on this machine's clock; the rest is waiting
 
 
 class StageState:
-    """What a stage has during one step: its place, its micro-batches, and what it keeps."""
+    """A stage's state during one step: its place, its micro-batches, and its saved tensors."""
 
     def __init__(
         self,
@@ -87,20 +87,20 @@ class StageState:
         self.rank, self.last = dist.get_rank(group), dist.get_world_size(group) - 1
         X, y = (a.detach().to(this_device()) for a in (X, y))
         self.Xs, self.ys = X.tensor_split(num_micro_batches), y.tensor_split(num_micro_batches)
-        self.kept: dict[int, Any] = {}  # input and output of each micro-batch that is under way
-        self.losses: list[Tensor] = []  # of the micro-batches that are done
-        self.sent: list[Any] = []  # messages that are under way
-        self.like: Any = None  # shape and type of an example as the stage before sends it
+        self.kept: dict[int, Any] = {}  # input and output of each micro-batch in progress
+        self.losses: list[Tensor] = []  # of the finished micro-batches
+        self.sent: list[Any] = []  # messages in flight
+        self.like: Any = None  # shape and type of an example from the previous stage
 
 
 class Stage(StageState):
-    """The layers of one rank during one step: its passes."""
+    """The layers of one rank during one step, and their passes."""
 
     def forward(self, i: int, x: Tensor | None) -> Tensor | None:
-        """Compute micro-batch i; gives the next stage's input, None on the last."""
+        """Compute micro-batch i; return the next stage's input, None on the last."""
         x = self.Xs[i] if x is None else x.requires_grad_()
         out = self.layers(x)
-        arguments.array('what a stage gives to the next', out)
+        arguments.array('the output of a stage', out)
         if self.rank == self.last:
             self.losses.append(loss(out, self.ys[i]))
             out = self.losses[-1].sum() / self.num_examples
@@ -108,9 +108,9 @@ class Stage(StageState):
         return None if self.rank == self.last else out.detach()
 
     def backward(self, i: int, grad: Tensor | None) -> Tensor | None:
-        """Go back through micro-batch i; gives its input's gradient, None on the first."""
+        """Go back through micro-batch i; return its input's gradient, None on the first."""
         x, out = self.kept.pop(i)
-        if out.requires_grad:  # not where all up to here is frozen
+        if out.requires_grad:  # false if all layers up to here are frozen
             out.backward(grad)
         return x.grad
 
@@ -131,14 +131,14 @@ def room_for(stage: Stage, kind: str, i: int) -> Tensor | None:
 
 
 def trade(stage: Stage, done: Pass, out: Tensor | None, following: Pass | None) -> Tensor | None:
-    """Send the result of a pass, and receive the input of the following one, which it waits for.
+    """Send a pass's result, and wait for the input of the following pass.
 
-    Both in one batch: in 1F1B, a stage sends an activation on while the next one sends a gradient
-    back. If each first sent and then received, both might wait for ever.
+    Both go in one batch: in 1F1B, a stage sends an activation on while the next one sends a
+    gradient back. If each sent before receiving, both might wait for ever.
     """
     ops = []
     if out is not None:
-        if done == ('forward', 0):  # how large an example is, once a step
+        if done == ('forward', 0):  # the size of an example, once per step
             like = [(out.shape[1:], out.dtype)]
             dist.send_object_list(like, group=stage.group, group_dst=stage.rank + 1)
         peer = stage.rank + TO[done[0]]
@@ -149,8 +149,8 @@ def trade(stage: Stage, done: Pass, out: Tensor | None, following: Pass | None) 
         ops.append(dist.P2POp(dist.irecv, message, group=stage.group, group_peer=peer))
     works = dist.batch_isend_irecv(ops) if ops else []
     if message is not None:
-        works.pop().wait()  # what was received is the last
-    stage.sent += works  # what was sent, run_stage waits for at the end of the step
+        works.pop().wait()  # the receive is the last one
+    stage.sent += works  # run_stage waits for the sends at the end of the step
     return message
 
 
@@ -162,11 +162,12 @@ def run_stage(
     num_micro_batches: int,
     group: dist.ProcessGroup | None = None,
 ) -> Done:
-    """Do a stage's part of one step, forward and backward, in the order that ``order_of`` gives.
+    """Run a stage's part of one step, forward and backward, in the order from ``order_of``.
 
-    Each rank of the group calls it with its own stage, rank 0 with the first, and with the same
-    batch, ``X`` (n, ...) and ``y`` (n,), cut into micro-batches as even as can be. To each
-    ``.grad`` that of the mean loss over the batch is added; an optimizer steps after it.
+    Each rank of the group calls it with its own stage, rank 0 with the first. All pass the same
+    batch, ``X`` (n, ...) and ``y`` (n,), which is cut into micro-batches as evenly as possible. The
+    gradient of the mean loss over the batch is added to each ``.grad``; an optimizer steps after
+    it.
     """
     check_step(layers, X, y, num_micro_batches, group)
     stage = Stage(layers, X, y, num_micro_batches, group)
@@ -187,12 +188,12 @@ def run_stage(
 def check_step(
     layers: object, X: Tensor, y: Tensor, m: int, group: dist.ProcessGroup | None
 ) -> None:
-    """Raise unless this group can do a step with m micro-batches."""
+    """Raise unless this group can run a step with m micro-batches."""
     check_group()
     arguments.function('layers', layers, 'of activations, such as stage_of(net, rank, num_stages)')
     arguments.same_length(X, y)
     arguments.positive_int('num_micro_batches', m)
     stages = dist.get_world_size(group)
-    busy = f'from {stages}, the number of stages, so that all can be at work,'
+    busy = f'from {stages}, the number of stages, so that no stage is idle,'
     wanted = f'{busy} to {len(X)}, the number of examples'
     arguments.expect(stages <= m <= len(X), 'num_micro_batches', wanted, m, ValueError)

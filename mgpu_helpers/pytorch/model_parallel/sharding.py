@@ -1,8 +1,8 @@
 """Chapter 7: data parallelism without redundant copies, by hand.
 
-Optimizer state (ZeRO 1), gradients (ZeRO 2) and parameters (ZeRO 3, fully sharded data parallelism)
-lie in shards, one a rank: Rajbhandari and others, *ZeRO*, 2020. PyTorch's ``fully_shard`` and
-``ZeroRedundancyOptimizer`` do it for any network.
+Each rank holds a shard of the optimizer state (ZeRO 1), gradients (ZeRO 2) and parameters (ZeRO 3,
+fully sharded data parallelism): Rajbhandari and others, *ZeRO*, 2020. PyTorch's ``fully_shard`` and
+``ZeroRedundancyOptimizer`` do this for any network.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from torch.nn import functional as F
 
 
 def flatten(tensors: Sequence[torch.Tensor], k: int) -> torch.Tensor:
-    """Copy tensors into one vector, with zeros at its end so that ``k`` divides its length."""
+    """Copy tensors into one vector, zero-padded so that ``k`` divides its length."""
     whole = torch.cat([t.detach().reshape(-1) for t in tensors])
     return F.pad(whole, (0, -len(whole) % k))
 
 
 def views(whole: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Give each tensor's place in the vector of ``flatten``, in its shape; memory is shared."""
+    """Return views of ``flatten``'s vector in the tensors' shapes, sharing its memory."""
     sizes = [t.numel() for t in like]
     return [v.view(t.shape) for v, t in zip(whole[: sum(sizes)].split(sizes), like)]
 
 
 def whole_of(shard: torch.Tensor) -> torch.Tensor:
-    """Put together the shards (n/k,) of all k ranks; every rank gets the whole (n,)."""
+    """Join the shards (n/k,) of all k ranks; every rank gets the whole (n,)."""
     whole = shard.new_empty(len(shard) * dist.get_world_size())
     dist.all_gather_single(whole, shard.contiguous())
     return whole
 
 
 def reduce_scatter(whole: torch.Tensor) -> torch.Tensor:
-    """Take the mean over the ranks of vectors (n,); each rank gets its shard (n/k,) of it alone."""
+    """Average vectors (n,) over the ranks; each rank gets only its shard (n/k,) of the mean."""
     k = dist.get_world_size()
     shard = whole.new_empty(len(whole) // k)
     dist.reduce_scatter_single(shard, whole)
@@ -44,9 +44,9 @@ def reduce_scatter(whole: torch.Tensor) -> torch.Tensor:
 
 
 def own_shard(params: Sequence[torch.Tensor]) -> tuple[torch.Tensor, nn.Parameter]:
-    """Move parameters into one vector; give it, and this rank's shard of it for an optimizer.
+    """Move parameters into one vector; return it, and this rank's shard of it for an optimizer.
 
-    The parameters and the shard become views of the vector: nothing is stored twice.
+    The parameters and the shard become views of the vector, so nothing is stored twice.
     """
     k, rank = dist.get_world_size(), dist.get_rank()
     whole = flatten(params, k)
@@ -60,10 +60,10 @@ def shard_gradients(
     shard: nn.Parameter,
     then: Callable[[], object] = lambda: None,
 ) -> nn.Parameter:
-    """Keep only this rank's shard of a layer's gradients from now on (ZeRO 2); return the shard.
+    """Keep only this rank's shard of a layer's gradients from now on (ZeRO 2); return it.
 
-    As soon as a backward pass has the last of them, they are reduced and scattered, each ``.grad``
-    becomes ``None``, and ``then`` is called.
+    When a backward pass has computed the last of them, they are reduced and scattered, each
+    ``.grad`` becomes ``None``, and ``then`` is called.
     """
     ready = []  # type: list[torch.Tensor]
 
@@ -88,7 +88,7 @@ def shard_parameters(layer: nn.Module) -> nn.Parameter:
     All are gathered just before the layer's forward and backward passes, and dropped after them.
     """
     whole, shard = own_shard(list(layer.parameters()))
-    shard.data = shard.data.clone()  # memory of its own: that of the whole goes
+    shard.data = shard.data.clone()  # its own memory, so that the whole is freed
 
     drop = partial(whole.untyped_storage().resize_, 0)
 

@@ -1,6 +1,6 @@
-"""Chapter 7's measure of every way to share a network: ten steps of Adam, beside one device's.
+"""Chapter 7's test of every way to share a network: ten steps of Adam, against one device's.
 
-In float64, with batches of 51 images, which neither 2 nor 4 divides.
+It uses float64 and batches of 51 images, which neither 2 nor 4 divides.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class Trained(NamedTuple):
 
     losses: np.ndarray  # (10,), each the mean over a batch
     params: dict[str, np.ndarray]  # by name
-    held: list[int]  # bytes here, at the last step, of parameters, gradients, optimizer's state
-    sent: int  # bytes from here in the last step
+    held: list[int]  # bytes in the last step: parameters, gradients, optimizer state
+    sent: int  # bytes that this rank sent in the last step
 
     def differs(self, one: Trained) -> float:
-        """Give the largest relative difference to one device: of a loss, or of the parameters."""
+        """Return the largest relative difference to one device: of a loss, or of the parameters."""
         a, b = (np.concatenate([t.params[n].ravel() for n in one.params]) for t in (self, one))
         far = np.linalg.norm(a - b) / np.linalg.norm(b)
         return float(max(far, *abs(self.losses / one.losses - 1)))
 
     def row(self, one: Trained) -> list[str]:
-        """Give the difference, what is held and what is sent, for a table."""
+        """Return the difference, the memory held and the bytes sent, for a table."""
         return [f'{self.differs(one):.0e}', *(f'{n:,}' for n in (*self.held, self.sent))]
 
 
@@ -54,7 +54,7 @@ def nbytes(tensors: Iterable[Any]) -> int:
 
 
 def shard_of(a: Tensor) -> Tensor:
-    """Give this rank's rows of a batch, on its device."""
+    """Return this rank's rows of a batch, on its device."""
     return a.tensor_split(dist.get_world_size())[dist.get_rank()].to(this_device())
 
 
@@ -66,13 +66,13 @@ def ten_steps(
     state: Callable[[], Any] | None = None,
     over: Any = None,
 ) -> Trained:
-    """Train; ``gradients(X, y)`` leaves them, and gives the batch's loss, or a rank's term of it.
+    """Train; ``gradients(X, y)`` leaves them, and returns the batch's loss, or a rank's term.
 
-    Such terms are summed ``over`` a group. ``step`` is more than the optimizer's, ``state()`` the
-    parameters by name, if they are not in ``net`` as they are.
+    Such terms are summed ``over`` a group. ``step`` replaces the optimizer's, and ``state()``
+    returns the parameters by name if ``net`` does not hold them as usual.
     """
     optimizer, losses = optimizer or torch.optim.Adam(net.parameters(), lr=1e-3), []
-    warnings.filterwarnings('ignore', category=data.OfflineDataWarning)  # the notebook has said it
+    warnings.filterwarnings('ignore', category=data.OfflineDataWarning)  # the notebook warned
     for X, y in load_in_turn(load_data_fashion_mnist, 51, 510, 0, 'float64')[0]:
         with Traffic() as traffic:
             losses.append(gradients(X, y).detach())
@@ -83,14 +83,14 @@ def ten_steps(
     means = torch.stack(losses)
     if over:
         dist.all_reduce(means, group=over)
-    # Of a mesh of two axes, gathering whole parameters warns that it sends twice; it is no step.
+    # On a two-axis mesh, gathering parameters warns about two sends; this is not part of a step.
     logging.getLogger('torch.distributed.tensor._redistribute').setLevel(logging.ERROR)
     found = state() if state else dict(net.named_parameters())
     values = {
         name.removeprefix('module.'): getattr(p, 'full_tensor', p.clone)().detach().cpu().numpy()
         for name, p in found.items()
     }
-    own = getattr(optimizer, 'optim', optimizer)  # ZeroRedundancyOptimizer has another inside
+    own = getattr(optimizer, 'optim', optimizer)  # ZeroRedundancyOptimizer wraps another
     held.append(nbytes(t for kept in own.state.values() for t in kept.values() if t.dim()))
     return Trained(means.cpu().numpy(), values, held, traffic.total)
 
@@ -98,7 +98,7 @@ def ten_steps(
 def train_by(prepare: Callable[[nn.Module], Any]) -> Trained:
     """Train in a rank, on its shard of every batch; gradients are means over the ranks.
 
-    ``prepare(net)`` gives the network and, where ``ten_steps`` needs them, optimizer, step, state.
+    ``prepare(net)`` returns the network and, if ``ten_steps`` needs them, optimizer, step, state.
     """
     net, *more = prepare(vit().to(this_device()))
 
@@ -111,7 +111,7 @@ def train_by(prepare: Callable[[nn.Module], Any]) -> Trained:
 
 
 def group_of(k: int) -> bool:
-    """Let the first ``k`` of all ranks, which all call it, form a new group; tell who is in it."""
+    """Put the first ``k`` of all ranks, which all call it, into a new group; tell who is in it."""
     arguments.whole_number('k', k, least=1, most=int(os.environ['WORLD_SIZE']))
     rank, store = int(os.environ['RANK']), dist.PrefixStore(f'{next(_meetings)}', _meeting_place())
     if dist.is_initialized():
@@ -123,6 +123,6 @@ def group_of(k: int) -> bool:
 
 @functools.cache
 def _meeting_place() -> dist.Store:
-    """Keep the first rank's server, where the first group met, when that group has ended."""
+    """Keep the first rank's server alive after the end of the group that met there."""
     place = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])
     return dist.TCPStore(*place, is_master=os.environ['RANK'] == '0', multi_tenant=True)

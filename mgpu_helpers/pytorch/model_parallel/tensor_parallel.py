@@ -1,8 +1,8 @@
 """Tensor parallelism: ranks share each layer, with two allreduces a block forward and two back.
 
-Of two linear layers, one after the other, each rank has some columns of the first and the matching
-rows of the second: what lies between them, heads of attention or features of an MLP, never leaves
-the rank. The source is Shoeybi and others, *Megatron-LM*, 2019.
+Of two consecutive linear layers, each rank has some columns of the first and the matching rows of
+the second. The features between them (attention heads, or an MLP's hidden features) never leave the
+rank. The source is Shoeybi and others, *Megatron-LM*, 2019.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class SumForward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        """Give ``grad``, which every rank has; summed again, it would be k times too large."""
+        """Return ``grad``, which every rank has; another sum would make it k times too large."""
         return grad, None
 
 
@@ -67,13 +67,13 @@ def shard_along(param: Tensor | None, axis: int, group: dist.ProcessGroup | None
 
 
 def column_linear(layer: nn.Linear, group: dist.ProcessGroup | None = None) -> nn.Linear:
-    """Give this rank's shard of a linear layer cut by columns: (n, in) becomes (n, out / k).
+    """Return this rank's shard of a linear layer cut by columns: (n, in) becomes (n, out / k).
 
-    What goes in must come through ``SumBackward``, once for all the layers that share it.
+    Its input must come from ``SumBackward``, called once for all the layers that share it.
     """
     check_layer(layer, 'out_features', group)
     wide = layer.out_features // dist.get_world_size(group)
-    shard = nn.Linear(layer.in_features, wide, device='meta')  # without memory: all is put in
+    shard = nn.Linear(layer.in_features, wide, device='meta')  # without memory, filled below
     # A weight is (out, in), so columns of the matrix in Y = XW are rows of it.
     shard.weight, shard.bias = (shard_along(p, 0, group) for p in (layer.weight, layer.bias))
     shard.cut = {'weight': 0, 'bias': 0}  # type: ignore[assignment]  # our own mark
@@ -83,16 +83,16 @@ def column_linear(layer: nn.Linear, group: dist.ProcessGroup | None = None) -> n
 class RowLinear(nn.Linear):
     """A linear layer split by inputs: this rank has a shard of them and of their weights."""
 
-    group, cut = None, {'weight': 1}  # along which axis
+    group, cut = None, {'weight': 1}  # the axis of the cut
 
     def forward(self, x: Tensor) -> Tensor:
-        """Allreduce what this shard of ``x`` (n, in / k) contributes; then add the bias, once."""
+        """Allreduce the terms from each shard of ``x`` (n, in / k); then add the bias, once."""
         y = SumForward.apply(F.linear(x, self.weight), self.group)
         return y if self.bias is None else y + self.bias
 
 
 def row_linear(layer: nn.Linear, group: dist.ProcessGroup | None = None) -> RowLinear:
-    """Give this rank's shard of a linear layer cut by rows: (n, in / k) becomes (n, out).
+    """Return this rank's shard of a linear layer cut by rows: (n, in / k) becomes (n, out).
 
     Its output is that of the whole layer, on every rank; the bias, shared with ``layer``, is whole.
     """
@@ -104,28 +104,29 @@ def row_linear(layer: nn.Linear, group: dist.ProcessGroup | None = None) -> RowL
 
 
 def blocks_of(net: nn.Module) -> list[Any]:
-    """List the blocks of a network: what has ``attention`` and ``mlp``, as those of ``vit()``."""
+    """List a network's blocks: modules with ``attention`` and ``mlp``, as in ``vit()``."""
     return [b for b in net.modules() if hasattr(b, 'attention') and hasattr(b, 'mlp')]
 
 
 def tensor_parallel(net: nn.Module, group: dist.ProcessGroup | None = None) -> nn.Module:
-    """Cut every block of ``vit()`` over the ranks of a group, in place; give the network back.
+    """Cut every block of ``vit()`` over the ranks of a group, in place; return the network.
 
-    The values are those of the group's first rank; ``load_state_dict`` comes before, an optimizer
-    after. All ranks of the group get the same batch and compute the same loss. What is not cut
-    (norms, biases of row-cut layers, all outside of blocks) stays equal on them, bit for bit.
+    The values are those of the group's first rank; call ``load_state_dict`` before, and make the
+    optimizer after. All ranks of the group get the same batch and compute the same loss. Uncut
+    parameters (norms, biases of row-cut layers, all outside of blocks) stay equal on them, bit for
+    bit.
     """
     check_blocks(net, group)
     for value in net.state_dict().values():
         dist.broadcast(value, group=group, group_src=0)
     for block in blocks_of(net):
         a, m = block.attention, block.mlp
-        # Some columns of q, k and v are some heads, whole: (n, t, width) to (n, heads / k, t, d).
+        # A rank's columns of q, k and v are whole heads: (n, t, width) to (n, heads / k, t, d).
         a.q, a.k, a.v = (column_linear(f, group) for f in (a.q, a.k, a.v))
         m[0] = column_linear(m[0], group)
         a.out, m[2] = row_linear(a.out, group), row_linear(m[2], group)
         for first in (a, m):
-            # One allreduce for q, k and v together, on the input that they share.
+            # One allreduce for q, k and v together, on their common input.
             first.register_forward_pre_hook(lambda _, args: SumBackward.apply(args[0], group))
     return net
 
@@ -142,9 +143,9 @@ def by_plan(net: nn.Module, mesh: dist.DeviceMesh | None = None) -> nn.Module:
 
 
 def full_state(net: nn.Module, group: dist.ProcessGroup | None = None) -> dict[str, Tensor]:
-    """Gather the state dict of the whole network, on every rank of the group; all must call it.
+    """Gather the whole network's state dict, on every rank of the group; all must call it.
 
-    It is that of a network which ``tensor_parallel`` has not cut, and fits one.
+    It equals, and fits, that of a network which ``tensor_parallel`` has not cut.
     """
     check_group()
     state = net.state_dict()
@@ -174,14 +175,14 @@ def check_blocks(net: nn.Module, group: dist.ProcessGroup | None) -> None:
     needed = 'q', 'k', 'v', 'out', 'head_width'
     if not blocks or not all(hasattr(b.attention, name) for b in blocks for name in needed):
         raise ValueError(
-            'this network has no blocks with .attention and .mlp like those of vit(): cut its '
-            'layers with column_linear and row_linear'
+            'this network has no blocks with .attention and .mlp, as vit() has: cut its layers '
+            'with column_linear and row_linear'
         )
     ranks = dist.get_world_size(group)
     for block in blocks:
         a, m = block.attention, block.mlp
         if isinstance(a.out, RowLinear):
-            raise ValueError('this network is cut already: build a new one, and cut that')
+            raise ValueError('this network has already been cut: build a new one')
         heads = a.q.out_features // a.head_width
         arguments.divisible('the number of heads', heads, ranks, 'the number of ranks')
         arguments.divisible("the MLP's width", m[0].out_features, ranks, 'the number of ranks')

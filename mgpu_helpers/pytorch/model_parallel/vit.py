@@ -22,7 +22,7 @@ class Patches(nn.Module):
 
 
 class Attention(nn.Module):
-    """Let each of t patches look at all others, in several heads side by side."""
+    """Let each of t patches attend to all others, in several heads side by side."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -30,8 +30,8 @@ class Attention(nn.Module):
         self.q, self.k, self.v, self.out = (nn.Linear(width, width) for _ in range(4))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Mix the patches' values, weighted by each patch's query and all keys."""
-        # However many heads these layers give, here or on one rank of several: (n, heads, t, d).
+        """Average the patches' values, weighted by each patch's query and all keys."""
+        # These layers may have fewer heads on one rank of several: (n, heads, t, d).
         q, k, v = (
             f(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
             for f in (self.q, self.k, self.v)
@@ -56,7 +56,7 @@ class Block(nn.Module):
 
 
 class Logits(nn.Module):
-    """Take the mean over the patches, and give ten logits (n, 10)."""
+    """Average over the patches, and return ten logits (n, 10)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -69,10 +69,10 @@ class Logits(nn.Module):
 def vit(
     width: int = 96, heads: int = 4, depth: int = 4, seed: int = 0, dtype: str = 'float64'
 ) -> nn.Sequential:
-    """Build a pre-norm vision transformer for Fashion-MNIST; as it stands, 454,858 values.
+    """Build a pre-norm vision transformer for Fashion-MNIST, by default with 454,858 values.
 
-    Its layers are those of a list: ``net[0]`` cuts patches, ``net[1:-1]`` are blocks, ``net[-1]``
-    gives logits. The same seed gives the same values, in any process.
+    Its layers form a list: ``net[0]`` cuts patches, ``net[1:-1]`` are blocks, ``net[-1]`` computes
+    logits. The same seed gives the same values, in any process.
     """
     arguments.positive_int('heads', heads)
     arguments.positive_int('depth', depth)
