@@ -67,7 +67,7 @@ def runs_on(device):
     return (
         *RUNS,
         (ValueError, r'num_gpus must be 1, .* devices lists, not 2', {'devices': [device]}),
-        (ValueError, r'devices must be different ones, .*0', {'devices': [device] * 2}),
+        (ValueError, r'devices must be all different, .*0', {'devices': [device] * 2}),
         (TypeError, r"devices\[0\] must be a device.*'cpu'", {'devices': ['cpu', 'gpu']}),
         (TypeError, r'devices must be a list of devices', {'devices': device}),
     )
@@ -97,7 +97,7 @@ def refuse_what_chapter_1_refuses(m, X, y, a, b, numpy, *more):
         ),
         (TypeError, r'devices\[0\] must be .*, not 0', {'devices': [0, 1]}),
         (ValueError, r'devices must be .*at least one, not \[\]', {'devices': []}),
-        (ValueError, r'devices must be different ones', {'devices': [a, a]}),
+        (ValueError, r'devices must be all different', {'devices': [a, a]}),
         (TypeError, r'the batch must be an array of .*, such as .*numpy', {'X': numpy}),
         (TypeError, r'y must be an array of .*numpy', {'y': numpy[:, 0, 0, 0]}),
         (ValueError, r'X must be images \(n, 1, 28, 28\), not \(\d, 28, 28\)', {'X': X[:, 0]}),

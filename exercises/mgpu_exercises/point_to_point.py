@@ -65,7 +65,7 @@ class Peer:
         has = 'send, recv, isend, irecv, batch_isend_irecv, get_rank and get_world_size'
         if name.startswith('_'):
             raise AttributeError(name)
-        raise Lacks(f'here `dist` has {has}, and not {name}: the sum is to be made by hand')
+        raise Lacks(f'here `dist` has {has}, and not {name}: write the sum by hand')
 
     def get_rank(self) -> int:
         """Give this rank's number."""
@@ -112,7 +112,7 @@ class Peer:
             self._until(len(there) > number, f'for rank {src} to send')
             sent, mine = _shown(there[number]), _shown(tensor)
             hint = f'rank {src} sends {sent}, and rank {self.rank} receives into {mine}'
-            expect(sent == mine, f'{hint}: both sides name the same length and type')
+            expect(sent == mine, f'{hint}: both sides must have the same length and type')
             if key in self.open:
                 tensor.data.copy_(there[number].view_as(tensor))
                 del self.open[key]
@@ -128,10 +128,8 @@ class Peer:
         me, size = self.rank, self.network.size
         expect(isinstance(tensor, torch.Tensor), f'{name} takes a tensor, not {tensor!r:.60}')
         expect(tensor.is_contiguous(), f'{name} takes a tensor that is contiguous in memory')
-        hint = (
-            f'rank {me} of {size} calls {name} with rank {other}: there are ranks 0 to {size - 1}'
-        )
-        expect(other in range(size) and other != me, f'{hint}, and none sends to itself')
+        hint = f'rank {me} of {size} calls {name} with rank {other}: the ranks are 0 to {size - 1}'
+        expect(other in range(size) and other != me, f'{hint}, and no rank sends to itself')
         pair = (me, other) if name == 'send' else (other, me)
         self.count[pair] += 1
         self.open[key := (name, *pair, self.count[pair])] = None
@@ -172,7 +170,7 @@ def on_peers(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], Netw
     for dist in ranks:
         names = [f'i{name}' for name, *_ in dist.open]
         hint = f'rank {dist.rank} never calls `wait()` on what `{"".join(names[:1])}` gave: until '
-        expect(not names, f'{hint}then nothing is known to be there')
+        expect(not names, f'{hint}then the message may not have arrived')
     return found, network
 
 

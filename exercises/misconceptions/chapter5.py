@@ -196,11 +196,11 @@ def turned(n, size, rank, seed, epoch):
 
 
 WRONG = [
-    ('5.1', 'entries rebound', rebound, 'only name other tensors'),
+    ('5.1', 'entries rebound', rebound, 'only name new tensors'),
     ('5.1', 'set_', given_memory, 'exchange the memory'),
     ('5.1', '.data', given_data, 'exchange the memory'),
     ('5.1', 'not divided', summed, 'that is the sum'),
-    ('5.1', 'means of means', one_after_the_other, 'work out the mean first'),
+    ('5.1', 'means of means', one_after_the_other, 'compute the mean first'),
     ('5.2', 'no buffers', begin(lambda net: net.parameters()), 'such as running statistics'),
     ('5.2', 'only what is trained', begin(trained), 'frozen parameters'),
     ('5.2', 'into copies', begin(how='copies'), 'the tensor itself, or a copy?'),
@@ -219,8 +219,8 @@ WRONG = [
     ('5.5', 'in whole', in_whole, 'in float16 they take 100'),
     ('5.5', 'never written back', half(back=False), 'in place'),
     ('5.6', 'as they come', lambda ready: [[i] for i in ready], 'would be added up'),
-    ('5.6', 'one at a time', lambda ready: queue(ready, -1, False), 'all at once'),
-    ('5.6', 'its turn or never', if_it_is_its_turn, 'every sum begins once'),
+    ('5.6', 'one at a time', lambda ready: queue(ready, -1, False), 'may, together'),
+    ('5.6', 'its turn or never', if_it_is_its_turn, 'every sum starts once'),
     ('5.4', 'never waited for', never_waited, 'never calls `wait()`'),
     ('5.7', 'not strict', load(lambda name: name, strict=False), 'strict=False'),
     ('5.7', 'as it is', load(lambda name: name), EACH_NAME),
@@ -228,7 +228,7 @@ WRONG = [
     ('5.8', 'set_epoch forgotten', cards(lambda s, e, r: [s]), 'set_epoch'),
     ('5.8', 'an order for each rank', cards(lambda s, e, r: [s, e, r]), 'the same order'),
     ('5.8', 'turned, not shuffled', turned, 'is not shuffled'),
-    ('5.8', 'the rest dropped', cards(rest='dropped'), 'is the rest dealt'),
+    ('5.8', 'the rest dropped', cards(rest='dropped'), 'is the remainder used'),
     ('5.9', 'full steps only', (STEPS - 1, TWICE, LAST, LEFT), 'counts, too'),
     ('5.9', 'left over', (STEPS, N % K, LAST, LEFT), 'missing to a full round'),
     ('5.9', 'only the sampler drops', (STEPS, TWICE, LAST, N % K), 'the loader drops the last'),

@@ -123,10 +123,10 @@ WRONG = [
     *SHARES,
     ('6.2', 'each by its own norm, then the mean', clip('after'), 'in another direction'),
     ('6.2', 'made longer, too', clip(always=True), 'within the limit stays'),
-    ('6.2', 'names, not tensors', scaled('names'), 'g = g * x makes another tensor'),
+    ('6.2', 'names, not tensors', scaled('names'), 'g = g * x makes a new tensor'),
     ('6.3', 'a mean of means', classes(sums='means'), 'then divide'),
     ('6.3', 'its own share only', classes(sums='none'), 'add up the counts'),
-    ('6.3', 'in training mode', classes(modes=False), 'net.eval() belongs before'),
+    ('6.3', 'in training mode', classes(modes=False), 'call net.eval() before'),
     (
         '6.4',
         'ranks forgotten',
