@@ -77,7 +77,11 @@ def mixes_the_slices_up(data):
 def test_what_cannot_be_counted_is_refused():
     for asked, error, words in (
         ((mixes_the_slices_up, 3, 10), ValueError, r'not an allreduce.*\[0, 1, 2\] do not'),
-        ((forgets_to_send_it_back, 3, 10), ValueError, r'forgets.*not an allreduce.*\[1, 2\] do not'),
+        (
+            (forgets_to_send_it_back, 3, 10),
+            ValueError,
+            r'forgets.*not an allreduce.*\[1, 2\] do not',
+        ),
         ((lambda x: x[0].__iadd__(x[1]), 2, 10), ValueError, 'device 0 cannot .* device 1: copy'),
         ((OURS['ring'], 0, 10), ValueError, 'devices must be at least 1, not 0'),
         ((lambda data: data[0].asnumpy(), 2, 10), AttributeError, 'use only copyto'),

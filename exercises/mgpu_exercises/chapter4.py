@@ -96,7 +96,7 @@ def draw_logs(rng: random.Random) -> list[Log]:
     """Give what servers saw: two to begin with, and one of three workers that is drawn."""
     short = [('pull', 0), ('pull', 1), ('push', 1), ('pull', 1), ('push', 0)]
     long = [('pull', worker) for worker in range(3)]
-    for worker in rng.choices(range(3), k=12):  # who has pushed mostly pulls again
+    for worker in rng.choices(range(3), k=12):  # one that has pushed mostly pulls again
         long += [('push', worker), ('pull', worker)][: 1 + (rng.random() < 0.7)]
     return [short, [*short, *short[2:], *short[4:], *short[2:3]], long]
 

@@ -66,7 +66,7 @@ def exercise_9(numbers: Numbers, steps: int, twice: int, last: int, left_out: in
     }
     hint = f'each rank gets {each} examples, {batch} in a step'
     expect_value(steps, right, '{} steps', mistakes, hint)
-    mistakes = {'these are left over; so many are missing to a full round': n - fewer * k}
+    mistakes = {'these are left over; this is how many a full round lacks': n - fewer * k}
     hint = 'all ranks get as many as the rank with the most'
     expect_value(twice, each * k - n, '{} examples twice', mistakes, hint)
     rest = each - (right - 1) * batch

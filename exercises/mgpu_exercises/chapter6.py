@@ -26,7 +26,7 @@ def others() -> list[str]:
 
 
 def exercise_1(rng: random.Random, mirrored: Callable[..., Any]) -> None:
-    """An example's own random number, whoever computes with it."""
+    """An example's own random number, the same on every rank."""
     seed, n = 2 * rng.randrange(500), 400  # even: seed ^ 1 is seed + 1
 
     def images(seed: int, epoch: int, first: int = 0, n: int = n) -> list[bool]:

@@ -67,7 +67,7 @@ def exercise_3(crossing: Callable[..., float]) -> None:
         rounds, unit, in_seconds = math.log2(k), alpha * bandwidth, alpha / bandwidth
 
         def meet(up: float = 2 * rounds, around: int = 2 * (k - 1), unit: float = unit) -> float:
-            """Solve for so many steps of whole arrays, and so many of slices."""
+            """Solve for given numbers of steps with whole arrays, and with slices."""
             return unit * (around - up) / (up - around / k)  # noqa: B023
 
         mistakes = {

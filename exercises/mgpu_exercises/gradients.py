@@ -30,7 +30,7 @@ def classifier(seed: int, n: int) -> Case:
 
 
 def gradient(net: nn.Module) -> torch.Tensor:
-    """Join all gradients of a network to one vector; where there is none, there are zeros."""
+    """Join all gradients of a network to one vector, with zeros for missing ones."""
     grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in net.parameters()]
     return torch.cat([g.flatten() for g in grads])
 

@@ -51,14 +51,14 @@ class Op(NamedTuple):
 
 
 class Peer:
-    """What one rank sees of ``torch.distributed`` where there are only messages."""
+    """One rank's view of ``torch.distributed`` with messages only."""
 
     P2POp = Op
 
     def __init__(self, rank: int, network: Network) -> None:
         self.rank, self.network, self.waits_for = rank, network, ''
         self.count: dict[tuple[int, int], int] = dict.fromkeys(network.sent, 0)
-        self.any = 0  # receives from whoever comes first
+        self.any = 0  # receives from the first to send
         self.open: dict[tuple[str, int, int, int], None] = {}  # begun, and not waited for
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -152,7 +152,7 @@ class Peer:
 
 
 def on_peers(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], Network]:
-    """Call a function with ``dist`` on each of so many ranks; give what it gave, and what was sent.
+    """Call a function with ``dist`` on each rank; return the results and the messages.
 
     It is called several times, so it makes what it changes anew. Ranks that wait in a circle, or
     for one that has ended, get a hint, where processes would wait for ever.

@@ -110,7 +110,7 @@ class Dist:
 
 
 def on_ranks(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], list[Dist]]:
-    """Call a function with ``dist`` on each of so many ranks; give what it gave, and the ranks.
+    """Call a function with ``dist`` on each rank; return the results and the ranks.
 
     It is called several times, so it makes what it changes anew. Ranks that do not meet in the same
     collectives get a hint, where processes would wait for ever.

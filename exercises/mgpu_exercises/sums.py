@@ -33,7 +33,7 @@ def expect_sum(before: Sequence[Any], after: Sequence[Any], who: str) -> None:
 
 
 def expect_buckets(found: Any, sizes: list[int], limit: int) -> None:
-    """Raise a hint unless gradients of so many bytes are in buckets, by number, last one first."""
+    """Raise a hint unless gradients of these bytes are in buckets, by number, last one first."""
     found = [list(bucket) for bucket in found]
     hint = 'a bucket is a list of gradient indices, 0 for the first one'
     expect(all(np.ndim(i) == 0 for bucket in found for i in bucket), hint)

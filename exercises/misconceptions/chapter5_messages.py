@@ -172,7 +172,7 @@ WRONG = [
     ),
     ('5.13', 'a mean of means', accumulate('mean', by='means'), 'with the same weight'),
     ('5.13', 'never cleared', accumulate(clear='never'), 'is the gradient of the first one'),
-    ('5.13', 'who has none leaves', accumulate(empty='leaves'), 'rank 2 never calls it'),
+    ('5.13', 'a rank without any leaves', accumulate(empty='leaves'), 'rank 2 never calls it'),
     ('5.14', 'from the first layer on', fill(first=1), 'its gradients come last'),
     ('5.14', 'the large one is lost', fill(what='skip large'), 'larger than a bucket'),
     ('5.14', 'filled beyond the limit', fill(what='overfull'), 'more bytes than that'),

@@ -9,7 +9,7 @@ from .chapter8_idioms import RIGHT as RIGHT
 
 
 def smallest(rounded=math.ceil, passes=2, backward=2, byte=8):
-    """A batch by so many passes through the port, so much backward pass, so many bits a byte."""
+    """A batch from numbers of passes through the port, backward passes, and bits per byte."""
 
     def smallest_batch(parameters, flops, value_bytes, operations, gigabits):
         sending = passes * parameters * value_bytes / (gigabits * 1e9 / byte)

@@ -50,7 +50,7 @@ def the_sum_as_a_result(logits, labels, dist):
 
 
 def prepare(after=1, pad=-100, mask=lambda ones: ones.tril(), also=None, inputs=slice(None)):
-    """Targets so many positions later, padded with something, and some mask."""
+    """Targets some positions later, padded with something, and some mask."""
 
     def examples(sequences):
         t = max(map(len, sequences)) - 1

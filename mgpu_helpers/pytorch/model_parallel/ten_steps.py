@@ -111,7 +111,7 @@ def train_by(prepare: Callable[[nn.Module], Any]) -> Trained:
 
 
 def group_of(k: int) -> bool:
-    """Put the first ``k`` of all ranks, which all call it, into a new group; tell who is in it."""
+    """Put the first ``k`` of all ranks into a new group; all call it, and get their membership."""
     arguments.whole_number('k', k, least=1, most=int(os.environ['WORLD_SIZE']))
     rank, store = int(os.environ['RANK']), dist.PrefixStore(f'{next(_meetings)}', _meeting_place())
     if dist.is_initialized():
