@@ -103,7 +103,7 @@ class Lanes:
         return Table(rows if len(self.lanes) > 1 else rows[:1], ['lane', 'busy', 'idle', *kinds])
 
     def _shares(self, kinds: Sequence[str]) -> np.ndarray:
-        """Return shares of time (lanes + 1, 2 + kinds): busy, idle, each kind; last: two lanes."""
+        """Return time shares (lanes + 1, 2 + kinds): busy, idle, kinds; last row: two at once."""
         first, last = self.ends
         moments = np.unique([moment for s in self.spans for moment in (s.start, s.end)])
         # The activity of each lane between two moments; two spans at once count once.

@@ -99,7 +99,7 @@ def exercise_4(rng: random.Random, my_update: Callable[..., None]) -> None:
     expect(all(p is q for p, q in zip(params, given)), hint)
     left = [p.asnumpy() / v.asnumpy() for p, v in zip(params, (value, value * 2))]
     first = float(left[0].flat[0])
-    hint = 'some parameters changed differently: each takes a step by its own gradient'
+    hint = 'some parameters are wrong: update each one with its own gradient'
     expect(np.allclose(left, first), hint)
     mistakes = {
         'no parameter has changed: write into each, p -= …; p = p - … makes a new array': 1.0,

@@ -36,7 +36,7 @@ def exercise_8(rng: random.Random, my_shares: Callable[..., Any]) -> None:
             expect(max(counts.values()) - min(counts.values()) <= 1, hint, case)
             epochs.append(hands)
             steps = [{(b - a) % n for a, b in pairwise(hand)} for hand in hands]
-            hint = 'each rank takes its examples at one distance: the order is not shuffled'
+            hint = "each rank's examples are equally spaced: the order is not shuffled"
             expect(n < 10 or any(len(distances) > 1 for distances in steps), hint, case)
         hint = 'epochs 0 and 1 have the same shards, as if `set_epoch` had been forgotten'
         expect(n < 10 or epochs[0] != epochs[1], hint, case)
@@ -82,5 +82,7 @@ def exercise_9(numbers: Numbers, steps: int, twice: int, last: int, left_out: in
         'the loader drops these; the sampler has left some out before': whole - dealt,
         "that is one rank's shard": fewer % batch,
     }
-    hint = 'first what does not fit a full round, then the last batch of each rank'
+    hint = (
+        "the sampler drops what does not fit a full round, then the loader each rank's last batch"
+    )
     expect_value(left_out, whole, '{} examples left out', mistakes, hint)

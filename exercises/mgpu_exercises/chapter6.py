@@ -127,7 +127,7 @@ def exercise_3(rng: random.Random, accuracy_by_class: Callable[..., Any]) -> Non
         found, _ranks = on_ranks(size, call)
         case, seen = f'{n} examples on {size} ranks', [sum(k for k, _ in log[r]) for r in log]
         expect(max(seen) < n, f'{case}, which classify {seen} of them: each needs only its shard')
-        hint = f'the ranks have classified {seen} of them, {sum(seen)} in all; each counts once'
+        hint = f'the ranks have classified {seen} of them, {sum(seen)} in all; each must count once'
         expect(sum(seen) == n, hint, case)
         for rank, (given, training) in enumerate(found):
             values = [round(float(v), 4) for v in (given if given is not None else ())]

@@ -147,5 +147,7 @@ def exercise_3(events: Callable[..., Any]) -> None:
         hint = f'of {sorted(scattered)} alone were scattered; else each keeps whole gradients'
         expect(len(scattered) == layers, hint, case)
         expect(not whole, f'{sorted(whole)} is still whole at the end', case)
-        hint = f'{gathers} gathers, but {2 * layers - 1} do: which one is gathered twice in a row?'
+        hint = (
+            f'{gathers} gathers, but {2 * layers - 1} are enough: which is gathered twice in a row?'
+        )
         expect(gathers <= 2 * layers - 1, hint, case)

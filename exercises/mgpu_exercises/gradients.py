@@ -45,7 +45,7 @@ def expect_alike(case: str, found: list[torch.Tensor]) -> None:
         )
         hint += 'so what has each rank divided it by?'
         expect(equal or not torch.allclose(grad, along * found[0]), hint, case)
-        hint = 'the ranks end with different gradients; each is summed over them, in place'
+        hint = 'the ranks end with different gradients; sum each over the ranks, in place'
         expect(equal, hint, case)
 
 
@@ -102,7 +102,7 @@ def expect_clipped(found: list[Any], grads: list[list[torch.Tensor]], limit: flo
         each = all(torch.allclose(g, p, rtol=1e-4) for g, p in zip(mine, scaled))
         hint = f'{case}, with a factor per parameter: use one norm for all'
         expect(straight or not each, hint)
-        hint = f'{case}, in another direction: first the mean over the ranks, then its norm'
+        hint = f'{case}, in another direction: average over the ranks first, then take the norm'
         expect(straight, hint)
         hint = f'{case}; the direction is right, and the norm you divided by was '
         hint += f'{limit / scale:.4g}, that of the mean is {norm:.4g}'

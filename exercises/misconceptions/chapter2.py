@@ -64,7 +64,7 @@ WRONG = [
     ('2.1', 'the mean over the shard', backward_of(lambda l: l.mean()), 'do not use mean()'),
     ('2.1', 'one backward for all', first_shard_only, 'device 1 has no gradient'),
     ('2.1', 'nothing is given back', without_losses, 'is `return` missing'),
-    ('2.2', 'other arrays in the lists', other_arrays, 'their old gradients: write into them'),
+    ('2.2', 'other arrays in the lists', other_arrays, 'their old gradients: write into these'),
     ('2.2', 'each array by itself', each_array, 'changes the direction: use one norm'),
     ('2.2', 'the limit for the sum', limit_of_the_sum, 'the limit applies to the mean'),
     ('2.3', 'one start for all arrays', (0.02 + TRAVEL, GAIN, 1), 'takes 20 µs to start'),

@@ -230,7 +230,7 @@ WRONG = [
     ('5.8', 'turned, not shuffled', turned, 'is not shuffled'),
     ('5.8', 'the rest dropped', cards(rest='dropped'), 'is the remainder used'),
     ('5.9', 'full steps only', (STEPS - 1, TWICE, LAST, LEFT), 'counts, too'),
-    ('5.9', 'left over', (STEPS, N % K, LAST, LEFT), 'missing to a full round'),
+    ('5.9', 'left over', (STEPS, N % K, LAST, LEFT), 'a full round lacks'),
     ('5.9', 'only the sampler drops', (STEPS, TWICE, LAST, N % K), 'the loader drops the last'),
     *MESSAGES,
     *TIMING,

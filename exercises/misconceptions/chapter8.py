@@ -66,7 +66,7 @@ def fits(shared=1, kept=1, later=0, up=math.ceil, never=0):
 WRONG = [
     ('8.1', 'bits for bytes', smallest(byte=1), 'are bits'),
     ('8.1', 'one pass through the port', smallest(passes=1), 'passes a port twice'),
-    ('8.1', 'always one more', smallest(lambda x: int(x) + 1), 'comes out even'),
+    ('8.1', 'always one more', smallest(lambda x: int(x) + 1), 'divides evenly'),
     ('8.1', 'rounded down', smallest(math.floor), 'sending takes longer'),
     ('8.2', 'there and back as one', fit(messages=1), 'are two messages'),
     (

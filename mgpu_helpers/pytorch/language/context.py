@@ -31,7 +31,7 @@ def zigzag(size: int) -> list[list[int]]:
 
 
 def pairs(mine: Sequence[int], theirs: Sequence[int]) -> list[tuple[int, int, bool]]:
-    """List which of my pieces attend to which of theirs; on the same piece, a triangle."""
+    """List which of my pieces attend to which of theirs, and where the mask is a triangle."""
     found = [(i, j) for i in range(len(mine)) for j in range(len(theirs))]
     return [(i, j, theirs[j] == mine[i]) for i, j in found if theirs[j] <= mine[i]]
 

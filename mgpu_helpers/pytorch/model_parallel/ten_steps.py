@@ -98,7 +98,8 @@ def ten_steps(
 def train_by(prepare: Callable[[nn.Module], Any]) -> Trained:
     """Train in a rank, on its shard of every batch; gradients are means over the ranks.
 
-    ``prepare(net)`` returns the network and, if ``ten_steps`` needs them, optimizer, step, state.
+    ``prepare(net)`` returns the network and, if they differ from the defaults, ``ten_steps``'s
+    optimizer, step and state.
     """
     net, *more = prepare(vit().to(this_device()))
 
