@@ -60,11 +60,11 @@ def expect_pairs(found: list[Any], case: str) -> None:
 
 def expect_means(mine: list[Any], means: list[torch.Tensor], who: str, size: int, s: float) -> None:
     """Raise a hint unless these are the mean gradients, without the scale ``s``."""
-    hint = f'{who} gives {len(mine)} gradients of {len(means)}'
+    hint = f'{who} returns {len(mine)} gradients, not {len(means)}'
     expect(len(mine) == len(means), hint)
     for g, right in zip(mine, means):
         if not isinstance(g, torch.Tensor) or g.shape != right.shape:
-            raise Hint(f'{who} gives a gradient of another shape')
+            raise Hint(f'{who} returns a gradient of another shape')
         ratio = float((g.double() / right).mean())
         hint = f'{who} has new zeros: float16 has no numbers below 6e-8, so make '
         hint += 'the gradients float32 before you divide by the scale'

@@ -81,7 +81,7 @@ def step_of(
     hint += 'block, then for net; what no call has taken before is one unit'
     expect(max(most) < values, hint)
     grads = [getattr(p.grad, 'full_tensor', lambda p=p: p.grad)() for p in net.parameters()]
-    expect(all(g is not None for g in grads), 'there are parameters without a gradient: backward()')
+    expect(all(g is not None for g in grads), 'some parameters have no gradient: call backward()')
     return torch.cat([g.flatten().cpu() for g in grads]), sum(lengths)
 
 
