@@ -128,7 +128,7 @@ def refuse_what_chapter_1_refuses(m, X, y, a, b, numpy, *more):
         (TypeError, r'grads must be grads\[c\]\[i\], a list', m.sync_gradients, one),
         (TypeError, r'grads\[0\] .*\[0\] is None', m.sync_gradients, [[None], [None]]),
         (TypeError, r"device must be .*, not 'cpu\(1\)'", m.get_params, params, 'cpu(1)'),
-        (TypeError, r'params must be .*, from init_params, not', m.get_params, a, params),
+        (TypeError, r'params must be .*from init_params, not', m.get_params, a, params),
         (ValueError, r'scale must be a number above 0', m.init_params, 0),
         (ValueError, r'seed must be at least 0, not -1', m.init_params, 0.1, -1),
         (ValueError, r"dtype must be one of .*, not 'int8'", m.init_params, 0.1, 0, 'int8'),

@@ -172,7 +172,7 @@ def exercise_8(rng: random.Random, largest_difference: Callable[..., float]) -> 
         found = number(largest_difference(replicas))
         case = f'one value of parameter {parameter} on device {device} was changed by {change:g}'
         hint = (
-            f'{case}, but you found {found:g}: compare all values of all replicas, with either sign'
+            f'{case}, but you found {found:g}: compare all values of each replica, with either sign'
         )
         expect(found == abs(change), hint)
     (values,) = on_devices(rng, 1)

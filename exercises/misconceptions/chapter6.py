@@ -131,7 +131,7 @@ WRONG = [
         '6.4',
         'ranks forgotten',
         pieces(factor=lambda n, s, p, k: 1 / n),
-        'divided by the ranks twice',
+        'divide by the ranks as well',
     ),
     ('6.4', 'a mean of means', pieces('mean', lambda n, s, p, k: 1 / p), 'differ in length'),
     ('6.4', 'each piece sent', pieces(quiet='none'), 'by the passes [1, 2, 3] of 3'),
