@@ -133,7 +133,7 @@ def refuse_what_chapter_1_refuses(m, X, y, a, b, numpy, *more):
         (ValueError, r'seed must be at least 0, not -1', m.init_params, 0.1, -1),
         (ValueError, r"dtype must be one of .*, not 'int8'", m.init_params, 0.1, 0, 'int8'),
         (ValueError, r'lr must be a number above 0', m.sgd, one, 0, 4),
-        (ValueError, r'are they swapped', m.split_batch, y, X, [a, b]),
+        (ValueError, r'are X and y swapped', m.split_batch, y, X, [a, b]),
         (TypeError, r'net must be a function of images', accuracy, one, [(X, y)], a),
         (TypeError, r'an iterator over batches', accuracy, m.lenet, (X, y), a),
         (TypeError, r'an iterator over batches', accuracy, m.lenet, X, a),
@@ -171,7 +171,7 @@ def test_what_mxnets_chapters_refuse(capsys):
     refused_changes(
         g.train_batch,
         {'X': X, 'y': y, 'net': net, 'devices': devices, 'trainer': trainer},
-        (ValueError, r'are they swapped', {'X': y, 'y': X}),
+        (ValueError, r'are X and y swapped', {'X': y, 'y': X}),
         (ValueError, r'at least 2 examples, one per device, not 1', {'X': X[:1], 'y': y[:1]}),
         (ValueError, r'must be \[cpu\(0\), cpu\(1\)\], where', {'devices': [*devices, mx.cpu(2)]}),
         (RuntimeError, r"'cnn_conv0_weight' has not been initialized", {'net': g.lenet()}),
@@ -197,7 +197,7 @@ def test_what_mxnets_chapters_refuse(capsys):
         (TypeError, r'such as nd.array\(x\)', mgpu.split_and_load, X.asnumpy(), devices),
         (ValueError, of_one, partial(g.train, num_examples=65), unready, 2, 64, 0.1),
         (TypeError, r'num_', partial(g.train, load_data=lambda *_: ([], [])), unready, 2, 64, 0.1),
-        (ValueError, r'different ones', g.prepare, unready, devices[:1] * 2),
+        (ValueError, r'all different', g.prepare, unready, devices[:1] * 2),
         (RuntimeError, r'not been initialized', g.make_trainer, unready, 0.1),  # left as it was
         (TypeError, r'num_gpus.* not a HybridSequential$', mgpu.train, unready, 2, 0.1),
         (ValueError, r'parameters of net must be', g.evaluate_accuracy_gpus, nn.Flatten(), []),

@@ -138,7 +138,12 @@ WRONG = [
     ('6.5', 'rank 0 alone', rank_0_alone, 'waits for ever'),
     ('6.5', "like rank 0's", gathered(lambda r, i: r[i] == r[0]), 'compare the same list'),
     ('6.5', 'None is 0', gathered(lambda r, i: len({x or 0 for x in r}) == 1), 'not False'),
-    ('6.5', 'only rank 0 says it', gathered(lambda r, i: None if i else len(set(r)) == 1), 'alone'),
+    (
+        '6.5',
+        'only rank 0 says it',
+        gathered(lambda r, i: None if i else len(set(r)) == 1),
+        'not only',
+    ),
     *RESTARTS,
     *SCALING,
 ]
