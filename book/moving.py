@@ -45,7 +45,7 @@ class Moving(SphinxPostTransform):
 
 
 def scripts(app, pagename, templatename, context, doctree):
-    """Load what draws only where there is something to draw."""
+    """Load the drawing code only if there is something to draw."""
     kinds = {kind for page, _, kind, _ in PICTURES if page == pagename}
     if kinds:
         app.add_css_file('steps.css')

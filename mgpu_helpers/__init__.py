@@ -12,7 +12,7 @@ try:
     import lazy_loader
 except ModuleNotFoundError:  # the first import that a wrong Python lacks
     raise ModuleNotFoundError(
-        f'{sys.executable} is not the Python of the course: it has none of its packages. In the '
+        f'{sys.executable} is not the Python of the course and lacks its packages. In the '
         "folder of the course, run 'make setup' and use .venv/bin/python (in JupyterLab, the "
         "kernel 'Python 3 (multi-GPU course)').",
         name='lazy_loader',

@@ -32,7 +32,7 @@ from .runtime import SETTINGS, installed_builds
 OK, WARNING, FAILED, NOT_NEEDED = 'ok', 'warning', 'failed', 'not needed'
 NEEDED_BY = {'mxnet': 'chapters 1 to 4', 'torch': 'chapters 5 to 9'}
 MODULES = {'scikit-learn': 'sklearn', 'matplotlib': 'matplotlib.pyplot'}  # to import
-MARK, MISSING = 'doctor row: ', 'it is not installed'  # lines that a question's process prints
+MARK, MISSING = 'doctor row: ', 'not installed'  # printed by a question's process
 
 
 class Row(NamedTuple):
@@ -59,7 +59,7 @@ def _say(what: str) -> None:
 def packages() -> Iterator[Row]:
     """Is this a Python of the course, with the packages that the notebooks need?"""
     found = f'{platform.python_version()} in {sys.prefix}, {platform.system()} {platform.machine()}'
-    good = (3, 11) <= sys.version_info[:2] <= (3, 13)  # MXNet ends at 3.11
+    good = (3, 11) <= sys.version_info[:2] <= (3, 13)  # MXNet supports 3.11 at most
     yield Row('Python', OK if good else FAILED, found, '' if good else _setup())
     lines = metadata.requires('mgpu-helpers') or []
     needed = [line for line in lines if 'extra ==' not in line or re.search('.notebooks.$', line)]
@@ -137,7 +137,7 @@ def kernels() -> Iterator[Row]:
             yield Row(f'kernel {name}', OK, found)
         else:
             mend = 'unset JUPYTER_PATH' if 'JUPYTER_PATH' in os.environ else _setup()
-            yield Row(f'kernel {name}', FAILED, f'{found}, which is another one', mend)
+            yield Row(f'kernel {name}', FAILED, f'{found}, not the Python of the course', mend)
 
 
 def gpus() -> Iterator[Row]:
@@ -152,11 +152,11 @@ def gpus() -> Iterator[Row]:
         return
     listed = '; '.join(f'{gpu}, {gpu.memory / 2**30:.0f} GiB' for gpu in driver_gpus())
     if listed:
-        yield Row('GPUs', OK, f'{listed}; the driver knows CUDA {major}.{minor}')
+        yield Row('GPUs', OK, f'{listed}; the driver supports CUDA {major}.{minor}')
     else:
         hidden = 'CUDA_VISIBLE_DEVICES' in os.environ
         mend = 'unset CUDA_VISIBLE_DEVICES' if hidden else 'sudo reboot'
-        yield Row('GPUs', WARNING, f'the driver gives none (code {refusal} of cuInit)', mend)
+        yield Row('GPUs', WARNING, f'the driver reports none (cuInit returned {refusal})', mend)
 
 
 def data() -> Iterator[Row]:
@@ -179,11 +179,11 @@ def cores() -> Iterator[Row]:
     """How many stand-ins work at the same time, and does a setting prevent it?"""
     from .devices.driver import usable_cores
 
-    few = '' if usable_cores() > 1 else ': two stand-ins share one, and gain nothing'
+    few = '' if usable_cores() > 1 else ': two stand-ins share one, without a speed-up'
     yield Row('cores', WARNING if few else OK, f'{usable_cores()} usable of {os.cpu_count()}{few}')
     for name, value in SETTINGS.items():
         if (other := os.environ.get(name, value)) != value:
-            found = f'{name} is {other}, ours is {value}: stand-ins may take turns, or hang'
+            found = f'{name} is {other}, the course sets {value}: stand-ins may take turns, or hang'
             yield Row('settings', WARNING, found, f'unset {name}')
 
 
@@ -200,7 +200,7 @@ def answer(name: str) -> None:
         words = MISSING if missing else f'{type(error).__name__}: {error}'
         print(' '.join(words.split()), flush=True)
         os._exit(1)
-    os._exit(0)  # what the libraries would still do now is of no interest
+    os._exit(0)  # skip the libraries' cleanup
 
 
 def ask(name: str, seconds: float) -> list[Row]:
@@ -225,7 +225,7 @@ def ask(name: str, seconds: float) -> list[Row]:
         return [Row(name, verdict, f'{MISSING}; {NEEDED_BY[name]} need it', _setup('TORCH=1'))]
     mend = _setup('GPU=0' if 'libcuda.so.1' in last else '')
     if status is None:
-        last += f' no answer after {seconds:g} s, so it hangs, or this machine is busy'
+        last += f' no answer after {seconds:g} s: it hangs, or this machine is busy'
         mend = "make doctor DOCTOR_ARGS='--seconds 60'"
     elif status < 0:
         last += f' killed by signal {-status}, {signal.strsignal(-status)}'
@@ -243,8 +243,8 @@ def doctor(seconds: float) -> None:
         rows = sum(pool.map(lambda name: ask(name, seconds), QUESTIONS), [])
     cells = []
     for name, verdict, found, mend in rows:
-        text = textwrap.fill(found, 66, break_on_hyphens=False)  # a command is left whole
+        text = textwrap.fill(found, 66, break_on_hyphens=False)  # do not break a command
         cells.append([name, verdict, f'{text}\n-> {mend}' if mend else text])
-    table = tabulate(cells, ['check', 'verdict', 'what was found -> what mends it'])
-    click.echo(re.sub('-{67,}', '-' * 66, table))  # the rule is as long as the longest command
+    table = tabulate(cells, ['check', 'verdict', 'finding -> fix'])
+    click.echo(re.sub('-{67,}', '-' * 66, table))  # not as long as the longest command
     sys.exit(any(row.verdict == FAILED for row in rows))

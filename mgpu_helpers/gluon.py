@@ -161,7 +161,7 @@ def prepare(
     if seed is not None:
         mx.random.seed(seed)
     net.initialize(initializer or init.Xavier(), ctx=devices, force_reinit=True)
-    # A step of ResNet-18, 128 examples, takes 221 ms on a stand-in; 266 without static_shape.
+    # A step of ResNet-18 with 128 examples takes 221 ms on a stand-in; 266 without static_shape.
     net.hybridize(static_alloc=True, static_shape=True)
 
 
@@ -221,9 +221,9 @@ def parameters_of(net: Block) -> list[Parameter]:
 def devices_of(net: Block) -> list[mx.Context]:
     """List a network's devices, also before its shapes are known."""
     arguments.network(net)
-    places = [param.list_ctx() for param in parameters_of(net)]  # or MXNet names the uninitialized
+    places = [param.list_ctx() for param in parameters_of(net)]  # raises if uninitialized
     arguments.positive_int('the number of parameters of net', len(places))
     other = [here for here in places if here != places[0]]
-    wanted = f'on {places[0]}, as the first is: initialize the whole network at once'
+    wanted = f'on {places[0]}, like the first (initialize the whole network at once)'
     arguments.expect(not other, 'every parameter', wanted, other[:1], ValueError)
     return places[0]

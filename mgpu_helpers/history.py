@@ -66,7 +66,7 @@ class History:
         runs = (self, *others)
         empty = [run.label for run in runs if not run.seconds]
         if empty:
-            raise ValueError(f'{empty[0]!r} has no epoch to plot yet: train for one epoch or more')
+            raise ValueError(f'{empty[0]!r} has no epoch to plot yet: train for at least one epoch')
         figure, (losses, accuracies) = panels(1, 2)
         # Markers shrink from run to run, so that both are visible where two agree.
         for run, (style, size) in zip(runs, itertools.cycle([('o-', 9), ('s--', 6), ('^:', 4)])):

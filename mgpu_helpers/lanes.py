@@ -77,7 +77,7 @@ class Lanes:
         end = max((s.end for s in self.spans), default=0)
         if end <= start:
             way = 'put the training step inside the recorded block'
-            raise ValueError(f'nothing was recorded in {self.title!r}, no work took time: {way}')
+            raise ValueError(f'{self.title!r} has recorded no work that took time: {way}')
         return start, end
 
     @property

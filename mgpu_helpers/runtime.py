@@ -139,7 +139,7 @@ def check_mxnet() -> None:
     if len(builds) > 1:
         raise ImportError(
             f'{" and ".join(builds)} are both installed and overwrite each other. Keep one: '
-            f'pip uninstall -y {" ".join(builds)}, then install the one that you want.'
+            f'pip uninstall -y {" ".join(builds)}, then install one of them again.'
         )
     try:
         numpy = version('numpy')
@@ -155,11 +155,11 @@ def check_mxnet() -> None:
     if threads != '1':
         risk = 'take turns'
         if 'MXNET_CPU_TEMP_COPY' in os.environ:
-            risk = 'may wait for each other for ever (MXNET_CPU_TEMP_COPY is set, too)'
+            risk = 'may deadlock (MXNET_CPU_TEMP_COPY is set, too)'
         warnings.warn(
             f'OMP_NUM_THREADS is {threads}, so stand-in devices {risk} instead of working at the '
-            'same time. On GPUs it does not matter. To let each stand-in be one core: unset '
-            'OMP_NUM_THREADS, then restart.',
+            'same time. This does not affect GPUs. To give each stand-in one core, unset '
+            'OMP_NUM_THREADS and restart.',
             RuntimeWarning,
             stacklevel=2,
         )

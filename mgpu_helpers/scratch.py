@@ -65,7 +65,7 @@ def lenet(X: NDArray, params: Arrays) -> NDArray:
 
 def get_params(params: Arrays, device: mx.Context) -> Replica:
     """Copy parameters to a device; each copy gets its own gradient, initially 0."""
-    arguments.list_of_arrays('params', params, 'as init_params gives')
+    arguments.list_of_arrays('params', params, 'such as one from init_params')
     arguments.check(device=device)
     new_params = [p.copyto(device) for p in params]
     for p in new_params:

@@ -167,7 +167,7 @@ def test_a_run_that_is_done_returns_at_once(whole, capsys):
 def test_other_settings_another_network_and_a_damaged_file_are_refused(whole, tmp_path):
     _, path = latest_checkpoint(whole[0])
     for name, value in {'lr': 0.2, 'batch_size': 128, 'seed': 1, 'num_examples': 1000}.items():
-        with pytest.raises(ValueError, match='is of a run with .*: take the same settings'):
+        with pytest.raises(ValueError, match='was saved by a run with .*: use the same settings'):
             load_checkpoint(path, fresh_net(), **SETTINGS | {name: value})
     net = single.nn.Dense(10, in_units=784)
     net.initialize()
@@ -231,7 +231,7 @@ def test_killed_and_resumed_it_ends_in_the_same_parameters(whole, tmp_path):
 def test_refused_before_it_begins(capsys):
     for change, words in (
         ({'kind': 'dist_asnyc'}, 'kind must be one of local, device, nccl, dist_sync'),
-        ({'kind': 'dist_sync'}, 'needs a cluster, and this process is no worker of one'),
+        ({'kind': 'dist_sync'}, 'needs a cluster, but this process is not a worker'),
         ({'num_epochs': 0}, 'num_epochs must be at least 1, not 0'),
         ({'batch_size': 0}, 'batch_size must be at least 1, not 0'),
         ({'num_gpus': 0}, 'num_gpus must be at least 1, not 0'),

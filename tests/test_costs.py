@@ -88,7 +88,7 @@ def test_published_links():
     assert (speeds['25 Gb RoCE'], speeds['400 Gb InfiniBand']) == (3.125, 50)
     assert all(link.source for link in LINKS.values())
     assert LINKS['NVLink 3'].arriving().seconds(240e9) == pytest.approx(1, rel=1e-5)
-    with pytest.raises(KeyError, match='no link .carrier pigeon.; there are: PCIe 3 x16, .*own'):
+    with pytest.raises(KeyError, match='no link .carrier pigeon.: choose one of PCIe 3 x16, .*own'):
         LINKS['carrier pigeon']
 
 

@@ -83,7 +83,7 @@ def test_one_batch_on_more_and_more_devices():
 
 
 def test_what_machines_steps_and_scaling_refuse():
-    both = 'give both, devices_per_server and network'
+    both = 'pass both devices_per_server and network'
     model, machine = "Model, .* not 'ResNet-50'", "Machine, .* not 'p3.16xlarge'"
     for changed, kind, message in (
         ({'flops': 0}, ValueError, 'flops .*must be a number above 0, not 0'),
@@ -105,9 +105,9 @@ def test_what_machines_steps_and_scaling_refuse():
         (
             communication_seconds,
             (16, 1e8, SERVERS, 'sharded'),
-            "'sharded' is for one .* 8 devices: use 'ring'",
+            "'sharded' works within one .* 8 devices: .*use 'ring'",
         ),
-        (strong_scaling, (RESNET, 64, [1, 1024], SERVERS), '64 cannot be shared by 1,024 devices'),
+        (strong_scaling, (RESNET, 64, [1, 1024], SERVERS), '64 is too small for 1,024 devices'),
         (strong_scaling, (RESNET, 64, [], SERVERS), 'device_counts must be a list of integers'),
         (strong_scaling, (RESNET, 64, 8, SERVERS), 'device_counts must be a list of integers'),
     ):

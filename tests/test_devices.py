@@ -63,7 +63,7 @@ def test_gpus_that_mxnet_can_use_and_gpus_that_it_cannot(stub_driver):
     assert said[0] == '2 [gpu(0), gpu(2)] gpu(0) [gpu(0), gpu(2)]'
     assert '2 usable GPUs here, so CPU cores stand in' in said[1]
     assert 'stand-ins share' in said[2] and said[3] == '[cpu(0), cpu(1), cpu(2)]'
-    assert said[4:] == ['[gpu(0), cpu(0)] mixes GPUs with stand-ins: take one kind']
+    assert said[4:] == ['[gpu(0), cpu(0)] mixes GPUs with stand-ins: use only one kind']
 
 
 @pytest.mark.skipif(mgpu.num_gpus() > 0, reason='there are real GPUs here')

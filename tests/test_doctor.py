@@ -99,7 +99,7 @@ def test_data_that_are_missing_or_damaged(home, mnist_files):
 def test_one_core_and_a_setting_that_gives_a_stand_in_several_threads():
     one = ['taskset', '-c', str(min(os.sched_getaffinity(0)))]
     rows = ask('cores', before=one, OMP_NUM_THREADS='4')
-    check(rows['cores'], 'warning', '1 usable', 'gain nothing')
+    check(rows['cores'], 'warning', '1 usable', 'without a speed-up')
     check(rows['settings'], 'warning', 'OMP_NUM_THREADS is 4', mend='unset OMP_NUM_THREADS')
 
 
@@ -110,7 +110,7 @@ def test_a_gpu_that_this_build_does_not_use(stub_driver):
     check(rows['GPUs'], 'ok', 'NVIDIA A100', '40 GiB', 'CUDA 13.0')
     check(rows['MXNet'], 'warning', 'could use GPU 0 (NVIDIA A100', mend='make setup GPU=1')
     hidden = ask('gpus', LD_LIBRARY_PATH=str(stub_driver([])), CUDA_VISIBLE_DEVICES='')['GPUs']
-    check(hidden, 'warning', 'gives none (code 100', mend='unset CUDA_VISIBLE_DEVICES')
+    check(hidden, 'warning', 'reports none (cuInit returned 100', mend='unset CUDA_VISIBLE_DEVICES')
 
 
 def test_the_gpu_build_without_a_driver_and_two_builds(tmp_path):
@@ -128,7 +128,9 @@ def test_a_kernel_that_starts_another_python(tmp_path):
     spec = {'argv': [python, '-m', 'ipykernel_launcher'], 'display_name': 'Mine'}
     (folder / 'kernel.json').write_text(json.dumps(spec))
     row = ask('kernels', JUPYTER_PATH=str(tmp_path))['kernel python3']
-    check(row, 'failed', f'{tmp_path}/bare, which is another one', mend='unset JUPYTER_PATH')
+    check(
+        row, 'failed', f'{tmp_path}/bare, not the Python of the course', mend='unset JUPYTER_PATH'
+    )
 
 
 def test_make_doctor_without_an_environment_names_make_setup(tmp_path):

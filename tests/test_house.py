@@ -198,3 +198,21 @@ def test_nothing_is_left_that_nobody_calls():
         if not name.startswith('__') and name not in called | PROTOCOLS
     ]
     assert not dead
+
+
+# Habits of ours that nobody would say to a colleague; CONTRIBUTING has the words to use instead.
+TICS = re.compile(
+    r'\b(whoever|who has|by how much|(is|are) (not )?to be had|is said|told apart|so many'
+    r'|how it goes|without a word|begins? anew|gives? back|where there (is|are)|for nobody)\b',
+    re.IGNORECASE,
+)
+
+
+def test_pages_exercises_and_messages_have_none_of_our_tics():
+    texts = list(PACKAGE.rglob('*.py'))
+    for folder in ('book', '.github', 'exercises'):
+        texts += [p for p in (ROOT / folder).rglob('*.*') if p.suffix in ('.md', '.ipynb', '.py')]
+    for path in texts:
+        prose = re.sub('`[^`]+`|image/png.*', '', path.read_text(encoding='utf8'))
+        said = [found[0] for found in TICS.finditer(prose)]
+        assert not said, f'{path.relative_to(ROOT)} says {said}'

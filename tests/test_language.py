@@ -96,7 +96,7 @@ def what_is_refused(k):
     for way in (ring(rows), ulysses):
         words = '20 tokens cannot be cut into 3 equal pieces: pad the sequence with PAD to 21'
         refused((words, by_context, *tokens(1, 20), (way, rows)))
-    words = '3 ranks cannot share 4 heads: use 2, or a ring'
+    words = '3 ranks cannot divide 4 heads: use 2, or a ring'
     refused((words, partial(by_context, width=16, heads=4), *tokens(1, 21), (ulysses, rows)))
 
 
@@ -183,7 +183,7 @@ def test_sentences_come_from_the_course_or_from_a_folder(tmp_path):
     cells = [{'cell_type': 'markdown', 'source': [text]}]
     (tmp_path / '01-x.ipynb').write_text(json.dumps({'cells': cells}), encoding='utf8')
     assert course_sentences(tmp_path) == ['One sentence, which is here.']
-    with pytest.raises(FileNotFoundError, match='no chapter in .*: start in a folder'):
+    with pytest.raises(FileNotFoundError, match='no chapter in .*: run this in a folder'):
         course_sentences(tmp_path / 'none')
     x, y = shifted([encode('ab'), encode('abcd')])
     assert x.shape == y.shape == (2, 5) and int((y == PAD).sum()) == 2

@@ -70,7 +70,7 @@ def test_what_cannot_travel_is_said_before_anything_starts_or_as_an_error_of_tha
     ):
         with pytest.raises((TypeError, ValueError), match=words):
             launch_in_group(wrong, 2 * (wrong == 5))
-    with pytest.raises(ValueError, match='1 environments for 2 ranks'):
+    with pytest.raises(ValueError, match='envs must have one entry per rank, 2, not 1'):
         launch(print, envs=[{}])
     assert not popened
     failed = failure_of(lambda: __import__('threading').Lock())
@@ -118,7 +118,7 @@ def test_who_is_late_is_named_and_ends_though_it_ignores_a_request():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(60 * rank())
 
-    with pytest.raises(TimeoutError, match='^rank 1 still at work after 3 seconds'):
+    with pytest.raises(TimeoutError, match='^rank 1 did not finish within 3 seconds'):
         launch(work, timeout=3)
 
 

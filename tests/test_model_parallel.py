@@ -119,11 +119,11 @@ def what_is_refused():
         ('layer must be a whole nn.Linear', pt.column_linear, cut[1].attention.out),
         ('layer must be a whole nn.Linear, not ReLU()', pt.column_linear, torch.nn.ReLU()),
         ('ranks, 4, not 7', pt.row_linear, torch.nn.Linear(7, 4)),
-        ('must be from 4, the number of stages, so that all can', gpipe, stage, X, y, 3),
+        ('must be from 4, the number of stages, so that no', gpipe, stage, X, y, 3),
         ('to 5, the number of examples, not 6', one_f_one_b, stage, X[:5], y[:5], 6),
         ('y must be a label for each of X (47, ', gpipe, stage, X, y[:-1], 6),
         ('layers must be a function of activations', gpipe, None, X, y, 6),
-        ('what a stage gives to the next', gpipe, lambda X: (X, X), X, y, 6, alone),
+        ('the output of a stage', gpipe, lambda X: (X, X), X, y, 6, alone),
         ('6 layers cannot be cut into 7 stages', pt.stage_of, net, 0, 7),
         ('stage must be at most 1, not 2', pt.stage_of, net, 2, 2),
         ('net must be an nn.Sequential', pt.stage_of, net[1], 0, 2),
@@ -227,6 +227,6 @@ def test_stages_are_the_whole_network_in_parts_of_about_one_size():
 def test_they_take_a_group():
     net, batch = pt.vit(**ten.START), ten.batches()[0]
     ten.refused(
-        ('belongs to no group', pt.tensor_parallel, net),
-        ('belongs to no group', gpipe, net, *batch, 2),
+        ('has no process group', pt.tensor_parallel, net),
+        ('has no process group', gpipe, net, *batch, 2),
     )

@@ -49,7 +49,7 @@ def in_each_rank():
         ('net must be DistributedDataParallel(net), not a ', pt.ddp_step, X, y, net, optimizer),
         ('X must be an array of PyTorch', pt.ddp_step, X.numpy(), y, ddp, optimizer),
         ('optimizer must be one of torch.optim', pt.ddp_step, X, y, ddp, ddp),
-        ('are they swapped', pt.ddp_step, y, X, ddp, optimizer),
+        ('are X and y swapped', pt.ddp_step, y, X, ddp, optimizer),
     )
     return trained(ranks=True)
 
@@ -72,7 +72,7 @@ def test_processes_get_a_gpu_each_or_all_the_cpu_and_the_first_says_so(recwarn):
     assert device_for(0, 3, ()) == torch.device('cpu') and not recwarn.list
     assert [device_for(i, 3, gpus).type for i in range(3)] == ['cpu'] * 3
     (said,) = recwarn.list
-    assert re.search(r'3 processes on this machine, and 2 usable .*on the CPU', str(said.message))
+    assert re.search(r'3 processes but only 2 usable .*on the CPU', str(said.message))
 
 
 def test_labels_images_and_the_start_are_chapter_1s():

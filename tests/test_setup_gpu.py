@@ -50,7 +50,7 @@ def test_gpu_packages_without_a_driver_are_not_fetched(checkout, offline):
         ([A100], 13000, {'TORCH': 0}, CU112, 'cu112 0 pypi', ['A100', 'GPU=0']),
         ([A100], 13000, {'GPU': 0}, CPUS, 'cpu 1 cpu', []),
         # One, where PyTorch brings nothing of NVIDIA's.
-        ([A100], 12040, {}, f'{CU112} {TORCH_CPU}', 'cu112 1 cpu', ['knows CUDA 12.4']),
+        ([A100], 12040, {}, f'{CU112} {TORCH_CPU}', 'cu112 1 cpu', ['supports CUDA 12.4']),
         ([M60], 13000, {}, f'{CU112} {TORCH_CPU}', 'cu112 1 cpu', ['5.0, and it needs']),
         ([H100], 13000, {}, BOTH, 'cpu 1 pypi', ["PyTorch's can use these GPUs"]),
         ([B200, K80], 13000, {}, BOTH, 'cpu 1 pypi', ['5.0 to 8.9 only']),
@@ -208,7 +208,7 @@ def test_both_frameworks_for_gpus_are_installed_and_compute(checkout, with_uv, s
         done = call(checkout, *command, LD_LIBRARY_PATH=driver, **more)
         for name in ('MXNet', 'PyTorch', 'kernel python3', 'kernel mgpu-torch', 'packages'):
             assert re.search(f'^{name} +ok ', done.stdout, re.M), done.stdout
-        assert re.search('^GPUs +warning +the driver gives none', done.stdout, re.M), done.stdout
+        assert re.search('^GPUs +warning +the driver reports none', done.stdout, re.M), done.stdout
     finally:
         for name in ('.venv', '.venv-torch'):  # 12 GB where files cannot be linked
             shutil.rmtree(checkout / name, ignore_errors=True)

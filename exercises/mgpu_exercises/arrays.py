@@ -29,7 +29,7 @@ def expect_sums(allreduce: Callable[[Arrays], None], arrays: Arrays) -> None:
     allreduce(data)
     after, total = [x.asnumpy() for x in arrays], sum(before)
     done = all(np.array_equal(x, total) for x in after)
-    hint = 'the list holds other arrays now, and the devices still have their old ones: '
+    hint = 'the list holds new arrays now, but the devices still have their old ones: '
     hint += "'data[i] = ...' changes the list; 'data[i][:] = ...' and copyto(data[i]) write into "
     hint += 'the array'
     expect(done or all(x is y for x, y in zip(data, arrays)), hint)
@@ -44,7 +44,7 @@ def one_device_each() -> Iterator[None]:
         def checked(x: NDArray, y: Any) -> Any:
             places = x.context, getattr(y, 'context', x.context)
             hint = f'an array on {places[1]} was added to one on {places[0]}, which GPUs refuse'
-            expect(places[0] == places[1], f'{hint}: x.copyto(device) gives a copy there')
+            expect(places[0] == places[1], f'{hint}: x.copyto(device) makes a copy there')
             return add(x, y)
 
         return checked

@@ -26,14 +26,14 @@ def exercise_1(rng: random.Random, shard_sizes: Callable[..., Any]) -> None:
     for n, k in ((6, 2), (7, 2), (256, 3), (11, 4), (3, 3), (5, 1), (rng.randint(20, 99), 7)):
         sizes = list(shard_sizes(n, k))
         case = f'{n} examples on {k} devices gave {sizes}'
-        hint = 'lengths are whole numbers, and / gives a float; // leaves the fraction out'
+        hint = 'lengths are whole numbers, but / gives a float; // drops the fraction'
         expect(all(hasattr(size, '__index__') for size in sizes), hint, case)
-        expect(len(sizes) == k, f'give one length for each of the {k} devices', case)
-        hint = f'{case}, together {sum(sizes)}: each example belongs to just one shard'
+        expect(len(sizes) == k, f'return one length for each of the {k} devices', case)
+        hint = f'{case}, together {sum(sizes)}: each example belongs to exactly one shard'
         expect(sum(sizes) == n, hint)
-        hint = 'the others wait for the longest shard, so lengths differ by one at most'
+        hint = 'all devices wait for the longest shard, so lengths may differ by at most one'
         expect(max(sizes) - min(sizes) <= 1, hint, case)
-        hint = 'we let the first n mod k devices take one more'
+        hint = 'the first n mod k devices take one more'
         expect(sizes == sorted(sizes, reverse=True), hint, case)
 
 
@@ -61,10 +61,14 @@ def exercise_2(rng: random.Random, my_split: Callable[..., Any]) -> None:
         case = f'{n} examples became shards of {lengths}'
         hint = f'{case}, together {left} of {n}: what of the last n mod k?'
         expect(left >= n or len(set(lengths)) > 1, hint)
-        expect(left == n, f'{case}, together {left} of {n}: each example belongs to just one shard')
+        expect(
+            left == n, f'{case}, together {left} of {n}: each example belongs to exactly one shard'
+        )
         hint = f'X has the shape {X.shape}, its shards {shapes}: only the first number changes'
         expect(all(s[1:] == X.shape[1:] for s in shapes), hint)
-        hint = 'put together, the shards are another order of the batch: each is one slice, X[a:b]'
+        hint = (
+            'joined, the shards have another order than the batch: each must be one slice, X[a:b]'
+        )
         expect(np.array_equal(np.concatenate([s.asnumpy() for s in shards]), X.asnumpy()), hint)
         places = [s.context for s in shards]
         hint = f'the shards are on {places}, not on {devices}: shard i belongs on devices[i]; '
@@ -91,14 +95,14 @@ def exercise_4(rng: random.Random, my_update: Callable[..., None]) -> None:
     given = list(params)
     with by_hand(scratch.sgd):
         my_update(given, lr, n)
-    hint = 'the list holds other arrays now, without gradients: change each in place, p -= …'
+    hint = 'the list holds new arrays now, without gradients: change each in place, p -= …'
     expect(all(p is q for p, q in zip(params, given)), hint)
     left = [p.asnumpy() / v.asnumpy() for p, v in zip(params, (value, value * 2))]
     first = float(left[0].flat[0])
-    hint = 'the parameters were not all changed alike: each takes a step by its own gradient'
+    hint = 'some parameters are wrong: update each one with its own gradient'
     expect(np.allclose(left, first), hint)
     mistakes = {
-        'no parameter has changed: write into each, p -= …; p = p - … is another array': 1.0,
+        'no parameter has changed: write into each, p -= …; p = p - … makes a new array': 1.0,
         f'each step was {n} times too long: the gradient is a sum over {n} examples': 1 - lr * 16,
         'they went uphill: the loss falls against the gradient': 2.0,
     }
@@ -116,7 +120,7 @@ def exercise_5(rng: random.Random, whole_mean: Callable[..., float]) -> None:
         mistakes = {
             'this is the mean of the means, where an example in a short shard counts for more '
             'than one in a long shard': sum(means) / len(means),
-            'divide by the number of examples, not by that of devices': total / len(sizes),
+            'divide by the number of examples, not of devices': total / len(sizes),
             'this is the sum over the batch; divide by the number of examples': total,
         }
         case = f'means {[round(m, 4) for m in means]} of {list(sizes)} examples gave {{}}'
@@ -131,11 +135,11 @@ def exercise_6(numbers: Numbers, megabytes: float, messages: int, milliseconds: 
     sent = 2 * (k - 1) * ARRAY_BYTES / 1e6
     mistakes = {
         f'this is one way; {k - 1} copies go in, and as many come back': sent / 2,
-        'device 0 sends nothing to itself, so k - 1 devices count': sent * k / (k - 1),
+        'device 0 sends nothing to itself, so only k - 1 devices count': sent * k / (k - 1),
     }
     hint = '129,068 values of 4 bytes, times the number of copies'
     expect_value(megabytes, sent, '{} MB', mistakes, hint, 0.02)
-    hint = 'each of the 8 arrays travels by itself, in and out'
+    hint = 'each of the 8 arrays travels separately, in and out'
     expect_value(messages, 2 * (k - 1) * 8, '{} messages', {}, hint)
     hint = f'{sent:.2f} MB over {speed} GB/s; a GB is 1,000 MB, a second 1,000 ms'
     expect_value(milliseconds, sent / speed, '{} ms', {}, hint, 0.02)
@@ -149,11 +153,11 @@ def exercise_7(rng: random.Random, by_slices: Callable[..., None]) -> None:
                 expect_sums(by_slices, on_devices(rng, k, shape))
         except Hint as hint:
             size = int(np.prod(shape))
-            left = '' if size % k == 0 else f' ({size} values on {k} devices: mind the remainder)'
+            left = '' if size % k == 0 else f' ({size} values on {k} devices: handle the remainder)'
             raise Hint(f'{hint}{left}') from None
     k, size = 4, 400
     busiest = max(counted(by_slices, k, size).additions.values())
-    hint = f'one of {k} devices adds {busiest} numbers of {size}: each is to add its own slice only'
+    hint = f'one of {k} devices adds {busiest} numbers of {size}: each must add only its own slice'
     expect(busiest <= (k - 1) * size // k, hint)
 
 
@@ -167,14 +171,16 @@ def exercise_8(rng: random.Random, largest_difference: Callable[..., float]) -> 
         replicas[device][parameter][2, 3] += change
         found = number(largest_difference(replicas))
         case = f'one value of parameter {parameter} on device {device} was changed by {change:g}'
-        hint = f'{case}, {found:g} was found: look at all values of each replica, whatever its sign'
+        hint = (
+            f'{case}, but you found {found:g}: compare all values of each replica, with either sign'
+        )
         expect(found == abs(change), hint)
     (values,) = on_devices(rng, 1)
     first, second, third = ([values.as_in_context(mx.cpu(i))] for i in range(3))
     second[0], third[0] = second[0] + 4, third[0] - 2
     found = number(largest_difference([first, second, third]))
     hint = (
-        f'devices 1 and 2 are 4 above and 2 below device 0, {found:g} was found: how far are they '
+        f'devices 1 and 2 are 4 above and 2 below device 0, you found {found:g}: how far are they '
     )
     hint += 'from each other?'
     expect(found == 6, hint)
@@ -196,10 +202,10 @@ def exercise_9(rng: random.Random, count_right: Callable[..., int]) -> None:
         found = count_right(X, y, replicas)
         case = f'{n} images on {k} devices, {n - 1} of them right, gave {found}'
         expect(found != n, 'compare with the labels', case)
-        hint = 'give the number, not the share; the last batch may be shorter than others'
+        hint = 'return the number, not the share; the last batch may be shorter than others'
         expect(0 <= float(found) and (found > 1 or n < 3), hint, case)
         hint = (
-            'each replica sees its own shard, also where k does not divide n: as in 1.1, the first '
-            'n mod k have one image more'
+            'each replica sees its own shard, even if k does not divide n: as in 1.1, the first '
+            'n mod k get one image more'
         )
         expect(int(found) == n - 1, hint, case)

@@ -37,13 +37,17 @@ def exercise_1(rng: random.Random, my_forward_backward: Callable[..., Any]) -> N
         wanted.append(net.weight.grad(X_d.context).asnumpy())
     for d, (g, w) in enumerate(zip(found, wanted)):
         size = len(data[d])
-        hint = f'device {d} has no gradient: each shard has a loss, and each its backward()'
+        hint = (
+            f'device {d} has no gradient: each shard has a loss, and each loss needs its backward()'
+        )
         expect(g.any(), hint)
-        hint = f'device {d} has the gradient of a mean; the trainer divides: no mean()'
+        hint = f'device {d} has the gradient of a mean; the trainer divides, so do not use mean()'
         expect(not np.allclose(g, w / size, rtol=1e-4), hint)
-        expect(np.allclose(g, w, rtol=1e-4), f'device {d} has not the gradient of its own shard')
+        expect(
+            np.allclose(g, w, rtol=1e-4), f'device {d} does not have the gradient of its own shard'
+        )
     shapes = isinstance(losses, list | tuple) and [getattr(l, 'shape', 0) for l in losses]
-    hint = 'the gradients are right; give back a list of the losses, an array for each shard, too'
+    hint = 'the gradients are right; also return a list of the losses, one array per shard'
     expect(shapes == [(3,), (2,)], hint)
 
 
@@ -56,21 +60,27 @@ def exercise_2(rng: random.Random, clip: Callable[..., None]) -> None:
         grads = [[nd.array(v, ctx=mx.cpu(c)) for v in values] for c in range(k)]
         lists = [list(gs) for gs in grads]
         clip(lists, n, limit)
-        hint = 'the lists hold other arrays, the parameters their old gradients: write into them'
+        hint = 'the lists hold new arrays, the parameters their old gradients: write into these'
         expect(all(g is h for gs, hs in zip(grads, lists) for g, h in zip(gs, hs)), hint)
         norms = [float(np.sqrt(sum((g.asnumpy() ** 2).sum() for g in gs))) for gs in grads]
         each = [float(np.linalg.norm(g.asnumpy())) for g in grads[0]]
         right = limit * n if clipped else 50.0
         case = f'{k} devices, gradients of norm 50 summed over {n} examples, limit {limit:g}'
-        hint = f'their mean has norm 5, below the limit: leave them; they became {norms[0]:.3g}'
+        hint = (
+            f'their mean has norm 5, below the limit, so leave them; they now have {norms[0]:.3g}'
+        )
         expect(clipped or np.allclose(norms, 50.0), hint, case)
-        hint = 'each array was clipped by itself, which turns the direction: one norm for all'
+        hint = (
+            'you clipped each array separately, which changes the direction: use one norm for all'
+        )
         expect(not np.allclose(each, limit * n) or np.allclose(norms, right), hint, case)
-        hint = f'the sum has norm {norms[0]:.3g} now: the limit is for the mean'
+        hint = f'the sum now has norm {norms[0]:.3g}: the limit applies to the mean'
         expect(not np.allclose(norms, limit) or limit == right, hint, case)
-        hint = f'too short by √{k}: replicas are alike, so the norm is that of one device'
+        hint = f'too short by √{k}: replicas are equal, so use the norm of one device'
         expect(not (k > 1 and np.allclose(norms, right / np.sqrt(k))), hint, case)
-        hint = f'the norms are {[round(x, 2) for x in norms]}: all alike, or they drift apart'
+        hint = (
+            f'the norms are {[round(x, 2) for x in norms]}: they must be equal, or replicas drift'
+        )
         expect(np.allclose(norms, norms[0]), hint, case)
         expect(np.allclose(norms, right), f'{norms[0]:.3g} afterwards, not {right:g}', case)
 
@@ -85,7 +95,9 @@ def exercise_3(numbers: Numbers, exchange_ms: float, speed_up: float, one_messag
     expect_value(exchange_ms, start + travel, '{} ms', mistakes, hint, 0.01)
     right = 2 * compute / (compute + start + travel)
     mistakes = {'two devices handle twice as many images in that time': right / 2}
-    hint = 'two batches in the time of computing and exchange, over one in that of computing'
+    hint = (
+        'two batches in the time of computing and exchange, over one batch in the time of computing'
+    )
     expect_value(speed_up, right, 'a speed-up of {}', mistakes, hint, 0.01)
     right, hint = 2 * compute / (compute + 0.02 + travel), 'the same bytes, but 20 µs only once'
     expect_value(one_message, right, 'a speed-up of {} with one message', {}, hint, 0.01)
@@ -99,10 +111,10 @@ def exercise_4(rng: random.Random, whole_variance: Callable[..., float]) -> None
         right, even = float(np.var(np.concatenate(shards))), np.mean(variances)
         within, alike = np.average(variances, weights=sizes), even + np.var(means)
         mistakes = {
-            'this is the mean of the variances; the means differ, too': within,
-            'right for shards of one length only; a longer one counts for more': alike,
-            'what is missing is how far the means are from each other': even,
-            'a sum; and what is missing is how far the means are from each other': sum(variances),
+            'this is the mean of the variances, but the means differ, too': within,
+            'only right for shards of equal length; a longer one counts for more': alike,
+            'the distance between the means is missing': even,
+            'this is a sum, and the distance between the means is missing': sum(variances),
         }
         hint = f'not {right:.4f}; variance is the mean of the squares minus the square of the mean'
         found = whole_variance(means, variances, sizes)

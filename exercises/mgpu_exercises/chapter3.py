@@ -33,7 +33,7 @@ def exercise_1(rng: random.Random, my_butterfly: Callable[..., None]) -> None:
         hint = 'in each step a device sends one array to one partner, i ^ d'
         expect(found.messages <= ours.messages, hint, case)
         hint = f'{case}, not {ours.messages} in {ours.steps}: in each step all devices exchange '
-        hint += 'with a partner at the same time, and add what they received only then'
+        hint += 'with a partner at the same time, and only then add what they received'
         expect(found.steps == ours.steps, hint)
         rounded = [x / 7 for x in on_devices(rng, k, (1000,))]
         my_butterfly(list(rounded))
@@ -95,9 +95,9 @@ def exercise_5(rng: random.Random, last_arrival: Callable[..., float]) -> None:
         for r, c in sorted(zip(ready, cost)):
             by_time = max(by_time, r) + c
         mistakes = {
-            'they leave in the order of the list, whichever is ready first': by_time,
-            'the first ones leave before the last is ready; that is the whole point': no_overlap,
-            'the port sends one at a time; who is ready waits until it is free': no_queue,
+            'they leave in the order of the list, even if a later one is ready first': by_time,
+            'the first ones leave before the last is ready': no_overlap,
+            'the port sends one at a time; a ready bucket waits until it is free': no_queue,
         }
         case = f'ready at {ready}, sent in {cost}: {{}}, not {right}'
         hint = 'a bucket leaves when it is ready and the one before has been sent'
@@ -124,11 +124,11 @@ def exercise_6(rng: random.Random, accumulate_batch: Callable[..., None]) -> Non
         scratch.train_batch(images, labels, ours, devices, 0.1)
         accumulate_batch(small, theirs, devices, 0.1, sync)
         difference = max(_distance(a, b) for a, b in zip(ours, theirs))
-        expect(len(sums) > turn, 'nothing was summed over the devices: call sync(gradients)')
+        expect(len(sums) > turn, 'you did not sum over the devices: call sync(gradients)')
         hint = f'{len(sums)} sums for {turn + 1} batch(es) of three small ones each: let the '
         hint += 'gradients add up on each device, and sum over the devices once'
         expect(len(sums) == turn + 1, hint)
-        again = ' the second time: does the gradient begin at 0 again?' if turn else ''
+        again = ' the second time: does the gradient start at 0 again?' if turn else ''
         hint = (
             f'the parameters differ by {difference:.1g} from one step with all 8 examples{again}; '
         )
@@ -146,11 +146,11 @@ def exercise_7(numbers: Numbers, naive_ms: float, tree_ms: float, ring_ms: float
     k, whole = numbers['devices'], numbers['megabytes'] / 10  # ms at 10 GB/s
     one = 0.01 + whole
     naive, tree, ring = 2 * (k - 1) * one, 2 * math.log2(k) * one, 2 * (k - 1) * (0.01 + whole / k)
-    mistakes = {'this is the way in; the sum goes back, too': naive / 2}
+    mistakes = {'this is one way; the sum goes back, too': naive / 2}
     expect_value(naive_ms, naive, 'naive, {} ms', mistakes, f'each array takes {one:g} ms', 0.01)
-    mistakes = {'this is the way up; the sum comes down again': tree / 2}
+    mistakes = {'this is only the way up; the sum comes down again': tree / 2}
     hint = f'2 log2(k) steps, each with a whole array of {one:g} ms'
     expect_value(tree_ms, tree, 'tree, {} ms', mistakes, hint, 0.01)
-    mistakes = {'only a slice travels in a step, a k-th of the array': naive}
+    mistakes = {'only one slice travels per step, a k-th of the array': naive}
     hint = f'2(k - 1) steps, each of 10 µs and a k-th of {whole:g} ms'
     expect_value(ring_ms, ring, 'ring, {} ms', mistakes, hint, 0.01)

@@ -32,16 +32,16 @@ def exercise_1(rng: random.Random, my_steps: Callable[..., Any]) -> None:
             seen, where = Counter(sum(parts, [])), f'{case}: in step {step}'
             lengths, left = [len(part) for part in parts], set(batch) - set(seen)
             hint = f'{where} the workers have {sorted(seen)}, the joint batch is {sorted(batch)}: '
-            hint += 'share out each batch, not the data set, or one worker has a step more'
+            hint += 'divide each batch, not the data set, or one worker takes an extra step'
             expect(not seen - Counter(batch * k), hint)
             expect(max(seen.values()) == 1, f'{where} some examples belong to several workers')
-            expect(not left, f'{where} {len(left)} of {len(batch)} example(s) belong to nobody')
+            expect(not left, f'{where} {len(left)} of {len(batch)} example(s) belong to no worker')
             where = f'{where} they have {lengths} examples'
             expect(max(lengths) - min(lengths) <= 1, f'{where}: all wait for the longest shard')
         steps = [len(worker) for worker in found]
         case = f'{case}: they take {steps} steps, not {len(batches)}'
-        expect(max(steps) == len(batches), 'the last batch has the rest, none is empty', case)
-        hint = 'a worker without an example takes part, with an empty list, or all wait'
+        expect(max(steps) == len(batches), 'the last batch has the rest, and none is empty', case)
+        hint = 'a worker without an example takes part with an empty list, otherwise all wait'
         expect(min(steps) == len(batches), hint, case)
 
 
@@ -59,12 +59,12 @@ def exercise_2(rng: random.Random, to_push: Callable[..., Any]) -> None:
                 pushed = to_push(X.copy(), y.copy(), w.copy(), rank, k)
             case = f'{n} examples, {k} workers: rank {rank}, which has {m}, pushes {pushed!r}'
             there = pushed is not None and np.shape(pushed) == w.shape
-            expect(there, 'the server waits for all, so who has nothing pushes zeros', case)
+            expect(there, 'the server waits for all: a worker with no examples pushes zeros', case)
             expect(np.isfinite(pushed).all(), '0 divided by 0?', case)
             total += pushed
         mistakes = {
             'in a mean of their means an example of a short shard counts for more': means / k,
-            'each divides by its own shard; by the joint batch, and all need only be added': means,
+            'each divides by its own shard; divide by the joint batch instead': means,
             f'this is the gradient of the sum of {n} losses, not of their mean': n * right,
             f'{k} times too large: does each take its own shard?': k * right,
         }
@@ -85,18 +85,18 @@ def exercise_3(rng: random.Random, waits_for: Callable[..., Any]) -> None:
         found = list(waits_for([list(s) for s in scripts]))
         case, alike = f'{scripts} gave {found}', len({tuple(sorted(s)) for s in scripts}) == 1
         expect(right or not found, 'all come to their end', case)
-        expect(found or not (right and alike), 'who waits at a barrier does not push', case)
-        expect(found or not right, 'one waits when another has no such entry to come', case)
-        expect(len(found) == len(right), 'tell of each worker what it waits for', case)
+        expect(found or not (right and alike), 'a worker at a barrier does not push', case)
+        expect(found or not right, 'a worker waits if another never reaches that entry', case)
+        expect(len(found) == len(right), 'return what each worker waits for', case)
         case = f'{case}, not {right}: go through all lists at once'
-        expect(found == right, f'{case}, to the first place where they are not alike')
+        expect(found == right, f'{case}, to the first place where they differ')
 
 
 def draw_logs(rng: random.Random) -> list[Log]:
     """Give what servers saw: two to begin with, and one of three workers that is drawn."""
     short = [('pull', 0), ('pull', 1), ('push', 1), ('pull', 1), ('push', 0)]
     long = [('pull', worker) for worker in range(3)]
-    for worker in rng.choices(range(3), k=12):  # who has pushed mostly pulls again
+    for worker in rng.choices(range(3), k=12):  # one that has pushed mostly pulls again
         long += [('push', worker), ('pull', worker)][: 1 + (rng.random() < 0.7)]
     return [short, [*short, *short[2:], *short[4:], *short[2:3]], long]
 
@@ -118,11 +118,11 @@ def exercise_4(rng: random.Random, train_async: Callable[..., Any]) -> None:
 
     for log in draw_logs(rng)[1:]:
         mistakes = {
-            'each gradient is of the newest parameters: does what a worker has pulled change with '
+            'each gradient is of the newest parameters: do those that a worker pulled change with '
             'those of the server?': play('new'),
-            'a step begins where parameters are *now*, or what others did is lost': play('lost'),
-            'a gradient is of what this worker pulled, not of what another did': play('last'),
-            'all gradients are of the start: a pull brings newer parameters': play('start'),
+            'a step starts from the parameters *now*; otherwise updates are lost': play('lost'),
+            'a gradient is of the parameters that this worker pulled': play('last'),
+            'all gradients are of the initial parameters: a pull returns newer ones': play('start'),
             'uphill; the loss falls against the gradient': play(sign=-1),
         }
         found = train_async(list(log), lambda w, worker: w - goals[worker], np.zeros(2), 0.25)
@@ -151,8 +151,8 @@ class Training:
 
 WHY = {
     'w': 'the parameters',
-    'velocity': "momentum is the optimizer's state, from which each step goes on",
-    'epoch': 'the number of epochs that are *done*: from it follows the order of the next',
+    'velocity': "momentum is the optimizer's state, and each step continues from it",
+    'epoch': 'the number of *completed* epochs, which sets the order of the next',
     'lr': 'the learning rate has fallen meanwhile',
 }
 
@@ -168,7 +168,7 @@ def exercise_5(rng: random.Random, save: Callable[..., Any], restore: Callable[.
         again, fresh = Training(first.seed), vars(Training(first.seed))
         restore(again, state)
         for name, why in WHY.items():
-            mistakes = {f'it begins anew; {why}': fresh[name]}
+            mistakes = {f'it starts over; {why}': fresh[name]}
             if name in ('w', 'velocity'):
                 why = 'training writes into its arrays: keep copies, and restore copies'
             case = f'{name} is {{}}{turn}, not {there[name]}'

@@ -35,13 +35,13 @@ def exercise_1(rng: random.Random, my_mean: Callable[..., None]) -> None:
         my_mean(list(tensors))
         for i, x in enumerate(seen):
             mistakes = {
-                'nothing was written into its memory; `tensors[i] = ` and `x = ` only name other '
+                'nothing was written into its memory; `tensors[i] = ` and `x = ` only name new '
                 'tensors, `.data = ` and `set_` exchange the memory; `copy_` writes': before[i],
                 'that is the sum; divide by the number of tensors': total,
                 'tensor 0 was added to itself': (total + before[0]) / k,
                 'it is divided twice': total / k**2,
             }
-            hint = f'not {(total / k).tolist()}: work out the mean first, then write it into each'
+            hint = f'not {(total / k).tolist()}: compute the mean first, then write it into each'
             case = f'tensor {i} of {k} has {{}} afterwards'
             expect_value(x.numpy(), total / k, case, mistakes, hint)
 
@@ -70,10 +70,10 @@ def exercise_2(begin_alike: Callable[..., None]) -> None:
     states, ranks = on_ranks(3, call)
     for rank, state in enumerate(states):
         other = [name for name in wanted if not torch.equal(state[name], wanted[name])]
-        expect(rank or not other, 'rank 0 itself has changed: it gives, the others take: broadcast')
+        expect(rank or not other, 'rank 0 itself has changed: broadcast sends its values')
         calls = len(ranks[rank].calls)
-        hint = f'rank {rank} begins with others than rank 0 had: {", ".join(other[:3])}, ...; '
-        hint += 'broadcast(x) replaces x by what rank 0 has'
+        hint = f'rank {rank} begins with other values than rank 0: {", ".join(other[:3])}, ...; '
+        hint += 'broadcast(x) replaces x by the values of rank 0'
         if calls:
             hint += f', and was called {calls} times: was x the tensor itself, or a copy?'
         expect(len(other) < 5, hint)
@@ -128,11 +128,11 @@ def exercise_4(rng: random.Random, mean_at_once: Callable[..., None]) -> None:
         return mine
 
     found, ranks = on_ranks(3, call)
-    hint = 'it is not the mean of those of all ranks: is each cut out where it was put in?'
+    hint = 'it is not the mean over all ranks: do you cut each one out where you put it in?'
     for i, (mine, right) in enumerate(zip(found[1], mean)):
         before = grads[1][i].numpy()
         mistakes = {
-            'it is what it was: write what came back into the tensors, in place': before,
+            'it is unchanged: write the result into the tensors, in place': before,
             'it is the sum; divide by the number of ranks': 3 * right.numpy(),
         }
         expect_value(mine.numpy(), right.numpy(), f'gradient {i} of rank 1', mistakes, hint)
@@ -160,10 +160,10 @@ def exercise_5(rng: random.Random, mean_in_half: Callable[..., None]) -> None:
         expect(sent <= 100, f'{sent} bytes for 50 numbers; in float16 they take 100', case)
         grad = found[0].double()
         hint = f'the result is {grad.max()}: float16 ends at 65,504, and the sum does not fit; '
-        hint += "make each rank's part smaller before it is sent"
+        hint += "scale each rank's part down before you send it"
         expect(grad.isfinite().all(), hint, case)
         off = float((grad / right - 1).abs().max())
-        hint = 'the gradient is what it was; write the result into it, in place'
+        hint = 'the gradient is unchanged; write the result into it, in place'
         expect(not torch.equal(found[0], grads[0]), hint, case)
         hint = 'this is the sum; divide by the number of ranks'
         expect(abs(float((grad / right).mean()) - 3) > 0.1, hint, case)
@@ -176,21 +176,21 @@ def exercise_6(rng: random.Random, my_order: Callable[..., Any]) -> None:
     for ready in ([3, 2, 1, 0], [3, 1, 2, 0], [0, 1, 2], rng.sample(range(7), 7)):
         found, n = [list(begun) for begun in my_order(list(ready))], len(ready)
         order, case = sum(found, []), f'gradients ready in the order {ready}: {found}'
-        hint = 'one list for each arrival, an empty one where nothing can begin'
+        hint = 'one list for each arrival, an empty one if nothing can start'
         expect(len(found) == n, hint, case)
-        hint = 'every sum begins once; who has waited goes as soon as it may, all at once'
+        hint = 'every sum starts once; waiting ones start as soon as they may, together'
         expect(sorted(order) == list(range(n)), hint, case)
         there: set[int] = set()
         for arrived, begun in zip(ready, found):
             there.add(arrived)
             early = sorted(set(begun) - there)
-            expect(not early, f'{early} are to be summed before they are there', case)
+            expect(not early, f'{early} would be summed before they are ready', case)
         hint = 'another rank has another order of arrival, and gradients of different parameters '
         hint += 'would be added up; on all ranks the last parameter goes first, then the one before'
         expect(order == list(range(n))[::-1], hint, case)
         place = [ready.index(i) for i in range(n)]
         right = [[i for i in range(n)[::-1] if max(place[i:]) == t] for t in range(n)]
-        expect(found == right, f'{case}, not {right}: nobody waits longer than it must')
+        expect(found == right, f'{case}, not {right}: no sum waits longer than it must')
 
 
 class Inner(nn.Module):
@@ -220,8 +220,8 @@ def exercise_7(rng: random.Random, load_any: Callable[..., None]) -> None:
             what = ' '.join(str(error).split())[:150]
             hint = f'{case}: {what} ...; DDP puts one `module.` in front of each name'
             raise Hint(hint) from None
-        hint = 'the network has not got all values; `strict=False` passes over names that it does '
-        hint += 'not know, without a word'
+        hint = 'the network lacks some values; `strict=False` silently skips names that it does '
+        hint += 'not know'
         expect(all(map(torch.equal, net.parameters(), saved.parameters())), hint, case)
     for prefix in ('module.', ''):
         state = {prefix + name: value for name, value in Inner().state_dict().items()}

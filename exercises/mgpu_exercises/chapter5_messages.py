@@ -51,16 +51,16 @@ def exercise_10(rng: random.Random, my_all_reduce: Callable[..., None]) -> None:
         before, after, _network = summed(my_all_reduce, rng, size, (3, 2))
         total = sum(before)
         kept = [np.array_equal(x, y) for x, y in zip(after, before)]
-        hint = f'rank 0 of {size} has what it had, and others the sum: `x = x + y` makes another '
+        hint = f'rank 0 of {size} is unchanged, and others have the sum: `x = x + y` makes a new '
         hint += 'tensor, `x += y` adds in place'
         expect(not (kept[0] and any(np.array_equal(x, total) for x in after)), hint)
-        hint = f'{size} ranks end with arrays as they were sent, nothing is added: `recv` replaces '
-        hint += 'what is in its tensor, so receive into another one, and add that'
+        hint = f'{size} ranks end with the arrays that were sent, not with sums: `recv` replaces '
+        hint += 'the content of its tensor, so receive into another one, and add that'
         passed = all(any(np.array_equal(x, y) for y in before) for x in after)
         expect(not passed or all(kept), hint)
         expect_sum(before, after, 'ranks')
     for rank, x in enumerate(launch(real_sum, 3, my_all_reduce, labels=False, timeout=300)):
-        hint = f'right where ranks are played; in three processes, rank {rank} has {x}, not 6.0'
+        hint = f'right in the simulation, but in three processes, rank {rank} has {x}, not 6.0'
         expect(x == [6.0, 6.0], hint)
 
 
@@ -85,9 +85,9 @@ def exercise_11(rng: random.Random, all_reduce_by_slices: Callable[..., None]) -
         total = sum(before)
         done = [set(np.flatnonzero(x == total)) for x in after]
         parts = [{int(i) for i in part} for part in np.array_split(np.arange(n), size)]
-        hint = 'some numbers are larger than the sum: what is whole already is not to be added'
+        hint = 'some numbers are larger than the sum: do not add a slice that is already complete'
         expect(not any((x > total).any() for x in after), hint, case)
-        hint = 'each rank holds the sum in a slice of its own; now all others need it (all-gather)'
+        hint = 'each rank holds the sum of one slice; now all others need it (all-gather)'
         own = sorted(map(sorted, done)) == sorted(map(sorted, parts))
         expect(not own, hint, case)
         try:
@@ -127,19 +127,19 @@ def _mistakes(way: str, k: int, n: int) -> tuple[dict[str, Any], dict[str, Any],
     p = 2 ** (k.bit_length() - 1)
     rounds, inner, back = p.bit_length() - 1, 2 * (p - 1) * n // p, 'the sum has to come back, too'
     if way == 'ring':
-        steps = {back: k - 1, 'once around is not enough: k - 1 to add, k - 1 to hand on': k}
+        steps = {back: k - 1, 'once around is not enough: k - 1 steps to add, k - 1 to pass on': k}
         nbytes = {
             back: (k - 1) * n / k,
             'only a slice travels in a step, a k-th of the array': 2 * (k - 1) * n,
             'in 2(k - 1) steps, not in 2k: a rank lacks k - 1 slices': 2 * n,
             'that is one slice; one travels in each step': n / k,
         }
-        return steps, nbytes, ('k - 1 to add, and as many to hand on', 'n/k in each of the steps')
-    surplus = f'ranks beyond the first {p} hand whole arrays in first, and get the whole sum last'
+        return steps, nbytes, ('k - 1 to add, and as many to pass on', 'n/k in each of the steps')
+    surplus = f'ranks beyond the first {p} send whole arrays first, and get the whole sum last'
     steps = {
         surplus: 2 * rounds,
         back: rounds,
-        'so many steps has a ring; here the distance doubles from step to step': 2 * (k - 1),
+        'a ring has this many steps; here the distance doubles from step to step': 2 * (k - 1),
     }
     nbytes = {
         surplus: inner,
@@ -193,7 +193,7 @@ def exercise_13(rng: random.Random, accumulate: Callable[..., None]) -> None:
             expect(sorted(filter(None, seen[rank])) == sorted(of_rank), hint, case)
         sent = sum(x.numel() for _, x in ranks[0].calls if isinstance(x, torch.Tensor))
         numbers = len(found[0])
-        hint = f'{sent} numbers travel, and the gradients have {numbers}: let them add up on the '
+        hint = f'{sent} numbers travel, and the gradients have {numbers}: accumulate them on the '
         hint += 'rank, and sum over the ranks once, after the last backward pass'
         expect(sent < 2 * numbers, hint, case)
         expect_alike(case, found)

@@ -29,14 +29,14 @@ def exercise_8(rng: random.Random, my_shares: Callable[..., Any]) -> None:
             hint = f'{lengths[0]} for each, and {-(-n // size)} are enough'
             expect(lengths[0] <= -(-n // size), hint, case)
             missing = sorted(set(range(n)) - set(counts))
-            hint = f'{missing} have no rank; have all the same order, and is the rest dealt, too?'
+            hint = f'{missing} have no rank; do all use the same order, and is the remainder used?'
             expect(not missing, hint, case)
             hint = f'example {max(counts, key=lambda i: counts[i])} is dealt '
             hint += f'{max(counts.values())} times; fill up from the beginning of the order'
             expect(max(counts.values()) - min(counts.values()) <= 1, hint, case)
             epochs.append(hands)
             steps = [{(b - a) % n for a, b in pairwise(hand)} for hand in hands]
-            hint = 'each rank takes its examples at one distance: the order is not shuffled'
+            hint = "each rank's examples are equally spaced: the order is not shuffled"
             expect(n < 10 or any(len(distances) > 1 for distances in steps), hint, case)
         hint = 'epochs 0 and 1 have the same shards, as if `set_epoch` had been forgotten'
         expect(n < 10 or epochs[0] != epochs[1], hint, case)
@@ -66,15 +66,15 @@ def exercise_9(numbers: Numbers, steps: int, twice: int, last: int, left_out: in
     }
     hint = f'each rank gets {each} examples, {batch} in a step'
     expect_value(steps, right, '{} steps', mistakes, hint)
-    mistakes = {'these are left over; so many are missing to a full round': n - fewer * k}
-    hint = 'all ranks get as many as the one with most'
+    mistakes = {'these are left over; this is how many a full round lacks': n - fewer * k}
+    hint = 'all ranks get as many as the rank with the most'
     expect_value(twice, each * k - n, '{} examples twice', mistakes, hint)
     rest = each - (right - 1) * batch
     mistakes = {
         "that is one rank's shard": rest,
-        'in it is what the steps before have left': batch * k,
+        'it has what the earlier steps left over': batch * k,
     }
-    hint = 'what a rank has left after the full steps, times the ranks'
+    hint = 'the rest of a rank after the full steps, times the ranks'
     expect_value(last, rest * k, '{} examples in the last step', mistakes, hint)
     whole, dealt = n - fewer // batch * batch * k, n - fewer * k
     mistakes = {
@@ -82,5 +82,7 @@ def exercise_9(numbers: Numbers, steps: int, twice: int, last: int, left_out: in
         'the loader drops these; the sampler has left some out before': whole - dealt,
         "that is one rank's shard": fewer % batch,
     }
-    hint = 'first what does not fit a full round, then the last batch of each rank'
+    hint = (
+        "the sampler drops what does not fit a full round, then the loader each rank's last batch"
+    )
     expect_value(left_out, whole, '{} examples left out', mistakes, hint)

@@ -59,21 +59,19 @@ def exercise_15(seconds_per_step: Callable[..., float]) -> None:
         hint = f'{device.steps} steps were made: {warmup} that do not count, {steps} that do'
         expect(device.steps == warmup + steps, hint, case)
         mistakes = {
-            'so long it takes to ask for a step; the clock was read before the last one was done': (
+            'this is the time to queue a step; you read the clock before the last one was done': (
                 timed('before')
             ),
-            'the steps that do not count were still under way when the clock was read first': (
-                timed('after')
-            ),
-            'this waits after each step, and the device has nothing to do while Python asks': (
+            'the warm-up steps were still running when you first read the clock': (timed('after')),
+            'this waits after each step, so the device is idle while Python queues the next': (
                 timed('before', 'each')
             ),
-            'the first steps are in it': timed('all', 'after', n=warmup + steps),
-            'the first steps are in it, divided by those that count alone': (
+            'it includes the first steps': timed('all', 'after', n=warmup + steps),
+            'it includes the first steps, divided by those that count': (
                 timed('all', 'after', n=warmup + steps) * (warmup + steps) / steps
             ),
             'this is the time of all steps that count': right * steps,
             'divide by the steps that count': right * steps / (warmup + steps),
         }
-        hint = f'not {right:.6g}: nothing is under way when the clock is read, before and after'
+        hint = f'not {right:.6g}: no work may be running when you read the clock, before and after'
         expect_value(found, right, f'{case}: {{}} s', mistakes, hint, 1e-6)

@@ -26,24 +26,24 @@ def others() -> list[str]:
 
 
 def exercise_1(rng: random.Random, mirrored: Callable[..., Any]) -> None:
-    """An example's own random number, whoever computes with it."""
+    """An example's own random number, the same on every rank."""
     seed, n = 2 * rng.randrange(500), 400  # even: seed ^ 1 is seed + 1
 
     def images(seed: int, epoch: int, first: int = 0, n: int = n) -> list[bool]:
         said = [mirrored(seed, epoch, i) for i in range(first, first + n)]
         strange = [answer for answer in said if answer not in (True, False)]
-        expect(not strange, f'it says {strange[:1]}, and is to say True or False')
+        expect(not strange, f'it returned {strange[:1]}; return True or False')
         return [bool(answer) for answer in said]
 
     before, first, second, other = others(), images(seed, 0), images(seed, 1), images(seed + 1, 0)
-    hint = 'it has used a generator that others use: what dropout draws next has changed'
+    hint = 'it used a shared generator, so the next random numbers of dropout have changed'
     expect(others() == before, hint)
     again = [bool(mirrored(seed, 0, i)) for i in reversed(range(n))][::-1]
-    hint = 'asked again, it says something else: the answer may depend on seed, epoch and index '
-    hint += 'alone, not on who asks, and when'
+    hint = 'a second call gives another answer: it may only depend on seed, epoch and index'
+    hint += ', not on the process or the time'
     expect(first == again, hint)
     with elsewhere():
-        hint = 'another process, at another time, gets other answers: hash() of a string, '
+        hint = 'another process gets other answers: hash() of a string, '
         hint += 'getpid() and the time differ there; make a generator with seed, epoch and index'
         expect(first == images(seed, 0), hint)
     hint = f'{sum(first)} of {n} are mirrored, not about half: has each index a number of its own?'
@@ -126,15 +126,15 @@ def exercise_3(rng: random.Random, accuracy_by_class: Callable[..., Any]) -> Non
 
         found, _ranks = on_ranks(size, call)
         case, seen = f'{n} examples on {size} ranks', [sum(k for k, _ in log[r]) for r in log]
-        expect(max(seen) < n, f'{case}, which classify {seen} of them: a share each would do')
-        hint = f'the ranks have classified {seen} of them, {sum(seen)} in all; each counts once'
+        expect(max(seen) < n, f'{case}, which classify {seen} of them: each needs only its shard')
+        hint = f'the ranks have classified {seen} of them, {sum(seen)} in all; each must count once'
         expect(sum(seen) == n, hint, case)
         for rank, (given, training) in enumerate(found):
             values = [round(float(v), 4) for v in (given if given is not None else ())]
             hint = f'rank {rank} finds {values}, and {wanted} is right; add up the counts of all '
             hint += 'ranks, then divide: one rank may have few examples of a class, or none'
             expect(values == wanted, hint, case)
-            hint = 'right, but net.eval() belongs before it, for dropout, and net.train() behind'
+            hint = 'right, but call net.eval() before it, for dropout, and net.train() after it'
             expect(training and not any(mode for _, mode in log[rank]), hint, case)
 
 
@@ -149,13 +149,13 @@ def exercise_4(rng: random.Random, my_step: Callable[..., None]) -> None:
             my_step(ddp, *shares, n, size, pieces)
             case = f'{n} examples on {size} ranks, shares in {pieces} piece(s)'
             expect(ddp.passes == pieces, f'{ddp.passes} forward passes in ddp', case)
-            hint = f'sent by the passes {ddp.sent} of {pieces}; the last one alone is to'
+            hint = f'sent by the passes {ddp.sent} of {pieces}; only the last one may send'
             expect(ddp.sent == [pieces], hint, case)
             grads.append(gradient(net))
         found = torch.stack(grads).mean(0)
         net, X, y = classifier(seed, n)
         cross_entropy(net(X), y).backward()
-        twice = f'it is 1/{size} of it; was it divided by the ranks twice? DDP does that, too'
+        twice = f'it is 1/{size} of it; did you divide by the ranks as well? DDP already does'
         expect_mean(case, found, seed, n, size, {twice: gradient(net).numpy() / size})
 
 
@@ -163,9 +163,9 @@ def exercise_5(all_found_the_same: Callable[..., Any]) -> None:
     """All ranks say the same, whatever they have found."""
     for found in ([7, 7, 7], [7, None, 7], [0, None, 0], [1, 2, 3], [None] * 3, [2, 2, 5]):
         said, _ranks = on_ranks(3, lambda dist, f=found: all_found_the_same(f[dist.rank], dist))  # type: ignore[misc]
-        right, case = len(set(found)) == 1, f'the ranks have found {found}, and say {said}'
-        hint = 'each rank is to get True or False, not rank 0 alone'
+        right, case = len(set(found)) == 1, f'the ranks have found {found}, and return {said}'
+        hint = 'each rank must get True or False, not only rank 0'
         expect(all(isinstance(s, bool) for s in said), hint, case)
-        hint = 'those that say True wait for the others for ever; all are to compare the same list'
+        hint = 'ranks that return True wait for the others for ever; all must compare the same list'
         expect(len(set(said)) == 1, hint, case)
         expect(said[0] == right, f'{case}, not {right}')

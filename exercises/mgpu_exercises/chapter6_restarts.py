@@ -40,14 +40,14 @@ def _save_in(my_save: Callable[..., Any], file: Path, killed: str) -> None:
 
     def whole(when: str) -> None:
         there = file.read_text() if file.exists() else 'no byte'
-        hint = f'{when}, {file.name} has {there!r} in it: whoever is killed then has no '
-        hint += 'checkpoint; write beside it, and let os.replace be the only change'
+        hint = f'{when}, {file.name} has {there!r} in it: a run killed then has no '
+        hint += 'checkpoint; write to another name, and only change this one with os.replace'
         expect(there in (OLD, NEW), hint)
 
     def write(path: Any) -> None:
         wrote.append(Path(path))
         wrote[-1].write_text(NEW[:4])
-        whole(f'while write({wrote[-1].name}) is at work')
+        whole(f'while write({wrote[-1].name}) runs')
         if killed == 'while writing':
             raise Killed
         wrote[-1].write_text(NEW)
@@ -79,7 +79,7 @@ def _save_in(my_save: Callable[..., Any], file: Path, killed: str) -> None:
     finally:
         sys.settrace(before)
     expect(wrote, 'nothing was written: call write(path)')
-    hint = f'{wrote[-1].parent} may be another disk; from disk to disk nothing is renamed'
+    hint = f'{wrote[-1].parent} may be another disk, and os.replace cannot rename between disks'
     expect(wrote[-1].parent == file.parent, hint)
     expect(flushed, 'nothing was flushed: the new name may reach the disk before the bytes')
     expect(file.read_text() == NEW, f'afterwards {file.name} is still the old one: os.replace')
@@ -167,12 +167,12 @@ def exercise_7(
     new = resumed(my_resume, state, seed)
     hint = 'the parameters after loading are not those that were saved: was every name found?'
     expect(all(map(torch.equal, new['at 3'], at_3)), hint)
-    hint = 'the optimizer begins without its momentum: save its state'
+    hint = 'the optimizer starts without its momentum: save its state'
     expect(new['momenta'] == len(run.optimizer.state), hint)
-    hint = f'the schedule begins anew, at its step {new["step"]} instead of 3'
+    hint = f'the schedule starts over, at its step {new["step"]} instead of 3'
     expect(new['step'] == 3 and new['lr'] < 0.1, hint)
-    expect(new['done'] == 3, f'my_resume gives {new["done"]}, and 3 steps were done')
+    expect(new['done'] == 3, f'my_resume returns {new["done"]}, but 3 steps were done')
     hint = 'dropout draws other random numbers: save torch.get_rng_state(), and set it last'
     expect(torch.equal(new['random'], state_at_3), hint)
-    hint = 'all parts look right, and yet after 8 steps the parameters differ'
+    hint = 'all parts look right, but after 8 steps the parameters differ'
     expect(all(map(torch.equal, new['at 8'], whole)), hint)

@@ -40,7 +40,7 @@ def exercise_8(rng: random.Random, unscaled: Callable[..., Any]) -> None:
         expect(len(set(skips)) == 1, hint, case)
         hint = 'all ranks take the step; one such value spoils the sum of all'
         expect(skips[0] or not broken, hint, case)
-        hint = 'all skip the step: each gradient is finite, and their sum does not fit into float16'
+        hint = 'all skip the step, but each gradient is finite; only the sum overflows float16'
         expect(broken or not skips[0], hint, case)
         right = scale / 2 if broken else scale
         hint = f'the next scale is {float(found[0][1]):g}, and {right:g} is right'
@@ -53,19 +53,21 @@ def expect_pairs(found: list[Any], case: str) -> None:
     """Raise a hint unless each rank gave a pair, of gradients or None, and of a number."""
     for rank, pair in enumerate(found):
         good = isinstance(pair, tuple | list) and len(pair) == 2 and not hasattr(pair[1], '__len__')
-        expect(good, f'rank {rank} gives no pair of gradients, or None, and the next scale', case)
+        expect(
+            good, f'rank {rank} does not return a pair: gradients or None, and the next scale', case
+        )
 
 
 def expect_means(mine: list[Any], means: list[torch.Tensor], who: str, size: int, s: float) -> None:
     """Raise a hint unless these are the mean gradients, without the scale ``s``."""
-    hint = f'{who} gives {len(mine)} gradients of {len(means)}'
+    hint = f'{who} returns {len(mine)} gradients, not {len(means)}'
     expect(len(mine) == len(means), hint)
     for g, right in zip(mine, means):
         if not isinstance(g, torch.Tensor) or g.shape != right.shape:
-            raise Hint(f'{who} gives a gradient of another shape')
+            raise Hint(f'{who} returns a gradient of another shape')
         ratio = float((g.double() / right).mean())
-        hint = f'{who} has zeros where something was: float16 has no numbers below 6e-8, so make '
-        hint += 'the gradients float32 before the scale is taken out'
+        hint = f'{who} has new zeros: float16 has no numbers below 6e-8, so make '
+        hint += 'the gradients float32 before you divide by the scale'
         expect(g.all() or s < 2**30, hint)
         expect(g.dtype in (torch.float32, torch.float64), f'{who} gives {g.dtype}, not float32')
         hint = f'{who} still has the scale in its gradients'

@@ -30,9 +30,11 @@ def exercise_4(rng: random.Random, cut_mlp: Callable[..., Any]) -> None:
         found = torch.stack(terms).sum(0)
         hint = f'{k} ranks: the sum has the last bias {k} times; each rank adds it to its own term'
         expect(not near(found - right, ((k - 1) * b2).expand(3, 4)), hint)
-        hint = f'{k} ranks: the last bias is in no term, and the sum is all that there is'
+        hint = f'{k} ranks: the last bias is in no term, so it is missing from the sum'
         expect(not near(found - right, -b2.expand(3, 4)), hint)
-        hint = f'{k} ranks: the terms are not the MLP: features must meet their own columns of W2'
+        hint = (
+            f'{k} ranks: the terms do not sum to the MLP: does each feature meet its column of W2?'
+        )
         expect(near(found, right), hint)
 
 
@@ -55,15 +57,15 @@ def exercise_5(rng: random.Random, tensor_step: Callable[..., Any]) -> None:
     for found, g in zip(grads_W, (x.T @ grad_H).chunk(k, 1)):
         hint = f'gradients of W are {k} times too large: the gradient of a sum is that of each term'
         expect(not near(found, k * g), hint)
-        hint = 'a rank has not the gradient of its own part of W: it needs grad_y, its part of V, '
-        hint += 'and where its own features were above 0'
+        hint = 'a rank lacks the gradient of its own shard of W: it needs grad_y, its shard of V, '
+        hint += 'and the places where its features are above 0'
         expect(near(found, g), hint)
     own = [g @ w.T for g, w in zip(grad_H.chunk(k, 1), parts[0])]
-    hint = 'the gradient of x is of its own features alone: what copies has to sum on the way back'
+    hint = "the gradient of x only has one rank's features: a copy forward is a sum backward"
     expect(not all(near(a, b) for a, b in zip(grads_x, own)), hint)
     hint = 'the gradient of x differs from that of one device'
     expect(all(near(g, grad_H @ W.T) for g in grads_x), hint)
-    hint = f'all right, but {dict(ranks.calls)} sends {ranks.sent} bytes: two allreduces do'
+    hint = f'all right, but {dict(ranks.calls)} sends {ranks.sent} bytes: two allreduces are enough'
     expect(dict(ranks.calls) == {'all_reduce': 2}, hint)
 
 
@@ -87,12 +89,12 @@ def exercise_6(numbers: Numbers, step_ms: float, idle: float, enough: float, kep
     expect_value(step_ms, 3 * ms * (m + p - 1), 'a step of {} ms', mistakes, hint)
     right = (p - 1) / (m + p - 1)
     mistakes = {
-        'a pipeline of one stage never waits: what does your formula say?': p / (m + p),
-        'this is waiting beside working; give it as a share of the whole step': (p - 1) / m,
-        'this is the share of working': 1 - right,
+        'a pipeline of one stage never waits: what does your formula give for it?': p / (m + p),
+        'this is waiting over working; give it as a share of the whole step': (p - 1) / m,
+        'this is the busy share': 1 - right,
         'give a share, between 0 and 1': 100 * right,
     }
-    hint = 'of all passes that fit into the step, how many are not made?'
+    hint = 'of all passes that fit into the step, how many are missing?'
     expect_value(idle, right, 'idle {}', mistakes, hint, 0.01)
     enough, kept = number(enough), number(kept)
     waits = (p - 1) / (enough + p - 1)

@@ -81,7 +81,7 @@ def step_of(
     hint += 'block, then for net; what no call has taken before is one unit'
     expect(max(most) < values, hint)
     grads = [getattr(p.grad, 'full_tensor', lambda p=p: p.grad)() for p in net.parameters()]
-    expect(all(g is not None for g in grads), 'there are parameters without a gradient: backward()')
+    expect(all(g is not None for g in grads), 'some parameters have no gradient: call backward()')
     return torch.cat([g.flatten().cpu() for g in grads]), sum(lengths)
 
 
@@ -125,16 +125,16 @@ def expect_right(case: str, found: torch.Tensor, seed: int, n: int, size: int) -
     shards = zip(X.tensor_split(size), y.tensor_split(size))
     of_means = gradient(torch.stack([cross_entropy(net(A), b) for A, b in shards]).mean())
     mistakes = {
-        f'it is 1/{size} of it: fully_shard divides by the ranks, and you by all examples': (
+        f'it is 1/{size} of it: fully_shard divides by the ranks, you by all examples': (
             right / size
         ),
         'it is the mean of means, where an example in a short shard counts for more': of_means,
         f'it is {n} times as large: divide by the examples': right * n,
-        f'it is {n / size:g} times as large: fully_shard divides by the ranks, who by the '
+        f'it is {n / size:g} times as large: fully_shard divides by the ranks; do you use the '
         'examples?': right * n / size,
     }
     if found.shape != right.shape:
         raise Hint(f'{case}: the gradient has {len(found)} values, the network {len(right)}')
     case += ': the gradient is not that of the mean over all'
-    hint = 'fully_shard leaves the mean of the ranks: what has each of them to give?'
+    hint = 'fully_shard averages over the ranks: what must each rank compute?'
     expect_value(found.numpy(), right, case, mistakes, hint)

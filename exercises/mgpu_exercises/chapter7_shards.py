@@ -60,7 +60,7 @@ def exercise_1(held: Callable[..., Any]) -> None:
         found = held(stage, n, k)
         case = f'ZeRO {stage}, {n} parameters, {k} ranks: {found}'
         three = hasattr(found, '__len__') and len(found) == 3
-        expect(three, 'give three numbers, parameters, gradients, state', case)
+        expect(three, 'return three numbers: parameters, gradients, state', case)
         found = tuple(map(number, found))
         if found == right:
             continue
@@ -91,15 +91,17 @@ def exercise_2(rng: random.Random, zero1_step: Callable[..., None]) -> None:
         one = one - lr * momentum
         zero1_step(ranks, params, [g.clone() for g in grads], momenta, lr)
         case = f'after step {turn}'
-        hint = f'{case} the lists hold other tensors, and the ranks their old ones: write into them'
-        expect(all(a is b for a, b in zip([*params, *momenta], kept)), hint)
         hint = (
-            f'{case} tensors have other memory, which `.data = ` gives them: write into their own'
+            f'{case} the lists hold new tensors, but the ranks have their old ones: write into them'
         )
+        expect(all(a is b for a, b in zip([*params, *momenta], kept)), hint)
+        hint = f'{case} tensors have new memory, from `.data = `: write into their own'
         expect([x.data_ptr() for x in kept] == memory, hint)
-        hint = f'{case} the ranks hold different parameters: each moves its shard, then gathers all'
+        hint = (
+            f'{case} the ranks hold different parameters: each updates its shard, then gathers all'
+        )
         expect(all(near(p, params[0]) for p in params), hint)
-        hint = f'{case} all have moved {k} times too far: a sum is not yet a mean'
+        hint = f'{case} all steps are {k} times too long: divide the sum to get the mean'
         expect(not near(params[0] - before, k * (one - before)), hint)
         apart = float((params[0] - one).abs().max())
         why = 'is the momentum kept?' if turn > 1 else 'a shard is a run, rank by rank'
@@ -118,7 +120,7 @@ def exercise_3(events: Callable[..., Any]) -> None:
         for at, (what, i) in enumerate((what, int(i)) for what, i in events(layers)):
             case = f'L = {layers}, event {at}, {what} {i}'
             if what in ('forward', 'backward'):
-                expect(i in whole, f'the layer is not whole; its {what} pass needs it', case)
+                expect(i in whole, f'the layer is not whole, but its {what} pass needs it', case)
             if what == 'gather':
                 whole.add(i)
                 gathers += 1
@@ -126,22 +128,26 @@ def exercise_3(events: Callable[..., Any]) -> None:
             elif what == 'drop':
                 whole.discard(i)
             elif what == 'forward':
-                expect(i == forward, 'forward goes from layer 0 up', case)
+                expect(i == forward, 'the forward pass goes from layer 0 up', case)
                 forward += 1
             elif what == 'backward':
-                hint = f'backward goes down from layer {layers - 1}, after all of forward'
+                hint = (
+                    f'the backward pass goes down from layer {layers - 1}, after the forward pass'
+                )
                 expect(i == back - 1 and forward == layers, hint, case)
                 back -= 1
             elif what == 'scatter':
-                expect(back <= i, 'this gradient is not there yet', case)
+                expect(back <= i, 'this gradient is not ready yet', case)
                 expect(i not in scattered, 'this gradient has been scattered before', case)
                 scattered.add(i)
             else:
-                raise Hint(f'{case}: there are gather, drop, forward, backward and scatter')
+                raise Hint(f'{case}: the events are gather, drop, forward, backward and scatter')
         case = f'L = {layers}'
         expect(forward == layers and back == 0, 'not all passes were made', case)
         hint = f'of {sorted(scattered)} alone were scattered; else each keeps whole gradients'
         expect(len(scattered) == layers, hint, case)
         expect(not whole, f'{sorted(whole)} is still whole at the end', case)
-        hint = f'{gathers} gathers, {2 * layers - 1} will do: what is gathered again at once?'
+        hint = (
+            f'{gathers} gathers, but {2 * layers - 1} are enough: which is gathered twice in a row?'
+        )
         expect(gathers <= 2 * layers - 1, hint, case)

@@ -21,16 +21,16 @@ def exercise_1(smallest_batch: Callable[..., float]) -> None:
         exact = parameters * size * operations / (flops * port)
         uses = math.ceil(size / 2 * operations / port)
         mistakes = {
-            'a part of an example cannot be had: round up': exact,
-            'with so few it does not quite fit: round up': math.floor(exact),
-            'it comes out even, so one less is enough': exact + 1,
+            'a batch has whole examples: round up': exact,
+            'with this few, sending takes longer: round up': math.floor(exact),
+            'it divides evenly, so one less is enough': exact + 1,
             f'{gigabits} Gb/s are bits, and a byte has eight': math.ceil(exact / 8),
             'in a ring each byte passes a port twice': math.ceil(exact / 2),
             'the backward pass takes twice the operations of the forward pass': math.ceil(
                 2 * exact
             ),
-            'nothing is sent before the backward pass begins': math.ceil(exact * 2 / 3),
-            'so many uses of each parameter; an example makes more than one': uses,
+            'nothing is sent before the backward pass starts': math.ceil(exact * 2 / 3),
+            'this counts uses of each parameter; an example uses it more than once': uses,
         }
         hint = 'by 2 * flops operations an example, against all bytes through the port, twice'
         what = f'{parameters:g} parameters of {size} bytes, {flops:g} operations, '
@@ -47,17 +47,17 @@ def exercise_2(fit: Callable[..., Sequence[float]]) -> None:
         expect(len(found) == 2, f'{found}; give two numbers, latency and bandwidth', case)
         mistakes = {
             'there and back are two messages': 2 * alpha,
-            'also the shorter message has bytes, which take their time': t1 / 2,
+            'the shorter message has bytes, too, which take time': t1 / 2,
         }
-        hint = f'not {alpha:g}: what is left of a message when its bytes are taken away'
+        hint = f'not {alpha:g}: the time of a message without its bytes'
         expect_value(found[0], alpha, f'{case}: latency {{}}', mistakes, hint, 1e-6)
         mistakes = {
             'there and back are two messages': bandwidth / 2,
-            'a time has a latency in it: only the difference is due to bytes': 2 * n2 / t2,
+            'a time includes a latency: only the difference is due to bytes': 2 * n2 / t2,
             'these are seconds for a byte': 1 / bandwidth,
             'these are bits': 8 * bandwidth,
         }
-        hint = f'not {bandwidth:.4g}: more bytes, over the time that they take more'
+        hint = f'not {bandwidth:.4g}: the extra bytes over the extra time'
         expect_value(found[1], bandwidth, f'{case}: bandwidth {{}}', mistakes, hint, 1e-6)
 
 
@@ -67,14 +67,14 @@ def exercise_3(crossing: Callable[..., float]) -> None:
         rounds, unit, in_seconds = math.log2(k), alpha * bandwidth, alpha / bandwidth
 
         def meet(up: float = 2 * rounds, around: int = 2 * (k - 1), unit: float = unit) -> float:
-            """Solve for so many steps of whole arrays, and so many of slices."""
+            """Solve for given numbers of steps with whole arrays, and with slices."""
             return unit * (around - up) / (up - around / k)  # noqa: B023
 
         mistakes = {
             'up the tree only; the sum comes down again': meet(up=rounds),
             'once around the ring only; the sums go around again': meet(around=k - 1),
             'bytes, not seconds: latency times bandwidth has them as a unit': meet(unit=in_seconds),
-            'so many bytes travel in the time of one latency; how many steps have the two?': unit,
+            'these are the bytes in the time of one latency; how many steps do the two take?': unit,
             'a tree has log2(k) rounds up, not ln(k)': meet(up=2 * math.log(k)),
             'in a step of the ring a k-th of the array travels': -unit,
         }
@@ -98,7 +98,9 @@ def exercise_4(numbers: Numbers, gpu_hours: float, days: float, dollars: float) 
         'the forward pass only; the backward pass takes twice as much': hours / 3,
         'the backward pass only; there is a forward pass, too': hours * 2 / 3,
         'a multiplication and an addition are two operations': hours / 2,
-        f'GPUs that were always busy; they are to {percent}%': hours * percent / 100,
+        f'this assumes GPUs that are always busy; they are busy {percent}% of the time': hours
+        * percent
+        / 100,
         'these are seconds': hours * 3600,
         'all GPUs together: count the hours of each': hours / gpus,
     }
@@ -106,7 +108,7 @@ def exercise_4(numbers: Numbers, gpu_hours: float, days: float, dollars: float) 
     expect_value(gpu_hours, hours, '{} GPU hours', mistakes, hint, 0.02)
     mistakes = {f'{gpus} GPUs work at the same time': hours / 24, 'these are hours': hours / gpus}
     expect_value(days, hours / gpus / 24, '{} days', mistakes, 'GPU hours, over GPUs', 0.02)
-    mistakes = {f'for one GPU; {gpus} have to be paid': hours / gpus * price}
+    mistakes = {f'this is for one GPU; you pay for {gpus}': hours / gpus * price}
     expect_value(dollars, hours * price, '{} dollars', mistakes, 'each GPU hour is paid', 0.02)
 
 
@@ -125,12 +127,12 @@ def exercise_5(in_levels: Callable[..., float]) -> None:
             within + ring(servers, size, network) for size in (n * gpus / ports, n / gpus, n)
         )
         mistakes = {
-            'one ring over all devices; in levels a ring has as many as servers': one_ring,
-            'inside a server a device has a slice only, of which it sends no more': each_all,
+            'one ring over all devices; with levels, a ring has one member per server': one_ring,
+            'inside a server a device only sends slices': each_all,
             'the slices of all devices of a server leave through its ports': one_port,
             'the ports share what leaves the server': shared,
             'the sums inside the servers take their time, too': between,
-            'there and back: all-gather takes what reduce-scatter took': (within + between) / 2,
+            'there and back: all-gather takes as long as reduce-scatter': (within + between) / 2,
             'a ring between servers cuts the share of a port into as many slices': uncut,
         }
         right = within + between
@@ -159,19 +161,19 @@ def exercise_6(devices_needed: Callable[..., int]) -> None:
         for stage in range(4):
             found, right = devices_needed(parameters, stage, memory, activations), fewest(stage)
             mistakes = {
-                'each needs its activations, in every stage': fewest(stage, kept=0),
-                'no stage shares activations': fewest(stage, kept=0, shared=1),
-                'that is what the next stage shares': fewest(min(stage + 1, 3)),
-                'this stage shares more than that': fewest(max(stage - 1, 0)),
+                'each device needs its activations, in every stage': fewest(stage, kept=0),
+                'no stage shards activations': fewest(stage, kept=0, shared=1),
+                'the next stage shards that': fewest(min(stage + 1, 3)),
+                'this stage shards more than that': fewest(max(stage - 1, 0)),
                 'with one device less it does not fit: round up': right - 1,
             }
             case = f'{parameters:g} parameters, stage {stage}, {memory:g} bytes, of which '
             case += f'{activations:g} for activations, gave {found}'
-            hint = 'what each must keep has no room at all, and then it is 0'
+            hint = 'the unsharded part does not fit, so the answer is 0'
             expect(not found or found > 0, hint, case)
-            hint = f'not {right}: what is shared, over the room that each device has left for it'
+            hint = f'not {right}: the sharded bytes over the memory left on each device'
             if right == 0:
-                hint = 'what is not shared has no room on a device, and more devices do not help'
+                hint = 'the unsharded part does not fit on a device, and more devices do not help'
             elif found == 0:
-                hint = 'what is not shared leaves some room, so with enough devices it fits'
+                hint = 'the unsharded part leaves some memory, so it fits on enough devices'
             expect_value(found, right, case, mistakes, hint)

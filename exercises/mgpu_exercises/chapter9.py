@@ -58,14 +58,12 @@ def exercise_1(rng: random.Random, token_loss: Callable[..., Any]) -> None:
         given, _ranks = on_ranks(k, call)
         found = []
         for rank, (loss, logits) in enumerate(given):
-            expect(loss is not None, 'give the loss back with return', case)
+            expect(loss is not None, 'return the loss', case)
             hint = f'rank {rank} cannot call backward() on what you gave: a number, or a tensor '
-            hint += 'without a graph; also a rank whose labels are all padding needs a loss, of 0'
+            hint += 'without a graph; a rank with only padding also needs a loss, of 0'
             expect(isinstance(loss, torch.Tensor) and loss.requires_grad, hint, case)
             expect(loss.numel() == 1, f'a loss of shape {tuple(loss.shape)}: give one number', case)
-            hint = (
-                f'the loss of rank {rank} is {loss.item():g}: without a token that counts, a mean '
-            )
+            hint = f'the loss of rank {rank} is {loss.item():g}: without a counting token, a mean '
             hint += 'is 0/0'
             expect(loss.isfinite().all(), hint, case)
             (grad,) = torch.autograd.grad(loss.sum(), logits, allow_unused=True)
@@ -84,24 +82,24 @@ def expect_token_mean(
         sums.append(torch.autograd.grad(total, leaf)[0])
         hint = f'rank {rank} has no token that counts, and its mean is 0/0: nan'
         expect(counts[rank] or found[rank].isfinite().all(), hint, case)
-        hint = 'padding has a gradient: a label of -100 is for `ignore_index`, no token'
+        hint = 'padding has a gradient: a label of -100 is `ignore_index`, not a token'
         expect(not found[rank][labels < 0].abs().sum() > 0, hint, case)
     if all(near(grad, total / sum(counts)) for grad, total in zip(found, sums)):
         return
     own, everywhere = [labels.numel() for _, labels in drawn], sum(x.numel() for _, x in drawn)
     for hint, by in (
         (
-            'each rank divides by its own tokens, and few weigh as much as many: a mean of means',
+            'each rank divides by its own tokens, which gives a mean of means',
             [k * n for n in counts],
         ),
-        ('divided by its own tokens, and not by the ranks: how many are there in all?', counts),
-        ('padding was counted, too, on each rank by itself', [k * n for n in own]),
+        ('you divided by the tokens of one rank: how many are there on all ranks?', counts),
+        ('you counted padding, too, on each rank separately', [k * n for n in own]),
         ('padding was counted, too', [everywhere] * k),
         (
-            f'divided by the ranks twice: DDP takes the mean over {k}, so does your loss',
+            f'divided by the ranks twice: DDP averages over {k}, and so does your loss',
             [k * sum(counts)] * k,
         ),
-        ('DDP divides by the ranks alone; what of the tokens?', [k] * k),
+        ('DDP only divides by the ranks; what about the tokens?', [k] * k),
         ('divided by sequences, not by tokens', [sum(len(x) for _, x in drawn)] * k),
     ):
         wrong = all(near(grad, total / max(n, 1)) for grad, total, n in zip(found, sums, by))
@@ -120,7 +118,7 @@ def exercise_2(rng: random.Random, prepare: Callable[..., Any]) -> None:
         n, t = len(sequences), max(map(len, sequences)) - 1
         with by_hand(shifted):
             parts = tuple(prepare([list(s) for s in sequences]))
-        expect(len(parts) == 3, f'{len(parts)} things; give inputs, targets and mask')
+        expect(len(parts) == 3, f'{len(parts)} values; return inputs, targets and mask')
         inputs, targets, mask = map(tensor, parts)
         case = f'{sequences}'
         for name, x, shape in (('inputs', inputs, (n, t)), ('targets', targets, (n, t))):
@@ -135,11 +133,11 @@ def exercise_2(rng: random.Random, prepare: Callable[..., Any]) -> None:
             expect(read[:last] == tokens[:last], hint, case)
             hint = 'a position without a token holds 0; an embedding has no row for -100'
             expect((inputs[row] >= 0).all(), hint, case)
-            hint = f'the last token, {tokens[-1]}, has a position here, too; its target is -100'
+            hint = f'the last token, {tokens[-1]}, belongs into the inputs, too; its target is -100'
             expect(read[last : last + 1] != [0] or tokens[-1] == 0, hint, case)
-            hint = 'after the last token all is 0'
+            hint = 'pad with 0 after the last token'
             expect(read == (tokens + [0] * t)[:t], hint, case)
-        hint = f'the mask is of {mask.dtype}; true and false are torch.bool'
+        hint = f'the mask is {mask.dtype}; use torch.bool'
         expect(mask.dtype == torch.bool, hint)
         expect_causal(mask, t)
 
@@ -169,11 +167,11 @@ def expect_causal(mask: torch.Tensor, t: int) -> None:
     may, ones = mask.bool(), torch.ones(t, t, dtype=torch.bool)
     case = f'mask for {t} positions, row 1: {may[1].int().tolist()}'
     for hint, wrong in (
-        ('position 1 looks at position 2, whose token it is to predict', ones.tril(1)),
-        ('position 1 does not look at itself, and its own input is the newest one', ones.tril(-1)),
-        ('turned over: rows are queries, columns are keys', ones.triu()),
-        ('true where it may not look; asked is where it may', ones.triu(1)),
-        ('all look at all, also at what they are to predict', ones),
+        ('position 1 attends to position 2, whose token it must predict', ones.tril(1)),
+        ('position 1 does not attend to itself, its newest input', ones.tril(-1)),
+        ('transposed: rows are queries, columns are keys', ones.triu()),
+        ('inverted: it must be true where a position may attend', ones.triu(1)),
+        ('all attend to all, even to the tokens that they must predict', ones),
     ):
         expect(not torch.equal(may, wrong), hint, case)
     i = int((may != ones.tril()).any(1).nonzero()[0]) if not torch.equal(may, ones.tril()) else -1

@@ -29,7 +29,7 @@ def exercise_3(rng: random.Random, combine: Callable[..., Any]) -> None:
 
     def combined(case: str, *parts: Part) -> Part:
         found = tuple(combine(*(tuple(x.clone() for x in part) for part in parts)))
-        expect(len(found) == 3, f'{len(found)} things; give output, largest score and sum', case)
+        expect(len(found) == 3, f'{len(found)} values; return output, largest score and sum', case)
         out, largest, total = map(tensor, found)
         for name, x, right in zip(('output', 'largest', 'sum'), (out, largest, total), parts[0]):
             hint = f'{name} has the shape {tuple(x.shape)}, not {tuple(right.shape)}'
@@ -51,11 +51,14 @@ def exercise_3(rng: random.Random, combine: Callable[..., Any]) -> None:
         ('the mean of both, as if both had the same weights in them', (o1 + o2) / 2),
         ('both were added: weights must add up to 1', o1 + o2),
         ('as if the sums had been taken against the same maximum', mean(t1, t2)),
-        ('by their numbers of keys; but keys have weights', mean(5 + 0 * t1, 4 + 0 * t1)),
-        ('not divided by the new sum', right * t[:, None]),
-        ('the sums are not in it: an output has been divided by its own', mean(s1, s2)),
         (
-            'the sums are not in all of it: an output has been divided by its own',
+            'weighted by the numbers of keys, but keys have different weights',
+            mean(5 + 0 * t1, 4 + 0 * t1),
+        ),
+        ('not divided by the new sum', right * t[:, None]),
+        ('the sums are missing: each output was divided by its own sum', mean(s1, s2)),
+        (
+            'the sums are missing in one part: each output was divided by its own sum',
             mean(s1, s2) * ((s1 + s2) / t)[:, None],
         ),
         (
@@ -93,7 +96,7 @@ def exercise_3(rng: random.Random, combine: Callable[..., Any]) -> None:
         found = combined(name, *pair)
         hint = 'nan or inf; with -inf as largest score, what is exp(largest - the new largest)?'
         expect(all(x.isfinite().all() for x in found), hint, name)
-        hint = 'a part without weights must change nothing'
+        hint = 'a part without keys must change nothing'
         expect(all(map(near, found, attend(unseen, values))), hint, name)
 
     thirds = [attend(scores[:, a : a + 3], values[a : a + 3]) for a in (0, 3, 6)]
@@ -113,8 +116,8 @@ def exercise_4(rounds: Callable[..., Any]) -> None:
         hint += 'has travelled; '
         hint += 'is the last one there?' if len(found) < k else 'the last need not travel on'
         expect(len(found) == k, hint, case)
-        expect(blocks[0] == rank, 'before anything travels, a rank has its own keys', case)
-        hint = 'there are blocks 0 to k - 1, and each comes by once'
+        expect(blocks[0] == rank, 'before any message, a rank has its own keys', case)
+        hint = 'the blocks are 0 to k - 1, and each arrives once'
         expect(sorted(blocks) == list(range(k)), hint, case)
         hint = 'the order of a ring in which all receive from the rank after them; here they '
         hint += f'receive from the one before, rank {rank} from rank {(rank - 1) % k}'
@@ -125,7 +128,7 @@ def exercise_4(rounds: Callable[..., Any]) -> None:
         for block, what in found:
             case = f"rank {rank} of {k}, block {block}, '{what}'"
             known = ('whole', 'triangle', 'nothing')
-            expect(what in known, "there are 'whole', 'triangle' and 'nothing'", case)
+            expect(what in known, "the values are 'whole', 'triangle' and 'nothing'", case)
             if block == rank:
                 hint = 'queries and keys of the same tokens: the first query sees one key, the '
                 hint += 'last one sees them all'
@@ -144,17 +147,17 @@ def exercise_5(zigzag: Callable[..., Any]) -> None:
         with by_hand(context.zigzag, context.my_part):
             answer = tuple(zigzag(rank, k, n))
         case = f'rank {rank} of {k}, {n} tokens'
-        expect(len(answer) == 2, 'give the positions, and the number of pairs', case)
+        expect(len(answer) == 2, 'return the positions and the number of pairs', case)
         found = [int(i) for i in answer[0]]
         piece, m = n // (2 * k), n // k
         a, b = rank * piece, (2 * k - 1 - rank) * piece
         right = [*range(a, a + piece), *range(b, b + piece)]
         case = f'{case}: {found}'
         expect(len(found) == m, f'a {k}-th of the tokens are {m}', case)
-        hint = 'these are neighbours, so the last rank has the most to do: cut into 2k pieces, and '
+        hint = 'these are neighbours, so the last rank computes most: cut into 2k pieces, and '
         hint += 'give each rank a light one and a heavy one'
         expect(k == 1 or found != list(range(rank * m, (rank + 1) * m)), hint, case)
-        hint = 'dealt one by one: nearly even, and a later rank still has more; deal out pieces'
+        hint = 'dealt one by one, a later rank still has slightly more: deal out pieces'
         expect(k == 1 or found != list(range(rank, n, k)), hint, case)
         hint = 'the right ones in another order: ascending in both pieces, the earlier piece first'
         expect(found == right or sorted(found) != right, hint, case)
@@ -164,10 +167,10 @@ def exercise_5(zigzag: Callable[..., Any]) -> None:
         expect(found == right, 'pieces, counted from the front and from the end', case)
         pairs = sum(i + 1 for i in right)
         mistakes = {
-            'without a mask; a query sees the keys up to itself': m * n,
+            'this is without a mask; a query sees the keys up to itself': m * n,
             'a query sees itself, too': pairs - m,
-            'among its own keys; the others come round the ring': m * (m + 1) // 2,
-            'that is half of the square; on its diagonal each query sees itself': m * n // 2,
+            'only among its own keys; the others arrive through the ring': m * (m + 1) // 2,
+            'this is half of the square, but on the diagonal each query sees itself': m * n // 2,
             'within two triangles; the queries of both pieces see what comes before, too': (
                 piece * (piece + 1)
             ),

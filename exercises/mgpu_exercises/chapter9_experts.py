@@ -23,7 +23,7 @@ class Experts:
         numbers = [int(n) for n in counts]
         self.calls.append(numbers)
         k = len(self.matrices)
-        hint = f'exchange got counts {numbers} for {k} experts: one for each, also a 0'
+        hint = f'exchange got counts {numbers} for {k} experts: give one for each, even if it is 0'
         expect(len(numbers) == k, hint)
         hint = f'exchange got {len(tokens)} rows and counts {numbers}: they must add up'
         expect(sum(numbers) == len(tokens), hint)
@@ -45,7 +45,7 @@ def exercise_6(rng: random.Random, mixture: Callable[..., Any]) -> None:
         case = f'choices {choices} of {k} experts'
         chosen = torch.tensor(choices)
         answer = mixture(leaves[0], chosen, leaves[1], k, experts)
-        expect(answer is not None, 'give the results back with return', case)
+        expect(answer is not None, 'return the results', case)
         found, calls = tensor(answer), list(experts.calls)
         expect(calls, 'exchange was never called', case)
         hint = f'exchange was called {len(calls)} times; on many ranks all must call it equally '
@@ -71,20 +71,20 @@ def exercise_6(rng: random.Random, mixture: Callable[..., Any]) -> None:
             ("in the experts' order, with weights in the tokens'", plain[order] * w),
             ('sorted once more, instead of back', (plain[order] * w[order])[order]),
             ('sorted once more, instead of back', plain[order][order] * w),
-            ('the tokens are in their places, their weights are not', plain * w[order]),
-            ('the weight belongs to what an expert gives, not to what it gets', inner),
+            ('the tokens are in order, but their weights are not', plain * w[order]),
+            ('multiply the output of the expert by the weight, not its input', inner),
             ('counts of sorted tokens, and tokens that were not sorted', unsorted * w),
         ):
             expect(not near(found, wrong) or near(found, right), hint, case)
-        hint = 'not what each token gets from its own expert, times its weight; try two tokens'
+        hint = 'not the output of its own expert for each token, times its weight; try two tokens'
         expect(near(found, right), hint, case)
         upstream = draw(rng, n, 3)
-        hint = f'{case}: right, but without a way back: it has no gradient'
+        hint = f'{case}: right, but the result has no gradient'
         expect(found.requires_grad, hint)
         wanted = torch.autograd.grad((right * upstream).sum(), ours)
         grads = torch.autograd.grad((found * upstream).sum(), leaves, allow_unused=True)
-        hint = f'{case}: right results, but the tokens get no gradient: it stays with the experts. '
-        hint += 'Was a copy sent that autograd does not know?'
+        hint = f'{case}: right results, but the tokens get no gradient: it ends at the experts. '
+        hint += 'Did you send a detached copy?'
         expect(grads[0] is not None and grads[0].abs().sum() > 0, hint)
         hint = f'{case}: right results, but the weights get no gradient, and a router that gets '
         hint += 'none never learns'

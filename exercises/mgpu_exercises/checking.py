@@ -115,7 +115,7 @@ def expect_value(
 
     A case may be formatted with what was found, ``'{} ms'``; ``hint`` is for all other values.
     """
-    expect(found is not None, f'{case.replace("{}", "None")}: give the result back with return')
+    expect(found is not None, f'{case.replace("{}", "None")}: return the result')
     found = number(found) if np.ndim(right) == 0 else found
     case = case.replace('{}', f'{found:.6g}' if isinstance(found, float) else str(found))
     if not _close(found, right, tolerance):
@@ -130,7 +130,7 @@ def number(found: Any) -> float:
         found = found.asscalar() if hasattr(found, 'asscalar') else found
         return found if isinstance(found, int) else float(found + 0)  # what is text has no sum
     except Exception:
-        raise Hint(f'{_shown(found)} is no number') from None
+        raise Hint(f'{_shown(found)} is not a number') from None
 
 
 class _Shown(reprlib.Repr):

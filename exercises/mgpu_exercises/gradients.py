@@ -30,7 +30,7 @@ def classifier(seed: int, n: int) -> Case:
 
 
 def gradient(net: nn.Module) -> torch.Tensor:
-    """Join all gradients of a network to one vector; where there is none, there are zeros."""
+    """Join all gradients of a network to one vector, with zeros for missing ones."""
     grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in net.parameters()]
     return torch.cat([g.flatten() for g in grads])
 
@@ -43,9 +43,9 @@ def expect_alike(case: str, found: list[torch.Tensor]) -> None:
         hint = (
             f'a gradient is {along:.3g} times that of rank 0; the sum over the ranks is the same, '
         )
-        hint += 'so by what has each rank divided it?'
+        hint += 'so what has each rank divided it by?'
         expect(equal or not torch.allclose(grad, along * found[0]), hint, case)
-        hint = 'the ranks end with different gradients; each is summed over them, in place'
+        hint = 'the ranks end with different gradients; sum each over the ranks, in place'
         expect(equal, hint, case)
 
 
@@ -63,13 +63,13 @@ def expect_mean(
     mistakes = {
         **(more or {}),
         f'it is 1/{size} of it; a sum over the examples, over their number, is the mean': twice,
-        f'it is {n} times as large; it is a sum, where a mean is wanted': right * n,
+        f'it is {n} times as large; it is a sum instead of a mean': right * n,
         f'it is {n / size:g} times as large; divided by the ranks, not by the examples': by_ranks,
         f'it is {size} times as large; divide by the examples of all ranks': right * size,
     }
     case = f'{case}: the gradient is not that of the mean over all {n} examples'
-    hint = 'shards and pieces differ in length, so add up losses, each example with the same '
-    hint += 'weight; and gradients add up by themselves'
+    hint = 'shards and pieces differ in length, so sum the losses, each example with the same '
+    hint += 'weight; gradients add up automatically'
     expect_value(found.numpy(), right, case, mistakes, hint)
 
 
@@ -86,31 +86,31 @@ def expect_clipped(found: list[Any], grads: list[list[torch.Tensor]], limit: flo
         length, scale = float(grad.norm()), float(grad @ mean) / norm**2
         case = f'{size} ranks, a mean gradient of norm {norm:.4g}, limit {limit:g}: '
         case += f'rank {rank} ends with norm {length:.4g}'
-        hint = 'the list holds other tensors now, and the parameters keep the old ones; grads[i] '
+        hint = 'the list holds new tensors now, but the parameters have the old ones; grads[i] '
         hint += '= h changes the list; g *= x and g.copy_(h) change the tensor'
         expect(same or torch.allclose(grad, mean * min(1, limit / norm), rtol=1e-4), hint, case)
         hint = f'{case}, that of its own gradient: sum over the ranks first, in place'
         expect(not torch.equal(grad, torch.cat([g.flatten() for g in grads[rank]])), hint)
         hint = f'{size} ranks end with different gradients: sum over the ranks first'
         expect(all(torch.allclose(x, y) for other in found for x, y in zip(mine, other[0])), hint)
-        hint = 'this is the mean, not clipped; g = g * x makes another tensor, g *= x does not'
+        hint = 'this is the mean, not clipped; g = g * x makes a new tensor, g *= x does not'
         expect(norm <= limit or not torch.allclose(grad, mean), hint, case)
         hint = 'a gradient within the limit stays the mean over the ranks'
         expect(norm > limit or torch.allclose(grad, mean), hint, case)
         straight = torch.allclose(grad, scale * mean, rtol=1e-4)
         scaled = [p * (g.norm() / p.norm()) for g, p in zip(mine, parts)]
         each = all(torch.allclose(g, p, rtol=1e-4) for g, p in zip(mine, scaled))
-        hint = f'{case}, each parameter by its own factor: all are one long vector'
+        hint = f'{case}, with a factor per parameter: use one norm for all'
         expect(straight or not each, hint)
-        hint = f'{case}, in another direction: first the mean over the ranks, then its norm'
+        hint = f'{case}, in another direction: average over the ranks first, then take the norm'
         expect(straight, hint)
         hint = f'{case}; the direction is right, and the norm you divided by was '
         hint += f'{limit / scale:.4g}, that of the mean is {norm:.4g}'
         expect(norm <= limit or abs(length / limit - 1) < 1e-4, hint)
         mistakes = {
-            f'that is {size} x it, that of the sum, or the sum of norms': size * norm,
-            'that is its square': norm**2,
-            'that is the norm after clipping': limit,
+            f'this is {size} times the norm: that of the sum, or the sum of norms': size * norm,
+            'this is its square': norm**2,
+            'this is the norm after clipping': limit,
         }
         case += (
             f', which is right; return the norm of the mean before clipping, {norm:.4g}, not {{}}'

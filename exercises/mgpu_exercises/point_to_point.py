@@ -51,21 +51,21 @@ class Op(NamedTuple):
 
 
 class Peer:
-    """What one rank sees of ``torch.distributed`` where there are only messages."""
+    """One rank's view of ``torch.distributed`` with messages only."""
 
     P2POp = Op
 
     def __init__(self, rank: int, network: Network) -> None:
         self.rank, self.network, self.waits_for = rank, network, ''
         self.count: dict[tuple[int, int], int] = dict.fromkeys(network.sent, 0)
-        self.any = 0  # receives from whoever comes first
+        self.any = 0  # receives from the first to send
         self.open: dict[tuple[str, int, int, int], None] = {}  # begun, and not waited for
 
     def __getattr__(self, name: str) -> NoReturn:
         has = 'send, recv, isend, irecv, batch_isend_irecv, get_rank and get_world_size'
         if name.startswith('_'):
             raise AttributeError(name)
-        raise Lacks(f'here `dist` has {has}, and not {name}: the sum is to be made by hand')
+        raise Lacks(f'here `dist` has {has}, and not {name}: write the sum by hand')
 
     def get_rank(self) -> int:
         """Give this rank's number."""
@@ -112,7 +112,7 @@ class Peer:
             self._until(len(there) > number, f'for rank {src} to send')
             sent, mine = _shown(there[number]), _shown(tensor)
             hint = f'rank {src} sends {sent}, and rank {self.rank} receives into {mine}'
-            expect(sent == mine, f'{hint}: both sides name the same length and type')
+            expect(sent == mine, f'{hint}: both sides must have the same length and type')
             if key in self.open:
                 tensor.data.copy_(there[number].view_as(tensor))
                 del self.open[key]
@@ -128,10 +128,8 @@ class Peer:
         me, size = self.rank, self.network.size
         expect(isinstance(tensor, torch.Tensor), f'{name} takes a tensor, not {tensor!r:.60}')
         expect(tensor.is_contiguous(), f'{name} takes a tensor that is contiguous in memory')
-        hint = (
-            f'rank {me} of {size} calls {name} with rank {other}: there are ranks 0 to {size - 1}'
-        )
-        expect(other in range(size) and other != me, f'{hint}, and none sends to itself')
+        hint = f'rank {me} of {size} calls {name} with rank {other}: the ranks are 0 to {size - 1}'
+        expect(other in range(size) and other != me, f'{hint}, and no rank sends to itself')
         pair = (me, other) if name == 'send' else (other, me)
         self.count[pair] += 1
         self.open[key := (name, *pair, self.count[pair])] = None
@@ -154,7 +152,7 @@ class Peer:
 
 
 def on_peers(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], Network]:
-    """Call a function with ``dist`` on each of so many ranks; give what it gave, and what was sent.
+    """Call a function with ``dist`` on each rank; return the results and the messages.
 
     It is called several times, so it makes what it changes anew. Ranks that wait in a circle, or
     for one that has ended, get a hint, where processes would wait for ever.
@@ -172,7 +170,7 @@ def on_peers(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], Netw
     for dist in ranks:
         names = [f'i{name}' for name, *_ in dist.open]
         hint = f'rank {dist.rank} never calls `wait()` on what `{"".join(names[:1])}` gave: until '
-        expect(not names, f'{hint}then nothing is known to be there')
+        expect(not names, f'{hint}then the message may not have arrived')
     return found, network
 
 

@@ -68,11 +68,11 @@ def exercise_1(two_servers: Callable[..., None]) -> None:
         if crossing > 40:
             return f'{crossing} messages cross between the servers, and each pays 14 µs'
         return (
-            f'each direction of the network does nothing for {idle(played, "server")}: what could '
-            'be on its way while devices still sum, and while they already gather?'
+            f'each direction of the network is idle for {idle(played, "server")}: what could '
+            'travel while devices still sum, and while they already gather?'
         )
 
-    reach('1', two_servers, 'a server needs no more than the sum of the other one, once', slow)
+    reach('1', two_servers, 'a server only needs the sum of the other one, once', slow)
 
 
 def exercise_2(my_order: Callable[..., Order]) -> None:
@@ -80,8 +80,8 @@ def exercise_2(my_order: Callable[..., Order]) -> None:
 
     def slow(played: Played) -> str:
         return (
-            f'a stage does nothing for {idle(played, "stage")}; who waits for a forward pass, who '
-            'for an inputs pass, and who for a weights pass?'
+            f'a stage is idle for {idle(played, "stage")}; what waits for a forward pass, what '
+            'for an inputs pass, and what for a weights pass?'
         )
 
     reach('2', my_order, 'a micro-batch is kept from its forward pass to its weights pass', slow)
@@ -89,6 +89,6 @@ def exercise_2(my_order: Callable[..., Order]) -> None:
 
 def exercise_3(six: Callable[..., None]) -> None:
     """Halving and doubling for six devices."""
-    steps = 'the more is exchanged at once, the fewer steps: 6 is 2 · 3, not 1 · 6'
-    mb = 'whole arrays travel, or some devices only help: all six can halve, and then?'
+    steps = 'larger exchanges take fewer steps: 6 is 2 · 3, not 1 · 6'
+    mb = 'whole arrays travel, or some devices only help: all six can halve; what then?'
     reach('3', six, steps, mb)

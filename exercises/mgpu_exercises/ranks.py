@@ -67,7 +67,7 @@ class Dist:
         async_op: bool = False,
     ) -> Work | None:
         """Leave in ``tensor``, on every rank, the sum of all ranks' tensors."""
-        expect(op == ReduceOp.SUM, 'of the operations of all_reduce, SUM alone is played here')
+        expect(op == ReduceOp.SUM, 'of the operations of all_reduce, this check only supports SUM')
         values = self._meet('all_reduce', tensor)
         total = sum(values[1:], values[0])
         return self._arrives('all_reduce', lambda: tensor.data.copy_(total), async_op)
@@ -110,7 +110,7 @@ class Dist:
 
 
 def on_ranks(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], list[Dist]]:
-    """Call a function with ``dist`` on each of so many ranks; give what it gave, and the ranks.
+    """Call a function with ``dist`` on each rank; return the results and the ranks.
 
     It is called several times, so it makes what it changes anew. Ranks that do not meet in the same
     collectives get a hint, where processes would wait for ever.
@@ -133,9 +133,9 @@ def on_ranks(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], list
             (away, *_) = (dist.rank for dist in ranks if dist not in waiting)
             raise WaitsForEver(
                 f'{come[0]} waits for ever, since rank {away} never calls it: a collective is '
-                'called on all ranks, by those with nothing to give, too'
+                'called on all ranks, even those with nothing to add'
             )
-        hint = f'the ranks do not meet: {", ".join(come[:3])}; all call the same ones in the same '
+        hint = f'the ranks call different things: {", ".join(come[:3])}; all need them in the same '
         hint += 'order, with tensors of the same shape'
         expect(len({_shown(*d.calls[-1]) for d in ranks}) == 1, hint)
         past.append([d.calls[-1][1] for d in ranks])
@@ -148,7 +148,7 @@ def until_it_waits(function: Callable[[Any], Any], dist: Any) -> Any:
     except Waits:
         return None
     except (TypeError, AttributeError) as error:
-        hint = f'{error}; `all_reduce(x)` gives nothing back, the sum is in x, and a `.grad` is '
+        hint = f'{error}; `all_reduce(x)` returns nothing, the sum is in x, and a `.grad` is '
         hint += 'None until a backward pass writes it'
         expect('NoneType' not in str(error) or not dist.calls, hint)
         raise

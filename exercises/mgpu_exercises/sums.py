@@ -20,30 +20,30 @@ def expect_sum(before: Sequence[Any], after: Sequence[Any], who: str) -> None:
     if len(where) == k:
         return
     if all(np.array_equal(x, y) for x, y in zip(after, before)):
-        raise Hint('no array has changed: the sum is to be written into those that are there')
+        raise Hint('no array has changed: write the sum into the given arrays')
     if any(np.array_equal(x, total / k) for x in after):
-        raise Hint(f'with {k} {who} some hold the mean: leave the sum; the update divides')
+        raise Hint(f'with {k} {who} some hold the mean: keep the sum, because the update divides')
     if where and all(np.array_equal(after[i], before[i]) for i in range(k) if i not in where):
-        raise Hint(f'of {k} {who} only {where} hold the sum: it has to go back to all the others')
+        raise Hint(f'of {k} {who} only {where} hold the sum: send it back to all the others')
     raise Hint(
         f'with {k} {who} of shape {before[0].shape}, {where or "none"} hold the sum, and others '
-        'hold something new: was an array added that held a sum already, or has one been '
-        f'forgotten? Print them for two {who}'
+        'hold other values: did you add an array that already held a sum, or '
+        f'forget one? Print them for two {who}'
     )
 
 
 def expect_buckets(found: Any, sizes: list[int], limit: int) -> None:
-    """Raise a hint unless gradients of so many bytes are in buckets, by number, last one first."""
+    """Raise a hint unless gradients of these bytes are in buckets, by number, last one first."""
     found = [list(bucket) for bucket in found]
-    hint = 'a bucket is a list of the numbers of gradients, 0 for the first one'
+    hint = 'a bucket is a list of gradient indices, 0 for the first one'
     expect(all(np.ndim(i) == 0 for bucket in found for i in bucket), hint)
     found = [[int(i) for i in bucket] for bucket in found]
     found = [sorted(bucket, reverse=True) for bucket in found]  # a bucket leaves as a whole
-    hint = f'{found} has an empty bucket, a message of nothing'
+    hint = f'{found} has an empty bucket, an empty message'
     expect(all(found), hint, f'sizes {sizes}, {limit} bytes a bucket')
     ours, flat = fill_buckets(sizes, limit), [i for bucket in found for i in bucket]
     case = f'sizes {sizes}, {limit} bytes a bucket: {found}'
-    hint = 'each gradient belongs to one bucket, also one that is larger than a bucket'
+    hint = 'each gradient belongs to one bucket, even if it is larger than a bucket'
     expect(sorted(flat) == list(range(len(sizes))), hint, case)
     expect(
         len(found) == 1 or 0 not in found[0],
@@ -52,7 +52,7 @@ def expect_buckets(found: Any, sizes: list[int], limit: int) -> None:
     )
     full = [b for b in found if len(b) > 1 and sum(sizes[i] for i in b) > limit]
     expect(not full, f'{(full or [[]])[0]} has more bytes than that', case)
-    hint = 'gradients become ready from the last to the first; else one waits for another'
+    hint = 'gradients become ready from the last to the first; in another order one would wait'
     expect(flat == sorted(flat, reverse=True), hint, case)
     expect(len(found) <= len(ours), f'{len(ours)} buckets would do', case)
-    expect(found == ours, f'{case}, not {ours}: begin a new bucket when the next has no room')
+    expect(found == ours, f'{case}, not {ours}: start a new bucket when the next does not fit')

@@ -145,7 +145,7 @@ WRONG = [
     ('3.4', 'the large one is lost', without_the_large, 'larger than a bucket'),
     ('3.4', 'a bucket for each', one_each, 'buckets would do'),
     ('3.4', 'an empty one first', empty_first, 'an empty bucket'),
-    ('3.5', 'all wait for the last', lambda r, c: max(r) + sum(c), 'the whole point'),
+    ('3.5', 'all wait for the last', lambda r, c: max(r) + sum(c), 'before the last is ready'),
     (
         '3.5',
         'all at the same time',

@@ -11,7 +11,7 @@ from .chapter5_steps_idioms import RIGHT as STEPS
 from .chapter5_timing import RIGHT as TIMING
 
 
-def whoever_comes(x, dist):
+def any_sender(x, dist):
     if dist.get_rank():
         dist.send(tensor=x, dst=0)
         dist.recv(tensor=x, src=0)
@@ -144,7 +144,7 @@ def one_by_one(grads, limit):
 
 RIGHT = [
     *STEPS,
-    ('5.10', 'whoever comes', whoever_comes),
+    ('5.10', 'any sender', any_sender),
     ('5.10', 'along a line and back', along_a_line),
     ('5.11', 'slice by slice', slice_by_slice),
     ('5.11', 'in batches', in_batches),

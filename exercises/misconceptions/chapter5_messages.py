@@ -158,12 +158,12 @@ def empty_first(grads, limit):
 WRONG = [
     ('5.10', 'all send first', around(), '`send` waits until the other rank receives'),
     ('5.10', 'received into x', through_rank_0(receive='into x'), '`recv` replaces'),
-    ('5.10', 'never sent back', through_rank_0(back='never'), 'has to go back'),
+    ('5.10', 'never sent back', through_rank_0(back='never'), 'send it back'),
     ('5.11', 'all send first', ring(send='send'), '`send` waits until the other rank receives'),
     ('5.11', 'no all-gather', ring(gather='never'), 'all others need it'),
     ('5.11', 'all through rank 0', through_rank_0(), '2(k - 1) slices for each'),
     ('5.12', 'a ring: added only', cost(lambda k, n: (k - 1, n)), 'the sum has to come back'),
-    ('5.12', 'the rest forgotten', cost(rest='forgotten'), 'hand whole arrays in first'),
+    ('5.12', 'the rest forgotten', cost(rest='forgotten'), 'send whole arrays first'),
     (
         '5.12',
         'whole arrays when halving',
@@ -172,7 +172,7 @@ WRONG = [
     ),
     ('5.13', 'a mean of means', accumulate('mean', by='means'), 'with the same weight'),
     ('5.13', 'never cleared', accumulate(clear='never'), 'is the gradient of the first one'),
-    ('5.13', 'who has none leaves', accumulate(empty='leaves'), 'rank 2 never calls it'),
+    ('5.13', 'a rank without any leaves', accumulate(empty='leaves'), 'rank 2 never calls it'),
     ('5.14', 'from the first layer on', fill(first=1), 'its gradients come last'),
     ('5.14', 'the large one is lost', fill(what='skip large'), 'larger than a bucket'),
     ('5.14', 'filled beyond the limit', fill(what='overfull'), 'more bytes than that'),

@@ -49,9 +49,9 @@ def waits_while_warming_up(step, synchronize, clock, warmup, steps):
 
 
 WRONG = [
-    ('5.15', 'asked for alone', timed(after=False), 'so long it takes to ask'),
-    ('5.15', 'the first steps under way', timed(before=False), 'still under way'),
-    ('5.15', 'waits after each', timed(each=True), 'nothing to do while Python asks'),
+    ('5.15', 'asked for alone', timed(after=False), 'the time to queue a step'),
+    ('5.15', 'the first steps under way', timed(before=False), 'still running'),
+    ('5.15', 'waits after each', timed(each=True), 'is idle while Python queues'),
 ]
 RIGHT = [
     ('5.15', 'the same for both', in_a_helper),

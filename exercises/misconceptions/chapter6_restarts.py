@@ -56,10 +56,10 @@ def in_one_line(file, write, flush):
 
 
 WRONG = [
-    ('6.6', 'over the old one', in_place, 'write beside it'),
-    ('6.6', 'removed first', moved_away, 'the only change'),
+    ('6.6', 'over the old one', in_place, 'write to another name'),
+    ('6.6', 'removed first', moved_away, 'only change this one'),
     ('6.6', 'the old one kept', with_a_copy, 'another file, too'),
-    ('6.6', 'removed in the same line', in_one_line, 'the only change'),
+    ('6.6', 'removed in the same line', in_one_line, 'only change this one'),
     ('6.6', 'renamed, then flushed', renamed_first, 'before it is flushed'),
     ('6.7', 'whole objects', kept(objects=True), 'no objects'),
     ('6.7', 'no optimizer', kept('optimizer'), 'without its momentum'),

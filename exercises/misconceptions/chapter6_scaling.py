@@ -49,7 +49,7 @@ def votes_first(grads, scale, dist):
 WRONG = [
     ('6.8', 'by its own alone', unscaled(finite='own'), 'replicas drift apart'),
     ('6.8', 'the scale stays', unscaled(finite='kept'), 'next scale is 1024, and 512'),
-    ('6.8', 'summed in float16', unscaled(kind=torch.float16), 'does not fit into float16'),
+    ('6.8', 'summed in float16', unscaled(kind=torch.float16), 'only the sum overflows float16'),
 ]
 RIGHT = [
     ('6.8', 'one message, async_op, in lists', one_message),

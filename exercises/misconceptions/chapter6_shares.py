@@ -24,7 +24,7 @@ def on_one_line(seed, epoch, index):
 
 
 WRONG = [
-    ('6.1', 'seeds the generator of all', seeds_all, 'dropout draws next'),
+    ('6.1', 'seeds the generator of all', seeds_all, 'random numbers of dropout'),
     ('6.1', 'added up', same(lambda s, e, i: s + e + i), 'a sum, or xor'),
     ('6.1', "a string's hash", lambda *n: hash(f'{n}') % 2 == 0, 'another process'),
     ('6.1', 'numbers without a gap', run_together, 'something between them'),

@@ -9,7 +9,7 @@ from .chapter8_idioms import RIGHT as RIGHT
 
 
 def smallest(rounded=math.ceil, passes=2, backward=2, byte=8):
-    """A batch by so many passes through the port, so much backward pass, so many bits a byte."""
+    """A batch from numbers of passes through the port, backward passes, and bits per byte."""
 
     def smallest_batch(parameters, flops, value_bytes, operations, gigabits):
         sending = passes * parameters * value_bytes / (gigabits * 1e9 / byte)
@@ -66,32 +66,32 @@ def fits(shared=1, kept=1, later=0, up=math.ceil, never=0):
 WRONG = [
     ('8.1', 'bits for bytes', smallest(byte=1), 'are bits'),
     ('8.1', 'one pass through the port', smallest(passes=1), 'passes a port twice'),
-    ('8.1', 'always one more', smallest(lambda x: int(x) + 1), 'comes out even'),
-    ('8.1', 'rounded down', smallest(math.floor), 'does not quite fit'),
+    ('8.1', 'always one more', smallest(lambda x: int(x) + 1), 'divides evenly'),
+    ('8.1', 'rounded down', smallest(math.floor), 'sending takes longer'),
     ('8.2', 'there and back as one', fit(messages=1), 'are two messages'),
     (
         '8.2',
         'the short time is the latency',
         lambda n1, t1, n2, t2: (t1 / 2, fit()(n1, t1, n2, t2)[1]),
-        'also the shorter message has bytes',
+        'the shorter message has bytes, too',
     ),
     (
         '8.2',
         'latency forgotten in the bandwidth',
         lambda n1, t1, n2, t2: (fit()(n1, t1, n2, t2)[0], 2 * n2 / t2),
-        'a time has a latency in it',
+        'a time includes a latency',
     ),
     ('8.3', 'up the tree', lambda k, a, b: crossing(k, a, b, up=1), 'comes down again'),
     ('8.3', 'ln', lambda k, a, b: crossing(k, a, b, log=math.log), 'not ln(k)'),
     ('8.3', 'whole arrays around', lambda k, a, b: -a * b, 'a k-th of the array travels'),
     ('8.4', 'forward only', (HOURS / 3, DAYS, DOLLARS), 'the forward pass only'),
-    ('8.4', 'always busy', (HOURS * PERCENT / 100, DAYS, DOLLARS), 'that were always busy'),
+    ('8.4', 'always busy', (HOURS * PERCENT / 100, DAYS, DOLLARS), 'that are always busy'),
     ('8.4', 'one GPU', (HOURS, DAYS * GPUS, DOLLARS), 'at the same time'),
     (
         '8.5',
         'every device its whole array',
         levels(lambda n, g, s, p, network: ring(s, n * g / p, network)),
-        'has a slice only',
+        'a device only sends slices',
     ),
     (
         '8.5',
@@ -103,5 +103,5 @@ WRONG = [
     ('8.6', 'no activations', fits(kept=0), 'needs its activations'),
     ('8.6', 'rounded down', fits(up=math.floor), 'round up'),
     ('8.6', 'always one more', fits(up=lambda x: int(x) + 1), 'not 3'),
-    ('8.6', 'a negative number', fits(never=-1), 'no room at all'),
+    ('8.6', 'a negative number', fits(never=-1), 'unsharded part does not fit, so'),
 ]

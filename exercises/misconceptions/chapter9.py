@@ -50,7 +50,7 @@ def the_sum_as_a_result(logits, labels, dist):
 
 
 def prepare(after=1, pad=-100, mask=lambda ones: ones.tril(), also=None, inputs=slice(None)):
-    """Targets so many positions later, padded with something, and some mask."""
+    """Targets some positions later, padded with something, and some mask."""
 
     def examples(sequences):
         t = max(map(len, sequences)) - 1
@@ -64,17 +64,17 @@ def prepare(after=1, pad=-100, mask=lambda ones: ones.tril(), also=None, inputs=
 
 WRONG = [
     ('9.1', 'the mean of each rank', mean_of_its_own, 'a mean of means'),
-    ('9.1', 'its own tokens, times ranks', by_its_own_tokens, 'how many are there in all'),
+    ('9.1', 'its own tokens, times ranks', by_its_own_tokens, 'how many are there on all ranks'),
     ('9.1', 'a rank without tokens has 0', nothing_to_learn, 'cannot call backward()'),
     ('9.1', 'nan without tokens', nan_where_nothing_counts, 'the loss of rank 1 is nan'),
     ('9.1', 'words in the wrong place', words_in_the_wrong_place, 'flatten both'),
-    ('9.1', 'the sum as a result', the_sum_as_a_result, 'gives nothing back'),
+    ('9.1', 'the sum as a result', the_sum_as_a_result, 'returns nothing'),
     ('9.2', 'not shifted', prepare(after=0), 'nothing to learn'),
     ('9.2', 'targets padded with 0', prepare(pad=0), 'from there on no target counts'),
     ('9.2', 'every 0 taken for padding', prepare(pad=0, also=0), 'which token comes after'),
     ('9.2', 'a mask of numbers', prepare(mask=lambda x: x.tril().float()), 'torch.float32'),
-    ('9.2', 'the last token dropped', prepare(inputs=slice(-1)), 'has a position here, too'),
-    ('9.2', 'the mask sees one too many', prepare(mask=lambda x: x.tril(1)), 'it is to predict'),
+    ('9.2', 'the last token dropped', prepare(inputs=slice(-1)), 'belongs into the inputs, too'),
+    ('9.2', 'the mask sees one too many', prepare(mask=lambda x: x.tril(1)), 'it must predict'),
     *CONTEXT,
     *EXPERTS,
 ]

@@ -74,5 +74,5 @@ WRONG = [
         zigzag(pairs=lambda positions, k, n: len(positions) * n),
         'a query sees the keys up to itself',
     ),
-    ('9.5', 'half of the square', zigzag(pairs=lambda p, k, n: n * n // k // 2), 'its diagonal'),
+    ('9.5', 'half of the square', zigzag(pairs=lambda p, k, n: n * n // k // 2), 'the diagonal'),
 ]

@@ -35,5 +35,5 @@ def mixture(
 WRONG = [
     ('9.6', 'not put back', mixture(back='never', weight='sorted'), "the experts' order"),
     ('9.6', 'weights forgotten', mixture(weight='none'), "the router's weights are not"),
-    ('9.6', 'an expert without tokens', mixture(counts='without 0'), 'one for each, also a 0'),
+    ('9.6', 'an expert without tokens', mixture(counts='without 0'), 'give one for each, even if'),
 ]

@@ -85,7 +85,7 @@ WRONG = [
         '14 MB between the servers, and the target is 8',
     ),
     ('puzzles.1', 'one piece', in_pieces(1), '1.745 ms, and the target is 1.65'),
-    ('puzzles.1', 'pieces one after the other', in_pieces(3), 'be on its way'),
+    ('puzzles.1', 'pieces one after the other', in_pieces(3), 'travel while devices'),
     ('puzzles.2', '1F1B in halves', one_f_one_b, '24 ms, and the target is 21'),
     (
         'puzzles.2',

@@ -32,7 +32,7 @@ def list_of_arrays(name: str, values: Any, such_as: str, least: int = 0) -> None
     expect(len(values) >= least, name, wanted, values, ValueError)
     for i, value in enumerate(values):
         if not is_array(value):
-            missing = ' (a gradient? attach_grad() makes room for one)' if value is None else ''
+            missing = ' (no gradient? call attach_grad() first)' if value is None else ''
             raise TypeError(f'{name} must be {wanted}, but [{i}] is {shown(value)}{missing}')
 
 
@@ -51,16 +51,16 @@ def same_length(X: Array, y: Array, flat: bool = False) -> None:
     of_X, of_y = tuple(X.shape), tuple(y.shape)
     fits = of_y[:1] == of_X[:1] and (len(of_y) == 1 if flat else len(of_y) <= len(of_X))
     labels = 'labels (n,), one' if flat else 'a label'
-    expect(fits, 'y', f'{labels} for each of X {of_X} (are they swapped?)', of_y, ValueError)
+    expect(fits, 'y', f'{labels} for each of X {of_X} (are X and y swapped?)', of_y, ValueError)
 
 
 def classes(y: Array, most: int = 9) -> None:
     """Raise unless labels (n,) are classes; MXNet treats any above ``most`` as the last one."""
-    # Not on a GPU, which this would wait for; on the CPU it takes 16 µs for 256.
+    # Skipped on a GPU, because it would wait; on the CPU it takes 16 µs for 256.
     if str(y.context).startswith('cpu'):
         values = y.asnumpy()
         wrong = values[~((values >= 0) & (values <= most) & (values == values.round()))].tolist()
-        expect(not wrong, 'y', f'classes, whole numbers from 0 to {most}', wrong[:1], ValueError)
+        expect(not wrong, 'y', f'classes, integers from 0 to {most}', wrong[:1], ValueError)
 
 
 def batch(X: Array, y: Array | None, devices: Sequence[object], each: bool = False) -> None:
@@ -81,7 +81,7 @@ def inputs(X: Array, params: Sequence[Array]) -> None:
     shape = tuple(X.shape)
     expect(shape[1:] == (1, 28, 28), 'X', 'images (n, 1, 28, 28)', shape, ValueError)
     here, there = kind_of(X), kind_of(params[0])
-    expect(here == there, 'X', f'{there}, as the parameters are', here)
+    expect(here == there, 'X', f'{there}, like the parameters', here)
 
 
 def training_step(
@@ -92,10 +92,10 @@ def training_step(
     batch(X, y, devices)
     same_length(X, y, flat=True)
     classes(y)
-    expect(isinstance(device_params, LISTS), 'device_params', f'a list, {MAKE}', device_params)
+    expect(isinstance(device_params, LISTS), 'device_params', f'a list, as {MAKE}', device_params)
     for c, params in enumerate(device_params):
         list_of_arrays(f'device_params[{c}]', params, f'as in {MAKE}')
-    here, wanted = len(device_params), f'{len(devices)} replicas, {MAKE}'
+    here, wanted = len(device_params), f'{len(devices)} replicas, such as {MAKE}'
     expect(here == len(devices), 'device_params', wanted, here, ValueError)
     for c, (params, where) in enumerate(zip(device_params, devices)):
         for i, p in enumerate(params):
@@ -103,23 +103,23 @@ def training_step(
             for_device(name, p, where)
             own = p.context == where
             if not own or p.grad is None:
-                what = 'can have no gradient' if own else f'is shared, or not on {where}'
-                raise ValueError(f'{name} {what}: make replicas, {MAKE}')
+                what = 'has no gradient' if own else f'is shared, or not on {where}'
+                raise ValueError(f'{name} {what}: make replicas with {MAKE}')
 
 
 def one_per_device(data: Sequence[Array]) -> None:
     """Raise unless ``data`` lists arrays of one shape and type, on different devices."""
-    such = 'one per device (sync_gradients and sync_with serve all parameters)'
+    such = 'one per device (to sum all parameters, use sync_gradients or sync_with)'
     list_of_arrays('data', data, such, least=1)
     for i, x in enumerate(data):
         # With sparse arrays and mx.np's, some sums would be silently wrong.
         home = library(x.__class__)
         kind = type(x).__module__ if home == 'MXNet' else home
-        dense = 'dense and on a device, as nd.array(x, ctx=device) is'
+        dense = 'a dense array on a device, such as nd.array(x, ctx=device)'
         expect(kind in ('mxnet.ndarray.ndarray', ''), f'data[{i}]', dense, type(x))
-    same('the shapes of arrays to sum', [tuple(x.shape) for x in data], 'sum each by itself')
+    same('the shapes of arrays to sum', [tuple(x.shape) for x in data], 'sum each shape separately')
     types = [getattr(x.dtype, '__name__', str(x.dtype)) for x in data]
-    same('the types of arrays to sum', types, 'convert them', TypeError)
+    same('the types of arrays to sum', types, 'convert them with astype', TypeError)
     places = [x.context if hasattr(x, 'context') else id(x) for x in data]
     if twice := [i for i, here in enumerate(places) if places.count(here) > 1]:
         raise ValueError(f'data{twice} share a device, or memory: is a replica listed twice?')
@@ -131,7 +131,7 @@ def lists_of_gradients(grads: Lists, shapes: bool = False) -> None:
     expect(fits, 'grads', 'grads[c][i], a list of gradients for each device c', grads)
     for c, of_one in enumerate(grads):
         list_of_arrays(f'grads[{c}]', of_one, f'the gradients of device {c}')
-    of_one_network = 'they must be of replicas of one network'
+    of_one_network = 'pass the gradients of replicas of one network'
     same('the numbers of gradients per device', [len(g) for g in grads], of_one_network)
     expect(any(grads), 'grads', 'at least one gradient per device', grads, ValueError)
     for i, of_all in enumerate(zip(*grads) if shapes else ()):  # each a call into MXNet's library
@@ -158,19 +158,19 @@ def network_step(
     outputs = params[-1] if params[-1].name.endswith(('bias', 'weight')) else None
     if type(loss).__name__ == 'SoftmaxCrossEntropyLoss' and len(y.shape) == 1:
         classes(y, outputs.shape[0] - 1 if outputs else 2**24)
-    wanted = f'{net_devices}, where the network is (net.collect_params().reset_ctx(...) moves it)'
+    wanted = f'{net_devices}, like the network (or move it: net.collect_params().reset_ctx(...))'
     expect(set(net_devices) == set(devices), 'devices', wanted, devices, ValueError)
-    # A trainer for too few devices would crash the process. (MXNet is retired: private names stay.)
+    # A trainer for too few devices would crash. (MXNet is retired, so private names are stable.)
     fits = getattr(trainer, '_contexts', 0) == net_devices and set(trainer._params) <= set(params)
-    wanted = f'made for this network, on {net_devices}: make a new one, make_trainer(net, lr)'
+    wanted = f'made for this network on {net_devices} (make a new one: make_trainer(net, lr))'
     expect(fits, 'trainer', wanted, trainer, ValueError)
 
 
 def network_shards(data: Sequence[Array], label: Sequence[Array]) -> None:
     """Raise unless there is a shard of labels for each shard of data."""
     for name, values in (('data', data), ('label', label)):
-        list_of_arrays(name, values, 'one per device, such as split_and_load makes', least=1)
-    same('the numbers of shards of data and of labels', [len(data), len(label)], 'split both')
+        list_of_arrays(name, values, 'one per device, from split_and_load', least=1)
+    same('the numbers of shards of data and of labels', [len(data), len(label)], 'split both alike')
     for X, y in zip(data, label):
         same_length(X, y)
 
@@ -178,7 +178,7 @@ def network_shards(data: Sequence[Array], label: Sequence[Array]) -> None:
 def training(num_gpus: int, batch_size: int, **others: object) -> None:
     """Raise unless each device gets examples and the other arguments pass their tests."""
     check(num_gpus=num_gpus, batch_size=batch_size, **others)
-    wanted = f'at least {num_gpus}, one example per device (train takes num_gpus, then batch_size)'
+    wanted = f'at least {num_gpus}, one example per device (is the order num_gpus, batch_size?)'
     expect(batch_size >= num_gpus, 'batch_size', wanted, batch_size, ValueError)
 
 

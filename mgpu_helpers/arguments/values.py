@@ -13,7 +13,7 @@ Array: TypeAlias = Any  # of NumPy, MXNet or PyTorch: anything with a shape and 
 Test: TypeAlias = Callable[[str, Any], object]
 
 LISTS = (list, tuple)
-A_DEVICE = 'a device, one of devices(2), mx.gpu(0), mx.cpu(0)'
+A_DEVICE = 'a device, such as devices(2)[0], mx.gpu(0) or mx.cpu(0)'
 # Functions that list the usable GPUs; the package ``devices`` adds them.
 USABLE_GPUS: list[Callable[[], Sequence[Any]]] = []
 LIBRARIES = {'mxnet': 'MXNet', 'torch': 'PyTorch', 'numpy': 'NumPy'}
@@ -73,7 +73,7 @@ def divisible(name: str, value: Any, k: Any, parts: str) -> None:
     """Raise unless ``value`` is a positive integer divisible by ``k``, the number of ``parts``."""
     positive_int(name, value)
     positive_int(parts, k)
-    expect(value % k == 0, name, f'a multiple of {parts}, {k}', value, ValueError)
+    expect(value % k == 0, name, f'divisible by {parts}, {k}', value, ValueError)
 
 
 def device(name: str, value: Any) -> None:
@@ -81,7 +81,7 @@ def device(name: str, value: Any) -> None:
     expect(hasattr(value, 'device_id'), name, A_DEVICE, value)  # MXNet's have one
     for usable in USABLE_GPUS if value.device_type == 'gpu' else []:
         gpus = usable()
-        way = f'one of the {len(gpus)} GPUs that MXNet can use here; devices(k) gives what there is'
+        way = f'one of the {len(gpus)} GPUs that MXNet can use here (see try_all_gpus())'
         expect(value in gpus, name, way, value, ValueError)
 
 
@@ -112,7 +112,7 @@ def device_list(name: str, devices: Any) -> None:
     for i, one in enumerate(devices):
         device(f'{name}[{i}]', one)
     different = all(one not in devices[:i] for i, one in enumerate(devices))
-    expect(different, name, 'different ones, each named once', devices, ValueError)
+    expect(different, name, 'all different', devices, ValueError)
 
 
 def test(wanted: str, fits: Callable[[Any], object], error: type[Exception] = TypeError) -> Test:
@@ -133,7 +133,7 @@ power_of_two = test(
 )
 array = test('an array or a tensor', is_array)
 batches = test(
-    'an iterator over batches (X, y), as load_data_fashion_mnist gives two',
+    'an iterator over batches (X, y), such as one from load_data_fashion_mnist',
     # A tuple of arrays is one batch.
     lambda x: hasattr(type(x), '__iter__') and not is_array(x[0] if type(x) is tuple else x),
 )
@@ -146,7 +146,7 @@ TESTS: dict[str, Test] = {  # of arguments that mean the same in all chapters
     'device': device,
     'devices': device_list,
     'params': test(
-        "LeNet's 8 arrays, as init_params gives",
+        "LeNet's 8 arrays, from init_params",
         lambda x: listed(is_array)(x) and len(x) == 8,
     ),
     'sync': test('a function of all gradients, such as sync_gradients or sync_with(...)', callable),
@@ -155,11 +155,11 @@ TESTS: dict[str, Test] = {  # of arguments that mean the same in all chapters
     'load_data': test('a function such as load_data_fashion_mnist', callable),
     'data_iter': batches,
     'train_iter': test(
-        'an iterator with num_examples and a length, as load_data_mnist gives',
+        'an iterator with num_examples and a length, such as one from load_data_mnist',
         lambda x: hasattr(x, 'num_examples') and hasattr(x, '__len__'),
     ),
     'losses': test(
-        'what each step returned, which is never None (does your step end with return losses?)',
+        'losses and not None in every step (does your step end with return losses?)',
         lambda steps: not any(of_one is None for of_one in steps),
     ),
     'link': test("a Link, such as LINKS['PCIe 3 x16']", lambda x: hasattr(x, 'seconds')),

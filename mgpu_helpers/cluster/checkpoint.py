@@ -69,8 +69,8 @@ def load_checkpoint(
     there = json.loads((Path(path) / 'info.json').read_text())
     if there != info:
         raise ValueError(
-            f'{path} is of a run with {there}, and this one has {info}: take the same settings, '
-            'or another folder'
+            f'{path} was saved by a run with {there}, but this one has {info}: use the same '
+            'settings, or another folder'
         )
     try:
         net.load_parameters(str(Path(path) / 'net.params'))
@@ -79,7 +79,7 @@ def load_checkpoint(
     except (AssertionError, OSError, mx.MXNetError) as error:
         raise ValueError(
             f'{path} is damaged or of another network ({str(error).strip().splitlines()[-1]}): '
-            'remove this folder to resume from the checkpoint before it'
+            'remove this folder to resume from the previous checkpoint'
         ) from error
 
 
@@ -107,8 +107,8 @@ def resume(
     epochs = found.asnumpy().astype(int).tolist()
     if len(set(epochs)) > 1:
         raise ValueError(
-            f'the workers found different checkpoints, of the epochs {epochs} by rank: point all '
-            'at one folder, and run again'
+            f'the workers found checkpoints of different epochs, {epochs} by rank: give all of '
+            'them the same folder, and run again'
         )
     if path:
         load_checkpoint(path, net, **info)

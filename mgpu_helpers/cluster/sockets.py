@@ -37,7 +37,7 @@ def socket_bytes() -> SocketBytes:
     """
     if sys.platform != 'linux':
         raise NotImplementedError(
-            f'socket_bytes asks the Linux kernel, and this is {sys.platform}: on Windows use '
+            f'socket_bytes needs the Linux kernel, not {sys.platform}: on Windows use '
             'WSL 2, on a Mac a virtual machine or a container with Linux'
         )
     counts = {}  # by the name of the socket, which several descriptors may share

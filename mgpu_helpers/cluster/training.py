@@ -67,8 +67,8 @@ def check_kind(kind: str) -> None:
     arguments.one_of('kind', kind, STORES)
     if kind.startswith('dist_') and os.environ.get('DMLC_ROLE') != 'worker':
         raise RuntimeError(
-            f'{kind!r} needs a cluster, and this process is no worker of one: call the function '
-            "on ranks, after serve(ranks[:]), or take the kind 'local'"
+            f'{kind!r} needs a cluster, but this process is not a worker: call the function '
+            "on ranks, after serve(ranks[:]), or use the kind 'local'"
         )
 
 

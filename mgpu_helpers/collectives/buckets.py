@@ -50,9 +50,9 @@ class Bucket:
     """
 
     def __init__(self, arrays: Sequence[NDArray]) -> None:
-        arguments.list_of_arrays('arrays', arrays, 'at least one for the bucket', least=1)
+        arguments.list_of_arrays('arrays', arrays, 'at least one per bucket', least=1)
         arguments.same(
-            "a bucket's arrays", [arguments.kind_of(x) for x in arrays], 'make a bucket for each'
+            "a bucket's arrays", [arguments.kind_of(x) for x in arrays], 'make one bucket for each'
         )
         cuts = np.cumsum([0] + [x.size for x in arrays]).tolist()
         self.flat = nd.empty(cuts[-1], ctx=arrays[0].context, dtype=arrays[0].dtype)

@@ -136,14 +136,14 @@ class Counted:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(
-            f'an array that is counted has no {name!r}: it knows copyto, +=, reshape, [a:b], '
-            'context, shape, size and dtype'
+            f'counted arrays have no {name!r}; use only copyto, +=, reshape, [a:b], context, '
+            'shape, size and dtype'
         )
 
     def __iadd__(self, other: Counted) -> Counted:
         if other.context != self.context:
             raise ValueError(
-                f'device {self.context} cannot add what is on device {other.context}: copy it first'
+                f'device {self.context} cannot add an array of device {other.context}: copy it'
             )
         self.values += other.values
         self.book.additions[self.context] += other.size
@@ -169,7 +169,7 @@ def count(algorithm: Callable[[list[Any]], None], devices: int, size: int) -> Co
     total = values * (devices * (devices + 1) // 2)
     wrong = [x.context for x in data if (x.values != total).any()]
     if wrong:
-        raise ValueError(f'{name} is no allreduce: afterwards devices {wrong} do not hold the sum')
+        raise ValueError(f'{name} is not an allreduce: devices {wrong} do not end with the sum')
     return book
 
 

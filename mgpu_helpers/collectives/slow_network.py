@@ -19,10 +19,10 @@ from ..lanes import PORT, Span
 from ..timeline.profiler import LINK, wall_clock
 from ..timeline.recording import note
 
-# Messages on their way: number -> source, target, seconds.
+# Messages in flight: number -> source, target, seconds.
 _messages: dict[int, tuple[str, str, float]] = {}
 _numbers = itertools.count(1)
-_ports: dict[str, threading.Lock] = defaultdict(threading.Lock)  # each receives one at a time
+_ports: dict[str, threading.Lock] = defaultdict(threading.Lock)  # a device receives one at a time
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
@@ -42,7 +42,7 @@ def _push(message: NDArray, source: Context, seconds: float) -> None:
     number = next(_numbers)
     _messages[number] = str(source), str(message.context), seconds
     call = (_travel, ctypes.c_void_p(number), None, port)
-    arrays = (None, 0, ctypes.byref(message.handle), 1)  # that it reads, and that it writes
+    arrays = (None, 0, ctypes.byref(message.handle), 1)  # the arrays that it reads and writes
     check_call(_LIB.MXEnginePushSyncND(*call, *arrays, None, 0, LINK.encode()))
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from .published import FILES, Known, folder_of, good, mirrors_of, public, read_good, verified
 
-# Seconds for a mirror to answer, and between two pieces. With no network at all the refusal is
-# immediate: 0.2 s measured, and that is the import of requests.
+# Seconds for a mirror to answer, and between two pieces. With no network the error is immediate:
+# 0.2 s measured, mostly the import of requests.
 CONNECT, SILENT = 3.0, 10.0
 
 
@@ -39,7 +39,7 @@ def read(name: str, source: Path | None = None) -> dict[str, bytes]:
         return content
     brought: Iterable[tuple[str, bytes]] = _download(name, [*missing], tried)
     what_to_do = (
-        "connect this machine, or copy the files from a stick: make data DATA_ARGS='--from DIR'; "
+        "connect this machine, or copy the files from a stick (make data DATA_ARGS='--from DIR'), "
         'then restart Python (the kernel)'
     )
     if source:  # a folder like $MXNET_HOME, or with the files of several sets, or of one
@@ -57,7 +57,7 @@ def read(name: str, source: Path | None = None) -> dict[str, bytes]:
             content[filename] = data
     except OSError as error:
         what_to_do = (
-            f'{folder} cannot be written ({error.strerror}): set MXNET_HOME to a folder that can'
+            f'{folder} is not writable ({error.strerror}): set MXNET_HOME to a folder that is'
         )
     missing = [filename for filename in FILES[name] if filename not in content]
     if missing:
@@ -113,5 +113,5 @@ def _fetch(mirror: str, name: str, filename: str) -> bytes:
                 content += piece
                 bar.update(len(piece))
     if not good(content, known):
-        raise _Refused('another file than the published one')
+        raise _Refused('differs from the published file')
     return bytes(content)

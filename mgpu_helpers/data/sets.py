@@ -65,7 +65,7 @@ def dataset(name: str) -> Dataset:
                     # Before caching the set: if warnings are errors, later calls must fail, too.
                     warnings.warn(
                         f"{name} is unavailable; using scikit-learn's digits instead, so pictures "
-                        f'and accuracies are theirs.\n{trouble}',
+                        f'and accuracies will differ.\n{trouble}',
                         OfflineDataWarning,
                         stacklevel=2,
                     )

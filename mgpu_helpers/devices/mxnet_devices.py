@@ -30,7 +30,7 @@ def usable_gpus() -> tuple[mx.Context, ...]:
     if too_new:
         warnings.warn(
             f'{"; ".join(too_new)}: counted as absent, because MXNet 1.9.1 has machine code for '
-            'compute capability 5.0 to 8.9 only. The chapters in PyTorch are for such a GPU.',
+            'compute capability 5.0 to 8.9 only. Use the PyTorch chapters for such a GPU.',
             stacklevel=2,
         )
     return tuple(mx.gpu(gpu.index) for gpu in driver_gpus() if has_code(gpu))
@@ -82,15 +82,15 @@ def choose_devices(num_gpus: int, given: Sequence[mx.Context] | None = None) -> 
         return devices(num_gpus)
     arguments.check(devices=given)
     agree = num_gpus == len(given)
-    wanted = f'{len(given)}, as many as devices lists'
+    wanted = f'{len(given)}, the length of devices'
     arguments.expect(agree, 'num_gpus', wanted, num_gpus, ValueError)
     gpus = usable_gpus()
     known = [*gpus, *map(mx.cpu, range(MOST_STAND_INS))]
     for i, device in enumerate(given):
-        way = 'one of devices(k), or of mx.cpu(0), mx.cpu(1), ...'
+        way = 'from devices(k), or mx.cpu(0), mx.cpu(1), ...'
         arguments.expect(device in known, f'devices[{i}]', way, device, ValueError)
     if 0 < sum(device in gpus for device in given) < len(given):
-        raise ValueError(f'{list(given)} mixes GPUs with stand-ins: take one kind')
+        raise ValueError(f'{list(given)} mixes GPUs with stand-ins: use only one kind')
     return list(given)
 
 

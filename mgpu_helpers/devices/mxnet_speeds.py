@@ -30,7 +30,7 @@ def compare_speeds(
     They take turns of half a second, so that other load on the machine affects all of them.
     """
     arguments.function(
-        'prepare', prepare, 'of devices, which gives one of no arguments that trains'
+        'prepare', prepare, 'of devices that returns a training step without arguments'
     )
     arguments.positive_int('examples', examples)
     pair = choose_devices(2)

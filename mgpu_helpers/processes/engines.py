@@ -81,9 +81,9 @@ class Engines:
             lines = logs.splitlines() or ['none']
             self.stop()
             raise RuntimeError(
-                f'{k} ranks were not there after {TIMEOUT:.0f} s ({type(error).__name__}); the '
+                f'{k} ranks did not start within {TIMEOUT:.0f} s ({type(error).__name__}); the '
                 f'last line of their logs: {lines[-1]}. Close other programs and try again, or '
-                'take fewer ranks'
+                'start fewer ranks'
             ) from error
         except BaseException:  # the stop button
             self.stop()

@@ -36,9 +36,9 @@ Process: TypeAlias = subprocess.Popen[bytes]
 Lines: TypeAlias = queue.Queue[tuple[int, str | None]]  # with their rank; None: end of output
 CANNOT_TRAVEL = TypeError, ValueError, AttributeError, pickle.PicklingError
 ADVICE = (
-    '\nThe ranks may have been in different calls. Every rank has to make the same collective '
-    'calls in the same order;\nwith TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment, PyTorch '
-    'names those that differ.'
+    '\nThe ranks may have made different calls. Every rank must make the same collective calls '
+    'in the same order;\nwith TORCH_DISTRIBUTED_DEBUG=DETAIL in the environment, PyTorch '
+    'reports the difference.'
 )
 
 
@@ -85,13 +85,13 @@ def launch(
     if timeout is not None:
         arguments.positive_number('timeout', timeout)
     if envs is not None and len(envs) != k:
-        raise ValueError(f'{len(envs)} environments for {k} ranks: give one for each')
+        raise ValueError(f'envs must have one entry per rank, {k}, not {len(envs)}')
     try:
         call = dumps((function, args, kwargs))
     except CANNOT_TRAVEL as error:
         raise TypeError(
-            f'the function, or something that it uses, cannot be sent to another process: {error}. '
-            'Make or open it inside the function.'
+            f'the function, or an object that it uses, cannot be sent to another process: {error}. '
+            'Create or open it inside the function.'
         ) from error
     with tempfile.TemporaryDirectory(prefix='mgpu-') as name:
         folder = Path(name)
@@ -137,7 +137,7 @@ def _run(folder: str, group: bool) -> None:
         try:
             (path / f'result {rank}').write_bytes(dumps(result))
         except CANNOT_TRAVEL as error:
-            what = 'what the function returned cannot be sent back; return numbers, lists or arrays'
+            what = 'the result cannot be sent back; return numbers, lists or arrays'
             raise TypeError(f'{error}: {what}') from error
     except BaseException as error:  # also sys.exit
         # The time separates cause from consequence: one rank's end causes the other ranks' errors.
@@ -187,7 +187,7 @@ def _wait(
                 break
         elif time.monotonic() > late:
             names = ', '.join(f'rank {rank}' for rank in running)
-            raise TimeoutError(f'{names} still at work after {timeout} seconds: stopped{ADVICE}')
+            raise TimeoutError(f'{names} did not finish within {timeout} seconds{ADVICE}')
     if failed := [(*failure, rank) for rank, failure in enumerate(failures) if failure]:
         # A signal kills silently and is never the consequence of another rank's error here; among
         # errors, the first one is the cause.

@@ -44,7 +44,7 @@ def usable_gpus() -> tuple[torch.device, ...]:
         names = ', '.join(f'{torch.cuda.get_device_name(gpu)} ({gpu})' for gpu in old)
         warnings.warn(
             f'{names}: counted as absent, because PyTorch {torch.__version__} has machine code for '
-            f'compute capability {oldest[0]}.{oldest[1]} and up only. The chapters in MXNet are '
+            f'compute capability {oldest[0]}.{oldest[1]} and up only. Use the MXNet chapters '
             'for such a GPU.',
             stacklevel=2,
         )
@@ -58,8 +58,8 @@ def device_for(rank: int, ranks: int, gpus: tuple[torch.device, ...]) -> torch.d
         return gpus[rank]
     if gpus and rank == 0:
         warnings.warn(
-            f'{ranks} processes on this machine, and {len(gpus)} usable GPU(s): all of them train '
-            f'on the CPU, a core each, and no GPU is used; start at most {len(gpus)} of them',
+            f'{ranks} processes but only {len(gpus)} usable GPU(s) on this machine: all train on '
+            f'the CPU, one core each. To use GPUs, start at most {len(gpus)} processes',
             stacklevel=3,
         )
     return torch.device('cpu')
@@ -69,15 +69,15 @@ def check_group() -> None:
     """Raise unless this process belongs to a group."""
     if not dist.is_initialized():
         raise RuntimeError(
-            'this process belongs to no group: call what uses one under %%px, after ranks(2, '
-            'group=True), in launch(function, 2), or after join_group(), started by torchrun'
+            'this process has no process group: call this under %%px after ranks(2, group=True), '
+            'in launch(function, 2), or under torchrun after join_group()'
         )
 
 
 def join_group(**options: Any) -> None:
     """Join the other ranks: NCCL between GPUs, gloo between CPUs; takes the group's options."""
     if 'RANK' not in os.environ:
-        raise RuntimeError('no rank: start this process with torchrun')
+        raise RuntimeError('this process has no rank: start it with torchrun')
     rank, size = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])
     gpu = this_device().type == 'cuda'
     if gpu:

@@ -45,7 +45,7 @@ def gpu_hours(parameters: float, tokens: float, peak: float, mfu: float) -> floa
     arguments.positive_number('parameters', parameters)
     arguments.positive_number('tokens', tokens)
     arguments.positive_number('peak', peak)
-    arguments.expect(0 < mfu <= 1, 'mfu', 'a share, above 0, at most 1', mfu, ValueError)
+    arguments.expect(0 < mfu <= 1, 'mfu', 'a share above 0 and at most 1', mfu, ValueError)
     return 6 * parameters * tokens / (mfu * peak) / 3600
 
 

@@ -102,8 +102,8 @@ def strong_scaling(
     arguments.positive_int('global_batch', global_batch)
     if max(device_counts) > global_batch:
         raise ValueError(
-            f'a batch of {global_batch:,} cannot be shared by {max(device_counts):,} devices: some '
-            'would get no example; use a larger batch or fewer devices'
+            f'a batch of {global_batch:,} is too small for {max(device_counts):,} devices, so some '
+            'would get no example: use a larger batch or fewer devices'
         )
     alone, *steps = (
         step(model, math.ceil(global_batch / k), k, machine, **options) for k in (1, *device_counts)

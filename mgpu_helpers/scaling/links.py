@@ -24,7 +24,7 @@ class Library(dict[str, Entry]):
 
     def __missing__(self, name: object) -> NoReturn:
         raise KeyError(
-            f'there is no {self.kind} {name!r}; there are: {", ".join(self)}; or make your own'
+            f'no {self.kind} {name!r}: choose one of {", ".join(self)}, or make your own'
         )
 
 

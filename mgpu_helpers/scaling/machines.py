@@ -32,8 +32,8 @@ class Machine:
             arguments.positive_number('memory in bytes', self.memory)
         if (self.devices_per_server is None) != (self.network is None):
             raise ValueError(
-                'give both, devices_per_server and network, for a machine of several servers, or '
-                'neither'
+                'for a machine of several servers, pass both devices_per_server and network; '
+                'otherwise neither'
             )
         if self.network is not None:
             arguments.message(self.devices_per_server, 1, self.network)
@@ -71,8 +71,8 @@ def communication_seconds(
         return buckets * hierarchical(nbytes / buckets, machine.levels(devices))
     if REGISTRY[algorithm].crowds and devices > per_server:
         raise ValueError(
-            f'{algorithm!r} is for one server, here for at most {per_server} devices: use '
-            "'ring' or 'hierarchical' through several"
+            f'{algorithm!r} works within one server, here up to {per_server} devices: for more, '
+            "use 'ring' or 'hierarchical'"
         )
     link = machine.network if machine.network and devices > per_server else machine.link
     seconds = REGISTRY[algorithm].seconds(devices, nbytes / buckets, link)

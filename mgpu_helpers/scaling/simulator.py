@@ -69,7 +69,7 @@ def simulate(
     arguments.whole_number('seed', seed)
     arguments.whole_number('devices times steps', devices * steps, most=10**8)  # 8 bytes each
     if spread > 1:
-        raise ValueError(f'spread is a share of the mean, at most 1, not {spread}')
+        raise ValueError(f'spread must be a share of the mean, at most 1, not {spread}')
     forward = np.array([batch * layer.flops / machine.flops for layer in model.layers])
     # The backward pass goes from the last layer to the first: when is each gradient ready?
     ready = machine.overhead + forward.sum() + 2 * forward[::-1].cumsum()[::-1]

@@ -64,7 +64,7 @@ def check_known(lane: str) -> None:
     """Raise unless the profiler has a number for this device; it would end the process."""
     if lane not in known_lanes():
         known = ', '.join(dict.fromkeys(known_lanes()))
-        way = f"MXNet's profiler, which would end this process, knows {known}: use at most these"
+        way = f"MXNet's profiler only supports {known}: use only these"
         raise ValueError(f'{lane} cannot be recorded: {way}')
 
 

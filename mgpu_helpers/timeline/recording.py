@@ -43,7 +43,7 @@ def record(title: str = '', python: bool = False) -> Iterator[Lanes]:
     """
     global _listener
     if _listener is not None:
-        raise RuntimeError('recording is already on: end the other `with record()` block first')
+        raise RuntimeError('a recording is already running: end its `with record()` block first')
     lanes, listener, ran = Lanes(title=title), Listener(), list[Span]()
     try:
         with listener.listening(), profiling(ran), mx.engine.bulk(0):

@@ -35,7 +35,7 @@ def ddp_step(
 def check_step(X: Tensor, y: Tensor, net: object, optimizer: object) -> None:
     """Raise unless these arguments allow one training step."""
     check_group()
-    fits = isinstance(net, DistributedDataParallel)  # else each rank would train its own
+    fits = isinstance(net, DistributedDataParallel)  # otherwise each rank would train its own
     arguments.expect(fits, 'net', 'DistributedDataParallel(net)', net)
     arguments.same_length(X, y)
     for name, a in (('X', X), ('y', y)):

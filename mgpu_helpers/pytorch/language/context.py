@@ -173,7 +173,7 @@ def check_heads(heads: int, size: int) -> None:
     """Raise unless the ranks can divide the heads."""
     if heads % size:
         few = ' or '.join(str(k) for k in range(2, min(heads, size) + 1) if heads % k == 0)
-        raise ValueError(f'{size} ranks cannot share {heads} heads: use {few or 1}, or a ring')
+        raise ValueError(f'{size} ranks cannot divide {heads} heads: use {few or 1}, or a ring')
 
 
 def by_context(x: Tensor, y: Tensor, *ways: tuple[Attend, Pieces], **sizes: int) -> list[Found]:

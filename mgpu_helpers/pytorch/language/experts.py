@@ -73,7 +73,7 @@ def moe(layer: type[AllExperts], experts: int = 4, router: Any = Router, **optio
     held = range(experts)
     if getattr(layer, 'one_a_rank', False):
         size = dist.get_world_size()
-        arguments.expect(size == experts, 'experts', f'{size}, one a rank', experts, ValueError)
+        arguments.expect(size == experts, 'experts', f'{size}, one per rank', experts, ValueError)
         held = range(dist.get_rank(), dist.get_rank() + 1)
     net = gpt(**options)
     width, like = net.tokens.embedding_dim, net.tokens.weight

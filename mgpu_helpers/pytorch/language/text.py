@@ -46,7 +46,7 @@ def course_sentences(folder: str | Path | None = None) -> list[str]:
     paths = next((found for p in places if (found := sorted(p.glob('0[1-9]-*.ipynb')))), None)
     if not paths:
         raise FileNotFoundError(
-            f'no chapter in {places[0]}: start in a folder of the course, or name one that has them'
+            f'no chapter in {places[0]}: run this in a folder of the course, or pass its path'
         )
     cells = (cell for path in paths for cell in json.loads(path.read_text('utf8'))['cells'])
     text = '\n\n'.join(''.join(c['source']) for c in cells if c['cell_type'] == 'markdown')

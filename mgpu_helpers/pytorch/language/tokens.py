@@ -30,7 +30,7 @@ def backward(net: nn.Module, x: Tensor, y: Tensor, micro_batches: int = 1, *more
     arguments.positive_int('micro_batches', micro_batches)
     count, total = (y != PAD).sum(), torch.zeros((), dtype=torch.float64, device=y.device)
     dist.all_reduce(count)
-    arguments.expect(int(count) > 0, 'y', 'a token on some rank', 'padding alone', ValueError)
+    arguments.expect(int(count) > 0, 'y', 'a token on some rank', 'only padding', ValueError)
     for part_x, part_y in zip(x.tensor_split(micro_batches), y.tensor_split(micro_batches)):
         loss = token_loss(net(part_x, *more), part_y) / count
         loss.backward()

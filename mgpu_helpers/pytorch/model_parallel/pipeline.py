@@ -42,7 +42,7 @@ def stage_of(net: nn.Sequential, stage: int, num_stages: int) -> nn.Sequential:
     if set(home) != set(range(num_stages)):
         raise ValueError(
             f'{len(home)} layers cannot be cut into {num_stages} stages with a similar number of '
-            'parameters: take fewer stages, or cut by hand, net[a:b]'
+            'parameters: use fewer stages, or cut by hand, net[a:b]'
         )
     return net[home.index(stage) : home.index(stage) + home.count(stage)]  # type: ignore[return-value]
 
@@ -100,7 +100,7 @@ class Stage(StageState):
         """Compute micro-batch i; return the next stage's input, None on the last."""
         x = self.Xs[i] if x is None else x.requires_grad_()
         out = self.layers(x)
-        arguments.array('what a stage gives to the next', out)
+        arguments.array('the output of a stage', out)
         if self.rank == self.last:
             self.losses.append(loss(out, self.ys[i]))
             out = self.losses[-1].sum() / self.num_examples
@@ -194,6 +194,6 @@ def check_step(
     arguments.same_length(X, y)
     arguments.positive_int('num_micro_batches', m)
     stages = dist.get_world_size(group)
-    busy = f'from {stages}, the number of stages, so that all can be at work,'
+    busy = f'from {stages}, the number of stages, so that no stage is idle,'
     wanted = f'{busy} to {len(X)}, the number of examples'
     arguments.expect(stages <= m <= len(X), 'num_micro_batches', wanted, m, ValueError)

@@ -33,8 +33,8 @@ class Trained(NamedTuple):
 
     losses: np.ndarray  # (10,), each the mean over a batch
     params: dict[str, np.ndarray]  # by name
-    held: list[int]  # bytes here, at the last step, of parameters, gradients, optimizer's state
-    sent: int  # bytes from here in the last step
+    held: list[int]  # bytes in the last step: parameters, gradients, optimizer state
+    sent: int  # bytes that this rank sent in the last step
 
     def differs(self, one: Trained) -> float:
         """Return the largest relative difference to one device: of a loss, or of the parameters."""
@@ -72,7 +72,7 @@ def ten_steps(
     returns the parameters by name if ``net`` does not hold them as usual.
     """
     optimizer, losses = optimizer or torch.optim.Adam(net.parameters(), lr=1e-3), []
-    warnings.filterwarnings('ignore', category=data.OfflineDataWarning)  # the notebook has said it
+    warnings.filterwarnings('ignore', category=data.OfflineDataWarning)  # the notebook warned
     for X, y in load_in_turn(load_data_fashion_mnist, 51, 510, 0, 'float64')[0]:
         with Traffic() as traffic:
             losses.append(gradients(X, y).detach())
@@ -83,14 +83,14 @@ def ten_steps(
     means = torch.stack(losses)
     if over:
         dist.all_reduce(means, group=over)
-    # Of a mesh of two axes, gathering whole parameters warns that it sends twice; it is no step.
+    # On a two-axis mesh, gathering parameters warns about two sends; this is not part of a step.
     logging.getLogger('torch.distributed.tensor._redistribute').setLevel(logging.ERROR)
     found = state() if state else dict(net.named_parameters())
     values = {
         name.removeprefix('module.'): getattr(p, 'full_tensor', p.clone)().detach().cpu().numpy()
         for name, p in found.items()
     }
-    own = getattr(optimizer, 'optim', optimizer)  # ZeroRedundancyOptimizer has another inside
+    own = getattr(optimizer, 'optim', optimizer)  # ZeroRedundancyOptimizer wraps another
     held.append(nbytes(t for kept in own.state.values() for t in kept.values() if t.dim()))
     return Trained(means.cpu().numpy(), values, held, traffic.total)
 
@@ -112,7 +112,7 @@ def train_by(prepare: Callable[[nn.Module], Any]) -> Trained:
 
 
 def group_of(k: int) -> bool:
-    """Put the first ``k`` of all ranks, which all call it, into a new group; tell who is in it."""
+    """Make a group of the first ``k`` ranks; all ranks call it. Return whether this one is in it."""
     arguments.whole_number('k', k, least=1, most=int(os.environ['WORLD_SIZE']))
     rank, store = int(os.environ['RANK']), dist.PrefixStore(f'{next(_meetings)}', _meeting_place())
     if dist.is_initialized():

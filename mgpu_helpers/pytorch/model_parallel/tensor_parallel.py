@@ -175,14 +175,14 @@ def check_blocks(net: nn.Module, group: dist.ProcessGroup | None) -> None:
     needed = 'q', 'k', 'v', 'out', 'head_width'
     if not blocks or not all(hasattr(b.attention, name) for b in blocks for name in needed):
         raise ValueError(
-            'this network has no blocks with .attention and .mlp like those of vit(): cut its '
-            'layers with column_linear and row_linear'
+            'this network has no blocks with .attention and .mlp, as vit() has: cut its layers '
+            'with column_linear and row_linear'
         )
     ranks = dist.get_world_size(group)
     for block in blocks:
         a, m = block.attention, block.mlp
         if isinstance(a.out, RowLinear):
-            raise ValueError('this network is cut already: build a new one, and cut that')
+            raise ValueError('this network has already been cut: build a new one')
         heads = a.q.out_features // a.head_width
         arguments.divisible('the number of heads', heads, ranks, 'the number of ranks')
         arguments.divisible("the MLP's width", m[0].out_features, ranks, 'the number of ranks')
