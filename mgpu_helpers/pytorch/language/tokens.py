@@ -57,7 +57,8 @@ def train_gpt(sequences: Any, steps: int, batch_size: int = 24, lr: float = 1e-2
         batch = torch.randperm(len(sequences), generator=shuffle)[:batch_size]
         pairs = shifted([sequences[i] for i in shard_of(batch).tolist()])
         optimizer.zero_grad()
-        losses.append(float(backward(net, *(part.to(this_device()) for part in pairs))))
+        x, y = (part.to(this_device()) for part in pairs)
+        losses.append(float(backward(net, x, y)))
         sum_gradients(net.parameters())
         optimizer.step()
         schedule.step()

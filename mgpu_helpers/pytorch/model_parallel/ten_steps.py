@@ -112,7 +112,7 @@ def train_by(prepare: Callable[[nn.Module], Any]) -> Trained:
 
 
 def group_of(k: int) -> bool:
-    """Make a group of the first ``k`` ranks; all ranks call it. Return whether this one is in it."""
+    """Group the first ``k`` ranks; all must call it. Return whether this one is in the group."""
     arguments.whole_number('k', k, least=1, most=int(os.environ['WORLD_SIZE']))
     rank, store = int(os.environ['RANK']), dist.PrefixStore(f'{next(_meetings)}', _meeting_place())
     if dist.is_initialized():
