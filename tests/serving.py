@@ -113,6 +113,7 @@ def slowly(content, piece):
 def answer(kind, good, path, piece=None):
     """What a server sends that is good, hostile or broken."""
     ok, moved = b'HTTP/1.1 200 OK\r\n', b'HTTP/1.1 302 Found\r\nLocation: '
+    dripping = (bytes(1) for _ in iter(lambda: time.sleep(0.05), 0))
     zeros = itertools.repeat(bytes(1 << 16), 6000)  # 390 MB: as good as endless, and a test ends
     return {
         'good': itertools.chain([ok + b'\r\n'], slowly(good, piece) if piece else [good]),
@@ -120,6 +121,7 @@ def answer(kind, good, path, piece=None):
         'wrong': [ok + b'\r\n', good[:-1] + b'?'],
         'cut': [ok, b'Content-Length: %d\r\n\r\n' % len(good), good[: len(good) // 2]],
         'silent': itertools.chain([ok], (b'' for _ in iter(lambda: time.sleep(0.05), 0))),
+        'drips': itertools.chain([ok + b'\r\n'], dripping),
         'circle': [moved + path + b'\r\n\r\n'],
         'gone': [b'HTTP/1.1 404 Not Found\r\n'],
     }[kind]

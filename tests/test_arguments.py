@@ -66,7 +66,7 @@ def wrong_classes(array):
 def runs_on(device):
     return (
         *RUNS,
-        (ValueError, r'num_gpus must be 1, .* devices lists, not 2', {'devices': [device]}),
+        (ValueError, r'num_gpus must be 1, .* length of devices, not 2', {'devices': [device]}),
         (ValueError, r'devices must be all different, .*0', {'devices': [device] * 2}),
         (TypeError, r"devices\[0\] must be a device.*'cpu'", {'devices': ['cpu', 'gpu']}),
         (TypeError, r'devices must be a list of devices', {'devices': device}),

@@ -165,4 +165,4 @@ def test_a_right_number_of_another_type_is_right_and_what_is_no_number_is_told()
     for strange in ('0.5', [0.5], {}, print, 10**400):
         verdict = check('1.5', lambda *given, strange=strange: strange)
         assert not verdict.right and len(verdict.sentence) < 400
-        assert 'is no number' in verdict.sentence or 'cannot be used' in verdict.sentence
+        assert 'is not a number' in verdict.sentence or 'cannot be used' in verdict.sentence

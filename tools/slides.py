@@ -26,7 +26,7 @@ from slide_figures import aspect_ratio, cut
 TEMPLATE = Path(__file__).resolve().with_name('slides.html.j2')
 STYLES = {'light': HtmlFormatter(style='default'), 'dark': HtmlFormatter(style='github-dark')}
 NARROW, HIGH = 1.85, 37.5  # a figure of a smaller aspect ratio stands beside the words, so high
-TOGETHER, BESIDE = 18, 6  # lines of source and output on one slide; of printed lines at a picture
+TOGETHER, BESIDE = 17, 6  # lines of source and output on one slide; of printed lines at a picture
 ROWS = 10  # of a table that is shown whole
 SAVED = re.compile(r'\A(%%px.*\n)?#@save\n')  # what the package has too; on ranks, maybe
 PARAGRAPH = re.compile(r'```.*?```|(?:(?!\n\n|```).)+', re.DOTALL)

@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .published import FILES, Known, folder_of, good, mirrors_of, public, read_good, verified
 
-# Seconds for a mirror to answer, and between two pieces. With no network the error is immediate:
-# 0.2 s measured, mostly the import of requests.
-CONNECT, SILENT = 3.0, 10.0
+# Seconds for a mirror to answer, between two pieces, and for a whole file (26 MB at 30 kB/s). With
+# no network the error is immediate: 0.2 s measured, mostly the import of requests.
+CONNECT, SILENT, WHOLE = 3.0, 10.0, 900.0
 
 
 class Unavailable(Exception):
@@ -100,7 +101,7 @@ def _fetch(mirror: str, name: str, filename: str) -> bytes:
     import requests
     from tqdm import tqdm
 
-    known, content = FILES[name][filename], bytearray()
+    known, content, end = FILES[name][filename], bytearray(), time.monotonic() + WHOLE
     as_it_is = {'Accept-Encoding': 'identity'}  # already compressed
     times = CONNECT, SILENT
     with requests.get(mirror + filename, stream=True, timeout=times, headers=as_it_is) as response:
@@ -112,6 +113,8 @@ def _fetch(mirror: str, name: str, filename: str) -> bytes:
             while len(content) <= known.size and (piece := response.raw.read1(1 << 16)):
                 content += piece
                 bar.update(len(piece))
+                if time.monotonic() > end:
+                    raise _Refused(f'not complete after {WHOLE:.0f} s')
     if not good(content, known):
         raise _Refused('differs from the published file')
     return bytes(content)
