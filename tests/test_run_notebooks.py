@@ -62,8 +62,8 @@ def test_chapters_are_executed_and_left_as_notebook_and_page(course):
     done = course.run()
     assert done.stderr == ''
     one, two, *_ = (line.split('  ') for line in done.stdout.splitlines())
-    assert one[:3] == ['01-one', 'cell 1/2', 'import os'] and one[3].endswith(' s')
-    assert two[:3] == ['01-one', 'cell 2/2', '6 * 7']
+    assert (one[:2], one[-1]) == (['01-one', 'cell 1/2'], 'import os')
+    assert (two[:2], two[-1]) == (['01-one', 'cell 2/2'], '6 * 7')
     assert course.built() == ['01-one.html', '01-one.ipynb', '02-two.html', '02-two.ipynb', 'seen']
     _, first, second = nbformat.read(course.build / '01-one.ipynb', as_version=4).cells
     assert first.outputs[0].text == 'notebooks\n'

@@ -12,6 +12,7 @@ import asyncio
 import os
 import re
 import runpy
+import signal
 import sys
 import time
 from pathlib import Path
@@ -21,10 +22,12 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from pages import WIDGET, page_of, prefer_pictures
+from tqdm import tqdm
 from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = click.Path(path_type=Path)
+PATIENCE = 10  # seconds; a cell notices an interrupt only when a long MXNet operator has ended
 # The kernels, as tools/setup.sh registers them on every machine: if PyTorch has an environment of
 # its own, its kernel starts the Python there. Chapters without PyTorch use the default kernel.
 KERNELS = {'torch': ('mgpu-torch', 'PyTorch'), None: ('python3', 'Python 3')}
@@ -42,6 +45,10 @@ python_with = runpy.run_path(str(ROOT / 'mgpu_helpers/processes/pythons.py'))['p
 
 class ChapterError(Exception):
     """A chapter cannot be run or stored; the message is for the reader."""
+
+
+class Stopped(Exception):
+    """Ctrl-C, or SIGTERM."""
 
 
 def find_chapters(folder, wanted=None):
@@ -79,13 +86,19 @@ def label(cell):
 
 
 class Run:
-    """The execution of one notebook; prints a line when a cell begins, and its time at the end."""
+    """The execution of one notebook: prints a line per cell and, on a terminal, a progress bar.
+
+    At Ctrl-C nbclient would kill the kernel, so that a cell could not end the processes that it
+    started. Here the kernel is interrupted, as by JupyterLab's stop button, and killed only if it
+    has not stopped after ``PATIENCE`` seconds, or at the second Ctrl-C.
+    """
 
     def __init__(self, nb, folder, name, timeout):
-        self.nb, self.name, self.index = nb, name, None
+        self.nb, self.name, self.index, self.stopping = nb, name, None, False
         self.code = [i for i, cell in enumerate(nb.cells) if cell.cell_type == 'code']
         for i in self.code:
             nb.cells[i].update(outputs=[], execution_count=None)
+        self.bar = tqdm(total=len(self.code), unit='cell', leave=False, disable=None, desc=name)
         self.client = NotebookClient(
             nb,
             kernel_name=kernel_of(nb)['name'],
@@ -96,6 +109,7 @@ class Run:
             record_timing=False,
             # Messages to the kernel go through a local port; ipykernel warns if not encrypted.
             config=Config(KernelManager={'transport_encryption': 'auto'}),
+            on_notebook_start=self._listen,
             on_cell_execute=self._start,
             on_cell_executed=self._end,
         )
@@ -106,18 +120,35 @@ class Run:
             return 'before the first cell'
         return f'cell {self.code.index(self.index) + 1}/{len(self.code)}'
 
-    def stopped(self):
-        """Tell whether Ctrl-C or SIGTERM came, at which the client ends the kernel."""
-        return hasattr(self.client, '_async_cleanup_kernel_future')
+    def _listen(self, **_):
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop)
+
+    def _stop(self):
+        if self.stopping:
+            self._kill_kernel()
+        else:
+            self.stopping = True
+            self.task = asyncio.ensure_future(self.client.km.interrupt_kernel())
+            asyncio.get_running_loop().call_later(PATIENCE, self._kill_kernel)
+
+    def _kill_kernel(self):
+        self.task = asyncio.ensure_future(self.client.km.shutdown_kernel(now=True))
 
     def _start(self, cell, cell_index):
+        if self.stopping:
+            raise Stopped
         if cell.cell_type == 'code':
             self.index, self.since = cell_index, time.perf_counter()
-            print(f'{self.name}  {self.where()}  {label(cell)}', end='', flush=True)
+            self.bar.set_postfix_str(label(cell))
 
     def _end(self, cell, cell_index, **_):  # also called when a cell failed
         if cell_index == self.index:
-            print(f'  {time.perf_counter() - self.since:.1f} s', flush=True)
+            seconds = time.perf_counter() - self.since
+            self.bar.write(f'{self.name}  {self.where()}  {seconds:6.1f} s  {label(cell)}')
+            sys.stdout.flush()
+            self.bar.update()
 
 
 def execute(nb, folder, name, timeout):
@@ -125,28 +156,33 @@ def execute(nb, folder, name, timeout):
 
     A ChapterError names the chapter, the cell and the error: the cell raised, ran for more than
     ``timeout`` seconds, or the kernel died. ``nb`` then has the outputs up to there. After Ctrl-C
-    or SIGTERM, KeyboardInterrupt is raised when the kernel has ended.
+    or SIGTERM, Stopped is raised when the kernel has ended.
     """
-    # A bar leaves an empty output behind.
+    # A bar leaves an empty output behind. Our own has read its settings when it was imported.
     os.environ['TQDM_DISABLE'] = '1'
     run = Run(nb, folder, name, timeout)
     try:
         run.client.execute()
-    except (Exception, asyncio.CancelledError) as error:
-        if run.stopped():
-            raise KeyboardInterrupt from error
-        where = f'{name}, {run.where()}'
-        if isinstance(error, CellTimeoutError):
-            slow = 'a slower machine may need a larger --timeout'
-            raise ChapterError(f'{where} was stopped after {timeout} s; {slow}') from error
-        if isinstance(error, CellExecutionError):
-            traces = [o.traceback for o in nb.cells[run.index].outputs if o.output_type == 'error']
-            text = '\n'.join(traces[0]) if traces else str(error)
-            raise ChapterError(f'{where} failed:\n{text}') from error
-        if isinstance(error, RuntimeError):  # nbclient's DeadKernelError
-            why = f'the kernel died ({error}); often there was too little memory'
-            raise ChapterError(f'{where}: {why}') from error
-        raise
+    except CellTimeoutError as error:
+        raise ChapterError(
+            f'{name}, {run.where()} was stopped after {timeout} s; '
+            'a slower machine may need a larger --timeout'
+        ) from error
+    except asyncio.CancelledError as error:  # stopped while the kernel was starting
+        raise Stopped from error
+    except (CellExecutionError, RuntimeError) as error:  # nbclient's DeadKernelError is the latter
+        if run.stopping:
+            raise Stopped from error
+        if not isinstance(error, CellExecutionError):
+            raise ChapterError(
+                f'{name}, {run.where()}: the kernel died ({error}); '
+                'often there was too little memory'
+            ) from error
+        traces = [o.traceback for o in nb.cells[run.index].outputs if o.output_type == 'error']
+        text = '\n'.join(traces[0]) if traces else str(error)
+        raise ChapterError(f'{name}, {run.where()} failed:\n{text}') from error
+    finally:
+        run.bar.close()
 
 
 def normalise(nb):
@@ -241,7 +277,7 @@ def main(chapter, store, tidy, timeout, notebooks, build):
     except ChapterError as error:
         click.echo(f'run_notebooks: {error}', err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
+    except (Stopped, KeyboardInterrupt):
         click.echo('\nrun_notebooks: stopped', err=True)
         sys.exit(130)
 
