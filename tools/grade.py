@@ -1,14 +1,7 @@
 """Grade submissions of the exercises: ``make grade FROM=folder`` leaves ``build/grades/``.
 
-<<<<<<< HEAD
-``handed_in.py`` finds them below the folder, ``grade_cells.py`` executes a notebook's cells,
-``grade_answers.py`` runs each answer, both in a sandbox (``sandbox.py``) and in the environment of
-the chapter. ``grade_checks.py`` decides, with another seed, in a process that gets data alone
-(``grade_wire.py``). ``grades.py`` keeps the table.
-=======
 ``handed_in.py`` finds them below the folder, ``grading.py`` grades one in a sandbox
 (``sandbox.py``) and in the environment of the chapter, ``grades.py`` keeps the table.
->>>>>>> 80bb734 (One process for each submission, forked for its cells and each answer; the grader's wire in four files of at most 296 lines; what nobody would miss goes: pack by git archive, no restore, PRIVATE, seed, list of replaced functions, comparison of the course's copy)
 """
 
 import os
@@ -32,11 +25,6 @@ from tqdm import tqdm
 from student import CHECK, set_of
 
 PLAN = ROOT / 'exercises' / 'teaching' / 'plan.yml'  # what each exercise is worth
-<<<<<<< HEAD
-START_SECONDS = 60  # for the checks to be imported
-SEED = 1  # of the checks' random arrays; students have 0
-=======
->>>>>>> 80bb734 (One process for each submission, forked for its cells and each answer; the grader's wire in four files of at most 296 lines; what nobody would miss goes: pack by git archive, no restore, PRIVATE, seed, list of replaced functions, comparison of the course's copy)
 EXAMPLE = 'Ada Lovelace'  # stands in the exercises' cell for the name
 NEVER = False, 'not reached'
 # Where an environment is: itself, what it was made from, and its packages, if they are links.
@@ -118,15 +106,8 @@ def grade_one(course, submission, checks, apart, judge):
     """Return what ``grade`` does; whatever a student hands in, it must not cost another's grade."""
     names = {}
     try:
-<<<<<<< HEAD
-        with course:
-            prefix = isolation(course, *apart) if apart else []
-            path = submission.path
-            verdicts, remarks = grade(course, prefix, checks, path, SEED, names, judge)
-=======
         with course, Room(course, isolation(course, *apart) if apart else [], min(checks)) as room:
             verdicts, remarks = grade(room, judge, checks, submission.path, names)
->>>>>>> 80bb734 (One process for each submission, forked for its cells and each answer; the grader's wire in four files of at most 296 lines; what nobody would miss goes: pack by git archive, no restore, PRIVATE, seed, list of replaced functions, comparison of the course's copy)
     except Refused as why:
         verdicts, remarks = {}, [str(why)]
     except Exception as error:
@@ -151,11 +132,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 @click.command()
 @click.argument('folder', type=FOLDER)
-<<<<<<< HEAD
-@click.option('--roster', type=click.Path(exists=True, dir_okay=False, path_type=Path))
-=======
 @click.option('--roster', type=FILE)
->>>>>>> 80bb734 (One process for each submission, forked for its cells and each answer; the grader's wire in four files of at most 296 lines; what nobody would miss goes: pack by git archive, no restore, PRIVATE, seed, list of replaced functions, comparison of the course's copy)
 @click.option('--set', 'chosen', help='Exercises that were set, such as "1.1 1.5 3.2".')
 @click.option('--due', help='When, such as "2026-12-01 18:00": what is later is marked.')
 @click.option('--week', help='Its number: points of all weeks add up in weeks.csv.')
@@ -175,17 +152,9 @@ def main(folder, roster, chosen, due, week, build):
     if not submissions:
         like = next(iter(sources.values())).name
         raise click.ClickException(f"there is no submission in '{folder}': notebooks like {like}")
-<<<<<<< HEAD
-    own = (folder, build)
-    keep_apart(own, [ROOT, Path(tempfile.gettempdir())])  # before any Python is started to ask
-    chapters = [c for c in sources if c in {submission.chapter for submission in submissions}]
-    checks = {chapter: checks_in(sources[chapter]) for chapter in chapters}
-    known = {n for source in sources.values() for n in checks_in(source)}
-=======
     keep_apart((folder, build), [ROOT, Path(tempfile.gettempdir())])  # before any Python is started
     every = {chapter: checks_in(source) for chapter, source in sources.items()}
     known = {number for of in every.values() for number in of}
->>>>>>> 80bb734 (One process for each submission, forked for its cells and each answer; the grader's wire in four files of at most 296 lines; what nobody would miss goes: pack by git archive, no restore, PRIVATE, seed, list of replaced functions, comparison of the course's copy)
     if unknown := [n for n in (chosen or '').split() if n not in known]:
         raise click.ClickException(f'there is no exercise {", ".join(unknown)} with a check')
     chapters = [c for c in sources if c in {submission.chapter for submission in submissions}]
@@ -211,25 +180,6 @@ def main(folder, roster, chosen, due, week, build):
             row = grades.row_of(student, None)
             row['remarks'].append(f'not graded, its name has no chapter: {plain(path.name)}')
     grades.write(build / 'grades.csv')
-<<<<<<< HEAD
-    judge = Judge()
-    for submission in tqdm(submissions, unit='submission', disable=None):
-        course.python, mine = pythons[submission.chapter], checks[submission.chapter]
-        submission.student.name = plain(Path(submission.student.name))
-        apart = (hidden, needed) if isolated else ()
-        verdicts, remarks = grade_one(course, submission, mine, apart, judge)
-        right = [n for n in mine if verdicts.get(n, NEVER)[0]]
-        inside = submission.path.relative_to(folder)
-        grades.add(submission, plain(inside), mine, right, remarks)
-        grades.write(build / 'grades.csv')
-        name = submission.student.name
-        text = page(name, submission.chapter, mine, right, verdicts, remarks, grades.worth)
-        # Under the submission's own name, by which a learning management system takes it back.
-        target = (build / 'feedback' / inside).with_suffix('.html')
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding='utf8')
-    judge.__exit__()
-=======
     with Judge() as judge:
         for submission in tqdm(submissions, unit='submission', disable=None):
             course.python, mine = pythons[submission.chapter], checks[submission.chapter]
@@ -244,7 +194,6 @@ def main(folder, roster, chosen, due, week, build):
             target = (build / 'feedback' / inside).with_suffix('.html')
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding='utf8')
->>>>>>> 80bb734 (One process for each submission, forked for its cells and each answer; the grader's wire in four files of at most 296 lines; what nobody would miss goes: pack by git archive, no restore, PRIVATE, seed, list of replaced functions, comparison of the course's copy)
     if week:
         add_weeks(weeks)
         click.echo(weeks / 'weeks.csv')
