@@ -15,6 +15,7 @@ from pathlib import Path
 
 import cloudpickle
 import grade
+import grading
 import nbformat
 import yaml
 
@@ -48,7 +49,7 @@ def notebook(fill=None, first=None, without=(), chapter='1'):
 ODD_NAMES = {  # they mean something to a shell, a page and a spreadsheet; the last is in Latin-1
     '=cmd()': ('', [], 'no notebook'),
     """O'Neil, "Bo" & <b>Co""": ('', [], 'no notebook'),
-    'M\udcfcller': (notebook(), NUMBERS['1'], ''),
+    'M\udcfcller': (notebook(first=r"raise ValueError('\ud800')"), NUMBERS['1'], 'ValueError'),
 }
 
 
@@ -67,7 +68,7 @@ def to_chapter_1():
         'half': (notebook()[:5000], [], 'no notebook'),
         'odd cells': (json.dumps({'cells': [1, {'cell_type': 'code'}]}), [], 'no notebook'),
         'deep': ('[' * 10**6, [], 'no notebook'),
-        'large': (' ' * (grade.LARGEST + 1), [], 'too large'),
+        'large': (' ' * (grading.LARGEST + 1), [], 'too large'),
         'objects': (json.dumps(solved | {'metadata': {'x': [{}] * 10**6}}), all_of_it, ''),
         'marked': ('\ufeff' + notebook(), all_of_it, ''),  # as some editors begin a file
         'another order': (json.dumps(solved | {'cells': checks + others}), all_of_it, ''),
@@ -79,7 +80,7 @@ def to_chapter_1():
     for name, first in GIVEN['cheats'].items():
         given[f'cheat {name}'] = notebook('return [n // k] * k', first), [], ''
     for name, of in GIVEN['forgeries'].items():
-        given[f'forges: {name}'] = notebook(of['text'], of.get('first')), [], of['remark']
+        given[f'forges: {name}'] = notebook(of['text'], of.get('first')), [], of.get('remark', '')
     for name, first in GIVEN['first'].items():
         given[name] = notebook(first=first), all_of_it, ''
     return given
@@ -87,8 +88,7 @@ def to_chapter_1():
 
 def harmful():
     """Give name -> (a cell that harms, a part of the remarks); what comes after it counts."""
-    cells = {name: (of['text'], of.get('remark', '')) for name, of in GIVEN['cells'].items()}
-    return cells | {f'change {name}': (cell, 'OSError') for name, cell in GIVEN['changes'].items()}
+    return {name: (of['text'], of.get('remark', '')) for name, of in GIVEN['cells'].items()}
 
 
 def answered(chapter, which, turn, first):

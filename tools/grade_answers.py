@@ -1,23 +1,50 @@
-"""Answer for a student's functions; ``tools/grade.py`` starts this: a process for each answer.
+"""Run a student's cells, then answer for their functions; ``tools/grading.py`` starts this.
 
-Nothing is decided here: ``grade_checks.py`` asks for what a function gives.
+Each job has a process of its own, forked from one that has imported what the checks need. Nothing
+is decided here: ``grade_checks.py`` asks for what a function gives.
 """
 
 import json
 import os
 import pickle
+import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
 
-from grade_cells import functions_of, limit_memory, replaced_in, start
+from grade_cells import run_cells
 from grade_wire import Wire
 
 from mgpu_exercises.checking import find
 
+MEMORY = 2 << 30  # bytes beyond what importing the course takes; also the limit on a file's size
+
+
+def limit_memory():
+    if sys.platform == 'linux':
+        pages = int(Path('/proc/self/statm').read_text().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY,) * 2)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MEMORY, MEMORY))
+
+
+def start():
+    """Return the jobs, and a function that sends messages; cells see /dev/null in place of both."""
+    lines = os.fdopen(os.dup(0))
+    results = os.fdopen(os.dup(1), 'w')
+    for fd in (0, 1):
+        os.dup2(os.open(os.devnull, os.O_RDWR), fd)
+    token = json.loads(lines.readline())['token']
+
+    def send(**message):
+        print(token, json.dumps(message), file=results, flush=True)
+
+    find(json.loads(lines.readline())['number'])
+    send(ready=True)
+    return lines, send
+
 
 def answer(path, lines, send):
     """Answer what is asked about the answer in a file, until we are ended."""
-    before, main = functions_of(), set(vars(sys.modules['__main__']))
 
     def exchange(message):
         send(**message)
@@ -28,12 +55,8 @@ def answer(path, lines, send):
         name = options.get('name')
         return list(args), None if name is None else str(name)[:100]
 
-    def replaced():
-        more = ['__main__'] * (set(vars(sys.modules['__main__'])) != main)
-        return [*wire.odd, *more, *replaced_in(before)]
-
     wire = Wire(exchange, decides=False)
-    wire.answers, wire.replaced = answers, replaced
+    wire.answers = answers
     message = exchange({'begun': True})
     while True:
         message = exchange(wire.done(message))
@@ -41,17 +64,23 @@ def answer(path, lines, send):
 
 def main():
     lines, send = start()
-    find(json.loads(lines.readline())['number'])
-    send(ready=True)
     while line := lines.readline():
-        if (child := os.fork()) == 0:
-            limit_memory()
-            try:
-                answer(json.loads(line)['answer'], lines, send)
-            finally:
-                os._exit(1)
-        os.waitpid(child, 0)
-        send(ended=True)
+        job = {}
+        with suppress(ValueError):  # the rest of what a child has not read
+            job = json.loads(line)
+        if 'word' in job:
+            send(word=job['word'])
+        elif 'answer' in job or 'notebook' in job:
+            if (child := os.fork()) == 0:
+                try:
+                    limit_memory()
+                    if 'answer' in job:
+                        answer(job['answer'], lines, send)
+                    run_cells(job, send)
+                finally:
+                    os._exit(1)
+            os.waitpid(child, 0)
+            send(ended=True)
     os._exit(0)
 
 

@@ -3,19 +3,20 @@
 It asks the process of the answer (``grade_answers.py``) for what the answer gives.
 """
 
-import importlib
 import inspect
 import json
 import os
 
-from grade_cells import functions_of, limit_memory, start
-from grade_wire import Broken, Far, Wire
+from grade_answers import limit_memory, start
+from grade_far import Far
+from grade_values import Broken
+from grade_wire import Wire
 
 from mgpu_exercises import check
 from mgpu_exercises.checking import Away, find
 
 
-def verdict_on(number, seed, exchange, names):
+def verdict_on(number, seed, exchange):
     """Check an answer that is reached by ``exchange``."""
     wire = Wire(exchange, decides=True)
     try:
@@ -30,11 +31,8 @@ def verdict_on(number, seed, exchange, names):
                 answer.__dict__['__name__'] = word
         options = {'name': name} if isinstance(name, str) else {}
         verdict = check(number, *args, **options, seed=seed, quote=False)
-        replaced = wire.ask(do='replaced', of=None, args=(), options={})
-        return {
-            'right': verdict.right, 'sentence': verdict.sentence[:400], 'name': name and name[:100],
-            'replaced': [n for n in replaced if isinstance(n, str) and n in names],
-        }  # fmt: skip
+        name = name and name[:100]
+        return {'right': verdict.right, 'sentence': verdict.sentence[:400], 'name': name}
     except Broken as why:
         return {'broken': str(why)[:300]}
     except BaseException as error:
@@ -49,20 +47,15 @@ def main():
 
     def exchange(message):
         send(ask=message)
-        return json.loads(lines.readline())
+        reply = json.loads(lines.readline())
+        if 'ended' in reply:
+            raise Broken('it has ended')
+        return reply
 
-    importlib.import_module('mgpu_exercises.checking').find(json.loads(lines.readline())['number'])
-    names = {name for *_, name in functions_of()} | {
-        '__main__',
-        'int.__eq__',
-        'str.__eq__',
-        'float.__eq__',
-    }
     limit_memory()
-    send(ready=True)
     for line in lines:
         job = json.loads(line)
-        send(**verdict_on(job['number'], job['seed'], exchange, names))
+        send(**verdict_on(job['number'], job['seed'], exchange))
     os._exit(0)
 
 

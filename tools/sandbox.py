@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -29,6 +29,8 @@ SHOWN = (
     'PATH LANG LC_ALL TZ LD_LIBRARY_PATH CUDA_VISIBLE_DEVICES MXNET_HOME OMP_NUM_THREADS'.split()
 )
 MEMORY, PROCESSES = 4 << 30, 200  # bytes in all of its processes, and how many these may be
+COPIED = 'mgpu_helpers', 'exercises/mgpu_exercises', 'tools'
+NOT_COPIED = shutil.ignore_patterns('__pycache__', 'locks', 'lab', 'kernels', '*.sh', '*.j2')
 LONGEST = 32 << 20  # bytes of a message; an answer with a network's parameters has under one
 # The mounts are made by root of one user namespace and cannot be undone by root of the next one.
 ENTER = r"""
@@ -80,22 +82,12 @@ def isolation(course, hidden, shown):
 class Course:
     """A copy of our packages for one submission, beside an empty folder and what it is given."""
 
-    def __init__(self):
-        self.python = sys.executable  # or that of another environment, before a submission
-        files = ROOT.glob('mgpu_helpers/**/*'), ROOT.glob('exercises/mgpu_exercises/*.py')
-        files += ROOT.glob('tools/grade_*.py'), [ROOT / 'tools' / 'student.py']
-        self.files = {
-            str(path.relative_to(ROOT)): path.read_bytes()
-            for some in files
-            for path in some
-            if path.is_file() and '__pycache__' not in path.parts
-        }
+    python = sys.executable  # or that of another environment, before a submission
 
     def __enter__(self):
         self.top = Path(tempfile.mkdtemp(prefix='mgpu-grade-')).resolve()
-        for name, content in self.files.items():
-            (self.top / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.top / name).write_bytes(content)
+        for name in COPIED:
+            shutil.copytree(ROOT / name, self.top / name, ignore=NOT_COPIED)
         self.folder, self.given = self.top / 'empty', self.top / 'given'
         self.folder.mkdir()
         self.given.mkdir()
@@ -105,24 +97,6 @@ class Course:
         # Not shutil.rmtree: 1,500 folders in one another are too many for it.
         for command in ['chmod', '-R', 'u+rwX'], ['rm', '-rf']:
             subprocess.run([*command, self.top], capture_output=True)
-
-    def is_unchanged(self):
-        """Compare the copy, and open nothing but regular files of the right size."""
-        folders = {str(parent) for name in self.files for parent in Path(name).parents}
-        seen, waiting = set(), ['mgpu_helpers', 'exercises', 'tools']
-        while waiting:
-            for entry in os.scandir(self.top / waiting.pop()):
-                name = str(Path(entry.path).relative_to(self.top))
-                if name in folders and entry.is_dir(follow_symlinks=False):
-                    waiting.append(name)
-                elif name in self.files and entry.is_file(follow_symlinks=False):
-                    content = self.files[name]
-                    if entry.stat().st_size != len(content) or Path(entry).read_bytes() != content:
-                        return False
-                    seen.add(name)
-                else:
-                    return False
-        return seen == set(self.files)
 
 
 class Program:
@@ -136,8 +110,7 @@ class Program:
 
     def __init__(self, script, course, prefix):
         self.token, self.rest = os.urandom(16).hex().encode(), bytearray()
-        self.checked, self.at_end = 0.0, ExitStack()
-        self.at_end.callback(self.stop)
+        self.checked = 0.0
         command = [*prefix, course.python, str(course.top / 'tools' / script)]
         environment = {name: os.environ[name] for name in SHOWN if name in os.environ}
         environment |= dict.fromkeys(('HOME', 'IPYTHONDIR', 'TMPDIR'), '.')
@@ -155,7 +128,7 @@ class Program:
         return self
 
     def __exit__(self, *error):
-        self.at_end.close()
+        self.stop()
 
     def send(self, message, deadline=None):
         """Send a line; what does not read it keeps us waiting until the deadline alone."""

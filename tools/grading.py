@@ -1,0 +1,235 @@
+"""Grade one submission: run its cells and its answers in one process, decide in another.
+
+The process of a submission (``grade_answers.py``) forks: one child runs the cells, then one child
+each answer. What decides (``grade_checks.py``) runs nothing of a student's: it asks, and gets data.
+"""
+
+import base64
+import builtins
+import os
+import stat
+import time
+from contextlib import ExitStack
+
+from sandbox import Course, Ended, Program
+
+SECONDS = 240  # for a submission, restarts included; after that, what has been graded counts
+CELL_SECONDS = 20  # for one cell
+ANSWER_SECONDS = 90  # 5.11 sends 3,400 messages; some checks start processes, 20 s on busy machines
+START_SECONDS = 120  # for the checks to be imported
+LARGEST = 10 << 20  # bytes of a notebook
+
+
+class Refused(Exception):
+    """Why a submission has no verdicts."""
+
+
+def error_name(name):
+    """Name an error of a student's; another name than a built-in one can be anything."""
+    kind = getattr(builtins, str(name), None)
+    return name if isinstance(kind, type) and issubclass(kind, BaseException) else 'an error'
+
+
+def content_of(path):
+    """Read a submission: a regular file, and not by a link, which may lead to another student's."""
+    if path.is_dir():
+        raise Refused('it is a folder, not a notebook')
+    if path.is_symlink():
+        raise Refused('it is a link: hand in the notebook itself')
+    file = os.open(path, os.O_RDONLY | getattr(os, 'O_NONBLOCK', 0))  # a pipe would wait
+    with open(file, 'rb') as opened:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise Refused('it is no file')
+        if len(content := opened.read(LARGEST + 1)) > LARGEST:
+            raise Refused(f'it is too large, over {LARGEST >> 20} MB: save it without its outputs')
+    if content.startswith((b'\xff\xfe', b'\xfe\xff')):
+        raise Refused('it is written in UTF-16: save it as UTF-8')
+    return content
+
+
+def ready(script, course, prefix, number):
+    """Start a program that has imported what the checks of an exercise need."""
+    program = Program(script, course, prefix)
+    try:
+        program.send({'number': number})
+        program.receive(time.monotonic() + START_SECONDS)
+    except Ended as how:
+        program.stop()
+        raise Refused(f'nothing could be checked: what checks it {how}') from None
+    return program
+
+
+class Room:
+    """Where a student's code runs: a process that forks for each job, and starts again if it ends.
+
+    ``with`` ends it.
+    """
+
+    def __init__(self, course, prefix, number):
+        self.of, self.program = (course, prefix, number), None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        if self.program:
+            self.program.stop()
+        self.program = None
+
+    def start(self, job):
+        if not self.program:
+            self.program = ready('grade_answers.py', *self.of)
+            self.kept = {child.pid for child in self.program.below()}
+        self.program.send(job)
+
+    def receive(self, deadline):
+        """Return what the child sends next; whoever writes more than messages ends the process."""
+        message = self.program.receive(deadline)
+        if 'ended' in message:
+            raise Ended('ended the process')
+        return message
+
+    def clear(self):
+        """End the child and what it has left; return ``Ended`` if it had sent more than was read.
+
+        The process answers by a word that it is told only then.
+        """
+        word, deadline, ended = os.urandom(8).hex(), time.monotonic() + START_SECONDS, 0
+        try:
+            self.program.end_all_but(self.kept | Program.lasting)
+            for job in {}, {'word': word}:  # the first ends a line that was sent in part
+                self.program.send(job, deadline)
+            while (message := self.program.receive(deadline)).get('word') != word:
+                if [*message] != ['ended'] or (ended := ended + 1) > 1:
+                    raise Ended('wrote to the results')
+        except Ended as how:
+            self.__exit__()
+            return how
+
+
+def run_cells(room, job, deadline):
+    """Run a submission's cells, again without one that ends them; yield what they send."""
+    skipped, done = [], False
+    while not done and time.monotonic() < deadline:
+        cell = None
+        try:
+            room.start(job | {'skipped': skipped})
+            while not done:
+                seconds = SECONDS if cell is None else CELL_SECONDS
+                message = room.receive(min(deadline, time.monotonic() + seconds))
+                cell = message.get('cell', cell)
+                done = 'end' in message
+                message.pop('how', None)
+                yield message | {'cell': cell}
+        except Ended as how:
+            if cell is None:
+                raise Refused(f'it cannot be read: it {how}') from None
+            skipped.append(cell)
+            yield {'cell': cell, 'how': f'{how}: left out'}
+        room.clear()
+
+
+class Judge:
+    """The processes in which checks decide, one for each chapter; they last for all submissions."""
+
+    def __init__(self):
+        self.at_end, self.programs = ExitStack(), {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.at_end.close()
+        self.programs = {}
+
+    def program(self, python, number):
+        """Give the process for an exercise, and start it if there is none."""
+        key = python, number.partition('.')[0]
+        if key not in self.programs:
+            own = self.at_end.enter_context(Course())
+            own.python = python
+            self.programs[key] = program = ready('grade_checks.py', own, [], number)
+            self.at_end.enter_context(program)
+            Program.lasting.add(program.process.pid)
+        return self.programs[key]
+
+    def verdict(self, room, path, number, seed, deadline):
+        """Let an answer be checked: carry questions to its process, and data back."""
+        course, *_ = room.of
+        judge, how, reply = self.program(course.python, number), None, {}
+        room.start({'answer': str(path)})
+        end = min(deadline, time.monotonic() + ANSWER_SECONDS)
+        room.receive(end)  # it has begun
+        judge.send({'number': number, 'seed': seed})
+        while 'ask' in (message := self.receive(judge, end)):
+            try:
+                if not how:
+                    room.program.send(message['ask'], end)
+                    reply = room.receive(end)
+            except Ended as why:
+                how, reply = why, {'ended': True}
+            judge.send(reply)
+        if how:
+            raise how
+        if 'broken' in message:
+            raise Ended('gave what is no data, or wrote to the results')
+        return message
+
+    def receive(self, judge, end):
+        try:
+            return judge.receive(end + CELL_SECONDS)
+        except Ended:  # what was given to it keeps it busy
+            self.__exit__()
+            raise
+
+
+def run_checks(room, judge, answers, seed, deadline):
+    """Check answers; yield the number and what came of each. One that ends its process is wrong.
+
+    Each answer is sent as the name of a file: it may be longer than a pipe holds.
+    """
+    course, *_ = room.of
+    for number, answer in answers.items():
+        if time.monotonic() > deadline:
+            return
+        path, how = course.given / f'{number}.pickle', None
+        path.write_bytes(answer)
+        try:
+            found = judge.verdict(room, path, number, seed, deadline)
+        except Ended as ended:
+            how = ended
+        more = room.clear()
+        if how := how or more:
+            found = {'right': False, 'sentence': f'its answer {how}', 'how': str(how)}
+        yield number, found
+
+
+def grade(room, judge, checks, path, names, seed=1):
+    """Return the verdicts on a submission, {number: (right, sentence)}, and remarks on the rest.
+
+    ``names`` collects for whom the personal numbers of an exercise were drawn.
+    """
+    course, *_ = room.of
+    verdicts, remarks, answers, deadline = {}, [], {}, time.monotonic() + SECONDS
+    notebook = course.given / 'notebook'
+    notebook.write_bytes(content_of(path))
+    for message in run_cells(room, {'notebook': str(notebook), 'checks': checks}, deadline):
+        if 'unreadable' in message:
+            why = error_name(message['unreadable'])
+            raise Refused(f'it is no notebook that can be read: {why}')
+        number = message.get('number')
+        if 'error' in message:
+            remarks.append(f'cell {int(message["cell"]) + 1}: {error_name(message["error"])}')
+        elif 'how' in message:
+            remarks.append(f'cell {int(message["cell"]) + 1}: {message["how"]}')
+        elif 'missing' in message and number in checks:
+            verdicts[number] = False, f'not yet: {error_name(message["missing"])}'
+        elif number in checks:
+            answers[number] = base64.b64decode(message['answers'])
+    for number, found in run_checks(room, judge, answers, seed, deadline):
+        verdicts[number] = found['right'] is True, found['sentence']
+        if found.get('name'):
+            names[number] = found['name']
+        if how := found.get('how'):
+            remarks.append(f'{number}: its answer {how}')
+    return verdicts, list(dict.fromkeys(remarks))
