@@ -173,7 +173,11 @@ def test_what_mxnets_chapters_refuse(capsys):
         {'X': X, 'y': y, 'net': net, 'devices': devices, 'trainer': trainer},
         (ValueError, r'are X and y swapped', {'X': y, 'y': X}),
         (ValueError, r'at least 2 examples, one per device, not 1', {'X': X[:1], 'y': y[:1]}),
-        (ValueError, r'must be \[cpu\(0\), cpu\(1\)\], like the network', {'devices': [*devices, mx.cpu(2)]}),
+        (
+            ValueError,
+            r'must be \[cpu\(0\), cpu\(1\)\], like the network',
+            {'devices': [*devices, mx.cpu(2)]},
+        ),
         (RuntimeError, r"'cnn_conv0_weight' has not been initialized", {'net': g.lenet()}),
         (TypeError, r'net must be a Gluon network.*, not', {'net': g.lenet}),
         (TypeError, r'net must be a Gluon network.*, not', {'net': trainer, 'trainer': net}),
