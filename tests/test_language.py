@@ -91,7 +91,7 @@ def what_is_refused(k):
     refused(('y must be a token on some rank', found_by, gpt(16, 2, 1), *batch))
     if k == 1:
         return
-    refused(('experts must be 3, one a rank, not 2', moe, Experts, 2))
+    refused(('experts must be 3, one per rank, not 2', moe, Experts, 2))
     rows = contiguous(k)
     for way in (ring(rows), ulysses):
         words = '20 tokens cannot be cut into 3 equal pieces: pad the sequence with PAD to 21'

@@ -115,7 +115,7 @@ def what_is_refused():
     ten.refused(
         ('no blocks with .attention and .mlp', pt.tensor_parallel, layer),
         ('no blocks with', pt.tensor_parallel, torch.nn.ModuleDict(other)),
-        ('cut already', pt.tensor_parallel, cut),
+        ('already been cut', pt.tensor_parallel, cut),
         ('layer must be a whole nn.Linear', pt.column_linear, cut[1].attention.out),
         ('layer must be a whole nn.Linear, not ReLU()', pt.column_linear, torch.nn.ReLU()),
         ('ranks, 4, not 7', pt.row_linear, torch.nn.Linear(7, 4)),

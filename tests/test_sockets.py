@@ -97,5 +97,5 @@ def test_a_connection_with_several_descriptors_counts_once_and_stays_as_it_is():
 
 def test_another_system_is_refused(monkeypatch):
     monkeypatch.setattr(sys, 'platform', 'darwin')
-    with pytest.raises(NotImplementedError, match='asks the Linux kernel, and this is darwin'):
+    with pytest.raises(NotImplementedError, match='needs the Linux kernel, not darwin'):
         socket_bytes()

@@ -24,7 +24,7 @@ def mxnet(gpus, cuda):
     if usable and cuda < DRIVER['OLDEST_CUDA']:
         return [
             'update',
-            f"{listed(usable)}, but NVIDIA's driver knows CUDA {version(cuda)} only, "
+            f"{listed(usable)}, but NVIDIA's driver supports only CUDA {version(cuda)}, "
             'and MXNet for GPUs needs CUDA 11 (driver 450 or newer).',
         ]
     if usable:
@@ -48,7 +48,7 @@ def pytorch(gpus, cuda):
         best, needed = ('.'.join(map(str, capability)) for capability in (best, PYTORCH))
         why = f'the best GPU is of compute capability {best}, and it needs {needed}'
     elif cuda < (13, 0):
-        knows = f"NVIDIA's driver knows CUDA {version(cuda)}"
+        knows = f"NVIDIA's driver supports CUDA {version(cuda)}"
         why = f'{knows}, and it needs CUDA 13 (driver 580 or newer; then: make setup GPU=1)'
     else:
         return ['pypi']
