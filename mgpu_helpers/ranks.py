@@ -49,6 +49,25 @@ def _activate(client: ipyparallel.Client) -> None:
         client.activate()
         magics = shell.magics_manager.registry['ParallelMagics']
         magics.progress_after_seconds = -1  # no bar
-        show, run = '--no-stream --group-outputs=engine ', magics.cell_px
-        px: Any = lambda line, cell: run(show + line, cell)  # noqa: E731
-        shell.register_magic_function(px, 'cell', 'px')
+        show, run, k = '--no-stream --group-outputs=engine ', magics.cell_px, len(client.ids)
+        signal, sent = client.send_signal, list[bool]()
+
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            sent.append(True)
+            return signal(*args, **kwargs)
+
+        def px(line: str, cell: str) -> None:
+            if len(client.ids) < k:  # ipyparallel would run it on those that are left
+                raise RuntimeError('a rank has ended: start new ones with mgpu.ranks')
+            sent.clear()
+            try:
+                run(show + line, cell)
+            except TimeoutError:
+                if not sent:
+                    raise
+            if sent:  # ipyparallel passes the stop button on to the ranks, and reports success
+                raise KeyboardInterrupt
+
+        client.send_signal = noted
+        magic: Any = px
+        shell.register_magic_function(magic, 'cell', 'px')

@@ -4,6 +4,7 @@ import os
 import signal
 import tempfile
 import textwrap
+import threading
 import time
 from pathlib import Path
 
@@ -31,7 +32,7 @@ class Notebook:
         self.manager, self.client = start_new_kernel(kernel_name='python3')
         self.pid = int(self('import os; print(os.getpid())'))
 
-    def __call__(self, cell, ok=True, during=lambda: None):
+    def __call__(self, cell, ok=True):
         """Run a cell; give what it printed, or its error's text."""
         printed = []
 
@@ -99,6 +100,7 @@ def test_a_cell_runs_on_all_ranks_and_prints_alike(notebook):
     assert notebook('print(ranks[:]["world_size"])') == '[3, 3, 3]\n'
     died = notebook('%%px\nimport os\nif rank == 1: os._exit(3)', ok=False)
     assert 'Engine 1 died' in died
+    assert 'start new ones with mgpu.ranks' in notebook('%%px\nprint(rank)', ok=False)
 
 
 def test_a_killed_kernel_leaves_nothing(notebook):
@@ -118,9 +120,10 @@ def test_the_stop_button_and_two_notebooks_at_once(notebook):
     other = Notebook()
     try:
         other(START)
-        notebook.client.execute('%%px\nimport time\nfor _ in range(600): time.sleep(0.1)')
-        time.sleep(1)
-        notebook.manager.interrupt_kernel()
+        threading.Timer(2, notebook.manager.interrupt_kernel).start()
+        wait = '%%px\nimport time\nfor _ in range(600): time.sleep(0.1)'
+        # An error, so that the cells after it do not run.
+        assert 'KeyboardInterrupt' in notebook(wait, ok=False)
         assert notebook(SUM) == other(SUM)
     finally:
         started = other.started()
