@@ -132,7 +132,11 @@ def alone(tmp_path, started):
 
     def grade_text(text):
         (tmp_path / FIRST.name).write_text(text, encoding='utf8')
-        with Course() as course, Judge() as judge, Room(course, [], '1.1') as room:
+        with (
+            Course() as course,
+            contextlib.closing(Judge()) as judge,
+            contextlib.closing(Room(course, [], '1.1')) as room,
+        ):
             return grading.grade(room, judge, grade.checks_in(FIRST), tmp_path / FIRST.name, {})
 
     yield grade_text

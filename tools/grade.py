@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -106,8 +107,10 @@ def grade_one(course, submission, checks, apart, judge):
     """Return what ``grade`` does; whatever a student hands in, it must not cost another's grade."""
     names = {}
     try:
-        with course, Room(course, isolation(course, *apart) if apart else [], min(checks)) as room:
-            verdicts, remarks = grade(room, judge, checks, submission.path, names)
+        with course:
+            prefix = isolation(course, *apart) if apart else []
+            with closing(Room(course, prefix, min(checks))) as room:
+                verdicts, remarks = grade(room, judge, checks, submission.path, names)
     except Refused as why:
         verdicts, remarks = {}, [str(why)]
     except Exception as error:
@@ -180,7 +183,7 @@ def main(folder, roster, chosen, due, week, build):
             row = grades.row_of(student, None)
             row['remarks'].append(f'not graded, its name has no chapter: {plain(path.name)}')
     grades.write(build / 'grades.csv')
-    with Judge() as judge:
+    with closing(Judge()) as judge:
         for submission in tqdm(submissions, unit='submission', disable=None):
             course.python, mine = pythons[submission.chapter], checks[submission.chapter]
             name = submission.student.name = plain(Path(submission.student.name))

@@ -60,18 +60,12 @@ def ready(script, course, prefix, number):
 
 
 class Room:
-    """Where a student's code runs: a process that forks for each job, and starts again if it ends.
-
-    ``with`` ends it.
-    """
+    """The process of a student's code: it forks for each job, and starts again if it ends."""
 
     def __init__(self, course, prefix, number):
         self.of, self.program = (course, prefix, number), None
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
+    def close(self):
         if self.program:
             self.program.stop()
         self.program = None
@@ -103,7 +97,7 @@ class Room:
                 if [*message] != ['ended'] or (ended := ended + 1) > 1:
                     raise Ended('wrote to the results')
         except Ended as how:
-            self.__exit__()
+            self.close()
             return how
 
 
@@ -135,10 +129,7 @@ class Judge:
     def __init__(self):
         self.at_end, self.programs = ExitStack(), {}
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
+    def close(self):
         self.at_end.close()
         self.programs = {}
 
@@ -179,7 +170,7 @@ class Judge:
         try:
             return judge.receive(end + CELL_SECONDS)
         except Ended:  # what was given to it keeps it busy
-            self.__exit__()
+            self.close()
             raise
 
 
