@@ -116,10 +116,14 @@ def test_the_first_that_fails_is_the_cause_whoever_is_heard_first(does, seconds,
 def test_who_is_late_is_named_and_ends_though_it_ignores_a_request():
     def work():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        time.sleep(60 * rank())
+        time.sleep(120 * rank())
 
-    with pytest.raises(TimeoutError, match='^rank 1 did not finish within 3 seconds'):
-        launch(work, timeout=3)
+    for timeout in (3, 12, 60):  # where the machine is busy, rank 0 needs its time to start, too
+        with pytest.raises(TimeoutError) as caught:
+            launch(work, timeout=timeout)
+        if not str(caught.value).startswith('rank 0'):
+            break
+    assert str(caught.value).startswith(f'rank 1 did not finish within {timeout} seconds')
 
 
 @pytest.mark.parametrize('seconds, timeout', [(0, None), (60, 2)])
