@@ -127,7 +127,7 @@ def tenths(first, last):
 EXPLORERS = {
     'bill': (
         'The bill of a training',
-        ('parameters', 'parameters', 8e9, 'count', tenths(80, 120)),
+        ('parameters', 'parameters', 70e9, 'count', tenths(80, 120)),
         ('tokens', 'tokens', 1e12, 'count', tenths(90, 140)),
         ('gpus', 'H100s', 1024, None, [2**i for i in range(15)]),
         ('mfu', 'MFU', 0.4, 'share', [i / 20 for i in range(1, 15)]),
