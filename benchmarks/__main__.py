@@ -36,7 +36,7 @@ def choose(words, quick):
     if absent:
         click.echo(f'left out: what needs {" and ".join(absent)}, not installed here', err=True)
     if not runnable:
-        raise click.ClickException('of what was chosen, nothing is left to measure')
+        raise click.ClickException('nothing that was chosen is left to measure')
     return runnable, absent
 
 

@@ -92,7 +92,7 @@ def listen(process):
 
 
 def result_in(line):
-    """Read what was measured from the line that a process ended with."""
+    """Parse the measurements from the last line of a process's output."""
     if not line.startswith(RESULT):
         raise Failed(line or 'it ended without a word')
     return json.loads(line[len(RESULT) :])

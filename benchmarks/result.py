@@ -126,7 +126,7 @@ class Result:
         return tabulate(rows, ['what', 'ratio', 'range'], 'pipe', **align)
 
     def runs(self):
-        """Lay out each run's examples a second, or the seconds until it was done."""
+        """Format each run's examples per second, or the seconds it took."""
         rows = []
         for name, runs in self.measured.items():
             if 'examples_per_second' in runs[0][0]:

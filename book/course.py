@@ -121,7 +121,9 @@ def shown(notebook):
 
 
 def buttons(app, pagename, templatename, context, doctree):
-    """Colab cannot run MXNet's chapters; what lies at the site's top is edited in book/."""
+    """Omit the Colab button from the MXNet chapters, which Colab cannot run; point the edit button
+    of top-level pages to book/.
+    """
 
     def kept(button):
         if 'url' in button and '/' not in pagename:

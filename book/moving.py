@@ -41,7 +41,7 @@ class Moving(SphinxPostTransform):
                     node = node.parent
                 node.parent.insert(node.parent.index(node) + 1, raw)
                 return
-        raise LookupError(f'{self.env.docname} has no {after!r} for a picture that moves')
+        raise LookupError(f'{self.env.docname} has no {after!r} for an animation')
 
 
 def scripts(app, pagename, templatename, context, doctree):

@@ -146,7 +146,7 @@ EXPLORERS = {
 
 
 def explorers():
-    """Yield each explorer's sliders, where they begin, and the constants of the formulas."""
+    """Yield each explorer's sliders, their initial values, and the constants of the formulas."""
     published = tomllib.loads((PACKAGE / 'scaling/published.toml').read_text('utf8'))
     models = load('scaling/models.py', 'Layer _llama')
     llama = models._llama(**published['llama']['Llama 3.1 70B'])

@@ -59,6 +59,8 @@ def _activate(client: ipyparallel.Client) -> None:
         def px(line: str, cell: str) -> None:
             if len(client.ids) < k:  # ipyparallel would run it on those that are left
                 raise RuntimeError('a rank has ended: start new ones with mgpu.ranks')
+            # A rank stopped in a message hears it when the group gives up, and drops this cell.
+            client.wait(client.outstanding)
             sent.clear()
             try:
                 run(show + line, cell)

@@ -108,7 +108,7 @@ class _BeforeMXNet:
         elif fullname == 'sklearn' and model and not hasattr(model, 'FeedForward'):
             # For the base class of a deprecated class, MXNet would import scikit-learn if
             # installed: 0.5 of 1.7 s of a core, in each of a cluster's processes.
-            raise ModuleNotFoundError('not while MXNet loads', name=fullname)
+            raise ModuleNotFoundError('not while MXNet is loading', name=fullname)
 
 
 def _restore_fault_handler() -> None:

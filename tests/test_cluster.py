@@ -59,7 +59,7 @@ def test_ranks_that_wait_are_told_of_and_new_ones_work(monkeypatch):
     with at_work() as (ranks, processes):
         ranks[:].apply_async(wait_for_ever)
         with pytest.raises(
-            RuntimeError, match='within 2 s; they may be waiting in a store. Restart'
+            RuntimeError, match='within 2 s; they may be blocked in a kvstore call. Restart'
         ):
             serve(ranks[:])
         assert not processes['scheduler'].is_running()

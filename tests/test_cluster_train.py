@@ -171,12 +171,12 @@ def test_other_settings_another_network_and_a_damaged_file_are_refused(whole, tm
             load_checkpoint(path, fresh_net(), **SETTINGS | {name: value})
     net = single.nn.Dense(10, in_units=784)
     net.initialize()
-    with pytest.raises(ValueError, match='damaged or of another network .*remove this folder'):
+    with pytest.raises(ValueError, match='damaged or from another network .*remove this folder'):
         load_checkpoint(path, net, **SETTINGS)
     copy = shutil.copytree(path, tmp_path / 'epoch-0003')
     file, net = copy / 'net.params', fresh_net(seed=3)
     file.write_bytes(file.read_bytes()[:-1000])
-    with pytest.raises(ValueError, match='damaged or of another network .*remove this folder'):
+    with pytest.raises(ValueError, match='damaged or from another network .*remove this folder'):
         load_checkpoint(copy, net, **SETTINGS)
 
 

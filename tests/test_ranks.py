@@ -124,6 +124,12 @@ def test_the_stop_button_and_two_notebooks_at_once(notebook):
         wait = '%%px\nimport time\nfor _ in range(600): time.sleep(0.1)'
         # An error, so that the cells after it do not run.
         assert 'KeyboardInterrupt' in notebook(wait, ok=False)
+        # Stopped in a message: the rank hears it late, and the next cell still runs on both.
+        threading.Timer(1, notebook.manager.interrupt_kernel).start()
+        stuck = '%%px\nif rank == 0: dist.all_reduce(torch.ones(1))'
+        assert 'KeyboardInterrupt' in notebook(stuck, ok=False)
+        assert notebook('%%px\nprint(rank)').split() == ['[stdout:0]', '0', '[stdout:1]', '1']
+        notebook(START)  # the group has given up
         assert notebook(SUM) == other(SUM)
     finally:
         started = other.started()

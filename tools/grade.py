@@ -59,7 +59,7 @@ def environments(sources, chapters):
             why = (done.stderr.strip().splitlines() or ['it ends'])[-1]
             raise click.ClickException(
                 f"{python} cannot check chapter {chapter}: {why}. What to do: 'make setup' "
-                "(PyTorch's chapters: 'make setup TORCH=1'), then the same again"
+                "(PyTorch's chapters: 'make setup TORCH=1'), then run the same command again"
             )
         places |= {Path(line).resolve() for line in done.stdout.splitlines()[-3:]}
     data = os.environ.get('MXNET_HOME')

@@ -39,7 +39,7 @@ def content_of(path):
     file = os.open(path, os.O_RDONLY | getattr(os, 'O_NONBLOCK', 0))  # a pipe would wait
     with open(file, 'rb') as opened:
         if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise Refused('it is no file')
+            raise Refused('it is not a file')
         if len(content := opened.read(LARGEST + 1)) > LARGEST:
             raise Refused(f'it is too large, over {LARGEST >> 20} MB: save it without its outputs')
     if content.startswith((b'\xff\xfe', b'\xfe\xff')):
@@ -163,7 +163,7 @@ class Judge:
         if how:
             raise how
         if 'broken' in message:
-            raise Ended('gave what is no data, or wrote to the results')
+            raise Ended('returned something that is not data, or wrote to the results')
         return message
 
     def receive(self, judge, end):

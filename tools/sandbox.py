@@ -80,7 +80,9 @@ def isolation(course, hidden, shown):
 
 
 class Course:
-    """A copy of our packages for one submission, beside an empty folder and what it is given."""
+    """A copy of our packages for one submission, next to an empty folder and the files that the
+    submission is given.
+    """
 
     python = sys.executable  # or that of another environment, before a submission
 

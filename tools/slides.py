@@ -212,7 +212,7 @@ def wanted(chapter, session, notebooks):
         pairs = [(plan, i) for plan, of in plans.PLAN['plans'].items() for i, _ in enumerate(of)]
         found = {f'{plan} {i + 1}': plans.PLAN['plans'][plan][i] for plan, i in pairs}
         if session not in found:
-            raise ChapterError(f"there is no session '{session}'. There are: {', '.join(found)}")
+            raise ChapterError(f"there is no session '{session}'. Sessions: {', '.join(found)}")
         slides = session_slides(found[session], notebooks, plans)
         yield session.replace(' ', '-'), found[session]['session'], slides
     for path in [] if session else find_chapters(notebooks, chapter):

@@ -243,7 +243,7 @@ def lock(folder):
 
 
 def on_sigterm():
-    """Give a list that is empty until this process is asked to end."""
+    """Return a list that stays empty until this process receives SIGTERM."""
     asked = []
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
     if hasattr(signal, 'pthread_sigmask'):  # not on Windows

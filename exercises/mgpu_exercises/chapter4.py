@@ -40,7 +40,7 @@ def exercise_1(rng: random.Random, my_steps: Callable[..., Any]) -> None:
             expect(max(lengths) - min(lengths) <= 1, f'{where}: all wait for the longest shard')
         steps = [len(worker) for worker in found]
         case = f'{case}: they take {steps} steps, not {len(batches)}'
-        expect(max(steps) == len(batches), 'the last batch has the rest, and none is empty', case)
+        expect(max(steps) == len(batches), 'the last batch has the remainder; none is empty', case)
         hint = 'a worker without an example takes part with an empty list, otherwise all wait'
         expect(min(steps) == len(batches), hint, case)
 
@@ -86,7 +86,7 @@ def exercise_3(rng: random.Random, waits_for: Callable[..., Any]) -> None:
         case, alike = f'{scripts} gave {found}', len({tuple(sorted(s)) for s in scripts}) == 1
         expect(right or not found, 'all come to their end', case)
         expect(found or not (right and alike), 'a worker at a barrier does not push', case)
-        expect(found or not right, 'a worker waits if another never reaches that entry', case)
+        expect(found or not right, 'a worker waits for ever if another skips that entry', case)
         expect(len(found) == len(right), 'return what each worker waits for', case)
         case = f'{case}, not {right}: go through all lists at once'
         expect(found == right, f'{case}, to the first place where they differ')
@@ -131,7 +131,9 @@ def exercise_4(rng: random.Random, train_async: Callable[..., Any]) -> None:
 
 
 class Training:
-    """A training in small, with momentum and a falling rate; its attributes are its state."""
+    """A miniature training run, with momentum and a decaying learning rate; its attributes are its
+    state.
+    """
 
     BY_VALUE = True  # a grader sends it to the answer, and back
 

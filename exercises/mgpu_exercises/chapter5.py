@@ -190,7 +190,7 @@ def exercise_6(rng: random.Random, my_order: Callable[..., Any]) -> None:
         expect(order == list(range(n))[::-1], hint, case)
         place = [ready.index(i) for i in range(n)]
         right = [[i for i in range(n)[::-1] if max(place[i:]) == t] for t in range(n)]
-        expect(found == right, f'{case}, not {right}: no sum waits longer than it must')
+        expect(found == right, f'{case}, not {right}: no sum should wait longer than necessary')
 
 
 class Inner(nn.Module):

@@ -19,7 +19,7 @@ OLD, NEW = 'old state', 'new state'
 
 
 class Killed(BaseException):
-    """What nothing in an answer passes over, as the signal that nothing survives."""
+    """Raised to simulate SIGKILL: no code in an answer can catch it."""
 
 
 def exercise_6(my_save: Callable[..., None]) -> None:
@@ -82,7 +82,7 @@ def _save_in(my_save: Callable[..., Any], file: Path, killed: str) -> None:
     hint = f'{wrote[-1].parent} may be another disk, and os.replace cannot rename between disks'
     expect(wrote[-1].parent == file.parent, hint)
     expect(flushed, 'nothing was flushed: the new name may reach the disk before the bytes')
-    expect(file.read_text() == NEW, f'afterwards {file.name} is still the old one: os.replace')
+    expect(file.read_text() == NEW, f'afterwards {file.name} is still the old one: use os.replace')
     hint = f'afterwards {wrote[-1].name} is still there: was it copied? That takes time; rename it'
     expect(not wrote[-1].exists(), hint)
     left = sorted(path.name for path in file.parent.iterdir() if path != file)
@@ -90,7 +90,9 @@ def _save_in(my_save: Callable[..., Any], file: Path, killed: str) -> None:
 
 
 class Run:
-    """A small training that depends on momentum, on the rate's schedule and on random numbers."""
+    """A small training run that depends on momentum, the learning-rate schedule and random
+    numbers.
+    """
 
     def __init__(self, seed: int) -> None:
         torch.manual_seed(seed)

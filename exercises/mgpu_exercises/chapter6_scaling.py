@@ -64,7 +64,7 @@ def expect_means(mine: list[Any], means: list[torch.Tensor], who: str, size: int
     expect(len(mine) == len(means), hint)
     for g, right in zip(mine, means):
         if not isinstance(g, torch.Tensor) or g.shape != right.shape:
-            raise Hint(f'{who} returns a gradient of another shape')
+            raise Hint(f'{who} returns a gradient of the wrong shape')
         ratio = float((g.double() / right).mean())
         hint = f'{who} has new zeros: float16 has no numbers below 6e-8, so make '
         hint += 'the gradients float32 before you divide by the scale'

@@ -100,6 +100,6 @@ def exercise_6(numbers: Numbers, step_ms: float, idle: float, enough: float, kep
     waits = (p - 1) / (enough + p - 1)
     expect(waits < 0.1, f'with {enough:g} micro-batches {waits:.1%} of a step is idle')
     expect(enough == 9 * (p - 1) + 1, f'{enough:g} are enough, and so are fewer')
-    expect(kept != m, f'{kept:g} micro-batches held: GPipe keeps all; 1F1B goes back earlier')
+    expect(kept != m, f'{kept:g} micro-batches held: GPipe keeps all; 1F1B starts backward earlier')
     hint = 'when its first one comes back to stage 0, how many has it sent?'
     expect(kept == p, f'{kept:g} held: {hint}')

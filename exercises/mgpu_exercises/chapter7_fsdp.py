@@ -49,7 +49,7 @@ class Alone:
 
 @contextlib.contextmanager
 def group_of_one() -> Iterator[None]:
-    """Belong to a group of this process, which needs no network."""
+    """Join a process group that contains only this process, so no network is needed."""
     if torch.distributed.is_initialized():
         yield
         return
@@ -69,7 +69,7 @@ def whole(net: nn.Module) -> int:
 def step_of(
     rank: int, size: int, sharded_step: Callable[..., None], seed: int, n: int
 ) -> tuple[torch.Tensor, int]:
-    """Let one rank make its step; give its gradient, and the number of its examples."""
+    """Let one rank take its step; return its gradient and its number of examples."""
     (net, X, y), most, lengths = case_of(seed, n), list[int](), list[int]()
     net.register_forward_pre_hook(lambda _, args: lengths.append(len(args[0])))
     for block in net:

@@ -120,7 +120,7 @@ def exercise_3(events: Callable[..., Any]) -> None:
         for at, (what, i) in enumerate((what, int(i)) for what, i in events(layers)):
             case = f'L = {layers}, event {at}, {what} {i}'
             if what in ('forward', 'backward'):
-                expect(i in whole, f'the layer is not whole, but its {what} pass needs it', case)
+                expect(i in whole, f'the layer is not whole; its {what} pass needs all of it', case)
             if what == 'gather':
                 whole.add(i)
                 gathers += 1
@@ -143,7 +143,7 @@ def exercise_3(events: Callable[..., Any]) -> None:
             else:
                 raise Hint(f'{case}: the events are gather, drop, forward, backward and scatter')
         case = f'L = {layers}'
-        expect(forward == layers and back == 0, 'not all passes were made', case)
+        expect(forward == layers and back == 0, 'not all passes were run', case)
         hint = f'of {sorted(scattered)} alone were scattered; else each keeps whole gradients'
         expect(len(scattered) == layers, hint, case)
         expect(not whole, f'{sorted(whole)} is still whole at the end', case)

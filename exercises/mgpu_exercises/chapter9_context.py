@@ -84,7 +84,8 @@ def exercise_3(rng: random.Random, combine: Callable[..., Any]) -> None:
         hint = f'exp of {float(many.abs().max()):.0f} is no number, nor is a quotient by exp of '
         hint += 'its opposite: take differences of scores before you take exp'
         expect(out.isfinite().all() and total.isfinite().all(), hint, name)
-        expect(near(out, attend(many, values)[0]), 'not the output of all keys at once', name)
+        right = near(out, attend(many, values)[0])
+        expect(right, 'not the output of attention over all keys at once', name)
 
     unseen = scores.clone()
     unseen[2:, 5:] = -torch.inf

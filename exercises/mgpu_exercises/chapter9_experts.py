@@ -90,4 +90,4 @@ def exercise_6(rng: random.Random, mixture: Callable[..., Any]) -> None:
         hint += 'none never learns'
         expect(grads[1] is not None and grads[1].abs().sum() > 0, hint)
         for name, a, b in zip(('tokens', 'weights'), grads, wanted):
-            expect(near(a, b), f'right results, but another gradient of the {name}', case)
+            expect(near(a, b), f'right results, but the wrong gradient for the {name}', case)

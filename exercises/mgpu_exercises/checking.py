@@ -236,7 +236,7 @@ def find(number: str) -> Callable[..., None]:
     chapter, _, which = str(number).partition('.')
     module = f'.chapter{chapter}' if chapter.isdigit() else '.puzzles'
     if chapter not in module or importlib.util.find_spec(module, __package__) is None:
-        raise ValueError(f"there are no exercises of chapter '{chapter}'")
+        raise ValueError(f"there are no exercises for chapter '{chapter}'")
     there = exercises_of(importlib.import_module(module, __package__))
     if which not in there:
         numbers = ', '.join(f'{chapter}.{n}' for n in there)

@@ -89,7 +89,7 @@ class Array(messages.Counted):
         return self if device == self.context else self.copyto(device)
 
     def wait_to_read(self) -> None:
-        """Do nothing: all is there."""
+        """Do nothing: the data is already there."""
 
     def __setitem__(self, key: Any, value: Any) -> None:
         part = self.values[key]
@@ -118,7 +118,7 @@ class Array(messages.Counted):
     __radd__ = __add__  # sum() begins with 0
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f'an array that is counted has no {name!r}: it knows {KNOWN}')
+        raise AttributeError(f'a counting array has no {name!r}: it supports only {KNOWN}')
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:

@@ -68,7 +68,7 @@ class Peer:
         raise Lacks(f'here `dist` has {has}, and not {name}: write the sum by hand')
 
     def get_rank(self) -> int:
-        """Give this rank's number."""
+        """Return the rank of this process."""
         return self.rank
 
     def get_world_size(self) -> int:

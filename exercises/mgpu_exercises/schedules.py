@@ -1,4 +1,4 @@
-"""Schedules played through for the puzzles: what ran when, and what it cost; no framework needed.
+"""Simulate schedules for the puzzles: what ran when, and what it cost; no framework needed.
 
 A schedule that cannot be played is a ``Hint``. Times are simulated: the same on every machine.
 """

@@ -6,7 +6,7 @@ import torch
 
 
 def tensor(found: Any) -> torch.Tensor:
-    """Make a tensor of what a student gave, of lists of numbers or of tensors, too."""
+    """Convert a student's value to a tensor; lists of numbers or of tensors are accepted, too."""
     if isinstance(found, list | tuple):
         return torch.stack([tensor(part) for part in found]) if found else torch.zeros(0)
     return torch.as_tensor(found)

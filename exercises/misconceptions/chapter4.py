@@ -104,7 +104,7 @@ WRONG = [
         pushing('own', 'batch', None),
         'a worker with no examples pushes zeros',
     ),
-    ('4.3', 'to the shortest list', to_the_shortest, 'a worker waits if another'),
+    ('4.3', 'to the shortest list', to_the_shortest, 'a worker waits for ever if another'),
     ('4.3', 'lengths only', by_length, 'go through all lists at once'),
     ('4.3', 'numbers only', by_number, 'go through all lists at once'),
     ('4.4', 'no copy', asynchronous('no copy'), 'change with those of the server'),

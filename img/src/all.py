@@ -1,4 +1,4 @@
-"""Draw every figure anew, or those that are named: python img/src/all.py lenet mesh.
+"""Redraw all figures, or only those named on the command line: python img/src/all.py lenet mesh.
 
 A script of this folder draws one ``figure``, which is saved in img/ under the script's name.
 """

@@ -20,7 +20,9 @@ LANE_H, PITCH = 48, 60
 
 
 def half(i, far):
-    """List the slices that device i goes on with at a distance."""
+    """List the slices that device i keeps after exchanging with its partner at the given
+    distance.
+    """
     return range(i // far * far, i // far * far + far)
 
 

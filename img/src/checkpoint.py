@@ -1,4 +1,4 @@
-"""A checkpoint: written aside and renamed.
+"""A checkpoint: written under a temporary name, then renamed.
 
 Three steps, each with what the folder of the run holds. 1, write aside: epoch-0002 is there, whole;
 the new checkpoint grows under a name that ends in .tmp, half written. 2, all is there: the .tmp is

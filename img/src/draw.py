@@ -191,7 +191,7 @@ class Figure:
         self.rect(x, y, w, h, CARD, DATA_EDGE, r=0, width=1, dash='4 4')
 
     def flag(self, x, y, name, anchor='middle'):
-        """Name a part that is too narrow for its name, above it: the part's top is at `y`."""
+        """Put the label of a part that is too narrow for it above the part, whose top is at `y`."""
         self.line((x, y), (x, y - 9))
         shift = {'start': -6, 'middle': 0, 'end': 6}[anchor]
         self.text(x + shift, y - 15, name, size=SMALL, anchor=anchor)

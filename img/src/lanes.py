@@ -1,6 +1,7 @@
 """What the figures of an allreduce share: a lane for each device, numbers in it, steps across.
 
-The numbers look the same in all of them: white is what still counts, with a bold edge what is sent
+The numbers look the same in all of them: white marks values still in use, a bold edge those to be
+sent
 next, faded what is out of date, and dark a finished sum.
 """
 

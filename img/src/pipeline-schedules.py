@@ -29,7 +29,9 @@ def one_f_one_b(stage):
 
 
 def times(order_of):
-    """When each pass ends, if it begins as soon as it can; each round knows more of the others."""
+    """Return when each pass ends if it begins as early as possible; iterates, as each round
+    settles more of the end times that other passes wait for.
+    """
     ends = {}
     for s in [*range(STAGES)] * MICRO * STAGES:
         free = 0

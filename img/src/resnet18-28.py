@@ -1,4 +1,4 @@
-"""ResNet-18 for images of 28 times 28, and its two kinds of residual block.
+"""ResNet-18 for 28x28 images, and its two kinds of residual block.
 
 The image, 1x28x28, goes through batch norm to 1x28x28; conv 3x3, 64, no padding to 64x26x26; max
 pool 3x3, stride 2 to 64x12x12; residual 64 to 64x12x12; residual 64 to 64x12x12; residual 128,

@@ -5,7 +5,7 @@ values on to the next rank. Right, the table of queries by keys, four by four bl
 diagonal all of a block is computed, on the diagonal a triangle, above it nothing. The number in a
 block is the turn in which its keys visit the row's rank.
 
-The number is the turn in which a block's keys visit. Above the diagonal is nothing to do:
+The number is the turn in which a block's keys visit. Above the diagonal there is nothing to do:
 rank 0 works in turn 0 alone, rank 3 in all four.
 """
 

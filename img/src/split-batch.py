@@ -1,6 +1,7 @@
 """Splitting a batch over two devices: 6 rows, and 7 rows.
 
-A batch of 6 rows of 4 numbers, 0 to 23, is cut in two shards of 3 rows: rows 0 to 2 on device 0,
+A batch of 6 rows of 4 numbers, 0 to 23, is split into two shards of 3 rows: rows 0 to 2 on device
+0,
 rows 3 to 5 on device 1. A batch of 7 rows is cut in 4 and 3: with n rows and k devices, the first n
 mod k shards get one row more.
 

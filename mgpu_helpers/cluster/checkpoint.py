@@ -78,7 +78,7 @@ def load_checkpoint(
             trainer.load_states(str(Path(path) / 'trainer.states'))
     except (AssertionError, OSError, mx.MXNetError) as error:
         raise ValueError(
-            f'{path} is damaged or of another network ({str(error).strip().splitlines()[-1]}): '
+            f'{path} is damaged or from another network ({str(error).strip().splitlines()[-1]}): '
             'remove this folder to resume from the previous checkpoint'
         ) from error
 

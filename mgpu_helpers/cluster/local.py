@@ -47,8 +47,8 @@ def serve(workers: ipyparallel.DirectView, servers: int = 1) -> dict[str, psutil
     stop()
     if not closing.ready():
         raise RuntimeError(
-            f'the ranks did not answer within {SECONDS:.0f} s; they may be waiting in a store. '
-            'Restart them with mgpu.ranks, then call serve'
+            f'the ranks did not answer within {SECONDS:.0f} s; they may be blocked in a kvstore '
+            'call. Restart them with mgpu.ranks, then call serve'
         )
     names = ['scheduler', *(f'server {i}' for i in range(servers))]
     ports = free_ports(len(names) + count)

@@ -47,7 +47,8 @@ def dataset(name: str) -> Dataset:
     """Return ``'fashion-mnist'`` or ``'mnist'``, decoded once per process and cached.
 
     It uses the files and folders of ``mxnet.gluon.data.vision``, and accepts its repacked copies of
-    Fashion-MNIST. If a set is unavailable, one ``OfflineDataWarning`` says so, the digits are used
+    Fashion-MNIST. If a set is unavailable, one ``OfflineDataWarning`` says so, and scikit-learn's
+    digits are used
     instead, and it does not try again.
     """
     arguments.one_of('name', name, tuple(FILES))

@@ -75,7 +75,8 @@ def launch(
 ) -> list[Any]:
     """Call a function on ``k`` new ranks, one for each device; return its results, in order.
 
-    It may be a notebook's own, and all ranks get the same arguments. With ``group`` they are in a
+    The function may be defined in a notebook, and all ranks get the same arguments. With ``group``
+    they are in a
     PyTorch process group. ``envs`` has each rank's additional environment variables. Their printed
     lines appear here, with ``labels`` after ``[rank i]``. If a rank fails, or after ``timeout``
     seconds, all are stopped with ``RankFailed`` or ``TimeoutError``.

@@ -57,7 +57,7 @@ class Model:
 
     @property
     def activations(self) -> int:
-        """Return the values per example that the backward pass needs again."""
+        """Return the number of values per example that must be kept for the backward pass."""
         return sum(layer.activations for layer in self.layers)
 
 

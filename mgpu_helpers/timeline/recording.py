@@ -216,7 +216,9 @@ def before(note: Function) -> Callable[[Function], Function]:
 
 
 def freed_later(stack: contextlib.ExitStack, free: Function) -> Function:
-    """Free arrays of devices unknown to the profiler when ``stack`` ends (see ``check_known``)."""
+    """When ``stack`` closes, free the arrays on devices unknown to the profiler (see
+    ``check_known``).
+    """
 
     def wrapped(array: nd.NDArray) -> None:
         if lane_of(array.context) in known_lanes():

@@ -38,7 +38,7 @@ def _spans(file: Path) -> Iterator[Span]:
             events = [event for event in trace['traceEvents'] if event.get('ph') == 'X']
         except (ValueError, KeyError, TypeError) as error:
             way = "torch.profiler's export_chrome_trace, after init_process_group"
-            raise ValueError(f'{file.name} is no rank trace: export it with {way}') from error
+            raise ValueError(f'{file.name} is not a rank trace: export it with {way}') from error
     for event in events:
         if kind := _kind(event):
             start = zero / 1e9 + event['ts'] / 1e6
