@@ -13,7 +13,7 @@ from chapters import CHAPTERS
 ROOT = Path(__file__).parent
 # Not imported, so that our package's settings do not leak into the notebooks' kernels.
 python_with = runpy.run_path(str(ROOT / 'mgpu_helpers/processes/pythons.py'))['python_with']
-# Tests that import MXNet, directly or not. Others run everywhere, or skip themselves.
+# Tests that import MXNet, directly or indirectly. Others run everywhere or skip themselves.
 MXNET = (
     'buckets cluster cluster_train collectives devices docstrings gluon gluon_train '
     'kills models notebooks readme runtime scratch timeline train'
@@ -30,7 +30,7 @@ NEEDS = {
 }
 NEEDS['MXNet'] += [f'tests/test_{name}.py' for name in MXNET]
 MISSING = [name for name in NEEDS if not python_with(MODULES[name])]
-# Several files run at a time; a slow one started last would run on alone.
+# Files run in parallel; a slow one that started last would finish long after the others.
 SLOWEST_FIRST = [chapter.file for chapter in sorted(CHAPTERS, key=lambda c: -c.run)]
 SLOWEST_FIRST += [
     f'test_{name}'
@@ -39,7 +39,7 @@ SLOWEST_FIRST += [
         'moving slides model_parallel language ranks pytorch handed_in bench doctor train'
     ).split()
 ]
-GREEN = ROOT / 'build' / 'green'  # a hash of all that each chapter depends on, from its last pass
+GREEN = ROOT / 'build' / 'green'  # per chapter: a hash of its inputs when it last passed
 CODE = (
     'mgpu_helpers/**/*.py',
     'exercises/mgpu_exercises/*.py',
@@ -51,7 +51,7 @@ _passed: dict[str, int] = {}
 
 
 class Skipped(pytest.File):
-    """A file that is skipped without being imported."""
+    """Skip a file without importing it."""
 
     def collect(self):
         pytest.skip(f'{self.path.relative_to(ROOT)}: {self.reason}', allow_module_level=True)
@@ -81,18 +81,18 @@ def pytest_collection_modifyitems(items):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    """Let kernels of notebooks show no bars, as those from which they were stored did not."""
+    """Turn off progress bars in the kernels of notebooks, as in the runs that were stored."""
     notebook = item.path.suffix == '.ipynb'
     if os.environ.pop('TQDM_DISABLE', None) or notebook:
-        os.environ.pop('PYTHONPATH', None)  # ours, or one that kernels should not see
+        os.environ.pop('PYTHONPATH', None)  # set by us below, or not meant for kernels
     if notebook:
         os.environ['TQDM_DISABLE'] = '1'
-        if item.path.stem[:2] in ('06', '07'):  # they start some fifty processes
+        if item.path.stem[:2] in ('06', '07'):  # they start about fifty processes
             os.environ['PYTHONPATH'] = str(ROOT / 'tests/without_compiler')
 
 
 def hash_of_inputs(notebook):
-    """Hash all that decides whether a chapter passes: itself, the code, the locks, the data."""
+    """Hash everything a chapter's result depends on: notebook, code, locks and data."""
     data = Path(os.environ.get('MXNET_HOME', Path.home() / '.mxnet')) / 'datasets'
     digest = hashlib.sha256(sys.version.encode())
     files = [notebook, ROOT / 'tests' / 'sanitize.cfg']
@@ -115,7 +115,7 @@ def pytest_runtest_logreport(report):
 
 
 def pytest_sessionfinish(session):
-    """Remember the chapters in which every cell has passed."""
+    """Record the chapters in which every cell has passed."""
     if hasattr(session.config, 'workerinput'):
         return  # xdist's main process has all reports
     for path, passed in _passed.items():

@@ -1,6 +1,6 @@
-"""How fast the course's code is, as ratios of runs that take turns in one session.
+"""Measure how fast the course's code is, as ratios between runs that alternate in one session.
 
 ``cases`` lists the runs and the rows that compare them; ``measuring`` runs them, ``result`` stores
-and shows what came out. Each run is a process of its own, in which ``run`` calls one function of
-``ours`` or of a ``peer_*`` (what one would use instead); ``protocol`` is how it talks to us.
+and shows the results. Each run is a separate process, in which ``run`` calls one function from
+``ours`` or from a ``peer_*`` (an alternative to ours); ``protocol`` defines the messages.
 """

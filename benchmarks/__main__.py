@@ -1,4 +1,4 @@
-"""``make bench``: one run, one table, on the terminal and in the book."""
+"""Run the benchmarks (``make bench``) and print one table; ``--book`` puts it into the book."""
 
 import pathlib
 import sys
@@ -14,13 +14,13 @@ from .measuring import clean_environment, measure
 from .result import FOLDER, FULL, PART, QUICK, Result, machine, newest, write_page
 
 # Rounds, and examples per run: 60 batches, or 20 with --quick; 1.7 s and 0.6 s on two stand-ins.
-# Loading and warming up take longer.
+# Loading and warming up take longer than that.
 SIZES = {FULL: (3, 15_360), QUICK: (2, 5_120)}
 BUSY = 0.5  # load per core above which other work affects the measurements
 
 
 def choose(words, quick):
-    """Return the cases to run, and the missing modules for which others are left out."""
+    """Return the cases to run, and the missing modules because of which others are left out."""
     if words:
         chosen = names_with(words)
         if not chosen:
@@ -34,7 +34,7 @@ def choose(words, quick):
     absent = sorted(module for module in wanted if not python_with(module))
     runnable = [name for name in chosen if not set(CASES[name].needs) & set(absent)]
     if absent:
-        click.echo(f'left out: what needs {" and ".join(absent)}, not installed here', err=True)
+        click.echo(f'left out: runs that need {" and ".join(absent)}, not installed here', err=True)
     if not runnable:
         raise click.ClickException('nothing that was chosen is left to measure')
     return runnable, absent
@@ -54,9 +54,9 @@ def publish():
 @click.command(context_settings={'help_option_names': ['-h', '--help']})
 @click.option('--quick', is_flag=True, help='Fewer and shorter runs; not to be published.')
 @click.option('--only', 'words', multiple=True, metavar='WORD',
-              help='Runs with this in their name; may be given several times.')  # fmt: skip
+              help='Only runs with this in their name; may be given several times.')  # fmt: skip
 @click.option('--rounds', type=click.IntRange(1), help='How often all runs are repeated.')
-@click.option('--examples', type=click.IntRange(256), help='Per run, at most.')
+@click.option('--examples', type=click.IntRange(256), help='Maximum per run.')
 @click.option('--out', type=click.Path(file_okay=False, path_type=pathlib.Path), default=FOLDER,
               show_default='benchmarks/results', help='Folder for the results.')  # fmt: skip
 @click.option('--no-store', is_flag=True, help='Only print.')
@@ -65,7 +65,7 @@ def publish():
 )
 @click.option('--book', is_flag=True, help='Measure nothing; put the newest result into the book.')
 def main(quick, words, rounds, examples, out, no_store, listed, book):
-    """Measure the course's code against what one would use instead, side by side."""
+    """Compare the speed of the course's code with that of its alternatives."""
     if listed:
         return click.echo('\n'.join(CASES))
     if book:

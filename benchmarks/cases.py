@@ -1,4 +1,4 @@
-"""What is run, in how many processes, with which settings; and which runs make a ratio."""
+"""List the runs, with their processes and settings, and the pairs of runs that are compared."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from mgpu_helpers.runtime import MALLOC, SETTINGS
 
 BATCH = 256
-# What `import mgpu_helpers` sets, for a process that does not import it: all of it, and the part
-# that tells glibc to keep freed memory.
+# The settings of `import mgpu_helpers`, for a process that does not import it: all of them, and
+# only those that tell glibc to keep freed memory.
 KEEP_MEMORY = {name: str(value) for name, (_, value) in MALLOC.items()}
 OUR_SETTINGS = SETTINGS | KEEP_MEMORY
 
 
 @dataclass(frozen=True)
 class Case:
-    """A function of a module here (``what``), run by one or more processes at the same time.
+    """A function in one of these modules (``what``), run in one or more processes in parallel.
 
-    It trains on a ``share`` of the examples that a run is given (ResNet-18 takes ten times as long
-    as LeNet). Without the modules in ``needs`` it is left out; ``quick``: ``--quick`` runs it too.
+    It trains on the fraction ``share`` of a run's examples (ResNet-18 takes ten times as long as
+    LeNet). It is left out if a module in ``needs`` is missing; with ``quick``, ``--quick`` runs it.
     """
 
     what: str
@@ -32,15 +32,15 @@ class Case:
     quick: bool = False
 
     def examples_of(self, examples):
-        """Return how many examples it trains on: whole batches, at least one."""
+        """Return how many of ``examples`` it trains on: whole batches, at least one."""
         return max(1, round(examples * self.share / BATCH)) * BATCH
 
 
 def scaling(name, what, batch=BATCH, **about):
-    """Make four cases: two devices, two processes, one device with one core, and with two.
+    """Return four cases: two devices, two processes, one device on one core and on two.
 
-    Two independent processes are the most that two cores can do. One device takes batches of
-    ``batch``; two devices share one of ``BATCH``.
+    Two independent processes are the upper bound for two cores. One device takes batches of
+    ``batch``; two devices share a batch of ``BATCH``.
     """
     both = {'OMP_NUM_THREADS': '2', 'MXNET_CPU_TEMP_COPY': '64'}
     return {
@@ -52,7 +52,7 @@ def scaling(name, what, batch=BATCH, **about):
 
 
 def twice(name, what, **about):
-    """Make two cases of a peer: with its framework's own memory settings, and with ours."""
+    """Return two cases for a peer: with its framework's default settings, and with ours."""
     ours = about.pop('ours')
     return {
         name: Case(what, **about),
@@ -62,7 +62,7 @@ def twice(name, what, **about):
     }
 
 
-# Those of PyTorch train two epochs of which one counts, so on half the examples.
+# PyTorch's cases train two epochs and only one is timed, so they use half the examples.
 TORCH = {'needs': ('torch',), 'share': 0.5}
 D2L = {'needs': ('mxnet', 'd2l')}
 RESNET = {'network': 'ResNet-18'}
@@ -92,17 +92,17 @@ def names_with(words):
 
 
 def usual(quick):
-    """List the cases of a run without ``--only``."""
+    """Return the cases that run without ``--only``."""
     return [name for name, case in CASES.items() if case.quick or not quick]
 
 
 def rate(processes):
-    """Examples per second, of all processes together."""
+    """Return the examples per second of all processes together."""
     return sum(one['examples_per_second'] for one in processes)
 
 
 def inverse_wait(processes):
-    """One over the seconds waited: more is better."""
+    """Return one over the seconds waited, so that more is better."""
     return 1 / processes[0]['waited']
 
 

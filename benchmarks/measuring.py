@@ -1,6 +1,6 @@
-"""Run cases in rounds: every case once, then all again.
+"""Run cases in rounds: every case once per round.
 
-If the machine slows down, it slows all of them; ratios are taken within a round.
+If the machine slows down, all cases slow down alike; ratios are taken within a round.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ TIMEOUT = 900  # seconds after which a run counts as hung
 
 @contextlib.contextmanager
 def clean_environment(data=None):
-    """Give the variables of a run: the frameworks' own settings, stand-ins, the data at hand.
+    """Return a run's environment: the frameworks' default settings, stand-ins, and local data.
 
     Settings exported in the shell, or made by our own import of ``mgpu_helpers``, are removed; a
-    case sets what it needs. ``data`` comes from ``mgpu_helpers.data.dataset``.
+    case sets those it needs. ``data`` comes from ``mgpu_helpers.data.dataset``.
     """
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder, 'arrays.npz')
@@ -41,18 +41,18 @@ def clean_environment(data=None):
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')]))
         yield kept | {
             ARRAYS: str(file),
-            'CUDA_VISIBLE_DEVICES': '',  # CPU cores are what is measured
+            'CUDA_VISIBLE_DEVICES': '',  # we measure CPU cores only
             'PYTHONPATH': path,
-            'PYTHONWARNINGS': 'ignore',  # ours about two OpenMP threads, which are intended here
+            'PYTHONWARNINGS': 'ignore',  # our own warning about two OpenMP threads, intended here
         }
 
 
 class Failed(Exception):
-    """A run did not come to its result; the message has its last words."""
+    """A run ended without a result; the message has its last output."""
 
 
 def run(name, num_examples, environment):
-    """Run a case's processes at the same time; return what each measured."""
+    """Run a case's processes in parallel; return the measurements of each."""
     case, start, running = CASES[name], time.monotonic(), []
     python = python_with('torch') if 'torch' in case.needs else sys.executable
     examples = case.examples_of(num_examples)
@@ -69,11 +69,11 @@ def run(name, num_examples, environment):
             running.append(process)
         lines = [listen(process) for process in running]
         for process in running:
-            with contextlib.suppress(BrokenPipeError):  # it has ended; `result_in` says how
+            with contextlib.suppress(BrokenPipeError):  # it has ended; `result_in` reports why
                 process.stdin.write('go\n')
                 process.stdin.flush()
         lines = [listen(p) if line.startswith(READY) else line for p, line in zip(running, lines)]
-        # Unless the run measured its own wait: from its start to its result.
+        # If the run did not time its own wait: the time from its start to its result.
         waited = time.monotonic() - start
         return [{'waited': waited} | result_in(line) for line in lines]
     finally:
@@ -82,7 +82,7 @@ def run(name, num_examples, environment):
 
 
 def listen(process):
-    """Read until a process says that it is ready or has its result; give that line, or the last."""
+    """Read until a process reports that it is ready or done; return that line, or else the last."""
     last = ''
     for line in process.stdout:
         if line.startswith((READY, RESULT)):
@@ -94,12 +94,12 @@ def listen(process):
 def result_in(line):
     """Parse the measurements from the last line of a process's output."""
     if not line.startswith(RESULT):
-        raise Failed(line or 'it ended without a word')
+        raise Failed(line or 'it ended without any output')
     return json.loads(line[len(RESULT) :])
 
 
 def end(processes):
-    """End processes and all that they started."""
+    """Kill processes and everything that they started."""
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -107,10 +107,10 @@ def end(processes):
 
 
 def measure(names, rounds, num_examples, environment, say):
-    """Run cases in rounds, with a bar that shows the current case and the time left.
+    """Run cases in rounds, with a progress bar that shows the current case and the time left.
 
-    Returns for each case a list of what its processes measured in each round, and the names of
-    cases that failed: these are reported by ``say`` and not tried again.
+    Returns, for each case, a list with its processes' measurements in each round, and the names of
+    the cases that failed; these are reported through ``say`` and not tried again.
     """
     measured, failed = {name: [] for name in names}, []
     bar = tqdm(names * rounds, bar_format='{l_bar}{bar:20}| {n_fmt}/{total_fmt}, {remaining} left')

@@ -1,4 +1,4 @@
-"""The course's own ways to train, each as a reader would call it."""
+"""Run the course's own training code, each function called as a reader would call it."""
 
 import subprocess
 import sys
@@ -11,14 +11,14 @@ SCRIPT = Path(__file__).resolve().parent.parent / 'training' / 'train_ddp.py'
 
 
 def second_epoch(epoch, num_examples):
-    """Warm up on a few examples; return the seconds of ``epoch(num_examples)``, a history."""
+    """Warm up on a few examples, then return the seconds that ``epoch(num_examples)`` records."""
     epoch(min(WARM_UP, num_examples))
     wait_for_the_others()
     return epoch(num_examples).seconds[0]
 
 
 def scratch(num_devices, batch_size, num_examples):
-    """Chapter 1's ``train``."""
+    """Time chapter 1's ``train``."""
     import mgpu_helpers as mgpu
 
     def epoch(n):
@@ -28,7 +28,7 @@ def scratch(num_devices, batch_size, num_examples):
 
 
 def first_step(num_devices, batch_size, num_examples):
-    """Do what ``scratch`` does until its first step has ended."""
+    """Run ``scratch`` until its first step has ended."""
     import mgpu_helpers as mgpu
 
     devices = mgpu.devices(num_devices)
@@ -42,7 +42,7 @@ def first_step(num_devices, batch_size, num_examples):
 
 
 def gluon(num_devices, batch_size, num_examples, network):
-    """Chapter 2's ``train``: of ResNet-18, or of chapter 1's network in Gluon's layers."""
+    """Time chapter 2's ``train`` on ResNet-18, or on chapter 1's network in Gluon layers."""
     import mgpu_helpers as mgpu
 
     nn, net = mgpu.gluon.nn, mgpu.gluon.resnet18_28(10)
@@ -52,7 +52,7 @@ def gluon(num_devices, batch_size, num_examples, network):
             net.add(nn.AvgPool2D(2, 2) if isinstance(layer, nn.MaxPool2D) else layer)
 
     def load(*args, **options):
-        """Load one test batch only: evaluation is not timed, and slow with ResNet-18."""
+        """Load only one test batch: evaluation is not timed, and it is slow with ResNet-18."""
         one, _ = mgpu.load_data_fashion_mnist(*args, **options | {'num_examples': batch_size})
         return mgpu.load_data_fashion_mnist(*args, **options)[0], one
 
@@ -64,7 +64,7 @@ def gluon(num_devices, batch_size, num_examples, network):
 
 
 def script(num_devices, batch_size, num_examples, shard=False):
-    """Chapter 6's training script, started by ``torchrun``: the second of two epochs."""
+    """Time the second of two epochs of chapter 6's training script, started by ``torchrun``."""
     torchrun = f'-m torch.distributed.run --standalone --nproc-per-node={num_devices}'.split()
     options = f'--epochs=2 --batch-size={batch_size} --limit={num_examples}'.split()
     command = [sys.executable, *torchrun, str(SCRIPT), *options, *['--shard'] * shard]

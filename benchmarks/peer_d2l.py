@@ -1,10 +1,10 @@
-"""What a reader of *Dive into Deep Learning* has: d2l 1.0.3's own functions, unchanged.
+"""Time what a reader of *Dive into Deep Learning* would use: d2l 1.0.3's functions, unchanged.
 
 ``d2l.load_data_fashion_mnist`` makes the batches (a transform per example, four loader processes)
-and ``d2l.train_batch_ch13`` trains on each, as ``d2l.train_ch13`` does, without its curves and its
-evaluation. The network is chapter 1's, compiled, which d2l's own chapter on several GPUs does not
-do: that favours the peer. Nothing of ``mgpu_helpers`` may be imported here: the environment alone
-decides which settings apply.
+and ``d2l.train_batch_ch13`` trains on each, as in ``d2l.train_ch13`` but without its curves and
+its evaluation. The network is chapter 1's, and compiled, which favours the peer: d2l's own chapter
+on several GPUs does not compile. Nothing from ``mgpu_helpers`` may be imported here: only the
+environment decides which settings apply.
 """
 
 import time
@@ -17,7 +17,7 @@ from mxnet.gluon import nn
 from .peer_data import Published
 from .protocol import WARM_UP, arrays, wait_for_the_others
 
-npx.set_np()  # as every chapter of d2l begins
+npx.set_np()  # as at the start of every d2l chapter
 LR = 0.2
 
 
@@ -31,7 +31,7 @@ def load(dataset, batch_size):
 
 
 def batches(num_examples, batch_size):
-    """Load our arrays; the class yields them as the original does."""
+    """Load our arrays through d2l's loader; the data set yields them as MXNet's own class does."""
     images, labels = arrays(num_examples)
 
     class InMemory(gluon.data.vision.FashionMNIST):
@@ -43,7 +43,7 @@ def batches(num_examples, batch_size):
 
 
 def prepare(num_devices):
-    """Make the arguments of ``d2l.train_batch_ch13``: network, loss, trainer, devices."""
+    """Return the arguments of ``d2l.train_batch_ch13``: network, loss, trainer, devices."""
     devices = [mx.cpu(i) for i in range(num_devices)]
     net = nn.HybridSequential()
     net.add(
@@ -58,7 +58,7 @@ def prepare(num_devices):
 
 
 def train(num_devices, batch_size, num_examples):
-    """Return the seconds of an epoch."""
+    """Train for an epoch and return its seconds."""
     net, loss, trainer, devices = prepare(num_devices)
 
     def epoch(train_iter):

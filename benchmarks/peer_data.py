@@ -1,15 +1,16 @@
-"""MXNet's own class of Fashion-MNIST, which reads and decodes the files itself.
+"""Load Fashion-MNIST with MXNet's own class, which reads and decodes the files itself.
 
-The time to the first step includes that, for a peer as for us.
+The time to the first step includes loading, for a peer as well as for us.
 """
 
 from mxnet import gluon
 
 
 class Published(gluon.data.vision.FashionMNIST):
-    """The original, except that it accepts the published files.
+    """MXNet's class, except that it accepts the published files.
 
-    The original knows only the checksums of other copies, refuses these and downloads again.
+    The original has only the checksums of repacked copies, so it rejects the published files and
+    downloads again.
     """
 
     def _get_data(self):

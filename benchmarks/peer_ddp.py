@@ -1,8 +1,8 @@
-"""What a reader would write without us: LeNet, and PyTorch's own way to train it on ranks.
+"""Time what a reader would write without us: LeNet trained with PyTorch's own tools on ranks.
 
-``DistributedDataParallel`` or ``fully_shard``, as PyTorch's tutorials use them: one process per
-device, gloo, an optimizer, a mean loss. The data are one tensor in memory, so that no loader costs
-time. Nothing of ``mgpu_helpers`` may be imported here: PyTorch and glibc keep their own settings.
+``DistributedDataParallel`` or ``fully_shard``, as in PyTorch's tutorials: one process per device,
+gloo, an optimizer, a mean loss. The data set is one tensor in memory, so no time goes into loading.
+Nothing from ``mgpu_helpers`` may be imported here: PyTorch and glibc keep their default settings.
 """
 
 import os
@@ -30,7 +30,7 @@ def network():
 
 
 def work(rank, world_size, batch_size, images, labels, shard, port, queue):
-    """Train in one process; rank 0 sends the seconds of the second of two epochs."""
+    """Train for two epochs in one process; rank 0 sends the seconds of the second one."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     os.environ |= {'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port)}
@@ -58,11 +58,11 @@ def work(rank, world_size, batch_size, images, labels, shard, port, queue):
     if rank == 0:
         queue.put(time.monotonic() - begin)
     dist.barrier()
-    os._exit(0)  # gloo's threads may abort at the interpreter's end
+    os._exit(0)  # gloo's threads may abort when the interpreter exits
 
 
 def train(num_processes, batch_size, num_examples, shard=False):
-    """Train two epochs in processes; return the seconds of the second, the first one warms up."""
+    """Train for two epochs on several processes; return the seconds of the second (no warm-up)."""
     images, labels = arrays(num_examples)
     with socket.socket() as free:
         free.bind(('127.0.0.1', 0))

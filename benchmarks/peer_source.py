@@ -1,8 +1,8 @@
-"""What a reader had before: the training step of *Dive into Deep Learning*'s first edition.
+"""Time what readers had before: the training step of *Dive into Deep Learning*'s first edition.
 
-The algorithm is that text's: a DataLoader, the same operators, an even split, one allreduce per
-parameter, an update of three operators, a wait for every batch. MXNet keeps its own settings, so
-nothing of ``mgpu_helpers`` may be imported before it here; the training data are our arrays.
+The algorithm is from that text: a DataLoader, the same operators, an even split, one allreduce per
+parameter, an update of three operators, a wait for every batch. MXNet keeps its default settings,
+so nothing from ``mgpu_helpers`` may be imported before it; the training data are our arrays.
 """
 
 import time
@@ -17,7 +17,7 @@ LR, NUM_WORKERS = 0.2, 4
 
 
 def in_memory(images, labels):
-    """Make a data set of arrays that yields what MXNet's own does."""
+    """Return a data set of arrays that yields the same examples as MXNet's own class."""
     return gluon.data.ArrayDataset(nd.array(images[..., None], dtype='uint8'), labels)
 
 
@@ -75,7 +75,7 @@ def step(X, y, replicas, devices, loss):
 
 
 def prepare(num_devices):
-    """Make replicas on stand-ins; return the devices and the replicas."""
+    """Create a replica on each stand-in; return the devices and the replicas."""
     devices = [mx.cpu(i) for i in range(num_devices)]
     start = start_params()
     replicas = [[p.copyto(d) for p in start] for d in devices]
@@ -86,7 +86,7 @@ def prepare(num_devices):
 
 
 def train(num_devices, batch_size, num_examples):
-    """Return the seconds of an epoch."""
+    """Train for an epoch and return its seconds."""
     devices, replicas = prepare(num_devices)
     loss = gluon.loss.SoftmaxCrossEntropyLoss()
     images, labels = arrays(num_examples)

@@ -1,6 +1,6 @@
-"""Messages between a measured process and its parent, and the data for peers.
+"""Send messages between a measured process and its parent, and load the data for peers.
 
-Nothing of ``mgpu_helpers`` is imported here: a peer's process keeps its framework's own settings.
+Nothing from ``mgpu_helpers`` is imported here, so a peer keeps its framework's default settings.
 """
 
 import json
@@ -10,11 +10,11 @@ import sys
 READY = 'benchmark ready'
 RESULT = 'benchmark result '
 ARRAYS = 'MGPU_BENCH_ARRAYS'  # environment variable: the file with the data, for peers
-WARM_UP = 2560  # examples, ten batches: first allocations, oneDNN's kernels, the CPU's clock
+WARM_UP = 2560  # ten batches: memory is allocated, oneDNN's kernels exist, the CPU's clock is up
 
 
 def wait_for_the_others():
-    """Report that everything is loaded and warm, and wait until this case's other processes are."""
+    """Report that this process is loaded and warmed up; wait for the case's other processes."""
     print(READY, flush=True)
     sys.stdin.readline()
 
@@ -25,7 +25,7 @@ def send(measured):
 
 
 def arrays(num_examples):
-    """Read images (n, 28, 28), uint8, and labels (n,), int32, without our package."""
+    """Read images (n, 28, 28), uint8, and labels (n,), int32, without importing our package."""
     import numpy as np
 
     with np.load(os.environ[ARRAYS]) as data:

@@ -1,4 +1,4 @@
-"""The result of a run: stored as one JSON file, shown as a table, and put into the book."""
+"""Store the result of a run as one JSON file, show it as a table, and put it into the book."""
 
 import contextlib
 import datetime
@@ -28,7 +28,7 @@ END = '<!-- speed: end -->'
 
 
 def machine():
-    """Describe this machine, without its name or any path."""
+    """Describe this machine, without its hostname or any path."""
     cpu = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
         about = pathlib.Path('/proc/cpuinfo').read_text(encoding='utf8')
@@ -37,19 +37,19 @@ def machine():
         'cpu': cpu,
         'cores': usable_cores(),
         'memory_gb': round(psutil.virtual_memory().total / 1e9, 1),
-        'system': f'{platform.system()} {platform.release().split("-")[0]}',  # not who built it
+        'system': f'{platform.system()} {platform.release().split("-")[0]}',  # not the builder
         'load_before': round(psutil.getloadavg()[0], 2),
     }
 
 
 def versions():
-    """Return the versions of what is measured and installed, and the commit."""
+    """Return the versions of the frameworks that are installed, and the commit."""
     numbers = {'Python': platform.python_version()}
     for name in (*installed_builds(), 'numpy', 'd2l'):
         with contextlib.suppress(PackageNotFoundError):
             numbers[name] = version(name)
     commands = {'commit': 'git describe --always --dirty --exclude=* --abbrev=10'.split()}
-    if python := python_with('torch'):  # possibly in another environment than this one
+    if python := python_with('torch'):  # possibly in a different environment
         code = 'import importlib.metadata as m; print(m.version("torch"))'
         commands = {'torch': [python, '-c', code]} | commands
     for name, command in commands.items():
@@ -61,11 +61,11 @@ def versions():
 
 @dataclass
 class Result:
-    """Everything that one run of the benchmarks measured.
+    """All measurements of one run of the benchmarks.
 
-    ``kind`` is 'full' (the only one that is published), 'quick' or 'part' (``--only``);
-    ``measured`` is what ``measuring.measure`` returns; ``failed`` names cases of which a run
-    failed, ``absent`` modules that are not installed.
+    ``kind`` is 'full' (the only kind that is published), 'quick' or 'part' (``--only``);
+    ``measured`` is what ``measuring.measure`` returns; ``failed`` names the cases that failed,
+    ``absent`` the modules that are not installed.
     """
 
     kind: str
@@ -81,7 +81,7 @@ class Result:
 
     @property
     def name(self):
-        """The name of its file, without suffix: one per machine and day."""
+        """Return the name of its file, without suffix: one per machine and day."""
         cpu = re.sub(r'\((r|tm)\)|\b(cpu|processor)\b|@.*', ' ', self.machine['cpu'].lower())
         slug = re.sub('[^a-z0-9]+', '-', cpu).strip('-')
         parts = [self.date[:10], f'{self.machine["cores"]}cores', slug]
@@ -89,7 +89,7 @@ class Result:
 
     @property
     def publishable(self):
-        """Whether everything was measured, in all rounds."""
+        """Return whether every case was measured in all rounds."""
         return self.kind == FULL and not self.failed and not self.absent
 
     def save(self, folder):
@@ -106,7 +106,7 @@ class Result:
         return cls(**json.loads(pathlib.Path(path).read_text(encoding='utf8')))
 
     def ratios(self):
-        """List the rows of which everything was measured: the title, the ratio in each round."""
+        """Return title and ratio per round for each row whose cases were all measured."""
         rows = []
         for row in ROWS:
             if all(self.measured.get(name) for name in (row.of, *row.over)):
@@ -116,11 +116,11 @@ class Result:
         return rows
 
     def scores(self, name, row):
-        """Give a case's score in each round."""
+        """Return a case's score in each round."""
         return [row.score(processes) for processes in self.measured[name]]
 
     def table(self):
-        """Lay out the ratios: in a terminal and in the book."""
+        """Format the ratios as a table, for the terminal and for the book."""
         rows = [[title, *median_and_range(values, '.2f')] for title, values in self.ratios()]
         align = {'colalign': ('left', 'right', 'right'), 'disable_numparse': True}
         return tabulate(rows, ['what', 'ratio', 'range'], 'pipe', **align)
@@ -137,7 +137,7 @@ class Result:
         return tabulate(rows, ['run', 'median', 'range', ''], disable_numparse=True)
 
     def about(self):
-        """Say what was measured, where and when."""
+        """Describe the measurements: versions, machine and date."""
         numbers = ', '.join(f'{name} {number}' for name, number in self.versions.items())
         return (
             f'Measured with `make bench` on {self.machine["cores"]} cores ({self.machine["cpu"]}, '
@@ -149,7 +149,7 @@ class Result:
 
 
 def median_and_range(values, form):
-    """Format the median of repeats, and their range."""
+    """Format the median of repeated values, and their range."""
     values = sorted(values)
     median, *ends = (f'{v:{form}}' for v in (statistics.median(values), values[0], values[-1]))
     return [median, ' to '.join(ends)]
@@ -162,7 +162,7 @@ def newest(folder=FOLDER):
 
 
 def write_page(result, path=PAGE):
-    """Put a result between the two comments of the book's page."""
+    """Write a result between the two markers in the book's page."""
     page = pathlib.Path(path).read_text(encoding='utf8')
     before, rest = page.split(BEGIN)
     _, after = rest.split(END)

@@ -1,6 +1,6 @@
-"""One measured run in a process of its own: ``python -m benchmarks.run JSON``.
+"""Perform one measured run in a separate process: ``python -m benchmarks.run JSON``.
 
-The argument names a function of a module here, such as ``"chapter1.train"``, and its arguments.
+The argument is a list: a function's name, such as ``"ours.scratch"``, and its arguments.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from .protocol import send
 
 
 def main():
-    """Call the function and send what it measured: seconds, or a dictionary."""
+    """Call the function and send its measurements: seconds, or a dictionary."""
     what, devices, batch, examples, options = json.loads(sys.argv[1])
     module, function = what.split('.')
     call = getattr(importlib.import_module(f'.{module}', __package__), function)

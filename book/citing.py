@@ -1,4 +1,4 @@
-"""Citations as links to a page of references, and numbers and captions for the drawings."""
+"""Link citations to a page of references; number the drawings and give them captions."""
 
 import json
 import re
@@ -13,7 +13,7 @@ HERE = Path(__file__).resolve().parent
 REFERENCES = yaml.safe_load((HERE / 'references.yml').read_text('utf8'))
 for number, entry in enumerate(REFERENCES):
     entry['id'] = f'reference-{number + 1}'
-    # The year belongs to the link where it follows.
+    # A year that follows the name is part of the link.
     entry['pattern'] = entry.get('cited') and re.compile(
         rf'\b{re.escape(entry["cited"])}(?:,? {entry["year"]})?\b'
     )
@@ -21,18 +21,18 @@ for number, entry in enumerate(REFERENCES):
 
 
 def cites(text, entry):
-    """Whether a chapter's text cites it, by name or by a link."""
+    """Return whether a chapter's text cites a reference, by name or by a link."""
     return entry['link'] in text or bool(entry['pattern'] and entry['pattern'].search(text))
 
 
 def prose(notebook):
-    """Give the text of a notebook's Markdown cells."""
+    """Return the text of a notebook's Markdown cells."""
     cells = json.loads(notebook.read_text('utf8'))['cells']
     return '\n'.join(''.join(c['source']) for c in cells if c['cell_type'] == 'markdown')
 
 
 def listed(notebooks):
-    """Write the list of references, each with the chapters that cite it."""
+    """Yield each reference as Markdown, with links to the chapters that cite it."""
     chapters = {path: prose(path) for path in sorted(notebooks.glob('[0-9]*.ipynb'))}
     for entry in REFERENCES:
         citing = [path for path, text in chapters.items() if cites(text, entry)]
@@ -45,7 +45,7 @@ def listed(notebooks):
 
 
 class Citations(SphinxPostTransform):
-    """Link each citation, with what it cites as its title."""
+    """Link each citation; its tooltip is the full reference."""
 
     default_priority = 4
 
@@ -69,7 +69,7 @@ class Citations(SphinxPostTransform):
 
 
 class Figures(SphinxTransform):
-    """Make a chapter's drawing a figure with the drawing's own title; Sphinx numbers figures."""
+    """Turn a chapter's drawings into numbered figures; the SVG's title is the caption."""
 
     default_priority = 210
 
@@ -87,14 +87,14 @@ class Figures(SphinxTransform):
 
 
 def page(app, docname, source):
-    """Put the list where the page of references has its mark."""
+    """Insert the list at the marker in the page of references."""
     if docname == 'references':
         entries = '\n'.join(listed(Path(app.srcdir) / 'notebooks'))
         source[0] = source[0].replace('<!-- references -->', entries)
 
 
 def captions(app, error):
-    """Let the search find figures as it finds sections."""
+    """Add figure captions to the search index, so that the search finds figures like sections."""
     file = Path(app.outdir) / 'searchindex.js'
     if error or not file.exists():
         return

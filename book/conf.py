@@ -1,4 +1,4 @@
-"""How Sphinx makes the book of the notebooks, as they are stored; tools/book.sh calls it."""
+"""Configure Sphinx to build the book from the stored notebooks; tools/book.sh runs it."""
 
 import os
 import sys
@@ -8,14 +8,14 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / 'tools')]
 
-# Where readers edit a page or open a chapter in Binder or Colab. Published by GitHub, it is known.
+# Where readers edit a page or open a chapter in Binder or Colab; set when GitHub publishes it.
 REPOSITORY = os.environ.get('BOOK_REPOSITORY', '')
 
 project = 'Training on several GPUs'
 copyright = 'the authors of the course. Apache-2.0'
 release = tomllib.loads((HERE.parent / 'pyproject.toml').read_text('utf8'))['project']['version']
 language = 'en'
-highlight_language = 'none'  # a command is no Python
+highlight_language = 'none'  # a command is not Python
 
 extensions = ['myst_nb', 'sphinx_copybutton', 'course', 'citing', 'moving']
 include_patterns = [
@@ -28,7 +28,7 @@ include_patterns = [
     'exercises/teaching/syllabus.md',
     'training/README.md',
 ]
-suppress_warnings = ['misc.highlighting_failure']  # the cell for Colab is IPython, not Python
+suppress_warnings = ['misc.highlighting_failure']  # the cell for Colab is IPython syntax
 
 nb_execution_mode = 'off'
 myst_enable_extensions = ['dollarmath']
@@ -40,14 +40,14 @@ copybutton_selector = 'div.cell_input pre, div.highlight-python pre, div.highlig
 
 LAUNCH = {
     'binderhub_url': 'https://mybinder.org',
-    'colab_url': 'https://colab.research.google.com',  # course.buttons: where that can be
+    'colab_url': 'https://colab.research.google.com',  # course.buttons removes some
     'notebook_interface': 'jupyterlab',
 }
 html_theme = 'sphinx_book_theme'
 html_title = project
 html_baseurl = os.environ.get('BOOK_URL', '')
 templates_path = ['templates']
-# One field to search in, beside the contents.
+# A single search field, next to the table of contents.
 html_sidebars = {'**': ['navbar-logo.html', 'search-button-field.html', 'sbt-sidebar-nav.html']}
 html_static_path = ['static']
 html_favicon = 'static/icon.svg'

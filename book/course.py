@@ -1,4 +1,4 @@
-"""What the book needs beyond Sphinx's options: formulas, terms, links, buttons, less to load."""
+"""Extend Sphinx for the book: formulas, glossary terms, links, buttons, smaller pages."""
 
 import functools
 import html
@@ -15,18 +15,18 @@ from on_ranks import coloured, quiet
 from sphinx.addnodes import pending_xref
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-# What Colab can run.
+# Chapters that Colab can run.
 PYTORCH = {f'notebooks/{c.file}' for c in CHAPTERS if c.framework == 'torch'}
 DESCRIPTION = 'A course in notebooks on training a neural network on several GPUs, on any laptop.'
 HOSTED = 'On Colab, [one cell](../elsewhere.md#colab-and-other-hosted-notebooks) comes first.'
-ELSEWHERE = 'reference', 'training', 'elsewhere'  # "token" is another one there
+ELSEWHERE = 'reference', 'training', 'elsewhere'  # "token" means something else there
 NOT_LINKED = nodes.title | nodes.reference | nodes.literal | nodes.strong | nodes.table
 
 
 def mathml(self, node):
     """Write a formula as MathML, which browsers set without a script."""
-    tex = node.astext().replace(r'\dots', r'\ldots')  # the one command of ours that it lacks
-    if isinstance(node, nodes.math_block):  # a narrow window goes on in a new line before = and +
+    tex = node.astext().replace(r'\dots', r'\ldots')  # the only command we use that it lacks
+    if isinstance(node, nodes.math_block):  # in a narrow window, break the line before = and +
         parts = [tex2mathml(part, as_block=True) for part in re.split(r'(?=\\;[=+]\\;)', tex)]
         box = '<div class="formula pst-scrollable-table-container">{}</div>'
         self.body.append(box.format(' '.join(parts)))
@@ -37,7 +37,7 @@ def mathml(self, node):
 
 @functools.cache
 def glossary(env):
-    """Give each term's pattern, address and explanation; a capital within it must be one."""
+    """Return each term's pattern, address and explanation; capitals inside a term must match."""
     terms = []
     for item in env.get_doctree('glossary').findall(nodes.definition_list_item):
         said = ' '.join(item.next_node(nodes.definition).astext().split())
@@ -50,13 +50,13 @@ def glossary(env):
 
 
 class Terms(SphinxPostTransform):
-    """Link what the glossary explains, where a page first says it."""
+    """Link each glossary term to its explanation where a page first uses it."""
 
     default_priority = 5
 
     def run(self):
         page = self.env.docname
-        for xref in list(self.document.findall(pending_xref)):  # a type is no link to a namesake
+        for xref in list(self.document.findall(pending_xref)):  # never link types
             if xref.get('refdomain') == 'py':
                 xref.replace_self(xref.children)
         if page == 'glossary' or page.startswith(ELSEWHERE):
@@ -86,7 +86,7 @@ class Terms(SphinxPostTransform):
 
 
 def links(app, docname, source):
-    """Our pages lie at the site's top, not in book/; of the exercises there are the students'."""
+    """Adapt links: pages of book/ are at the site's top; exercises are the students' versions."""
     if docname == 'index' and os.environ.get('PDF'):
         link = '<p><a href="book.pdf">The whole book as a PDF</a></p>'
         source[0] = source[0].replace('\n## ', f'\n{link}\n\n## ', 1)
@@ -94,7 +94,7 @@ def links(app, docname, source):
         source[0] = source[0].replace('](../', '](')
     source[0] = source[0].replace('](../book/', '](../')
     source[0] = re.sub(r'(\]\(../exercises/)([\w-]+\.ipynb)', r'\1student/\2', source[0])
-    if docname == 'measured':  # a range stays on one line
+    if docname == 'measured':  # keep a range on one line
         source[0] = re.sub(r'(\d) to (\d)', '\\1\u00a0to\u00a0\\2', source[0])
     if docname.startswith(('notebooks/', 'exercises/student/')):
         notebook = json.loads(source[0])
@@ -107,7 +107,7 @@ def links(app, docname, source):
 
 
 def shown(notebook):
-    """Leave out what bars left, which is empty, and give plots a text."""
+    """Remove the empty outputs that progress bars leave, and give plots an alternative text."""
     heading = ''
     for cell in notebook['cells']:
         text = ''.join(cell['source'])
@@ -137,7 +137,7 @@ def buttons(app, pagename, templatename, context, doctree):
 
 
 def described(app, pagename, templatename, context, doctree):
-    """Say in a sentence what a page is about, for who shares its address or searches for it."""
+    """Add a one-sentence description of the page for link previews and search engines."""
     questions = {f'notebooks/{c.file}': c.question for c in CHAPTERS}
     said = html.escape(questions.get(pagename, DESCRIPTION))
     title = html.escape(re.sub('<[^>]*>', '', context.get('title') or app.config.project))
@@ -150,24 +150,24 @@ def described(app, pagename, templatename, context, doctree):
 
 
 def lighter(app, error):
-    """Leave out icons as a script (1.6 MB; they are a font, too) and maps; name the arrows."""
+    """Remove the icon script (1.6 MB; a font has the icons, too) and source maps; label buttons."""
     site = Path(app.outdir)
     for file in [*site.glob('_static/**/*.map'), *site.glob('_static/scripts/fontawesome.js')]:
         file.unlink()
     for page in site.rglob('*.html'):
         text = quiet(page.read_text('utf8'))
-        # A list within a term is none that a screen reader can follow.
+        # Screen readers cannot follow a list inside a term.
         text = re.sub(r'<dl>\n(?=<dd><em class="sig-param)', '', text)
         parameter = r'(?s)<dd>(<em class="sig-param.*?)</dd>(?:\n</dl>)?'
         text = re.sub(parameter, r'<span class="param">\1</span>', text)
         text = re.sub('<script[^>]*/fontawesome.js.*?</script>', '', text)
-        # The theme's script takes the first of these, which lie in a header that is hidden.
+        # The theme's script uses the first of these buttons, which is in a hidden header.
         text = re.sub(r'(?s)<button class="pst-navbar-icon sidebar-toggle.*?</button>', '', text)
-        # What this button shows is its name: "Search", and the keys for it.
+        # This button is named by its visible text, "Search" and its keyboard shortcut.
         text = re.sub(r'(search-button-field[^>]*) aria-label="Search"', r'\1', text)
         text = text.replace('<summary><span', '<summary aria-label="more"><span')
-        text = re.sub(r'<th class="head[^"]*"><p></p></th>', '<td></td>', text)  # heads nothing
-        text = re.sub(r'(<td[^>]*>)-(?=\d)', r'\1−', text)  # a minus sign, no hyphen
+        text = re.sub(r'<th class="head[^"]*"><p></p></th>', '<td></td>', text)  # an empty heading
+        text = re.sub(r'(<td[^>]*>)-(?=\d)', r'\1−', text)  # a minus sign, not a hyphen
         start = 'class="sidebar-primary-items__start'
         text = text.replace(start, f'role="region" aria-label="The book" {start}')
         page.write_text(text, 'utf8')

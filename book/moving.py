@@ -1,6 +1,6 @@
-"""Pictures that move: the data of steps.py behind still figures, for static/steps.js to draw.
+"""Add animations after still figures: the data from steps.py, which static/steps.js draws.
 
-On paper, and without JavaScript, the still figures are all there is.
+On paper, and without JavaScript, readers see only the still figures.
 """
 
 import json
@@ -10,17 +10,17 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from steps import moving
 
 PICTURES = [*moving()]
-FILES = {'bill': 'explorer', 'scaling': 'explorer'}  # others: as the kind
+FILES = {'bill': 'explorer', 'scaling': 'explorer'}  # the others are named like their kind
 
 
 class Moving(SphinxPostTransform):
-    """Put each picture of a page in its place."""
+    """Insert each animation of a page where it belongs."""
 
     default_priority = 6
     formats = ('html',)
 
     def run(self):
-        # What follows the same block is placed from the last to the first.
+        # Several may follow the same block, so they are inserted in reverse order.
         for page, after, kind, data in reversed(PICTURES):
             if page == self.env.docname:
                 written = json.dumps(data, separators=(',', ':'), ensure_ascii=False)
@@ -29,7 +29,7 @@ class Moving(SphinxPostTransform):
                 self.insert(after, nodes.raw('', text, format='html'))
 
     def insert(self, after, raw):
-        """Append to the section of that title, or place it behind the block with that figure."""
+        """Append it to the section with that title, or insert it after that figure or code."""
         for node in self.document.findall():
             if isinstance(node, nodes.title) and node.astext() == after:
                 node.parent.append(raw)

@@ -1,4 +1,4 @@
-"""The site as one PDF, printed by Chromium: a cover, contents with page numbers, all pages."""
+"""Print the site to one PDF with Chromium: a cover, contents with page numbers, all pages."""
 
 import logging
 import os
@@ -15,19 +15,19 @@ from pypdf import PdfReader, PdfWriter
 
 TITLE = 'Training on several GPUs'
 ABOUT = 'A course in notebooks: by hand, with a framework, faster, and beyond one machine'
-LONG = 15  # lines of code or output; what is longer may go on on the next page
+LONG = 15  # lines of code or output; a longer block may be split across pages
 CHROMES = ('chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable')
 FLAGS = '--headless --disable-gpu --no-pdf-header-footer'.split()
 STYLES = ('_static/pygments.css', '_static/book.css', '_static/paper.css')
 
 
 def name(path):
-    """Make an address within the site into a name within one file."""
+    """Turn an address within the site into an anchor within one file."""
     return re.sub(r'[^\w-]+', '-', path)
 
 
 def chapters(site):
-    """Yield each page's path, as the links to the next one lead, and what is on it."""
+    """Yield each page's path and article, following the links to the next page."""
     page = 'index.html'
     while page:
         soup = BeautifulSoup((site / page).read_text('utf8'), 'html.parser')
@@ -37,14 +37,14 @@ def chapters(site):
 
 
 def one_page(site):
-    """Give all of the site as one article after the other, links within it, and the headings."""
+    """Return all pages as one HTML text whose links stay within it, and the headings."""
     pages, body, contents = dict(chapters(site)), [], []
     for page, article in pages.items():
         for part in article.select('.headerlink, .copybtn, script, .toctree-wrapper'):
             part.decompose()
         for part in article.find_all(id=True):
             part['id'] = name(f'{page}-{part["id"]}')
-        for part in article.select('p:has(> a[href="book.pdf"])'):  # this is it
+        for part in article.select('p:has(> a[href="book.pdf"])'):  # this is that PDF
             part.decompose()
         for part in article.find_all('pre'):
             if part.get_text().strip().count('\n') >= LONG:
@@ -61,7 +61,7 @@ def one_page(site):
                 inside = path in pages and name(f'{path}-{anchor}' if anchor else path)
                 if inside or tag == 'img':
                     part[attribute] = f'#{inside}' if inside else path
-                else:  # a file to download: it lay on the machine that printed
+                else:  # a file to download, which is only on the machine that printed
                     del part['href']
         article['id'] = name(page)
         article['style'] = f'page: {name(page)}'
@@ -73,7 +73,7 @@ def one_page(site):
 
 
 def heads(contents):
-    """Write above each page which chapter it belongs to."""
+    """Yield the CSS that prints the chapter's title at the top of each page."""
     for level, i, title in contents:
         if level == 2:
             words = title.replace('\\', '').replace('"', "'").replace('\n', ' ')
@@ -81,7 +81,7 @@ def heads(contents):
 
 
 def bookmark(target, contents, numbers):
-    """Give the file its outline; Chromium's joins words where a heading breaks."""
+    """Add an outline to the PDF; Chromium's own joins words where a heading wraps."""
     writer, above = PdfWriter(clone_from=target), None
     for level, i, title in contents:
         place = {'page_number': numbers[i] - 1, 'parent': above if level == 3 else None}
@@ -93,7 +93,7 @@ def bookmark(target, contents, numbers):
 
 
 def main(site, target):
-    logging.getLogger('pypdf').setLevel(logging.ERROR)  # it counts Chromium's objects otherwise
+    logging.getLogger('pypdf').setLevel(logging.ERROR)  # no warnings about Chromium's objects
     site = Path(site).resolve()
     chrome = next(filter(None, map(shutil.which, [os.environ.get('CHROME', ''), *CHROMES])), None)
     if not chrome:
@@ -103,7 +103,7 @@ def main(site, target):
     body, contents = one_page(site)
     styles = ''.join(f'<link rel="stylesheet" href="{style}">' for style in STYLES)
     file, numbers = site / 'paper.html', {}
-    # Printed twice: only then is known on which page each section is.
+    # Print twice: the first pass finds the page number of each section.
     for _ in range(2):
         rows = ''.join(
             f'<li class="l{level}"><a href="#{i}">{title}<b>{numbers.get(i, "")}</b></a>'

@@ -1,4 +1,4 @@
-"""The package's reference, from its source: nothing is imported, so no framework is needed."""
+"""Write the package's reference from its source: no import, so no framework is needed."""
 
 import ast
 import re
@@ -6,11 +6,11 @@ import textwrap
 from pathlib import Path
 
 PAGE = Path(__file__).with_name('reference.md')
-ROOMS = re.findall(r'\(reference/(\w+)\.rst\)', PAGE.read_text('utf8'))  # those with a row there
+ROOMS = re.findall(r'\(reference/(\w+)\.rst\)', PAGE.read_text('utf8'))  # listed in PAGE
 
 
 def public(package, room):
-    """Yield what a room offers: what its stub lists, else all of its file."""
+    """Yield the public definitions of a room: those in its stub, or else all in its file."""
     path, stub = package / f'{room}.py', package / room / '__init__.pyi'
     trees = {}
     if not stub.exists():
@@ -27,7 +27,7 @@ def public(package, room):
 
 
 def signature(node):
-    """Write what a function or a class is called with; a dataclass, with its fields."""
+    """Format the signature of a function or a class; for a dataclass, its fields."""
     if isinstance(node, ast.FunctionDef):
         args = node.args
         for first in ('self', 'cls'):
@@ -45,7 +45,7 @@ def signature(node):
 
 
 def describe(kind, name, node, indent=''):
-    """Yield the lines of one entry, and of the methods in it."""
+    """Yield the lines of one entry and of its methods."""
     yield f'{indent}.. py:{kind}:: {name}{signature(node) if kind != "property" else ""}\n'
     yield textwrap.indent(ast.get_docstring(node) or '', f'{indent}   ') + '\n'
     for part in node.body if kind == 'class' else ():

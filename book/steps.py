@@ -1,6 +1,6 @@
-"""What moves in the book: what the package's own functions do, step by step, as data.
+"""Compute the data for the book's animations: what the package's functions do, step by step.
 
-The book's environment has no framework, so definitions are taken out of their files and run alone.
+The book's environment has no framework, so definitions are taken from their files and run alone.
 """
 
 import ast
@@ -14,9 +14,9 @@ DEVICES = range(2, 9)
 
 
 def load(path, names='', **given):
-    """Run the named definitions of a file, or all of them, without what it imports from elsewhere.
+    """Run the named definitions of a file, or all, with only its standard-library imports.
 
-    ``given`` stands for that.
+    ``given`` replaces the other imports.
     """
     tree, wanted = ast.parse((PACKAGE / path).read_text('utf8')), set(names.split())
 
@@ -35,21 +35,21 @@ def load(path, names='', **given):
 
 
 class Checks:
-    """Arguments are ours, and right."""
+    """Accept every check: the arguments are our own and valid."""
 
     def __getattr__(self, name):
         return lambda *values, **options: None
 
 
-# --- chapter 3: who sends which slices to whom ----------------------------------------
+# --- chapter 3: which slices travel between which devices ----------------------------------------
 
 
 class Sent(int):
-    """A number of bytes that knows of which numbers of the array they are."""
+    """A number of bytes that remembers its position in the array (``first``)."""
 
 
 class Cells:
-    """Some numbers of one device's array, as far as an allreduce asks; each weighs one byte."""
+    """A slice of one device's array, with only what an allreduce uses; each number is one byte."""
 
     dtype = None
 
@@ -79,10 +79,10 @@ class Cells:
 
 
 def allreduces():
-    """Give each allreduce's figure and, for each number of devices, its cells and messages.
+    """Map each allreduce's figure to its cells and messages for each number of devices.
 
-    A message is (step, source, target, first cell, cells, 1 where it is added and 0 where it is
-    kept); all that are added have been when the first is kept, on each cell.
+    A message is (step, source, target, first cell, cells, 1 if it is added or 0 if it overwrites).
+    For each cell, all additions happen before the first overwrite.
     """
     algorithms = load('collectives/algorithms.py', arguments=Checks())
     listed = load('collectives/costs.py', algorithms=algorithms)
@@ -91,13 +91,13 @@ def allreduces():
     for name, algorithm in listed.REGISTRY.items():
         runs = {}
         for k in DEVICES:
-            for cells in (k, 2 ** (k.bit_length() - 1)):  # as many as its slices are alike with
+            for cells in (k, 2 ** (k.bit_length() - 1)):  # the number that makes all slices equal
                 book = log.Count(k)
                 algorithm.function([log.Counted(i, Cells(0, cells), book) for i in range(k)])
                 sent = sorted(book.travel(lambda nbytes: 1), key=lambda m: m.start)
-                if len({(m.start, m.nbytes) for m in sent}) == sent[-1].end:  # in each step
+                if len({(m.start, m.nbytes) for m in sent}) == sent[-1].end:  # one size per step
                     break
-            has = [[{i} for _ in range(cells)] for i in range(k)]  # whose numbers are in a cell
+            has = [[{i} for _ in range(cells)] for i in range(k)]  # devices summed in a cell
             messages = []
             for step in range(int(sent[-1].end)):
                 before = [[set(cell) for cell in row] for row in has]
@@ -119,11 +119,11 @@ def allreduces():
 
 
 def tenths(first, last):
-    """Ten steps for each power of ten."""
+    """Return a slider's values: ten steps per power of ten, numbered from ``first`` to ``last``."""
     return [10 ** (i / 10) for i in range(first, last + 1)]
 
 
-# Each slider: its name in the formulas, label, start, unit as in explorer.js, other values.
+# Each slider: its name in the formulas, label, initial value, unit (see explorer.js), values.
 EXPLORERS = {
     'bill': (
         'The bill of a training',
@@ -172,7 +172,10 @@ def explorers():
 
 
 def as_soon_as_possible(orders):
-    """Time each stage's passes, of 1 and 2 units: lists of (kind, micro-batch, start, end)."""
+    """Schedule each stage's passes as early as possible: lists of (kind, micro-batch, start, end).
+
+    A forward pass takes 1 unit of time, a backward pass 2.
+    """
     left, ends, timed = [[*order] for order in orders], {}, [[] for _ in orders]
     while any(left):
         for s, order in enumerate(left):
@@ -190,7 +193,7 @@ def as_soon_as_possible(orders):
 
 
 def pipelines():
-    """Give both schedules, for some numbers of stages and of micro-batches."""
+    """Return both schedules for several numbers of stages and micro-batches."""
     path, names = 'pytorch/model_parallel/pipeline.py', 'gpipe_order one_f_one_b_order'
     orders = load(path, names, arguments=Checks())
     schedules = {'GPipe': orders.gpipe_order, '1F1B': orders.one_f_one_b_order}
@@ -206,18 +209,18 @@ def pipelines():
         {'name': 'stages', 'label': 'Stages', 'values': stages},
         {'name': 'batches', 'label': 'Micro-batches', 'values': batches},
     ]
-    start = {'schedule': 'GPipe', 'stages': 4, 'batches': 6}  # the still figure's
+    start = {'schedule': 'GPipe', 'stages': 4, 'batches': 6}  # as in the still figure
     return {'title': 'A pipeline, pass by pass', 'runs': runs, 'choices': choices, 'start': start}
 
 
 # --- chapter 9: keys and values in a ring ----------------------------------------
 
-TOKENS = 384  # of chapter 9's table of work; a multiple of twice these numbers of ranks
+TOKENS = 384  # as in chapter 9's table of work; divisible by twice each number of ranks
 RANKS = (2, 3, 4, 6, 8)
 
 
 def rings(*names):
-    """Give the pieces of each rank, and the pairs of them that it computes turn by turn."""
+    """Return each rank's pieces of the sequence, and the pairs that it computes in each turn."""
     of = load('pytorch/language/context.py', 'contiguous zigzag pairs')
     ways, runs = {'in order': of.contiguous, 'zig-zag': of.zigzag}, {}
     for name in ways:
@@ -227,7 +230,7 @@ def rings(*names):
                 [
                     [(mine[i], theirs[j], int(same)) for i, j, same in of.pairs(mine, theirs)]
                     for rank, mine in enumerate(pieces)
-                    for theirs in [pieces[(rank - turn) % k]]  # as ring_forward does
+                    for theirs in [pieces[(rank - turn) % k]]  # the order of ring_forward
                 ]
                 for turn in range(k)
             ]
@@ -247,16 +250,16 @@ def rings(*names):
     }
 
 
-# --- where ----------------------------------------
+# --- where each animation goes ----------------------------------------
 
 CHAPTER3, CHAPTER7 = 'notebooks/03-faster-allreduce', 'notebooks/07-larger-than-one-device'
 CHAPTER8, CHAPTER9 = 'notebooks/08-what-would-it-cost', 'notebooks/09-a-language-model'
 
 
 def moving():
-    """Yield each picture: its page, the figure, section or code that it follows, kind and data."""
+    """Yield each animation: its page, the figure, section or code before it, its kind and data."""
     for figure, data in allreduces().items():
-        # Chapter 1 has the figure of the first; chapter 3 counts it in a section.
+        # The first one's figure is in chapter 1; chapter 3 counts its messages in a section.
         after = 'What a sum costs' if figure == 'allreduce.svg' else figure
         yield CHAPTER3, after, 'allreduce', data
     yield CHAPTER7, 'pipeline-schedules.svg', 'pipeline', pipelines()

@@ -77,7 +77,7 @@ find = m.PathFinder.find_spec
 m.PathFinder.find_spec = lambda name, *a: None if name in ('mxnet', 'torch') else find(name, *a)
 """)
     done = bench(*only('original', 'DDP'), PYTHONPATH=tmp_path, code=1)
-    assert 'left out: what needs mxnet and torch, not installed here' in done.stderr
+    assert 'left out: runs that need mxnet and torch, not installed here' in done.stderr
     words = *only('import', 'first step, d2l'), '--rounds', '2', '--out', tmp_path / 'out'
     bench(*words, PYTHONPATH=tmp_path)
     stored = stored_in(tmp_path / 'out')
