@@ -1,12 +1,12 @@
 """Gradient accumulation: three backward passes and one allreduce.
 
 Two devices, three backward passes each. Their gradients are 1, 2 and 1 on device 0 and 2, 1 and 3
-on device 1. Above, an allreduce after every pass: the sums are 3, 3 and 4, together 10. Below, each
-device adds its own gradients up, 1, 3, 4 and 2, 3, 6, and one allreduce sums 4 and 6: 10. Then one
-update. The same sum with one allreduce in place of three.
+on device 1. Above, an allreduce follows every pass: the sums are 3, 3 and 4, in total 10. Below,
+each device accumulates its own gradients, 1, 3, 4 and 2, 3, 6, and one allreduce sums 4 and 6 to
+10. Then one update. The sum is the same, with one allreduce instead of three.
 
-Schematic, not to scale. In the circles: above, the gradient of each pass; below, what has
-added up on the device so far (1, then 1 + 2 = 3, then 3 + 1 = 4), before anything is sent.
+Schematic, not to scale. In the circles: above, the gradient of each pass; below, the
+device's running sum (1, then 1 + 2 = 3, then 3 + 1 = 4), before anything is sent.
 """
 
 import draw as d

@@ -1,12 +1,12 @@
-"""A checkpoint and an agreement.
+"""Ranks agree on a checkpoint before they resume.
 
-Rank 0 and rank 1 look for a checkpoint before the first step. Above, both find the one of step
-1,000, compare its SHA-256, and go on with step 1,001. In the middle, rank 1 finds none, and nothing
-compares: rank 0 goes on with step 1,001, rank 1 begins with step 1, and their gradients are
-averaged. Below, they compare, and both stop with one sentence.
+Rank 0 and rank 1 look for a checkpoint before the first step. Above, both find the one from step
+1,000, compare its SHA-256, and continue with step 1,001. In the middle, rank 1 finds none, and they
+do not compare: rank 0 continues with step 1,001, rank 1 begins with step 1, and their gradients are
+averaged. Below, they compare, and both stop with an error message.
 
-Without a comparison no step fails: the ranks train on examples, at a learning rate, with
-parameters and moments that do not belong together, until one is done before the other.
+Without the comparison, no step fails: the ranks train with mismatched examples, learning
+rates, parameters and moments, until one finishes before the other.
 """
 
 import draw as d

@@ -1,6 +1,6 @@
 """Redraw all figures, or only those named on the command line: python img/src/all.py lenet mesh.
 
-A script of this folder draws one ``figure``, which is saved in img/ under the script's name.
+Each script in this folder draws one ``figure``, which is saved in img/ under the script's name.
 """
 
 import runpy

@@ -1,11 +1,11 @@
 """Allreduce by recursive doubling: four devices, and six.
 
-Four devices hold 1, 2, 3 and 4. Step 1: 0 and 1 exchange their numbers and both add, so do 2 and 3:
-3, 3, 7, 7. Step 2: 0 and 2 exchange, and 1 and 3: all hold 10. Six devices hold 1 to 6, and 6 is no
-power of two. First 4 sends to 0 and 5 to 1: 6, 8, 3, 4 on the first four. These do the two steps:
-14, 14, 7, 7, then 21 on all four. Last, 0 sends 21 to 4 and 1 to 5.
+Four devices hold 1, 2, 3 and 4. Step 1: 0 and 1 exchange their numbers and both add; so do 2 and 3:
+3, 3, 7, 7. Step 2: 0 exchanges with 2, and 1 with 3; all hold 10. Six devices hold 1 to 6, and 6 is
+not a power of two. First 4 sends to 0 and 5 to 1: 6, 8, 3, 4 on the first four. These do the two
+steps: 14, 14, 7, 7, then 21 on all four. Last, 0 sends 21 to 4, and 1 sends it to 5.
 
-6 is no power of two: 4 devices do the steps, and the 2 left over (dotted: they wait)
+6 is not a power of two: 4 devices do the steps; the 2 extra ones (dotted while they wait)
 cost one step before and one step after.
 """
 
@@ -20,12 +20,12 @@ def lanes(top, height, pitch, count, x=d.MARGIN, w=d.INNER):
 
 
 def exchange(x0, x1, rows, first, second):
-    """Draw two devices that send each other their number and both add."""
+    """Draw two devices that exchange their numbers and add them."""
     send_and_add(figure, x0, x1, rows[first], rows[second])
     send_and_add(figure, x0, x1, rows[second], rows[first])
 
 
-# --- four devices, and beside them what is to be seen
+# --- four devices, with the labels next to them
 PAIRS = (((0, 1), (2, 3)), ((0, 2), (1, 3)))  # who exchanges with whom in each step
 SPLIT, X = 532, (146, 320, 494)
 for i, pairs in enumerate(PAIRS):
@@ -60,7 +60,7 @@ rows = lanes(TOP, 44, 54, 6)
 for k in (0, 1):
     send_and_add(figure, X[0], X[1], rows[k + 4], rows[k])
     send_and_keep(figure, X[3], X[4], rows[k], rows[k + 4])
-for k in (2, 3):  # they have nothing to fold, and keep what they have
+for k in (2, 3):  # they receive nothing and keep their number
     figure.line((X[0], rows[k]), (X[1], rows[k]))
     figure.line((X[3], rows[k]), (X[4], rows[k]))
 for k in (4, 5):  # they wait

@@ -1,10 +1,11 @@
 """Allreduce by halving and doubling on four devices: two steps there, two back.
 
-Every array is cut in 4 slices. Device 0 holds 1 2 3 4, device 1 2 4 6 8, device 2 3 6 9 12, device
-3 4 8 12 16. Step 1: 0 and 2 exchange halves, and so do 1 and 3: 0 and 1 go on with the sums of the
-left half, 4 8 and 6 12, 2 and 3 with those of the right half, 12 16 and 18 24. Step 2: 0 and 1
-exchange a quarter, and so do 2 and 3: each has the sum of one slice, 10, 20, 30 and 40. Step 3: the
-same pairs exchange these, step 4: 0 and 2, 1 and 3 exchange two slices. All hold 10 20 30 40.
+Every array is cut into 4 slices. Device 0 holds 1 2 3 4, device 1 2 4 6 8, device 2 3 6 9 12,
+device 3 4 8 12 16. Step 1: 0 and 2 exchange halves, and so do 1 and 3: 0 and 1 continue with the
+sums of the left half, 4 8 and 6 12; 2 and 3 with those of the right half, 12 16 and 18 24. Step 2:
+0 and 1 exchange a quarter, and so do 2 and 3: each has the sum of one slice, 10, 20, 30 and 40.
+Step 3: the same pairs exchange these. Step 4: 0 exchanges two slices with 2, and 1 with 3. All hold
+10 20 30 40.
 
 k devices: 2 · log_2 k steps. Every device sends a half, a quarter, … and back.
 """
@@ -15,19 +16,17 @@ import lanes
 figure = d.Figure(818, __doc__)
 
 K = 4
-LEFT, SLICE, GRID = 132, 32, 240  # middle of the first cell, from slice to slice, from grid to grid
+LEFT, SLICE, GRID = 132, 32, 240  # centre of the first cell; distance between slices, between grids
 LANE_H, PITCH = 48, 60
 
 
 def half(i, far):
-    """List the slices that device i keeps after exchanging with its partner at the given
-    distance.
-    """
+    """Return the slices that device i keeps after an exchange with its partner at distance far."""
     return range(i // far * far, i // far * far + far)
 
 
 def draw(top, titles, states, looks, distances, arrow):
-    """Draw three states side by side, and between them what partners at a distance exchange."""
+    """Draw three states side by side, with arrows for the exchanges between partners."""
     rows = [lanes.lane(figure, top + k * PITCH, LANE_H, k) for k in range(K)]
     figure.hint(36, top - 22, 'slice', anchor='start')
     for n, (title, values, look) in enumerate(zip(titles, states, looks)):
@@ -40,17 +39,17 @@ def draw(top, titles, states, looks, distances, arrow):
         lanes.cells(figure, x, rows, values, look, top - 22)
 
 
-# --- the algorithm itself, so that the numbers are its numbers
+# --- run the algorithm itself, so that the figure shows its real numbers
 state = lanes.table(K)
 states = [state]
 for far in (2, 1, 1, 2):  # first halving, then doubling
     before = state
     state = [list(row) for row in before]
     for k in range(K):
-        if len(states) < 3:  # add, in the half that it goes on with, what its partner has
+        if len(states) < 3:  # add the partner's values to the half that it keeps
             for j in half(k, far):
                 state[k][j] += before[k ^ far][j]
-        else:  # take over what its partner has finished
+        else:  # take the slices that its partner has finished
             for j in half(k ^ far, far):
                 state[k][j] = before[k ^ far][j]
     states.append(state)
@@ -58,14 +57,14 @@ assert state == [[10, 20, 30, 40]] * K
 
 
 def kept(far):
-    """Make the looks of a state in which this distance comes next: the partner's half is sent."""
+    """Return the look of each cell before an exchange at this distance; one half will be sent."""
     return lambda k, j: (
         lanes.NEXT if j in half(k ^ far, far) else lanes.LIVE if j in half(k, far) else lanes.OLD
     )
 
 
 def done(far):
-    """Make the looks of a state in which device k has all sums of ``half(k, far)``."""
+    """Return the look of each cell when device k has the finished sums of ``half(k, far)``."""
     return lambda k, j: lanes.DONE if j in half(k, far) else lanes.OLD
 
 

@@ -1,13 +1,13 @@
 """Ring allreduce on four devices: three steps of reduce-scatter, three of all-gather.
 
-Every array is cut in 4 slices. Device 0 holds 1 2 3 4, device 1 2 4 6 8, device 2 3 6 9 12, device
-3 4 8 12 16. In steps 1 to 3 every device sends one slice to the next device in the ring, 0 to 1 to
-2 to 3 to 0, which adds it to its own. In step 1 device i sends slice i - 1, then always the one it
-has just added to. After three steps device 0 holds the sum of slice 0, 10; device 1 that of slice
-1, 20; device 2 that of slice 2, 30; device 3 that of slice 3, 40. In steps 4 to 6 these sums are
-passed on round the ring until all hold 10 20 30 40.
+Every array is cut into 4 slices. Device 0 holds 1 2 3 4, device 1 2 4 6 8, device 2 3 6 9 12,
+device 3 4 8 12 16. In steps 1 to 3 every device sends one slice to the next device in the ring, 0
+to 1 to 2 to 3 to 0, which adds it to its own. In step 1 device i sends slice i - 1, then always the
+slice that it has just added to. After three steps device 0 holds the sum of slice 0, 10; device 1
+that of slice 1, 20; device 2 that of slice 2, 30; device 3 that of slice 3, 40. In steps 4 to 6
+these sums are passed around the ring until all devices hold 10 20 30 40.
 
-k devices: 2 · (k − 1) steps. In every step every device sends 1/k of its array.
+k devices: 2 · (k − 1) steps. In each step, every device sends 1/k of its array.
 """
 
 from functools import partial
@@ -18,12 +18,12 @@ from lanes import CELL_H, DONE, LIVE, NEXT, OLD, cells, lane, legend, table
 figure = d.Figure(902, __doc__)
 
 K = 4
-LEFT, SLICE, GRID = 132, 32, 158  # middle of the first cell, from slice to slice, from grid to grid
+LEFT, SLICE, GRID = 132, 32, 158  # centre of the first cell; distance between slices, between grids
 LANE_H, PITCH, LOOP = 48, 66, 14
 
 
 def ring(top, states, looks, sends):
-    """Draw the states of the four devices side by side, with what is sent after each of them."""
+    """Draw the states of the four devices side by side, with the messages after each state."""
     rows = [lane(figure, top + k * PITCH, LANE_H, k) for k in range(K)]
     figure.hint(36, top - 32, 'slice', anchor='start')
     for n in range(K):
@@ -34,7 +34,7 @@ def ring(top, states, looks, sends):
 
 
 def send(rows, x, source, gap):
-    """Draw an arrow down to the next device; from the last one, round and back to the first."""
+    """Draw an arrow down to the next device, or from the last one back to the first."""
     start = (x, rows[source] + CELL_H / 2)
     if source < K - 1:
         figure.arrow(start, (x, rows[source + 1] - CELL_H / 2))
@@ -43,7 +43,7 @@ def send(rows, x, source, gap):
         figure.arrow(start, (x, low), (gap, low), (gap, high), (x, high), (x, rows[0] - CELL_H / 2))
 
 
-# --- the algorithm itself, so that the numbers are its numbers
+# --- run the algorithm itself, so that the figure shows its real numbers
 state = table(K)
 states = [state]
 for step in range(2 * (K - 1)):
@@ -57,7 +57,7 @@ assert state == [[10, 20, 30, 40]] * K
 
 
 def reducing(n, k, j):
-    """Tell what a number is: slice j starts on device j + 1 and ends on device j."""
+    """Return a number's look in state n: slice j starts on device j + 1 and ends on device j."""
     done = (k - j - 1) % K
     return OLD if done < n else DONE if n == K - 1 else NEXT if done == n else LIVE
 

@@ -1,12 +1,12 @@
-"""Sharded allreduce: each of four devices sums its own slice for all.
+"""Sharded allreduce: each of four devices sums its own slice for all the others.
 
-Every array is cut in 4 slices. Device 0 holds 1 2 3 4, device 1 2 4 6 8, device 2 3 6 9 12, device
-3 4 8 12 16. First half: device i gathers slice i of all others and adds: device 0 has 10 for slice
-0, device 1 20 for slice 1, device 2 30 for slice 2, device 3 40 for slice 3. Second half: each
-sends its sum to all others, and every device holds 10 20 30 40.
+Every array is cut into 4 slices. Device 0 holds 1 2 3 4, device 1 2 4 6 8, device 2 3 6 9 12,
+device 3 4 8 12 16. First half: device i gathers slice i from all others and adds it: device 0 has
+10 for slice 0, device 1 20 for slice 1, device 2 30 for slice 2, device 3 40 for slice 3. Second
+half: each sends its sum to all others, and every device holds 10 20 30 40.
 
-All devices work at the same time. Each sends 3 slices, then its sum 3 times: with k devices
-2 · (k − 1) messages, each 1/k of the array.
+All devices work at the same time. Each sends 3 slices, then its sum 3 times. With k devices,
+that is 2 · (k − 1) messages, each with 1/k of the array.
 """
 
 import draw as d
@@ -15,19 +15,19 @@ from lanes import CELL_W, DONE, LIVE, OLD, cells, head, lane, table
 figure = d.Figure(480, __doc__, 'The sharded allreduce: each device sums its slice for all')
 
 TOP, LANE_H, PITCH = 160, 50, 62
-BEFORE, SUMS, AFTER = 132, 358, 588  # middles of the first cells of the three states
-WIDE, CLOSE = 54, 36  # from slice to slice, with and without arrows between them
+BEFORE, SUMS, AFTER = 132, 358, 588  # centres of the first cells of the three states
+WIDE, CLOSE = 54, 36  # distance between slices, with and without arrows between them
 ARRAYS = table(4)
 
 rows = [lane(figure, TOP + k * PITCH, LANE_H, k) for k in range(4)]
 
 
 def bus(left, j, gather):
-    """Join slice `j` of all devices to that of device `j`, which sums it, by one line."""
+    """Draw the line that joins slice `j` of all devices to device `j`, which sums it."""
     edge, x = left + j * WIDE + CELL_W / 2, left + (j + 0.5) * WIDE
     far = [k for k in (0, 3) if k != j]
     near = [k for k in (1, 2) if k != j]
-    draw = figure.line if gather else figure.arrow  # the heads are where the numbers arrive
+    draw = figure.line if gather else figure.arrow  # arrow heads show where the numbers arrive
     for k in far:
         points = ((x, rows[j]), (x, rows[k]), (edge, rows[k]))
         draw(*points, color=d.SHADE[j])

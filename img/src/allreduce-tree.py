@@ -1,11 +1,11 @@
 """Allreduce over a binary tree: 1, 2, 3 and 4 on four devices.
 
-Devices 0 to 3 hold 1, 2, 3 and 4. Step 1: device 1 sends to 0 and device 3 to 2, which add: 3 and
-7. Step 2: device 2 sends to 0, which has the sum, 10. On the way back, step 3: device 0 sends 10 to
-2. Step 4: 0 sends it to 1 and 2 to 3. All hold 10. With k devices this takes twice the logarithm of
-k to the base 2, rounded up, steps.
+Devices 0 to 3 hold 1, 2, 3 and 4. Step 1: device 1 sends to 0 and device 3 to 2, and these add: 3
+and 7. Step 2: device 2 sends to 0, which now has the sum, 10. On the way back, step 3: device 0
+sends 10 to 2. Step 4: 0 sends it to 1, and 2 sends it to 3. All hold 10. With k devices, the number
+of steps is twice the base-2 logarithm of k, rounded up.
 
-k devices: 2 · ⌈log_2 k⌉ steps, each with the whole array. Dotted: a device that waits.
+k devices: 2 · ⌈log_2 k⌉ steps, each with the whole array. Dotted: the device is waiting.
 """
 
 import draw as d
@@ -27,7 +27,7 @@ for i in range(4):
 rows = [lane(figure, TOP + k * PITCH, LANE_H, k) for k in range(4)]
 
 
-# step, who sends, and who adds it on the way up and takes it down
+# step, sender, and the receiver: it adds on the way up and copies on the way down
 SENDS = (1, 1, 0), (1, 3, 2), (2, 2, 0), (3, 0, 2), (4, 0, 1), (4, 2, 3)
 for step, source, target in SENDS:
     draw = send_and_add if step <= 2 else send_and_keep

@@ -1,10 +1,10 @@
 """The naive allreduce of [1 1] and [2 2] on two devices.
 
-Before: device 0 holds [1 1], device 1 holds [2 2]. Step 1: the array of device 1 is copied to
-device 0 and added there, which gives [3 3]. Step 2: the sum is copied back to device 1. After: both
-hold [3 3]. With k devices there are k - 1 copies in and k - 1 copies out, all through device 0.
+Before: device 0 holds [1 1], device 1 holds [2 2]. Step 1: device 1's array is copied to device 0
+and added there, which gives [3 3]. Step 2: the sum is copied back to device 1. After: both hold
+[3 3]. With k devices there are k - 1 copies in and k - 1 copies out, all through device 0.
 
-k devices: k − 1 copies in, k − 1 copies out, and all of them through device 0.
+k devices: k − 1 copies in and k − 1 copies out, all of them through device 0.
 """
 
 import draw as d
@@ -37,7 +37,7 @@ for x, values in ((BEFORE, (1, 2)), (AFTER, (3, 3))):
     for k in range(2):
         array(x, k, values[k])
 
-# step 1: [1 1] + a copy of [2 2] = [3 3], all of it on device 0
+# step 1: [1 1] + a copy of [2 2] = [3 3], all on device 0
 array(204, 0, 1)
 figure.label(252, ROWS[0], '+', size=18)
 array(300, 0, 2)
@@ -47,7 +47,7 @@ array(300, 1, 2)
 figure.arrow((300, ROWS[1] - CELL / 2), (300, ROWS[0] + CELL / 2))
 figure.text(314, TOP + LANE_H + GAP / 2 + 5, 'copy', size=d.SMALL)
 
-# step 2: the sum overwrites what device 1 had
+# step 2: the sum overwrites device 1's array
 array(centre, 0, 3)
 array(centre, 1, 3)
 figure.arrow((centre, ROWS[0] + CELL / 2), (centre, ROWS[1] - CELL / 2))

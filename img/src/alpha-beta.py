@@ -3,10 +3,10 @@
 A plot of time against bytes for a link with a latency of 10 microseconds and a bandwidth of 10
 GB/s: a straight line that starts at 10 microseconds for 0 bytes and rises by 10 microseconds for
 every 100 kB: 20 at 100 kB, 30 at 200 kB, 40 at 300 kB. Left of 100 kB most of the time is latency,
-paid per message; right of it most is paid per byte.
+paid per message; right of it most of the time is paid per byte.
 
-At α · B = 10 µs · 10 GB/s = 100 kB both parts are equal. Left of it most of the time is
-latency: send fewer messages. Right of it most goes into the bytes: send fewer bytes.
+At α · B = 10 µs · 10 GB/s = 100 kB, both parts are equal. Left of it, most of the time is
+latency: send fewer messages. Right of it, the bytes take most of the time: send fewer bytes.
 """
 
 import draw as d
@@ -14,7 +14,7 @@ import draw as d
 figure = d.Figure(580, __doc__, 'Seconds for one message of n bytes: α + n / B')
 
 ALPHA, BANDWIDTH = 10e-6, 10e9  # seconds, bytes per second
-HALF = ALPHA * BANDWIDTH  # bytes whose two parts take equally long
+HALF = ALPHA * BANDWIDTH  # the bytes for which both parts are equal
 LEFT, RIGHT, BOTTOM, UP = 80, 724, 404, 7.2
 MOST = 340e3  # bytes
 

@@ -2,7 +2,7 @@
 
 Above, BatchNorm: each device computes its own shard's mean and variance and normalizes the shard
 with them; nothing is exchanged. Below, SyncBatchNorm: the devices exchange their means, so both
-compute the whole batch's mean and variance and normalize their shards with them, which is exact if
+compute the whole batch's mean and variance and normalize their shards with them. This is exact if
 the shards are equally large.
 
 With BatchNorm the result depends on how the batch is split.
@@ -15,23 +15,23 @@ figure = d.Figure(684, __doc__)
 
 LANE_H, GAP, H = 92, 36, 40
 SHARD, SHARD_W = 116, 76
-FIRST, SECOND, STATISTICS_W = 224, 364, 112  # two boxes of statistics, or one over both
+FIRST, SECOND, STATISTICS_W = 224, 364, 112  # two boxes of statistics, or one across both
 NORMALIZE, NORMALIZE_W = 508, 88
 RESULT, RESULT_W = 628, 94
 
 
 def lanes(top, letter, name, what):
-    """Draw a panel's words and devices; return the heights of the two rows."""
+    """Draw a panel's labels and devices; return the y positions of the two rows."""
     figure.case(top - 40, letter, name)
     figure.text(d.MARGIN + 38, top - 13, what, fill=d.MUTED)
     for k in range(2):
         figure.device(d.MARGIN, top + k * (LANE_H + GAP), d.INNER, LANE_H, k)
-    # Mirrored: the space between the rows stays free for what the devices exchange.
+    # Mirrored: the space between the rows is for the exchange.
     return top + LANE_H - 34, top + LANE_H + GAP + 34
 
 
 def row(k, y):
-    """Draw what both panels share: the shard, normalized with what stands between."""
+    """Draw the parts that both panels share: the shard before and after normalization."""
     figure.data(SHARD, y - H / 2, SHARD_W, H, f'shard {k}')
     figure.arrow((SHARD + SHARD_W, y), (FIRST, y))
     figure.arrow((SECOND + STATISTICS_W, y), (NORMALIZE, y))
@@ -45,7 +45,7 @@ def row(k, y):
     figure.arrow((x, edge), (x, around), (end, around), (end, edge))
 
 
-# --- above: two devices that know nothing of each other
+# --- above: two devices that do not communicate
 TOP = 80
 rows = lanes(TOP, 'A', 'BatchNorm', "each device its own shard's mean and variance")
 for k, y in enumerate(rows):
@@ -54,8 +54,8 @@ for k, y in enumerate(rows):
     figure.box(FIRST, y - H / 2, width, H, f'mean_{k} and var_{k} of shard {k}', k=k)
 figure.hint((FIRST + SECOND + STATISTICS_W) / 2, TOP + LANE_H + GAP / 2, 'nothing is exchanged')
 
-# --- below: the means go both ways, and give the same mean and variance on both. MXNet gives every
-# device's mean the same weight, whatever its shard's size: hence the caption's last words.
+# --- below: both devices exchange their means and compute the same mean and variance. MXNet weights
+# every device's mean equally, whatever its shard's size, hence the end of the caption.
 TOP = 380
 words = "the devices exchange their means, so all use the whole batch's mean and variance"
 rows = lanes(TOP, 'B', 'SyncBatchNorm', words)

@@ -1,11 +1,11 @@
 """A bucket: four gradients travel in one message.
 
-Device 0 has four gradients: W1 is 1 2 over 3 4, b1 is 5 6, W2 is 7 8, b2 is 9. Device 1 has the
-same ones times ten. Each device copies them one after the other into one array of nine numbers. One
-allreduce sums the two arrays: 11 22 33 44 55 66 77 88 99. The sum is cut back into the four
+Device 0 has four gradients: W1 is 1 2 over 3 4, b1 is 5 6, W2 is 7 8, b2 is 9. Device 1 has ten
+times these. Each device copies them one after the other into one array of nine numbers. One
+allreduce sums the two arrays: 11 22 33 44 55 66 77 88 99. The sum is split back into the four
 gradients: W1 is 11 22 over 33 44, b1 is 55 66, W2 is 77 88, b2 is 99.
 
-As many bytes as before, but what a message costs by itself is paid once, not 4 times.
+The same number of bytes, but the fixed cost of a message is paid once instead of 4 times.
 """
 
 import draw as d
@@ -17,7 +17,7 @@ X, W, GAP = 186, 268, 14  # the two devices' panels
 TOP, BOTTOM = 62, 566
 CELL, LOW = 27, 26
 SHAPES = (('W1', 2, 2), ('b1', 1, 2), ('W2', 1, 2), ('b2', 1, 1))  # name, rows, columns
-LEFTS = (0, 72, 144, 216)  # of the four gradients, when they lie apart
+LEFTS = (0, 72, 144, 216)  # of the four separate gradients
 APART = LEFTS[-1] + CELL
 
 

@@ -1,11 +1,11 @@
 """A checkpoint: written under a temporary name, then renamed.
 
-Three steps, each with what the folder of the run holds. 1, write aside: epoch-0002 is there, whole;
-the new checkpoint grows under a name that ends in .tmp, half written. 2, all is there: the .tmp is
-whole. 3, rename: it becomes epoch-0003, in one step. Killed in step 1 or 2, a run resumes from
-epoch 2; killed in step 3, from epoch 2 or 3; never from half a checkpoint.
+Three steps, each with the contents of the run's folder. 1: epoch-0002 is complete, and the new
+checkpoint is half written under a name that ends in .tmp. 2: the .tmp is complete. 3: it is renamed
+to epoch-0003, in one step. Killed in step 1 or 2, a run resumes from epoch 2; killed in step 3,
+from epoch 2 or 3; never from half a checkpoint.
 
-What ends in .tmp is never loaded. Renaming is one step for the file system.
+A name that ends in .tmp is never loaded. For the file system, renaming is atomic.
 """
 
 import draw as d
@@ -15,7 +15,7 @@ figure = d.Figure(436, __doc__, TITLE)
 
 COLUMN, GAP = 226, 17
 TOP, HEIGHT, FILE, PAD = 126, 158, 34, 14
-ROWS = (TOP + 54, TOP + 124)  # the middles of the two checkpoints
+ROWS = (TOP + 54, TOP + 124)  # the y positions of the two checkpoints
 
 
 def checkpoint(x, y, what, written=1.0, w=COLUMN - 2 * PAD):

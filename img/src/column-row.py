@@ -1,12 +1,12 @@
-"""Two linear layers, cut by columns and by rows.
+"""Two linear layers, split by columns and by rows.
 
 Above: X times W. Each of two ranks has all of X and half of the columns of W, and computes half
 of the columns of H. Below: H times V. Each rank has half of the columns of H and the matching half
-of the rows of V; their products are two whole matrices, Y0 and Y1, whose sum is Y. That sum is the
-only thing that is sent.
+of the rows of V; their products are two full-size matrices, Y0 and Y1, whose sum is Y. Only this
+sum needs communication.
 
-Blue is on rank 0, yellow on rank 1, grey on both. A function of each number by itself, such
-as GELU, can stand between the two layers: each rank applies it to its part of H.
+Blue is on rank 0, yellow on rank 1, grey on both. An elementwise function, such as GELU, can
+be applied between the two layers: each rank applies it to its part of H.
 """
 
 import draw as d
@@ -15,7 +15,7 @@ figure = d.Figure(512, __doc__, 'By columns, then by rows: one sum for two layer
 
 
 def halves(x, y, w, h, name, across):
-    """Draw a matrix of which rank 0 has the first half, rank 1 the second."""
+    """Draw a matrix whose first half is on rank 0 and whose second half is on rank 1."""
     for k in range(2):
         dx, dy = (w / 2, 0) if across else (0, h / 2)
         box = x + k * dx, y + k * dy, w - dx, h - dy

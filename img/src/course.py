@@ -1,10 +1,10 @@
 """The course in one picture.
 
-Above: a batch is split over four devices; each sends its shard through its own replica of the
-network and gets a gradient; the gradients are summed, and every device makes the same update.
+Above: a batch is split over four devices; each runs its shard through its own replica of the
+network and computes a gradient; the gradients are summed, and every device makes the same update.
 Middle: the nine chapters: 1 by hand, 2 with Gluon, 3 why it is not faster, 4 several machines, 5 in
 PyTorch, 6 your own training, 7 too large for one device, 8 what it would cost, 9 language models.
-Below: where it runs: 1 to 4 on a laptop with stand-in devices and on a server with several GPUs, 5
+Below: where they run: 1 to 4 on a laptop with stand-in devices and on a server with several GPUs, 5
 to 9 in PyTorch.
 """
 
@@ -39,7 +39,7 @@ for k in range(4):
 words = 'allreduce:', 'every device', 'gets the sum'
 figure.bar(SUM, TOP, RIGHT - SUM, BOTTOM - TOP, *words, r=14)
 
-# --- the chapters, over the places where they run
+# --- the chapters, above the places where they run
 STOPS = (
     (62, 'by hand,', 'in MXNet'),
     (138, 'with', 'Gluon'),

@@ -1,9 +1,9 @@
 """One training step with data parallelism, in six stages.
 
-1: the batch is split, a shard to each device. 2: each device runs forward and backward on its own
-replica of the parameters W. 3: each has a local gradient, g0 and g1. 4: allreduce sums them, and
-both devices hold g0 + g1. 5: each makes the same update, W minus lr/n times the sum. 6: the
-replicas are identical again, ready for the next batch.
+1: the batch is split into one shard per device. 2: each device runs the forward and backward pass
+on its own replica of the parameters W. 3: each has a local gradient, g0 and g1. 4: an allreduce
+sums them, and both devices hold g0 + g1. 5: each makes the same update, W minus lr/n times the sum.
+6: the replicas are identical again, ready for the next batch.
 """
 
 import draw as d
@@ -16,7 +16,7 @@ CENTRES = (X + W / 2, X + W + GAP + W / 2)
 MIDDLE = X + W + GAP / 2
 
 
-# --- 1: the batch lies over both devices, its shards in them
+# --- 1: the batch across both devices, with a shard in each
 figure.stage(1, 82, 'Split the batch', 'n examples,', 'a shard each')
 cell = 36
 for i in range(12):
@@ -29,7 +29,7 @@ for k, x in enumerate((X, X + W + GAP)):
     for i in range(6):
         figure.data(centre + (i - 3) * cell, 160, cell, 32)
 
-    # --- 2 and 3: the replica's forward and backward end in a gradient
+    # --- 2 and 3: the replica's forward and backward passes compute a gradient
     figure.arrow((centre, 192), (centre, 218))
     figure.box(centre - 58, 218, 116, 48, 'forward,', 'backward', k=k)
     figure.parameters(x + 30, 242, k=k)

@@ -1,10 +1,10 @@
-"""The few shapes that the figures of the course are drawn with, as SVG text.
+"""Draw the course's figures as SVG text, from a few shapes.
 
-A figure comes out byte for byte the same on every machine; its colours are those of the plots. An
-SVG shown through ``<img>`` cannot follow the page's theme, so every figure is a light card of its
-own with dark text, which reads on a white page and on a black one.
+A figure is byte for byte the same on every machine; its colours are those of the plots. An SVG
+shown through ``<img>`` cannot follow the page's theme, so every figure is a light card with dark
+text, which is readable on a white page and on a black one.
 
-What the shapes mean, in every figure: a tinted panel is a device (always in its own colour), a
+The shapes mean the same in every figure: a tinted panel is a device (each has its own colour), a
 grey box is data, a white box is a computation, a square is parameters, a circle is a gradient.
 """
 
@@ -14,9 +14,9 @@ from xml.sax.saxutils import escape
 
 from mgpu_helpers.display import CYCLE, EDGE, GREY, INK, LOOK, SOFT, WHITE
 
-WIDTH = 760  # the column of a README and of a notebook; a figure is shown at this size
+WIDTH = 760  # the width of the text in a README and a notebook; figures are shown at this size
 MARGIN = 24
-RIGHT, INNER = WIDTH - MARGIN, WIDTH - 2 * MARGIN  # where the margin begins, what is between
+RIGHT, INNER = WIDTH - MARGIN, WIDTH - 2 * MARGIN  # where the margin begins, the width between
 SMALL, NORMAL, LARGE = 13, 14, 16
 
 SANS = 'system-ui, "Helvetica Neue", Arial, sans-serif'
@@ -24,27 +24,27 @@ MONO = 'ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace'
 
 CARD, LINE, MUTED = LOOK['facecolor'], SOFT, '#525252'
 DATA, DATA_EDGE = '#E3E1DC', GREY
-STOP = '#B3261E'  # the colour of a cross, of no device
+STOP = '#B3261E'  # the colour of a cross, not of a device
 
-# Each device's colour, its tint, and a dark shade that is readable as text on the tint.
+# Each device's colour, its tint, and a dark shade for text on the tint.
 SOLID = CYCLE
 TINT = ('#DDECF7', '#FCEED2', '#D8F0E8', '#F8E6F0', '#E2F3FD', '#FBE2D3')
 SHADE = ('#004F7C', '#704A00', '#00604A', '#83355F', '#1D5F86', '#8A3C00')
 
 
 def number(value):
-    """Format a coordinate: at most two decimals, none that are not needed."""
+    """Format a coordinate with at most two decimals and no trailing zeros."""
     return f'{round(value, 2):g}'
 
 
 def towards(start, end, distance):
-    """Return the point `distance` away from `start` on the way to `end`."""
+    """Return the point at `distance` from `start` in the direction of `end`."""
     length = math.dist(start, end)
     return tuple(a + (b - a) * distance / length for a, b in zip(start, end, strict=True))
 
 
 def painted(fill, edge, width, dash=None):
-    """Name a shape's looks as SVG does; without an edge it has no width."""
+    """Return a shape's style as SVG attributes; without an edge it has no stroke width."""
     width = width if edge else None
     return {'fill': fill, 'stroke': edge, 'stroke_width': width, 'stroke_dasharray': dash}
 
@@ -53,7 +53,7 @@ class Figure:
     """One figure: a card of `WIDTH` times `height` pixels that shapes are added to."""
 
     def __init__(self, height, doc, headline=None):
-        """Make the card. The script's docstring is the title, the description and the caption."""
+        """Draw the card; the script's docstring has the title, the description and the caption."""
         self.height = height
         title, desc, *caption = doc.strip().split('\n\n')
         self.title, self.desc = title.rstrip('.'), ' '.join(desc.split('\n'))
@@ -81,7 +81,7 @@ class Figure:
         self.add('circle', cx=cx, cy=cy, r=r, **painted(fill, edge, width))
 
     def text(self, x, y, content, size=NORMAL, anchor='start', fill=INK, bold=False, mono=False):
-        """Set one line of text on the baseline `y`. ``g_0`` becomes a g with the index 0."""
+        """Draw one line of text on the baseline `y`; ``g_0`` becomes a g with the subscript 0."""
         content = escape(content)
         if not mono:
             down = f'<tspan dy="{number(size * 0.22)}" font-size="{max(SMALL, size - 4)}">'
@@ -96,8 +96,8 @@ class Figure:
         self.add('text', content, x=x, y=y, font_size=size, fill=fill, **look)
 
     def label(self, cx, cy, *lines, size=NORMAL, leading=1.3, **style):
-        """Set lines of text, the block of them centred on (`cx`, `cy`)."""
-        # 0.36: half the height of a capital letter, so that capitals are centred, not the box
+        """Draw lines of text as a block centred on (`cx`, `cy`)."""
+        # 0.36: half the height of a capital letter, so that the capitals are centred, not the box
         # of the font, which browsers measure differently.
         top = cy + 0.36 * size - (len(lines) - 1) * size * leading / 2
         style = {'anchor': 'middle', 'size': size, **style}
@@ -115,7 +115,7 @@ class Figure:
         self.add('path', d=path, **painted('none', color, width, dash))
 
     def arrow(self, *points, color=LINE, width=1.5, dash=None, both=False, r=8.0):
-        """Draw a line that ends in an arrow head whose tip is the last point."""
+        """Draw a line with an arrow head whose tip is the last point."""
         points = list(points)
         heads = [(points[-1], points[-2])] + ([(points[0], points[1])] if both else [])
         points[-1] = towards(points[-1], points[-2], 7)
@@ -131,7 +131,7 @@ class Figure:
             self.add('path', d=path + 'Z', fill=color)
 
     def curve(self, start, end, color=LINE, dash=None):
-        """Draw an arrow that leaves and arrives level, in an S where the heights differ."""
+        """Draw an arrow that starts and ends horizontally, S-shaped if the heights differ."""
         (x0, y0), (x1, y1) = start, end
         self.arrow((x1 - 8, y1), end, color=color)
         middle = (x0 + x1 - 7) / 2
@@ -139,7 +139,7 @@ class Figure:
         path = f'M{number(x0)} {number(y0)}C{" ".join(map(number, points))}'
         self.add('path', d=path, **painted('none', color, 1.5, dash))
 
-    # --- words ----------------------------------------------------------------------------
+    # --- labels ---------------------------------------------------------------------------
 
     def headline(self, content, y=42, x=MARGIN):
         self.text(x, y, content, size=LARGE, bold=True)
@@ -151,7 +151,7 @@ class Figure:
         self.small(cx, cy, *lines, fill=MUTED, **style)
 
     def name(self, x, cy, content, k=None, **style):
-        """Name a lane from its left edge on, in the colour of device `k`."""
+        """Write a lane's name from `x` to the right, in the colour of device `k`."""
         fill = INK if k is None else SHADE[k]
         self.label(x, cy, content, fill=fill, bold=True, anchor='start', **style)
 
@@ -160,7 +160,7 @@ class Figure:
         self.label(cx, cy, str(mark), size=size, fill=WHITE, bold=True)
 
     def stage(self, n, cy, name, *lines):
-        """Name stage `n` in the left column, its number level with what it is about."""
+        """Write stage `n` in the left column, with its number at height `cy`."""
         self.badge(MARGIN + 14, cy, n)
         self.text(MARGIN + 40, cy + 5, name, bold=True)
         for i, line in enumerate(lines):
@@ -178,13 +178,13 @@ class Figure:
             self.label(x + w / 2, y + h / 2, *lines, **style)
 
     def bar(self, x, y, w, h, *lines, edge=None, r=0, **style):
-        """Draw what travels for a while or belongs to several devices: dark, with white words."""
+        """Draw a dark bar with white text: a message, or something that several devices share."""
         self.rect(x, y, w, h, LINE, edge, r=r)
         if lines:
             self.label(x + w / 2, y + h / 2, *lines, **{'fill': WHITE, 'bold': True, **style})
 
     def solid(self, x, y, w, h, k):
-        """Draw an update of device `k`: so short that its name does not fit in."""
+        """Draw an update of device `k`, which is too short for a label inside."""
         self.rect(x, y, w, h, SOLID[k], SOLID[k], r=0)
 
     def idle(self, x, y, w, h):
@@ -213,7 +213,7 @@ class Figure:
     def divider(self, x, y0, y1):
         self.line((x, y0), (x, y1), color='#D5D3CD')
 
-    # --- things of the course -------------------------------------------------------------
+    # --- the course's objects -------------------------------------------------------------
 
     def panel(self, x, y, w, h):
         self.rect(x, y, w, h, WHITE, DATA_EDGE, r=9)
@@ -245,12 +245,12 @@ class Figure:
         self.label(cx, cy, sign, size=18, fill=WHITE, bold=True)
 
     def cross(self, cx, cy, r=9):
-        for color, width in ((CARD, 7), (STOP, 3.5)):  # set off from what it is drawn on
+        for color, width in ((CARD, 7), (STOP, 3.5)):  # a border separates it from the background
             for rise in (r, -r):
                 self.line((cx - r, cy + rise), (cx + r, cy - rise), color=color, width=width)
 
     def matrix(self, x, y, rows, w, h, k=None):
-        """Draw a table of numbers with cells of `w` times `h`; grey, or device `k`'s."""
+        """Draw a table of numbers with cells of `w` times `h`, grey or in device `k`'s colour."""
         fill, edge = (DATA, DATA_EDGE) if k is None else (WHITE, SOLID[k])
         for i, row in enumerate(rows):
             for j, value in enumerate(row):
@@ -261,7 +261,7 @@ class Figure:
     # --- the result -----------------------------------------------------------------------
 
     def save(self, path):
-        """Set the caption along the bottom, write the figure, and say how large it is."""
+        """Draw the caption along the bottom, write the figure, and print its size."""
         for i, line in enumerate(reversed(self.caption)):
             if line:
                 self.text(MARGIN, self.height - 26 - 20 * i, line, fill=MUTED)

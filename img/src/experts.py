@@ -1,12 +1,12 @@
-"""Experts on ranks: each token travels to the one that its router has chosen, and back.
+"""Experts on ranks: each token travels to the expert that the router has chosen, and back.
 
 Four ranks, each with four tokens, each token with the number of the expert that the router has
-chosen. A rank sorts its tokens by expert. An all-to-all brings them to the ranks of their experts:
-expert 0 gets six, expert 1 gets five, expert 2 gets two and expert 3 three. Each expert computes; a
-second all-to-all brings the tokens back, still sorted, and they are put into their places.
+chosen. A rank sorts its tokens by expert. An all-to-all sends them to the ranks of their experts:
+expert 0 gets six, expert 1 five, expert 2 two and expert 3 three. Each expert computes; a second
+all-to-all sends the tokens back, still sorted, and they return to their original places.
 
 A square is a token, in the colour of the rank that it comes from; the number in it is the expert
-that its router has chosen. On each rank is one expert; they get six, five, two and three tokens.
+that its router has chosen. Each rank has one expert; they get six, five, two and three tokens.
 """
 
 import draw as d
@@ -37,7 +37,7 @@ for k, choices in enumerate(CHOICES):
     for i, rank in enumerate(visitors):
         token(MIDDLE + 22 + i * 32, y + 46, rank, k)
 for i, choices in enumerate(CHOICES):
-    for j in sorted({*choices}):  # there, and back; arrows of one rank do not meet in one point
+    for j in sorted({*choices}):  # there and back; a rank's arrows do not meet in one point
         rank = TOP + i * PITCH + HIGH / 2 + 12 * (j - 1.5)
         expert = TOP + j * PITCH + HIGH / 2 + 12 * (i - 1.5)
         figure.arrow((LEFT + 164, rank), (MIDDLE, expert), color=d.SOLID[i])

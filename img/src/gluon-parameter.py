@@ -1,12 +1,12 @@
 """One Gluon parameter on four devices: one name, one replica and one gradient per device.
 
-Left: the network, its layers conv0, pool0, conv1, pool1, dense0, dense1; the convolutions and dense
-layers have a weight and a bias. One of these parameters is picked out: cnn_conv0_weight. Right:
+Left: the network's layers conv0, pool0, conv1, pool1, dense0, dense1; the convolutions and dense
+layers have a weight and a bias. One of these parameters is shown: cnn_conv0_weight. Right:
 each of the devices 0 to 3 holds two arrays for it, data and grad, both of shape (20, 1, 3, 3). The
 data is the same on all devices. The gradients are different: each comes from its own shard.
 
-The network names a parameter once. Each device holds two arrays for it:
-its own replica of the values, and the gradient that its own shard gave.
+In the network, a parameter has one name. Each device holds two arrays for it:
+its own replica of the values, and the gradient computed from its own shard.
 """
 
 import draw as d
@@ -26,7 +26,7 @@ DATA_X, GRAD_X = LANE_X + 12, d.RIGHT - 12 - ARRAY_W
 
 # --- the network, from top to bottom; only some layers have parameters
 figure.hint(d.MARGIN + 48, TOP - 18, 'the network')
-SIDE = 24  # of a parameter's square
+SIDE = 24  # of the square for a parameter
 y = TOP
 for name in LAYERS:
     h = 36 if name.startswith('pool') else 50
@@ -43,7 +43,7 @@ for name in LAYERS:
     y += h + 24
 assert y - 24 == BOTTOM
 
-# --- the parameter, between the layer that owns it and the devices that hold it
+# --- the parameter, between its layer and the devices that hold its arrays
 level = TOP + SIDE / 2
 figure.arrow((d.MARGIN + 104 + SIDE, level), (PARAMETER, level), (PARAMETER, MIDDLE - 34))
 figure.rect(PARAMETER - 77, MIDDLE - 34, 154, 68, d.WHITE, d.INK, r=0, width=2)

@@ -1,14 +1,14 @@
 """Hierarchical allreduce: two servers with four devices each.
 
 Server 0: its four devices hold 1 2 3 4, 2 4 6 8, 3 6 9 12 and 4 8 12 16. Server 1: all four devices
-hold 5 5 5 5. Step 1, reduce-scatter inside each server over its fast links: its device i has the
-sum of slice i, 10, 20, 30 and 40 in server 0 and 20 each in server 1. Step 2, through the network:
-each pair of devices with the same slice exchanges it and adds, 30, 40, 50 and 60 in both servers.
+hold 5 5 5 5. Step 1, reduce-scatter inside each server over its fast links: device i has the sum of
+slice i, which is 10, 20, 30 and 40 in server 0 and 20 each in server 1. Step 2, over the network:
+each pair of devices with the same slice exchanges it and adds: 30, 40, 50 and 60 in both servers.
 Step 3, all-gather inside each server: all hold 30 40 50 60. Every device has sent a quarter of its
-array through the network.
+array over the network.
 
-Devices of one colour have the same slice. Each sends a quarter of its array, n/4 bytes,
-through the network; everything else stays on the fast links inside a server.
+Devices of the same colour have the same slice. Each sends a quarter of its array, n/4 bytes,
+over the network; everything else stays on the fast links inside a server.
 """
 
 import draw as d
@@ -17,8 +17,8 @@ from lanes import CELL_H, DONE, NEXT, cell, lane, table
 figure = d.Figure(732, __doc__, 'Inside each server, between the servers, inside again')
 
 K, SLICE, LANE_H, PITCH = 4, 31, 36, 42
-STATES = (134, 300, 440, 606)  # middles of the first cells: before, step 1, step 2, after
-BARS = (264, 570)  # where all devices of a server exchange
+STATES = (134, 300, 440, 606)  # centres of the first cells: before, step 1, step 2, after
+BARS = (264, 570)  # where all devices of a server exchange slices
 MIDDLE = (STATES[1] + STATES[2] + 3 * SLICE) / 2
 HEADS = (
     (BARS[0], 'Step 1', 'reduce-scatter', 'in each server: fast'),
@@ -42,12 +42,12 @@ for s, top in enumerate(TOPS):
     lanes = [(K * s + k, top + 34 + k * PITCH) for k in range(K)]
     rows.append([lane(figure, y, LANE_H, k, color=k % K, **place) for k, y in lanes])
 
-# --- the network between the servers, and what goes through it
+# --- the network between the servers, and its messages
 switch = (TOPS[0] + HEIGHT + TOPS[1]) / 2
 left, right = STATES[1] - 32, STATES[2] + 3 * SLICE + 16
 figure.rect(left, switch - SWITCH_H / 2, right - left, SWITCH_H)
 figure.label(STATES[1] + 3 * SLICE + 22, switch, 'network switch', anchor='start')
-for edge in (TOPS[0] + HEIGHT, TOPS[1]):  # all slices of a server share its port
+for edge in (TOPS[0] + HEIGHT, TOPS[1]):  # all of a server's slices share its port
     figure.rect(STATES[1] - 24, edge - 9, 3 * SLICE + 48, 18)
     beside = edge + (16 if edge < switch else -16)
     figure.small(STATES[1] + 3 * SLICE + 32, beside, 'port', anchor='start')

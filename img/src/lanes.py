@@ -1,8 +1,7 @@
-"""What the figures of an allreduce share: a lane for each device, numbers in it, steps across.
+"""Draw the parts that all allreduce figures share: a lane per device, its numbers, the steps.
 
 The numbers look the same in all of them: white marks values still in use, a bold edge those to be
-sent
-next, faded what is out of date, and dark a finished sum.
+sent next, faded those that are out of date, and dark a finished sum.
 """
 
 import draw as d
@@ -12,7 +11,7 @@ LIVE, NEXT, OLD, DONE = 'live', 'next', 'old', 'done'
 
 
 def lane(figure, y, h, k, name=None, x=d.MARGIN, w=d.INNER, color=None):
-    """Draw the lane of device `k` with its name on the left; return the height of its middle."""
+    """Draw the lane of device `k` with its name on the left; return the y of its centre line."""
     color = k if color is None else color
     figure.device(x, y, w, h, color, name='')
     figure.name(x + 12, y + h / 2, name or f'device {k}', color)
@@ -31,7 +30,7 @@ def cell(figure, cx, cy, value, k, state=LIVE, w=CELL_W, h=CELL_H):
 
 
 def cells(figure, xs, rows, values, look, name_y):
-    """Draw the slices `values[k][j]` of all devices, each with its look, and their numbers."""
+    """Draw the slices `values[k][j]` of all devices, styled by `look(k, j)`, and their numbers."""
     for j, x in enumerate(xs):
         figure.hint(x, name_y, str(j))
         for k, y in enumerate(rows):
@@ -39,7 +38,7 @@ def cells(figure, xs, rows, values, look, name_y):
 
 
 def show(figure, x, rows, values, total):
-    """Draw a number of each device, dark when it is the total; None where nothing is new."""
+    """Draw one number per device, dark if it is the total; draw nothing where it is None."""
     for k, value in enumerate(values):
         if value:
             cell(figure, x, rows[k], value, k, DONE if value == total else LIVE)
@@ -50,7 +49,7 @@ def wait(figure, x0, x1, y):
 
 
 def send_and_add(figure, x0, x1, source, target):
-    """Draw what is sent from one lane to another and added there, between cells at x0 and x1."""
+    """Draw a message that is added in the target lane, between cells at x0 and x1."""
     left, right = x0 + CELL_W / 2, x1 - CELL_W / 2
     node, r = (right - 30, target), 9
     figure.line((left, target), node)
@@ -62,7 +61,7 @@ def send_and_add(figure, x0, x1, source, target):
 
 
 def send_and_keep(figure, x0, x1, source, target):
-    """Draw what is sent from one lane to another, and that the source keeps it as well."""
+    """Draw a message from one lane to another; the source keeps the number as well."""
     left, right = x0 + CELL_W / 2, x1 - CELL_W / 2
     figure.line((left, source), (right, source))
     figure.arrow((left, source), (right, target))
@@ -75,7 +74,7 @@ def head(figure, cx, y, name, what=''):
 
 
 def legend(figure, y, xs, live, sent):
-    """Say what the looks of a number mean; what is live and what is sent depend on the figure."""
+    """Draw the legend for the looks of a number; `live` and `sent` are this figure's words."""
     words = (9, LIVE, live), (9, NEXT, sent), (9, OLD, 'out of date'), (40, DONE, 'finished sum')
     for x, (value, look, meaning) in zip(xs, words):
         cell(figure, x, y, value, 2, look)
@@ -83,5 +82,5 @@ def legend(figure, y, xs, live, sent):
 
 
 def table(k):
-    """Make the arrays before an allreduce: row `i` is that of device `i`, a slice a column."""
+    """Return the arrays before an allreduce: one row per device, one column per slice."""
     return [[(i + 1) * (j + 1) for j in range(k)] for i in range(k)]

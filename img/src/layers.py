@@ -1,19 +1,19 @@
-"""What the three figures of a split network share: four layers across, two devices down.
+"""Draw the grid that the three split-network figures share: four layers across, two devices down.
 
-The same grid in all three, so that a reader sees what changes between them: where it is cut.
+The grid is the same in all three, so the only visible difference is where the network is cut.
 """
 
 import draw as d
 
 X = (134, 276, 418, 560)  # left edges of the four layers
 W, H = 96, 44  # of a layer
-END = 704  # centre of what comes after the last layer
+END = 704  # centre of the box after the last layer
 LANE_X, LANE_H, GAP = 118, 94, 44  # a device's panel, and the space between the two
 BATCH_W = 70
 
 
 def lanes(figure, top, gap=GAP):
-    """Draw both devices' panels; return the heights of the two rows of layers."""
+    """Draw both devices' panels; return the y positions of the two rows of layers."""
     tops = (top, top + LANE_H + gap)
     for k, y in enumerate(tops):
         figure.device(LANE_X, y, d.RIGHT - LANE_X, LANE_H, k)
@@ -25,7 +25,7 @@ def layer(figure, i, y, k, *lines):
 
 
 def there_and_back(figure, i, y):
-    """Draw what comes out of layer `i`, forward above and backward (dashed) below."""
+    """Draw the arrows after layer `i`: forward above, backward (dashed) below."""
     end = X[i + 1] if i < 3 else END - 18
     figure.arrow((X[i] + W, y - 9), (end, y - 9))
     figure.arrow((end, y + 9), (X[i] + W, y + 9), dash='5 4')

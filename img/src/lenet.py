@@ -22,7 +22,7 @@ assert TOTAL == 129_068 and f'{COUNT["W3"] / TOTAL:.0%}' == '79%'
 figure = d.Figure(448, __doc__)
 
 MID = 144  # the height that everything is centred on
-# Centre of the drawing, side in pixels (2 per image pixel), number of sheets, shape.
+# Centre of the drawing, side in pixels (2 per image pixel), number of channels drawn, shape.
 VOLUMES = (
     (56, 56, 1, '1×28×28'),
     (168, 52, 4, '20×26×26'),

@@ -1,4 +1,4 @@
-"""Copies stay inside a machine; between machines there are messages.
+"""Copies stay inside a machine; between machines, data travels as messages.
 
 Two machines, A and B, each with two devices, gpu(0) and gpu(1), and a network card. Within a
 machine, copyto copies an array from one device to the other, through memory or PCIe: in machine A
@@ -7,8 +7,8 @@ ends in a cross at the edge of machine A: in machine B the same names and addres
 else, gpu(0) holds an array v at address 0x20. Between the machines there is only a cable, from
 network card to network card; on it travel messages, each with a key and numbers.
 
-An array is an address in the memory of one machine. Another machine has to be sent the
-numbers themselves, and under which key they are known to both.
+An array is an address in the memory of one machine. Another machine must be sent the
+numbers themselves, and a key that both machines know.
 """
 
 import draw as d
@@ -44,7 +44,7 @@ for m, array in enumerate('wv'):
     figure.text((x + 14, x + PANEL - 14)[m], y, 'through memory or PCIe', **style)
     figure.box(x + 14, CARD_Y, PANEL - 28, CARD_H, 'network card')
 
-# --- what does not cross, and what does
+# --- the address that cannot cross, and the message that can
 edge = d.MARGIN + PANEL
 figure.arrow((edge - 14 - (DEVICE_W - ARRAY_W) / 2, ARRAY), (edge + 30, ARRAY), width=2)
 figure.cross(edge, ARRAY)

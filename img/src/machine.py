@@ -43,7 +43,7 @@ for k in range(2):
     x, centre = RIGHT + 12 + k * 120, RIGHT + 66 + k * 120
     figure.device(x, 130, 108, 128, k, name='')
     figure.label(centre, 148, f'cpu({k})', fill=d.SHADE[k], bold=True, mono=True)
-    for i in range(3):  # operations that wait in the queue, and the core that runs them
+    for i in range(3):  # operations waiting in the queue, and the core that runs them
         figure.rect(x + 12 + i * 13, 169, 10, 12, d.WHITE, d.SOLID[k], r=1.5)
     figure.arrow((x + 51, 175), (x + 71, 175))
     figure.rect(x + 71, 162, 26, 26, d.SOLID[k], None, r=3)

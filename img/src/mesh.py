@@ -1,8 +1,8 @@
-"""A mesh of two by two ranks: data by tensor.
+"""A mesh of two by two ranks: data parallelism by tensor parallelism.
 
 Ranks 0 and 1 are on machine 0, ranks 2 and 3 on machine 1. Along a row, inside a machine, two ranks
-share the layers: activations travel four times a block. Along a column, between machines, two ranks
-have the same half of each layer and different examples: gradients travel once a step.
+share the layers: activations travel four times per block. Along a column, between machines, two
+ranks have the same half of each layer and different examples: gradients travel once per step.
 
 What is sent most often goes over the fastest link: tensor parallelism inside a machine,
 data parallelism between machines.
@@ -29,7 +29,7 @@ for machine in range(2):
     figure.label(sum(inner) / 2, middle - 17, 'axis "tensor"', bold=True)
     figure.hint(sum(inner) / 2, middle + 18, 'activations, 4 times a block')
 for half in range(2):
-    x = LEFT + 28 + half * (WIDE - 56 - BOX) + BOX - 10  # beside the machine's name
+    x = LEFT + 28 + half * (WIDE - 56 - BOX) + BOX - 10  # next to the machine's name
     top = TOP + 38 + BOX_H
     figure.arrow((x, top + 4), (x, TOP + HIGH + GAP + 34), both=True, width=2.5)
 middle = TOP + HIGH + GAP / 2

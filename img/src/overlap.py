@@ -23,7 +23,7 @@ def x(ms):
 
 
 def case(top, name, overlapped):
-    """Draw one case; return the ms at which backward ends and at which all is done."""
+    """Draw one case; return the times, in ms, when backward ends and when everything ends."""
     figure.headline(name, top - 30)
     computed = sum(BACKWARD.values())
     now, network = 0, 0 if overlapped else computed
@@ -37,7 +37,7 @@ def case(top, name, overlapped):
         network = begin + ALLREDUCE[layer]
         width = ALLREDUCE[layer] * MS
         figure.bar(x(begin), top + STEP, width, HEIGHT, f'layer {layer}', edge=d.CARD)
-        if overlapped:  # from where the gradient is there to where it starts to travel
+        if overlapped:  # from when the gradient is ready to when it is sent
             low = top + STEP
             turn = (top + HEIGHT + low) / 2 - 3
             points = ((x(now), top + HEIGHT), (x(now), turn), (x(begin), turn), (x(begin), low))
@@ -50,7 +50,7 @@ AFTER = TOPS[0], 'After: first all of backward, then all allreduces', False
 OVERLAPPED = TOPS[1], 'Overlapped: an allreduce starts as soon as its gradient is there', True
 for top, name, overlapped in (AFTER, OVERLAPPED):
     computed, end = case(top, name, overlapped)
-    # what sticks out behind the backward pass
+    # the exposed part, after the backward pass
     y = top + STEP + HEIGHT + 14
     figure.moment(x(computed), top + (HEIGHT + STEP if overlapped else HEIGHT) + 3, y + 6)
     figure.moment(x(end), top + STEP + HEIGHT + 3, y + 6)

@@ -4,23 +4,23 @@ Four processes, each on a machine of its own, joined only by the network. Left a
 and worker 1; each has a device with a replica of the parameters W and its shard of the joint batch,
 from which it computes a gradient, g0 and g1. In the middle: the server. Both workers push their
 gradients to it; it sums them, updates its parameters W, and both workers pull these into their
-replicas. Below: the scheduler. Dotted lines go to it from the server and from both workers: they
-ask it who is there. No gradient passes through it.
+replicas. Below: the scheduler. Dotted lines go to it from the server and from both workers, which
+ask it for the list of processes. No gradient passes through it.
 
-Each grey edge is that of a process; between two of them there is only the network. All
-register with the scheduler, but no gradient and no parameter passes through it.
+Each grey frame is a process; only the network connects them. All processes register with
+the scheduler, but no gradient and no parameter passes through it.
 """
 
 import draw as d
 
 figure = d.Figure(528, __doc__, 'Workers compute, the server keeps the parameters')
 
-# --- the edges of four processes: the workers mirrored, so that both face the server
+# --- the frames of the four processes; the workers are mirrored, so both face the server
 PANEL, SERVER = 242, 116
 TOP, HEIGHT = 62, 274
 GAP = (d.INNER - 2 * PANEL - SERVER) / 2
 CENTRE = d.WIDTH / 2
-PULL, PUSH = TOP + 108, TOP + 206  # the rows of what is pulled and of what is pushed
+PULL, PUSH = TOP + 108, TOP + 206  # the rows for pull and push
 
 left = CENTRE - SERVER / 2
 figure.rect(left, TOP, SERVER, HEIGHT, d.DATA, d.DATA_EDGE, r=9)
@@ -50,7 +50,7 @@ for k in range(2):
     figure.gradient(w, PUSH, f'g_{k}', k, r=21)
     figure.arrow((w, PULL + 19), (w, PUSH - 21))
     figure.arrow((shard + side * 38, PUSH), (w - side * 21, PUSH))
-    for y, name in ((PULL, 'pull'), (PUSH, 'push')):  # its name stands where the network is
+    for y, name in ((PULL, 'pull'), (PUSH, 'push')):  # written across the network
         middle = outer + side * (PANEL + GAP / 2)
         figure.small(middle, y - 14, name, bold=True)
     figure.arrow((CENTRE - side * 19, PULL), (w + side * 19, PULL), width=2)

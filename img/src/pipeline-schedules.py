@@ -1,12 +1,13 @@
 """Two schedules of a pipeline with four stages and six micro-batches.
 
 Schematic: a backward pass takes twice as long as a forward pass. In both schedules, stage 0 begins,
-and each stage begins one forward pass after the one before it. GPipe: all six forward passes, then
-all six backward passes. 1F1B: a stage does a backward pass as soon as it can, then one forward and
-one backward pass in turn. Both take 27 units of time, of which each stage is idle for 9, one third.
+and each stage begins one forward pass after the stage before it. GPipe: all six forward passes,
+then all six backward passes. 1F1B: a stage runs its first backward pass as early as possible, then
+alternates forward and backward passes. Both take 27 units of time, of which each stage is idle for
+9, one third.
 
-Light: a forward pass, dark: a backward pass, with the number of the micro-batch. Dashed:
-idle, the bubble. It is a third, as the formula says: (4 − 1) / (6 + 4 − 1) = 3/9.
+Light: a forward pass; dark: a backward pass, with the number of the micro-batch. Dashed:
+idle, the bubble. It is one third, as the formula says: (4 − 1) / (6 + 4 − 1) = 3/9.
 """
 
 import draw as d
@@ -29,8 +30,9 @@ def one_f_one_b(stage):
 
 
 def times(order_of):
-    """Return when each pass ends if it begins as early as possible; iterates, as each round
-    settles more of the end times that other passes wait for.
+    """Return when each pass ends if it begins as early as possible.
+
+    It iterates: each round settles more of the end times that other passes wait for.
     """
     ends = {}
     for s in [*range(STAGES)] * MICRO * STAGES:

@@ -1,9 +1,9 @@
-"""Four workers with one server, and four workers in a ring: what passes each link.
+"""Traffic on each link: four workers with one server, and four workers in a ring.
 
 Left: one server above four workers; each worker sends its gradients to the server and gets the
-parameters back. In one step, one model goes out over the link of each worker and one comes in;
-over the link of the server four come in and four go out. Right: four workers in a ring, each of
-which sends to the next one. In one step, 1.5 models go over every link, and 1.5 come in.
+parameters back. In one step, one model goes out over each worker's link and one comes in; over the
+server's link, four come in and four go out. Right: four workers in a ring, each of which sends to
+the next one. In one step, 1.5 models go out over every link, and 1.5 come in.
 
 How many times the whole model passes each link in one step. With W workers: W times in and
 W times out over the link of one server; 2(W − 1)/W times over every link of a ring.

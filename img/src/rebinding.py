@@ -2,12 +2,12 @@
 
 Before: the list data has two entries, which point at replica 0's gradient, 1 1, and at replica 1's
 gradient, 2 2. The first loop adds into the first tensor: 3 3. A, data[i] = data[0].to(...): the
-list's second entry now points at a new tensor, 3 3; replica 1's .grad still is 2 2. B,
-data[i].copy_(data[0]): the sum is written into the tensor that replica 1's .grad is; the .grad of
-both replicas are 3 3.
+list's second entry now points at a new tensor, 3 3; replica 1's .grad is still 2 2. B,
+data[i].copy_(data[0]): the sum is written into replica 1's .grad tensor; both replicas' .grad are
+now 3 3.
 
-A, on stand-ins: .to(...) stays in main memory and gives data[0] itself instead of a copy;
-replica 1's .grad is [2 2] all the same.
+A, on stand-ins: .to(...) stays in main memory and returns data[0] itself, not a copy;
+replica 1's .grad is still [2 2].
 """
 
 import draw as d
@@ -15,11 +15,11 @@ import draw as d
 figure = d.Figure(660, __doc__, 'Before')
 
 PANEL, CELL = 338, 30
-DEVICE = 98  # where in a panel the devices begin
+DEVICE = 98  # where the devices begin in a panel
 TENSOR = 174  # the centre of the tensors
 GRAD, GRAD_W, GRAD_H = 238, 90, 42  # the names by which the replicas know them
 ENTRY_W, ENTRY_H = 64, 34
-ONE, TWO, GAP = 74, 124, 34  # heights: a device with one row, with two, and what is between
+ONE, TWO, GAP = 74, 124, 34  # heights: a device with one row, with two, and the gap
 
 
 def tensor(x, y, k, value):
@@ -33,7 +33,7 @@ def panel(x, top, second, values):
     rows = (top + ONE - 28, below + 46, below + second - 28)  # the last two may be the same
     for k, y in enumerate((rows[0], rows[-1])):
         tensor(x, y, k, values[k])
-        words = f'replica {k}', '.grad'  # the name by which it knows its gradient
+        words = f'replica {k}', '.grad'  # the replica's name for its gradient
         figure.box(x + GRAD, y - GRAD_H / 2, GRAD_W, GRAD_H, *words, k=k, size=d.SMALL)
         figure.arrow((x + GRAD, y), (x + TENSOR + CELL, y))
     return rows
@@ -70,12 +70,12 @@ for x, letter, code in codes:
     rows = panel(x, TOP, TWO, (3, 2 if new else 3))
     target = rows[1] if new else rows[2]
     middle = (rows[0] + rows[2]) / 2
-    if new:  # where the entry pointed before
+    if new:  # the entry's old target
         start, end = (x + ENTRY_W, middle + ENTRY_H / 2), (x + TENSOR - CELL, rows[2])
         figure.curve(start, end, color=d.DATA_EDGE, dash='5 4')
         figure.hint(x + DEVICE - 12, rows[2] - 6, 'before', anchor='end')
     entries(x, middle, rows[0], target)
-    column = x + TENSOR + CELL / 2  # not the middle, where the name of the device is
+    column = x + TENSOR + CELL / 2  # not the centre, where the device's name is
     figure.arrow((column, rows[0] + CELL / 2), (column, target - CELL / 2))
     style = {'size': d.SMALL, 'mono': True, 'anchor': 'start'}
     figure.label(column + 12, TOP + ONE + GAP / 2, '.to(...)' if new else 'copy_', **style)

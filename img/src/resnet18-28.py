@@ -21,12 +21,12 @@ def conv(inputs, outputs, side):
 
 
 def residual(inputs, outputs):
-    """Return the sizes of a residual block's arrays; where it halves, its shortcut has some too."""
+    """Return the sizes of a residual block's arrays; a halving block's shortcut has some, too."""
     arrays = conv(inputs, outputs, 3) + conv(outputs, outputs, 3) + 4 * [outputs]  # two norms
     return arrays + (conv(inputs, outputs, 1) if inputs != outputs else [])
 
 
-# What a layer is called, the kind of its block, its output's shape, the sizes of its arrays.
+# A layer's name, the kind of its block, its output's shape, the sizes of its arrays.
 ROWS = (
     ('batch norm', '', '1×28×28', [1, 1]),
     ('conv 3×3, 64, no padding', '', '64×26×26', conv(1, 64, 3)),

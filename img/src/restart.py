@@ -1,12 +1,12 @@
-"""A rank is killed, and all go on from the checkpoint.
+"""A rank is killed, and all ranks resume from the checkpoint.
 
 Schematic, from left to right in time. Rank 0 and rank 1 take steps 1, 2 and 3; after step 2 both
-write a checkpoint. Before step 4 rank 1 is killed, and rank 0 waits in that step's sum; torchrun
-ends it as well and starts both anew. They load the checkpoint, agree that it is the same, and take
-steps 3, 4 and 5.
+write a checkpoint. Before step 4 rank 1 is killed, and rank 0 waits in that step's allreduce;
+torchrun ends it as well and restarts both. They load the checkpoint, agree that it is the same, and
+take steps 3, 4 and 5.
 
 Step 3 is taken twice, the second time with the same examples, the same random numbers and
-the same state of the optimizer. So the end is that of a run that nobody killed.
+the same optimizer state. So the result is that of an uninterrupted run.
 """
 
 import draw as d
@@ -15,8 +15,8 @@ figure = d.Figure(336, __doc__, 'Killed before step 4, continued from step 2')
 
 LEFT, STEP, HIGH = 92, 54, 36
 ROWS = (86, 196)
-FILE = 159  # the height between the lanes at which the checkpoint lies
-AGAIN = LEFT + 4 * STEP + 112  # where the second life begins
+FILE = 159  # the y of the checkpoint, between the lanes
+AGAIN = LEFT + 4 * STEP + 112  # where the restarted run begins
 for k, y in enumerate(ROWS):
     figure.name(d.MARGIN, y + HIGH / 2, f'rank {k}', k)
     for i in range(3):

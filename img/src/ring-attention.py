@@ -1,12 +1,12 @@
-"""Ring attention: queries stay, keys and values go round.
+"""Ring attention: queries stay, keys and values go around the ring.
 
-Left, four ranks in a ring; each has the queries of its quarter of the sequence, and sends keys and
-values on to the next rank. Right, the table of queries by keys, four by four blocks. Below the
-diagonal all of a block is computed, on the diagonal a triangle, above it nothing. The number in a
-block is the turn in which its keys visit the row's rank.
+Left, four ranks in a ring; each has the queries of its quarter of the sequence and sends keys and
+values to the next rank. Right, the table of queries by keys, in four by four blocks. Below the
+diagonal a whole block is computed, on the diagonal a triangle, above it nothing. The number in a
+block is the turn in which its keys reach the row's rank.
 
-The number is the turn in which a block's keys visit. Above the diagonal there is nothing to do:
-rank 0 works in turn 0 alone, rank 3 in all four.
+The number is the turn in which a block's keys arrive. Above the diagonal there is nothing to do:
+rank 0 works only in turn 0, rank 3 in all four.
 """
 
 import draw as d

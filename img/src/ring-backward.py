@@ -1,12 +1,12 @@
 """The ring's backward pass: gradients travel with their keys and values, one step further.
 
 A row for each of four ranks, a column for each of four turns. In turn 0 a rank has its own keys and
-values and their gradients; in each further turn those of the rank before. A rank whose queries see
-these keys adds its part of the gradient. After turn 3 the gradients alone take one more step, and
-are home.
+values and their gradients; in each later turn, it has those that the rank before it had. A rank
+whose queries attend to these keys adds its part of the gradient. After turn 3 only the gradients
+take one more step, back to their own rank.
 
 A box is the gradient of one rank's keys and values, in that rank's colour: bold where queries add
-to it, with a dashed edge where a causal mask leaves nothing to add. After four steps it is home.
+to it, dashed where a causal mask leaves nothing to add. After four steps it is back on its rank.
 """
 
 import draw as d

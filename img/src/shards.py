@@ -1,12 +1,12 @@
-"""What each rank holds of an epoch.
+"""The examples of an epoch that each rank takes.
 
-An epoch is an order of all examples, drawn from seed and epoch, and the same on all ranks. Here it
-has 20 examples, cut into steps of 8, 8 and 4. Each step is cut into a shard for each of three
-ranks: 3, 3 and 2 examples, and in the last step 2, 1 and 1. After a restart from the checkpoint of
-step 1, steps 2 and 3 are left.
+In an epoch, all examples are taken in an order that depends on the seed and the epoch and is the
+same on all ranks. Here there are 20 examples, split into steps of 8, 8 and 4. Each step is split
+into shards for three ranks: 3, 3 and 2 examples, and in the last step 2, 1 and 1. After a restart
+from the checkpoint of step 1, steps 2 and 3 remain.
 
-The same order on all ranks; each step is cut anew, so that no example is missing or counted twice,
-and after a restart the steps that are left are the same, whatever the number of ranks.
+The order is the same on all ranks, and each step is split separately, so no example is lost or
+counted twice. After a restart the remaining steps are the same, for any number of ranks.
 """
 
 import draw as d

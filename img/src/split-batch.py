@@ -1,11 +1,10 @@
 """Splitting a batch over two devices: 6 rows, and 7 rows.
 
 A batch of 6 rows of 4 numbers, 0 to 23, is split into two shards of 3 rows: rows 0 to 2 on device
-0,
-rows 3 to 5 on device 1. A batch of 7 rows is cut in 4 and 3: with n rows and k devices, the first n
-mod k shards get one row more.
+0, rows 3 to 5 on device 1. A batch of 7 rows is split into 4 and 3: with n rows and k devices, the
+first n mod k shards get one extra row.
 
-n rows on k devices: the first n mod k shards get one row more.
+n rows on k devices: the first n mod k shards get one extra row.
 """
 
 import draw as d
@@ -18,7 +17,7 @@ PAD, GAP = 12, 16
 
 
 def split(top, rows, sizes):
-    """Draw a batch of `rows` rows whose centre is level with its shards of `sizes` rows."""
+    """Draw a batch of `rows` rows and, centred next to it, its shards of `sizes` rows."""
     values = [[4 * row + column for column in range(4)] for row in range(rows)]
     height = sum(sizes) * CELL_H + 2 * len(sizes) * PAD + GAP * (len(sizes) - 1)
     batch_top = top + (height - rows * CELL_H) / 2

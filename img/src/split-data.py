@@ -1,10 +1,10 @@
-"""Data parallelism: the whole network on every device, the batch cut in shards.
+"""Data parallelism: the whole network on every device, the batch cut into shards.
 
-The batch is cut in two shards. Each device holds a replica of the whole network and sends its shard
-forward through all four layers to a loss. The backward pass comes back through the same layers and
-gives each of them a gradient, which is summed over both devices, once per step.
+The batch is cut into two shards. Each device holds a replica of the whole network and runs its
+shard forward through all four layers to a loss. The backward pass returns through the same layers
+and computes a gradient for each, which is summed over both devices, once per step.
 
-Solid: forward; dashed: backward, which gives each layer its gradient. Replicas that start
+Solid: forward; dashed: backward, which computes each layer's gradient. Replicas that start
 equal and apply the same sum stay equal; the devices wait for each other once per step.
 """
 
@@ -13,7 +13,7 @@ from layers import BATCH_W, END, LANE_H, H, W, X, lanes, layer, there_and_back
 
 figure = d.Figure(412, __doc__, 'Data parallelism: each device holds the whole network')
 
-TOP, GAP = 62, 66  # more room than in the other two, for the sum
+TOP, GAP = 62, 66  # more space than in the other two figures, for the sum
 rows = lanes(figure, TOP, GAP)
 middle = TOP + LANE_H + GAP / 2
 for k, y in enumerate(rows):
@@ -27,9 +27,9 @@ for k, y in enumerate(rows):
     figure.small(END, y, 'loss')
 figure.line((d.MARGIN - 8, middle), (d.MARGIN + BATCH_W + 8, middle), dash='5 4')
 
-# every layer hands its gradient to the sum and gets the sum
+# every layer sends its gradient to the sum and receives the sum
 figure.bar(X[0], middle - 15, X[3] + W - X[0], 30, 'gradients are summed, once per step', r=15)
 for left in X:
-    x = left + W - 18  # beside the name of device 1
+    x = left + W - 18  # next to the name of device 1
     figure.arrow((x, rows[0] + H / 2), (x, middle - 15), both=True)
     figure.arrow((x, rows[1] - H / 2), (x, middle + 15), both=True)

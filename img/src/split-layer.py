@@ -1,11 +1,11 @@
-"""Tensor parallelism: every layer's channels are cut across the two devices.
+"""Tensor parallelism: every layer's channels are split across the two devices.
 
 Four layers with 20 channels, 50 channels, 128 outputs and 10 outputs. Device 0 computes the first
 half of each, device 1 the second half. Both need the whole batch, and after each of the four layers
 the halves are exchanged before the next layer can start.
 
-The next layer needs all channels, so both devices stop after every layer and send each
-other their half: four exchanges forward, three back.
+The next layer needs all channels, so both devices stop after every layer and exchange
+their halves: four exchanges forward, three backward.
 """
 
 import draw as d
@@ -33,7 +33,7 @@ for i, (name, size, first, second) in enumerate(parts):
     layer(figure, i, rows[0], 0, first)
     layer(figure, i, rows[1], 1, second)
 
-# an exchange after every layer: a bar over both devices that both write to and both read from
+# an exchange after every layer: a bar across both devices, which both write to and read from
 for i in range(4):
     centre = X[i] + W + 23 if i < 3 else END - 22
     for y in rows:

@@ -1,12 +1,12 @@
 """Pipeline parallelism: layers 1 and 2 on device 0, layers 3 and 4 on device 1.
 
-The batch enters layer 1 on device 0. The activations of layer 2 cross to layer 3 on device 1, the
-gradients come back the same way. Below, one step in time: device 0 computes forward through layers
+The batch enters layer 1 on device 0. The activations of layer 2 cross to layer 3 on device 1; the
+gradients return the same way. Below, one step over time: device 0 computes forward through layers
 1 and 2, then is idle while device 1 computes forward and backward through layers 3 and 4, then
 computes backward through layers 2 and 1 while device 1 is idle.
 
 One device waits while the other works. A pipeline sends the batch through in
-micro-batches, one behind the other, which fills a part of the gaps.
+micro-batches, one after the other, which fills some of the gaps.
 """
 
 import draw as d
@@ -34,7 +34,7 @@ middle = TOP + LANE_H + GAP / 2
 figure.text(right + 14, middle + 5, 'activations cross')
 figure.text(left - 14, middle + 5, 'gradients come back', anchor='end')
 
-# --- one step in time
+# --- one step over time
 top, unit, height = 346, 103, 34
 figure.text(d.MARGIN, top - 16, 'One step in time', bold=True)
 busy = {

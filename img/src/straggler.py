@@ -1,8 +1,8 @@
-"""One output of chapter 3, drawn large: which rank keeps the other waiting.
+"""An output of chapter 3, drawn large: one rank keeps the other waiting.
 
 Two training steps of two PyTorch ranks, as torch.profiler recorded them. Rank 1 computes all the
-time, and its allreduces are short. Rank 0 has computed early, and its allreduces are long: it waits
-for rank 1.
+time, and its allreduces are short. Rank 0 finishes early, and its allreduces are long because it
+waits for rank 1.
 """
 
 import draw as d
@@ -10,7 +10,7 @@ import draw as d
 from mgpu_helpers.lanes import KINDS
 from mgpu_helpers.timeline import RECORDED, read_traces
 
-BIG, END = 25, 0.333  # letters that a phone can show 350 pixels wide; seconds, of two steps
+BIG, END = 25, 0.333  # font size readable on a phone, 350 pixels wide; seconds of the two steps
 LEFT, TOP, HIGH = 132, 78, 52
 SCALE = (d.RIGHT - LEFT) / END
 lanes = read_traces(*sorted(RECORDED.glob('straggler-*.json')))
@@ -23,7 +23,7 @@ for row, (lane, spans) in enumerate(lanes.by_lane().items()):
     figure.rect(LEFT, y, d.RIGHT - LEFT, HIGH, d.WHITE, d.DATA_EDGE, r=0, width=1)
     for i, s in enumerate(spans):
         begin, end = (LEFT + min(t - lanes.ends[0], END) * SCALE for t in (s.start, s.end))
-        half = HIGH / 2 if row % 2 else 0  # two buckets a step travel at the same time
+        half = HIGH / 2 if row % 2 else 0  # two buckets per step travel at the same time
         if begin < d.RIGHT:
             top = y + half * (i % 2)
             figure.rect(begin, top, max(end - begin, 2), HIGH - half, KINDS[s.kind], None, r=0)

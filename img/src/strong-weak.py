@@ -5,8 +5,8 @@ Schematic. Strong scaling: the batch stays 256 examples. 1 device computes 256 o
 get shorter. Weak scaling: every device computes 128 examples, and the batch grows from 128 to 256
 to 512: a step takes 1/2 for each number of devices, plus the allreduce.
 
-Schematic: a bar is as long as its shard takes, the dark one what shows of the allreduce.
-The smaller the shards, the larger its share of a step.
+Schematic: a light bar is a shard's time, a dark bar the exposed part of the allreduce.
+The smaller the shards, the larger the allreduce's share of a step.
 """
 
 import draw as d
@@ -14,7 +14,7 @@ import draw as d
 figure = d.Figure(604, __doc__)
 
 COUNTS = (1, 2, 4)
-LEFT, COLUMN, WIDE = 24, 248, 216  # of the columns; of 256 examples
+LEFT, COLUMN, WIDE = 24, 248, 216  # of the columns; WIDE: of 256 examples
 BAR, PITCH, ALLREDUCE = 30, 37, 20
 
 

@@ -2,33 +2,33 @@
 
 Schematic; worker 1 takes three times as long as worker 0 for a gradient. Above, dist_sync: both
 workers compute a gradient from the same parameters W0; worker 0 pushes its own early and waits; the
-server updates to W1 once it has both, and both pull W1. So it goes on: three updates, each with two
-gradients. Below, dist_async: the server updates with each gradient as it comes, and no worker waits
-for the other. Worker 0 goes on with W1, W2, W4, W5, W7 and W8. The gradients of worker 1, computed
-from W0, W3 and W6, arrive when the server is at W2, W5 and W8: computed from parameters 2 updates
-old. Nine updates, each with one gradient.
+server updates to W1 once it has both, and both pull W1. This repeats: three updates, each with two
+gradients. Below, dist_async: the server updates with each gradient as it arrives, and no worker
+waits for the other. Worker 0 continues with W1, W2, W4, W5, W7 and W8. The gradients of worker 1,
+computed from W0, W3 and W6, arrive when the server is at W2, W5 and W8, so they come from
+parameters that are 2 updates old. Nine updates, each with one gradient.
 
-Schematic. Light boxes: a gradient is computed from these parameters; dark: the server
-updates to these; dotted: waiting. Above, three updates with two gradients each; below, nine.
+Schematic. Light boxes: a gradient is computed from these parameters; dark: the server updates
+to these; dotted: waiting. Above, three updates with two gradients each; below, nine with one.
 """
 
 import draw as d
 
 START, END, LANE, STEP = 122, d.RIGHT, 38, 66
-COMPUTE = (46, 150)  # how long each worker computes a gradient
-UPDATE, TRAVEL = 30, 9  # how long an update takes the server, and a message on its way
+COMPUTE = (46, 150)  # each worker's time for a gradient
+UPDATE, TRAVEL = 30, 9  # the server's time for an update, and a message's travel time
 
 figure = d.Figure(652, __doc__)
 
 
 def simulate(sync):
-    """Return the gradients, when each update begins, and what each worker pulled last.
+    """Return the gradients, when each update begins, and each worker's last pull.
 
     A gradient is (worker, its start, the version of the parameters that it was computed from, the
-    version that the server had when it was used).
+    server's version when it was applied).
     """
     gradients, updates, free = [], [], 0
-    pulled = {k: (0, 0) for k in range(2)}  # when, and which version
+    pulled = {k: (0, 0) for k in range(2)}  # the time and the version
     while True:
         arrive = {k: pulled[k][0] + COMPUTE[k] + TRAVEL for k in pulled}
         who = list(arrive) if sync else [min(arrive, key=arrive.get)]

@@ -1,13 +1,13 @@
 """A transformer block on two ranks: attention by heads, MLP by features.
 
-Two ranks, one above the other. From left to right on each: norm; q, k and v for its two of four
-heads; attention with these heads; its rows of the output layer. Then a bar over both ranks: an
-allreduce on the way forward. Again norm; half of the features of the MLP, and the matching rows of
+Two ranks, one above the other. From left to right on each: norm; q, k and v for two of the four
+heads; attention with these heads; its rows of the output layer. Then a bar across both ranks: an
+allreduce in the forward pass. Again norm; half of the features of the MLP, and the matching rows of
 its second layer; and a second such bar. Two hollow bars, before q, k, v and before the MLP, are
-allreduces on the way back.
+allreduces in the backward pass.
 
-What goes into attention and into the MLP, and what comes out, is the same on both ranks.
-The normalizations are computed on both. The stream that each part is added to is not drawn.
+The inputs and outputs of attention and of the MLP are the same on both ranks. Both ranks
+compute the normalizations. The residual stream is not drawn.
 """
 
 import draw as d
@@ -19,7 +19,7 @@ ROWS = [TOP + k * (LANE + GAP) + 58 for k in range(2)]
 for k in range(2):
     figure.device(d.MARGIN, TOP + k * (LANE + GAP), d.INNER, LANE, k, f'rank {k}')
 
-PARTS = (  # width, lines for each rank; a word is an allreduce, forward or backward
+PARTS = (  # width, lines for each rank; a single word is an allreduce, forward or backward
     (50, [['norm']] * 2), 'backward', (84, [['q, k, v', f'heads {h}'] for h in ('0, 1', '2, 3')]),
     (78, [['attention', 'of these']] * 2), (58, [['out', 'rows']] * 2), 'forward',
     (50, [['norm']] * 2), 'backward', (88, [['mlp.0', 'columns']] * 2),

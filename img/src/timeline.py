@@ -5,8 +5,8 @@ other. Two devices with 128 examples each: forward and backward take half as lon
 at the same time; then a short allreduce and an update that takes as long as before. The step ends
 after a little more than half the time.
 
-Schematic, not to scale. Half the examples take half the time. The allreduce is extra,
-and the update stays as long as it was: almost twice as fast, not quite.
+Schematic, not to scale. Half the examples take half the time. The allreduce is extra, and
+the update takes as long as before, so the step is almost, but not quite, twice as fast.
 """
 
 import draw as d
@@ -18,7 +18,7 @@ FORWARD, BACKWARD, UPDATE, ALLREDUCE = 192, 384, 30, 28
 
 
 def lane(k, y, share, wait=0):
-    """Draw what device `k` does with its share of the batch; return where its update begins."""
+    """Draw device `k` computing its share of the batch; return the x where its update begins."""
     figure.name(d.MARGIN, y + HEIGHT / 2, f'device {k}', k)
     turn, end = START + FORWARD * share, START + (FORWARD + BACKWARD) * share
     figure.part(START, y, turn - START, HEIGHT, k, 'forward')
@@ -43,7 +43,7 @@ figure.exchange(update - ALLREDUCE / 2, TWO + 14, BOTTOM - 14)
 figure.flag(update - ALLREDUCE / 2, TWO, 'allreduce', 'end')
 figure.flag(update + UPDATE / 2, TWO, 'update', 'start')
 
-# --- what was saved, and the time axis
+# --- the time saved, and the time axis
 figure.moment(end_one, ONE + HEIGHT + 4, BOTTOM + 28)
 figure.moment(end_two, BOTTOM + 4, BOTTOM + 28)
 figure.time_saved(end_two, end_one, (TWO + BOTTOM) / 2)

@@ -1,11 +1,11 @@
-"""torchrun starts one file several times.
+"""torchrun starts one script in several processes.
 
 torchrun starts step2.py once for each device of two machines. On the first machine it sets RANK
-0 and 1, on the second RANK 2 and 3; LOCAL_RANK is 0 and 1 on each, WORLD_SIZE is 4 everywhere.
-Every process trains on its shard of the batch; rank 0 alone prints and saves.
+to 0 and 1, on the second to 2 and 3; LOCAL_RANK is 0 and 1 on each, WORLD_SIZE is 4 everywhere.
+Every process trains on its shard of the batch; only rank 0 prints and saves.
 
-The local rank chooses the device, the rank the shard of the batch. All of them train; rank 0
-alone prints and saves.
+The local rank selects the device, the rank selects the shard of the batch. All ranks train;
+only rank 0 prints and saves.
 """
 
 import draw as d

@@ -3,10 +3,10 @@
 Left, update_on_kvstore=True, the default: both devices push their gradients to the store; the store
 adds them, its optimizer updates the store's copy of the weights once, and both devices pull the
 weights. Right, update_on_kvstore=False: both push their gradients, the store adds them, both pull
-the sum, and every device updates its own weights. That is chapter 1's allreduce. Thin arrows carry
+the sum, and every device updates its own weights. This is chapter 1's allreduce. Thin arrows carry
 gradients, thick arrows carry weights.
 
-The store is where arrays are kept and added: MXNet calls it a key-value store.
+The store keeps arrays and adds them. MXNet calls it a key-value store.
 """
 
 import draw as d
@@ -16,8 +16,8 @@ figure = d.Figure(622, __doc__)
 PANEL, DEVICE, GAP = 338, 164, 10
 TOP, BOTTOM = 96, 524
 GRADIENT, STORE, SUM = 146, 198, 250
-PULLED, UPDATE, WEIGHTS = 348, 420, 490  # heights that belong to the devices
-THICK = 3.5  # what carries weights; what carries gradients is as thin as in every figure
+PULLED, UPDATE, WEIGHTS = 348, 420, 490  # y positions in the devices
+THICK = 3.5  # arrows that carry weights; those that carry gradients are as thin as in every figure
 
 
 def update(x, y, k=None):
@@ -30,13 +30,13 @@ def total(x, y, k=None):
 
 
 def carries(x, y, verb, what):
-    """Say beside an arrow what is done, on its left, and with what, on its right."""
+    """Label an arrow: the verb on its left, the object on its right."""
     figure.small(x - 10, y, verb, anchor='end', bold=True)
     figure.small(x + 10, y, what, anchor='start')
 
 
 def panel(x, letter, setting, who, what, store_bottom):
-    """Draw what both panels share, down to the sum; return the centres of the devices."""
+    """Draw the parts that both panels share, down to the sum; return the devices' centres."""
     figure.badge(x + 14, 37, letter)
     figure.text(x + 38, 42, setting, mono=True, bold=True)
     figure.text(x + 46 + 8.45 * len(setting), 42, who)
@@ -56,7 +56,7 @@ def panel(x, letter, setting, who, what, store_bottom):
     return centres
 
 
-# --- left: all of it in the store, once
+# --- left: the store does everything, once
 x = d.MARGIN
 middle = x + PANEL / 2
 words = 'the store updates once, the weights come back'
@@ -74,7 +74,7 @@ for k in range(2):
     figure.parameters(centres[k], WEIGHTS, k=k, side=34)
 figure.small(middle, 426, "the store's copy")
 
-# --- right: the store adds, and that is all
+# --- right: the store only adds
 x = d.RIGHT - PANEL
 middle = x + PANEL / 2
 store_bottom = 282
@@ -93,7 +93,7 @@ for k in range(2):
 
 figure.divider(d.WIDTH / 2, 28, BOTTOM)
 
-# --- which arrow is which
+# --- the legend for the arrows
 y = BOTTOM + 26
 figure.arrow((d.MARGIN, y), (d.MARGIN + 44, y))
 figure.label(d.MARGIN + 54, y, 'carries gradients', anchor='start')

@@ -1,14 +1,14 @@
 """Two steps of 2-bit compression, with the residual.
 
 Eight numbers of a gradient, threshold 0.5. Step 1: the gradient is 0.3, -0.7, 0.1, 0.5, -0.2, 1.2,
--0.4, 0.0. What is 0.5 or more is sent as +0.5, what is -0.5 or less as -0.5, all else as 0, in two
-bits each: 0, -0.5, 0, +0.5, 0, +0.5, 0, 0. The residual, gradient minus sent, stays: 0.3, -0.2,
-0.1, 0.0, -0.2, 0.7, -0.4, 0.0. Step 2: it is added to the next gradient, 0.3, -0.1, 0.2, 0.1, -0.4,
-0.1, 0.2, 0.6; of the sum, 0.6, -0.3, 0.3, 0.1, -0.6, 0.8, -0.2, 0.6, are sent +0.5, 0, 0, 0, -0.5,
-+0.5, 0, +0.5, and 0.1, -0.3, 0.3, 0.1, -0.1, 0.3, -0.2, 0.1 stay.
+-0.4, 0.0. A value of 0.5 or more is sent as +0.5, one of -0.5 or less as -0.5, all others as 0, in
+two bits each: 0, -0.5, 0, +0.5, 0, +0.5, 0, 0. The residual, gradient minus sent, is kept: 0.3,
+-0.2, 0.1, 0.0, -0.2, 0.7, -0.4, 0.0. Step 2: it is added to the next gradient, 0.3, -0.1, 0.2, 0.1,
+-0.4, 0.1, 0.2, 0.6; the sum is 0.6, -0.3, 0.3, 0.1, -0.6, 0.8, -0.2, 0.6; +0.5, 0, 0, 0, -0.5,
++0.5, 0, +0.5 are sent, and 0.1, -0.3, 0.3, 0.1, -0.1, 0.3, -0.2, 0.1 are kept.
 
 Threshold 0.5: 0.5 or more is sent as +0.5, −0.5 or less as −0.5, all else as 0. Two bits are
-sent instead of 32; the residual, what was not sent, is added to the next gradient.
+sent instead of 32; the residual, the part not sent, is added to the next gradient.
 """
 
 import draw as d
@@ -20,7 +20,7 @@ BITS = {THRESHOLD: '11', -THRESHOLD: '10', 0: '00'}  # as MXNet writes them
 
 
 def send(value):
-    """Return what is sent for a value: the threshold with its sign, or nothing."""
+    """Return the value that is sent: the threshold with the sign of `value`, or 0."""
     return THRESHOLD if value >= THRESHOLD else -THRESHOLD if value <= -THRESHOLD else 0
 
 
@@ -54,7 +54,7 @@ def sent_row(y, values):
 
 
 y = 80
-residual, before = None, None  # and the height of its row in the step before
+residual, before = None, None  # and the y of its row in the step before
 for step, gradient in enumerate(GRADIENTS):
     figure.text(d.MARGIN, y, f'Step {step + 1}', bold=True)
     y += 26

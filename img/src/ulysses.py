@@ -1,11 +1,11 @@
 """Ulysses: tokens are exchanged for heads.
 
 Tables of tokens by heads. Left, before attention, each of four ranks has a quarter of the tokens,
-with all heads. An all-to-all: each rank sends three of its four parts away. In the middle each rank
-has all tokens, of one head of four, and computes attention for it. A second all-to-all gives the
-tokens back.
+with all heads. An all-to-all: each rank sends three of its four parts away. In the middle, each
+rank has all tokens for one of the four heads, and computes attention for it. A second all-to-all
+returns the tokens.
 
-A square is some tokens of some heads: filled, the rank that has it; edged, whose tokens they are.
+A square is some tokens of some heads: its fill is the rank that holds it, its edge their owner.
 Each rank keeps one of its four and sends three: queries, keys and values there, the result back.
 """
 

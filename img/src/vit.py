@@ -1,12 +1,12 @@
 """A small vision transformer: 16 patches, four blocks, ten logits.
 
-An image of 28 times 28 pixels is cut into 16 patches; each becomes a vector of 96 numbers. Four
-blocks follow, and a layer that gives ten logits. Inside a block: the vectors are normalized,
-attention with four heads is added to them; they are normalized, and an MLP, from 96 to 384 to 96
-numbers, is added.
+An image of 28 by 28 pixels is cut into 16 patches; each becomes a vector of 96 numbers. Four blocks
+follow, then a layer that returns ten logits. Inside a block, the vectors are normalized and the
+output of attention with four heads is added to them; then they are normalized again, and the output
+of an MLP, from 96 to 384 to 96 numbers, is added.
 
-Each patch keeps its place in a row of 16 vectors. Attention lets them look at each other,
-the MLP treats each by itself. Both only add something to the vector.
+Each patch keeps its place in a row of 16 vectors. Attention combines the vectors, the MLP
+processes each one separately. Both add their output to the vector.
 """
 
 import draw as d

@@ -1,10 +1,10 @@
-"""A launcher that watches scheduler, server and workers, and a system that watches the launcher.
+"""A launcher watches scheduler, server and workers, and the operating system watches the launcher.
 
 A, nobody watches: of scheduler, server, worker 0 and worker 1, worker 1 is killed; the other three
-wait for ever and say nothing. B, a launcher above the four watches: worker 1 is killed; first, the
-launcher notices the end of its process; second, it stops scheduler, server and worker 0; third, it
-reports worker 1 and its last words. C, the launcher itself is killed: each of the four processes
-has asked the system to be ended with its parent, and the system ends all four.
+wait forever and print nothing. B, a launcher watches the four: worker 1 is killed; first, the
+launcher notices that its process has ended; second, it stops scheduler, server and worker 0; third,
+it reports worker 1 and its last output. C, the launcher itself is killed: each of the four
+processes has asked the system to kill it when its parent dies, and the system ends all four.
 """
 
 import draw as d

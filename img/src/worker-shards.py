@@ -1,4 +1,4 @@
-"""Ten examples in joint batches of four, shared out to three workers.
+"""Ten examples in joint batches of four, divided among three workers.
 
 The epoch, shuffled: examples 7 2 9 0, 5 3 8 1 and 6 4, three joint batches. A worker takes the
 examples from len * rank // 3 up to len * (rank + 1) // 3 of each. In a batch of four the bounds are
@@ -7,14 +7,14 @@ last batch, of two, they are 0 0 1 2: worker 0 gets none, worker 1 gets 6, worke
 example is used once, and every worker makes three steps.
 
 Worker r of n takes the examples from len(X) · r // n up to len(X) · (r + 1) // n: each
-example once. All make three steps: a worker without an example still takes part and pushes zeros.
+example once. All make three steps: a worker without examples still takes part and pushes zeros.
 """
 
 import draw as d
 from lanes import lane
 
 WORKERS, BATCH = 3, 4
-EPOCH = (7, 2, 9, 0, 5, 3, 8, 1, 6, 4)  # the same order for every worker: the same seed
+EPOCH = (7, 2, 9, 0, 5, 3, 8, 1, 6, 4)  # the same order on every worker, from the same seed
 
 figure = d.Figure(456, __doc__, 'Every worker takes its shard of the same joint batch')
 
@@ -31,7 +31,7 @@ for step, batch in enumerate(batches):
     n = len(batch)
     bounds = [n * r // WORKERS for r in range(WORKERS + 1)]
     figure.label(x + n * CELL / 2, EPOCH_Y - 40, f'step {step + 1}', bold=True)
-    for bound in sorted(set(bounds)):  # each under its edge; equal ones side by side
+    for bound in sorted(set(bounds)):  # each bound below its edge; equal bounds side by side
         words = ', '.join([str(bound)] * bounds.count(bound))
         figure.hint(x + bound * CELL, EPOCH_Y + 36, words)
         edge = x + bound * CELL

@@ -1,11 +1,11 @@
-"""What each of four devices keeps: data parallelism, ZeRO 1, ZeRO 2 and ZeRO 3.
+"""Memory on each of four devices: data parallelism, ZeRO 1, ZeRO 2 and ZeRO 3.
 
 Each device has three boxes: parameters, gradients, and the state of Adam, twice as wide. Data
-parallelism: all boxes are full on every device, 16 bytes a value. ZeRO 1: of the state each device
-keeps its own quarter, 10 bytes. ZeRO 2: of the gradients, too, 7 bytes. ZeRO 3, which is fully
-sharded data parallelism: of the parameters, too, 4 bytes.
+parallelism: all boxes are full on every device, 16 bytes per parameter. ZeRO 1: each device keeps
+only its own quarter of the state, 10 bytes. ZeRO 2: also only a quarter of the gradients, 7 bytes.
+ZeRO 3, which is fully sharded data parallelism: also only a quarter of the parameters, 4 bytes.
 
-P: parameters, g: gradients, state: what Adam keeps, two numbers a parameter. Below: bytes a
+P: parameters, g: gradients, state: Adam's two numbers per parameter. Below: bytes per
 parameter on each of k = 4 devices, in single precision.
 """
 

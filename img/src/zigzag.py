@@ -1,11 +1,11 @@
 """Zig-zag: each rank has a piece from the front and one from the back.
 
-Left, the sequence in four pieces, one a rank: the first rank has a triangle of queries by keys to
+Left, the sequence in four pieces, one per rank: the first rank has a triangle of queries by keys to
 compute, the last one a triangle and three squares. Right, in eight pieces: rank 0 has pieces 0 and
-7, rank 1 has 1 and 6, rank 2 has 2 and 5, rank 3 has 3 and 4. All have as much.
+7, rank 1 has 1 and 6, rank 2 has 2 and 5, rank 3 has 3 and 4. All have the same amount of work.
 
-Each row of the table in the colour of the rank that has its queries. Equal pieces in order are
-unequal work; a piece from the front and one from the back together are as much on every rank.
+A row's colour is the rank that has its queries. Equal pieces in order make unequal work; one
+piece from the front and one from the back together make equal work on every rank.
 """
 
 import draw as d
