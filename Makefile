@@ -33,7 +33,7 @@ lab: setup ## open JupyterLab at the first chapter (LAB_ARGS=--no-browser and th
 test: setup ## run the tests, and the notebooks through nbval (TESTS=FILE; SLOW=1; CHANGED=1; PYTEST_ARGS)
 	@sh tools/test.sh
 
-run: setup ## execute the notebooks into build/, also as HTML (CHAPTER=1: one of them)
+run: setup ## execute the notebooks into build/ (CHAPTER=1: one of them)
 	@$(call with,RUN_ARGS) tools/run_notebooks.py --timeout "$$CELL_TIMEOUT" $(if $(CHAPTER),--chapter "$$CHAPTER")
 
 slides: setup ## write slides for a lecture into build/slides/ (SESSION='five weeks 1': a session of the plan; CHAPTER=1: a chapter)

@@ -129,6 +129,18 @@ class Browser:
         path.write_bytes(base64.b64decode(self.call('Page.captureScreenshot', clip=clip)['data']))
 
 
+def luminance(color):
+    """Relative luminance of a CSS color, as WCAG 2 defines it."""
+    parts = [int(part) / 255 for part in re.findall(r'\d+', color)[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear))
+
+
+def contrast(one, other):
+    """Of two luminances, by WCAG 2, from 1 to 21."""
+    return (max(one, other) + 0.05) / (min(one, other) + 0.05)
+
+
 @contextlib.contextmanager
 def lab(folder, chapter):
     """Run `make lab` on a copy of a chapter, its exercises and figures; yield the address."""

@@ -15,20 +15,17 @@ from click.testing import CliRunner
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 RUNNER = ROOT / 'tools/run_notebooks.py'
-PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><circle r="4"/></svg>'
 
 
 class Course:
-    """A folder with chapters, an image beside them, and the runner."""
+    """A folder with chapters, and the runner."""
 
     def __init__(self, folder):
         self.notebooks, self.build = folder / 'notebooks', folder / 'build'
-        for path in (self.notebooks, folder / 'img'):
-            path.mkdir(parents=True)
-        (folder / 'img/dot.svg').write_text(PICTURE)
+        self.notebooks.mkdir(parents=True)
 
     def write(self, name, *sources, **metadata):
-        cells = [new_markdown_cell('# A chapter\n\n![a dot](../img/dot.svg)')]
+        cells = [new_markdown_cell('# A chapter')]
         cells += [new_code_cell(source) for source in sources]
         path = self.notebooks / f'{name}.ipynb'
         nbformat.write(new_notebook(cells=cells, metadata=metadata), path)
@@ -55,7 +52,7 @@ def course(tmp_path, monkeypatch):
     return Course(tmp_path / 'a course')
 
 
-def test_chapters_are_executed_and_left_as_notebook_and_page(course):
+def test_chapters_are_executed_and_left_as_notebooks(course):
     course.write('01-one', 'import os\nprint(os.path.basename(os.getcwd()))', '#@save\n6 * 7')
     course.write('02-two', "open('../build/seen', 'w').close()")
     before = (course.notebooks / '01-one.ipynb').read_bytes()
@@ -64,13 +61,11 @@ def test_chapters_are_executed_and_left_as_notebook_and_page(course):
     one, two, *_ = (line.split('  ') for line in done.stdout.splitlines())
     assert (one[:2], one[-1]) == (['01-one', 'cell 1/2'], 'import os')
     assert (two[:2], two[-1]) == (['01-one', 'cell 2/2'], '6 * 7')
-    assert course.built() == ['01-one.html', '01-one.ipynb', '02-two.html', '02-two.ipynb', 'seen']
+    assert course.built() == ['01-one.ipynb', '02-two.ipynb', 'seen']
     _, first, second = nbformat.read(course.build / '01-one.ipynb', as_version=4).cells
     assert first.outputs[0].text == 'notebooks\n'
     assert second.outputs[0].data['text/plain'] == '42'
     assert (course.notebooks / '01-one.ipynb').read_bytes() == before
-    page = (course.build / '01-one.html').read_text()
-    assert page.count('<img alt="a dot" src="data:image/svg+xml;base64,') == 1
 
 
 def test_chapters_are_picked_by_their_numbers_and_unknown_ones_refused(course):
@@ -93,7 +88,7 @@ def test_a_chapter_without_its_framework_is_left_out_unless_asked_for(course, mo
     assert '05-five  left out: no torch is installed here' in course.run().stdout
     assert course.built() == []
     course.run('--chapter', '5', '--store')
-    assert course.built() == ['05-five.html', '05-five.ipynb']
+    assert course.built() == ['05-five.ipynb']
     nb = (course.notebooks / '05-five.ipynb').read_text()
     assert '"mgpu-torch"' in nb  # PyTorch's kernel, on every machine
 
@@ -105,10 +100,9 @@ def test_failing_cell_stops_the_run_and_is_named(course):
     (course.build / '01-one.ipynb').write_text('from an earlier run')
     said = course.run('--store', code=1).stderr
     assert '01-one, cell 2/3 failed:' in said and 'too hot' in said
-    assert course.built() == ['01-one.failed.html', '01-one.failed.ipynb']
+    assert course.built() == ['01-one.failed.ipynb']
     nb = nbformat.read(course.build / '01-one.failed.ipynb', as_version=4)
     assert nb.cells[1].outputs[0].text == 'so far\n' and not nb.cells[3].outputs
-    assert 'too hot' in (course.build / '01-one.failed.html').read_text()
     assert not nbformat.read(course.notebooks / '01-one.ipynb', as_version=4).cells[1].outputs
 
 
@@ -179,8 +173,6 @@ def test_what_is_stored_is_the_same_each_time_and_without_what_an_editor_adds(co
     # A widget that has a picture as well is kept as the picture.
     (output,) = nb.cells[3].outputs
     assert set(output.data) == {'text/plain', 'image/png'}
-    page = (course.build / '01-one.html').read_text()
-    assert page.split('<main')[-1].count('widget-view') == 1  # the bar, which has no picture
 
     # As JupyterLab saves it, and after --tidy, for which nothing runs.
     nb.cells[1].metadata['collapsed'] = False

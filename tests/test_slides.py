@@ -6,12 +6,12 @@ import re
 import nbformat
 import pytest
 import slides
+from browser import contrast, luminance
 from checkouts import ROOT
 from click.testing import CliRunner
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from run_notebooks import ChapterError
 from teaching_plan import PLAN
-from test_look import contrast, luminance
 
 CHAPTERS = sorted((ROOT / 'notebooks').glob('[0-9]*.ipynb'))
 LOOK = ROOT / 'build' / 'look'

@@ -1,19 +1,12 @@
-"""Export a chapter as one self-contained HTML file: figures, formulas and styles are embedded.
+"""A notebook's text as HTML for a self-contained file: figures and formulas are embedded.
 
 Jupyter's own pages fetch scripts from the internet; offline, formulas stay raw TeX. Here a
-displayed formula (``$$...$$``) is drawn as an SVG by matplotlib, which the course has anyway. The
-page is light or dark, as the reader's system is set.
+displayed formula (``$$...$$``) is drawn as an SVG by matplotlib, which the course has anyway.
 """
 
-import copy
 import re
-from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from nbconvert import HTMLExporter
-from on_ranks import coloured, quiet
-
-TEMPLATE = Path(__file__).resolve().with_name('page.html.j2')
 WIDGET = 'application/vnd.jupyter.widget-view+json'
 FORMULA = re.compile(r'\$\$(.+?)\$\$', re.DOTALL)
 FORMULA_SIZE = 1.5  # of the text around it
@@ -54,15 +47,6 @@ def formula(tex):
     )
 
 
-def title_of(nb):
-    """Return a notebook's first heading, without Markdown; None if it has no heading."""
-    for cell in nb.cells:
-        heading = re.match('# +(.+)', cell.source)
-        if cell.cell_type == 'markdown' and heading:
-            return re.sub('[`*]', '', heading[1])
-    return None
-
-
 def _typeset(match):
     try:
         return formula(match[1])
@@ -78,27 +62,3 @@ def text_of(source, up=''):
     # nbconvert embeds images only from the folder that it is given, here the one above notebooks/.
     text = source.replace('../img/', 'img/').replace('](../', f'](../{up}')
     return FORMULA.sub(_typeset, CHAPTER_LINK.sub(r'](\1.html\2', text))
-
-
-def exported(nb, folder, name, template, **more):
-    """Render a notebook by a template; ``name`` is the title if it has none.
-
-    ``folder`` is the notebook's, to resolve its figures; ``more`` are further resources.
-    """
-    nb.metadata.setdefault('title', title_of(nb) or name)
-    resources = {'metadata': {'path': str(folder.parent), 'name': name}, **more}
-    exporter = HTMLExporter(embed_images=True, template_file=str(template))
-    return quiet(exporter.from_notebook_node(nb, resources=resources)[0])
-
-
-def page_of(nb, folder, name):
-    """Render a notebook as HTML, with links for a page in a folder beside its own (``build/``)."""
-    nb = copy.deepcopy(nb)
-    nb.cells = [c for c in nb.cells if 'remove-cell' not in c.metadata.get('tags', [])]
-    prefer_pictures(nb)
-    for cell in nb.cells:
-        if cell.cell_type == 'markdown':
-            cell.source = text_of(cell.source)
-        elif cell.cell_type == 'code':
-            cell.source = coloured(cell.source)
-    return exported(nb, folder, name, TEMPLATE)

@@ -2,10 +2,9 @@
 
 ``make run`` calls this: it executes every chapter whose framework is installed (``--chapter 1``:
 that one in any case) from top to bottom in ``notebooks/``, in its framework's kernel, prints a line
-per cell, and writes the chapter to ``build/`` as a notebook and as one HTML file with its figures.
-A cell that fails ends the run; the outputs until then are in ``build/<chapter>.failed.ipynb`` and
-``.html``. With ``--store`` the executed notebook also replaces the one in ``notebooks/``, in a form
-that differs from run to run only where results do.
+per cell, and writes the chapter to ``build/``. A cell that fails ends the run; the outputs until
+then are in ``build/<chapter>.failed.ipynb``. With ``--store`` the executed notebook also replaces
+the one in ``notebooks/``, in a form that differs from run to run only where results do.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ import click
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
-from pages import WIDGET, page_of, prefer_pictures
+from pages import WIDGET, prefer_pictures
 from tqdm import tqdm
 from traitlets.config import Config
 
@@ -237,12 +236,11 @@ def run_chapter(path, build, timeout, store):
         name = path.stem
     finally:
         write(build / f'{name}.ipynb', nbformat.writes(nb) + '\n')
-        write(build / f'{name}.html', page_of(nb, path.parent, name))
     if store:
         normalise(nb)
         write(path, nbformat.writes(nb) + '\n')
     seconds = time.perf_counter() - since
-    print(f'{path.stem}  done in {seconds:.0f} s: {build.name}/{path.stem}.html', flush=True)
+    print(f'{path.stem}  done in {seconds:.0f} s: {build.name}/{path.stem}.ipynb', flush=True)
 
 
 @click.command(help=__doc__.split('\n')[0])

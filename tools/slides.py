@@ -15,8 +15,9 @@ from pathlib import Path
 import click
 import nbformat
 from chapters import CHAPTERS
+from nbconvert import HTMLExporter
 from on_ranks import coloured, quiet
-from pages import exported, prefer_pictures, text_of
+from pages import prefer_pictures, text_of
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import DiffLexer, PythonLexer, TextLexer
@@ -199,7 +200,10 @@ def page_of(slides, title, notebooks, name):
         slide['notes'] = text_of('\n\n'.join(slide['notes']), up='../')
     nb = nbformat.v4.new_notebook(metadata={'title': re.sub('[`*]', '', title)})
     styles = {theme: style.get_style_defs('.highlight') for theme, style in STYLES.items()}
-    return exported(nb, notebooks, name, TEMPLATE, slides=slides, styles=styles)
+    resources = {'metadata': {'path': str(notebooks.parent), 'name': name}}
+    resources |= {'slides': slides, 'styles': styles}
+    exporter = HTMLExporter(embed_images=True, template_file=str(TEMPLATE))
+    return exporter.from_notebook_node(nb, resources=resources)[0]
 
 
 def wanted(chapter, session, notebooks):
