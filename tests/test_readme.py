@@ -17,12 +17,3 @@ BLOCKS = re.findall(r'```python\n(.*?)```', TEXT, re.DOTALL)
 def test_python_in_the_readme_runs(block, tmp_path):
     subprocess.run([sys.executable, '-c', block], cwd=tmp_path, check=True, timeout=300)
     assert [path.suffix for path in tmp_path.iterdir()] == ['.png']
-
-
-def test_a_published_course_begins_by_cloning_it(monkeypatch):
-    import chapters
-
-    monkeypatch.setattr(chapters, 'PUBLISHED', 'https://git.example/us/course')
-    readme = chapters.renewed()[ROOT / 'README.md']
-    first = readme.split('```\n')[1]
-    assert first == 'git clone https://git.example/us/course course\ncd course\nmake lab\n'

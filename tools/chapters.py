@@ -11,10 +11,7 @@ from pathlib import Path
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-# https://github.com/OWNER/NAME, once it is known; README.md then links book, Binder, Colab
-PUBLISHED = ''
 START, END = '<!-- chapters -->\n', '<!-- end -->\n'  # around a table of the chapters
-PLACES = '<!-- places -->\n'
 
 
 @dataclass
@@ -59,26 +56,6 @@ def table(to_notebooks):
     return ''.join(['| | chapter | the question it answers |\n|---|---|---|\n', *rows])
 
 
-def places(address):
-    """Make README's line of places where the course can be read or run without being installed."""
-    if not address:
-        return ''
-    owner, name = address.split('/')[-2:]
-    first = next(c for c in CHAPTERS if c.framework == 'torch')
-    colab = f'https://colab.research.google.com/github/{owner}/{name}/blob/main/notebooks'
-    return (
-        f'\n**Without installing**: [read the book](https://{owner.lower()}.github.io/{name}/) · '
-        f'[Binder](https://mybinder.org/v2/gh/{owner}/{name}/main?urlpath=lab) · '
-        f'[Colab, chapter {first.number}]({colab}/{first.path.name})\n'
-    )
-
-
-def begin_by_cloning(text, address):
-    """Put the clone line before the first command, where the course has an address."""
-    before, after = 'In the folder of the course,\n\n```\n', '```\ngit clone {} course\ncd course\n'
-    return text.replace(before, after.format(address)) if address else text
-
-
 def renewed():
     """Map each file that repeats part of the list to the text that it should have."""
     texts = {}
@@ -86,10 +63,6 @@ def renewed():
         text = (ROOT / name).read_text(encoding='utf8')
         before, rest = text.split(START)
         texts[ROOT / name] = before + START + table(to_notebooks) + END + rest.split(END, 1)[1]
-    readme = texts[ROOT / 'README.md']
-    before, rest = readme.split(PLACES)
-    readme = before + PLACES + places(PUBLISHED) + END + rest.split(END, 1)[1]
-    texts[ROOT / 'README.md'] = begin_by_cloning(readme, PUBLISHED)
     for chapter in CHAPTERS:
         text = chapter.path.read_text(encoding='utf8')
         old = ''.join(json.loads(text)['cells'][0]['source']).splitlines()[2]
