@@ -16,7 +16,7 @@ ROOT_OK := $(shell [ "$$(id -u)" != 0 ] || echo --allow-root)
 CELL_TIMEOUT := 900
 # Variables of the command line are passed to the tools by the environment, unexpanded:
 # make test PYTEST_ARGS="-k 'ring or tree'"
-VARIABLES := GPU TORCH PDF SERVE FROM ROSTER SET DUE WEEK UPGRADE SLOW CHANGED CHAPTER SESSION TESTS CELL_TIMEOUT \
+VARIABLES := GPU TORCH PDF SERVE FROM ROSTER SET DUE WEEK UPGRADE SLOW CHAPTER SESSION TESTS CELL_TIMEOUT \
     PYTEST_ARGS LAB_ARGS RUN_ARGS BENCH_ARGS DOCTOR_ARGS DATA_ARGS
 $(foreach name,$(VARIABLES),$(eval override $(name) := $$(value $(name))))
 export $(VARIABLES)
@@ -30,7 +30,7 @@ setup: ## make the environment in .venv (GPU=1: for NVIDIA GPUs; GPU=0: for CPUs
 lab: setup ## open JupyterLab at the first chapter (LAB_ARGS=--no-browser and the like)
 	@$(call with,LAB_ARGS) -m jupyterlab $(ROOT_OK) --config=tools/lab/config.py --LabApp.default_url=/lab/tree/$(FIRST)
 
-test: setup ## run the tests, and the notebooks through nbval (TESTS=FILE; SLOW=1; CHANGED=1; PYTEST_ARGS)
+test: setup ## run the tests, and the notebooks through nbval (TESTS=FILE; SLOW=1; PYTEST_ARGS)
 	@sh tools/test.sh
 
 run: setup ## execute the notebooks into build/ (CHAPTER=1: one of them)

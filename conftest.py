@@ -1,10 +1,7 @@
 """Skip tests and chapters whose framework is missing; start slow files first."""
 
-import hashlib
-import json
 import os
 import runpy
-import sys
 from pathlib import Path
 
 import pytest
@@ -39,15 +36,6 @@ SLOWEST_FIRST += [
         'moving slides model_parallel language ranks pytorch handed_in bench doctor train'
     ).split()
 ]
-GREEN = ROOT / 'build' / 'green'  # per chapter: a hash of its inputs when it last passed
-CODE = (
-    'mgpu_helpers/**/*.py',
-    'exercises/mgpu_exercises/*.py',
-    'training/**/*.py',
-    'pyproject.toml',
-    'tools/locks/*.txt',
-)
-_passed: dict[str, int] = {}
 
 
 class Skipped(pytest.File):
@@ -65,8 +53,6 @@ def pytest_collect_file(file_path, parent):
         for name in MISSING
         if any(file_path.match(str(ROOT / pattern)) for pattern in NEEDS[name])
     ]
-    if os.environ.get('CHANGED') and file_path.suffix == '.ipynb' and is_green(file_path):
-        reasons = ['nothing that it depends on has changed since it last passed']
     if collector and reasons:
         collector = Skipped.from_parent(parent, path=file_path)
         collector.reason = reasons[0]
@@ -89,38 +75,3 @@ def pytest_runtest_setup(item):
         os.environ['TQDM_DISABLE'] = '1'
         if item.path.stem[:2] in ('06', '07'):  # they start about fifty processes
             os.environ['PYTHONPATH'] = str(ROOT / 'tests/without_compiler')
-
-
-def hash_of_inputs(notebook):
-    """Hash everything a chapter's result depends on: notebook, code, locks and data."""
-    data = Path(os.environ.get('MXNET_HOME', Path.home() / '.mxnet')) / 'datasets'
-    digest = hashlib.sha256(sys.version.encode())
-    files = [notebook, ROOT / 'tests' / 'sanitize.cfg']
-    for path in files + sorted(path for pattern in CODE for path in ROOT.glob(pattern)):
-        digest.update(path.read_bytes() if path.is_file() else b'')
-    for path in sorted(data.glob('*/*.gz')):
-        digest.update(f'{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}'.encode())
-    return digest.hexdigest()
-
-
-def is_green(notebook):
-    stamp = GREEN / notebook.name
-    return stamp.is_file() and stamp.read_text() == hash_of_inputs(notebook)
-
-
-def pytest_runtest_logreport(report):
-    path = report.nodeid.partition('::')[0]
-    if path.endswith('.ipynb') and report.when == 'call' and report.passed:
-        _passed[path] = _passed.get(path, 0) + 1
-
-
-def pytest_sessionfinish(session):
-    """Record the chapters in which every cell has passed."""
-    if hasattr(session.config, 'workerinput'):
-        return  # xdist's main process has all reports
-    for path, passed in _passed.items():
-        notebook = ROOT / path
-        cells = json.loads(notebook.read_text(encoding='utf8'))['cells']
-        if passed == sum(c['cell_type'] == 'code' and bool(c['source']) for c in cells):
-            GREEN.mkdir(parents=True, exist_ok=True)
-            (GREEN / notebook.name).write_text(hash_of_inputs(notebook))

@@ -3,7 +3,6 @@
 #
 #   TESTS='tests/test_data.py'        only these files or folders (also notebooks, also by a pattern)
 #   SLOW=1                            the tests marked slow, which are left out otherwise
-#   CHANGED=1                         no chapter that has passed and of which nothing has changed
 #   PYTEST_ARGS="-k 'ring or tree'"   more options for pytest; both are quoted as in a shell
 set -u
 cd -- "$(dirname -- "$0")/.."
