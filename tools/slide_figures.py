@@ -1,15 +1,11 @@
-"""Figures on slides: their shape, and where a tall one is cut in two."""
+"""Figures on slides: their shape, and where a tall drawing is cut in two."""
 
 import base64
 import contextlib
-import io
 import re
 import struct
 from html import escape
 from xml.etree import ElementTree
-
-import numpy as np
-from PIL import Image
 
 TALL, BETWEEN = 1.25, 20  # a drawing of a smaller aspect ratio is cut, at a gap of so many pixels
 
@@ -41,11 +37,8 @@ def aspect_ratio(figure, folder):
 
 
 def heights_in(drawing):
-    """List from where to where each shape of an SVG of ours, or row of a PNG, reaches downwards."""
+    """List from where to where each shape of an SVG of ours reaches downwards."""
     found = []
-    if isinstance(drawing, bytes):
-        pixels = np.asarray(Image.open(io.BytesIO(drawing)).convert('RGB'))
-        return [(y, y + 1) for y in np.flatnonzero((pixels != pixels[0, 0]).any((1, 2)))]
     for shape in list(ElementTree.fromstring(drawing))[3:]:  # after title, description and card
         of = {name: float(shape.get(name, 0)) for name in ('y', 'height', 'cy', 'r', 'font-size')}
         if path := shape.get('d'):
@@ -60,10 +53,10 @@ def heights_in(drawing):
 
 
 def cut(figure, folder):
-    """Cut a tall figure in two where nothing is drawn, so that both halves can be larger."""
+    """Cut a tall drawing in two where nothing is drawn, so that both halves can be larger."""
     drawing, reached, gaps = drawing_of(figure, folder), 0, []
     width, height = size_of(drawing)
-    if width >= TALL * height:
+    if isinstance(drawing, bytes) or width >= TALL * height:
         return [figure]
     for top, bottom in heights_in(drawing):
         if reached and top - reached >= BETWEEN:
@@ -72,10 +65,9 @@ def cut(figure, folder):
     middle = min(gaps, key=lambda y: abs(y - height / 2), default=0)
     if not 0.3 < middle / height < 0.7:
         return [figure]
-    part = part_of_png if isinstance(drawing, bytes) else part_of_svg
     alt = escape(re.match(r'!\[([^]]*)', figure)[1])
-    parts = (part(drawing, *ends) for ends in ((0, middle), (middle, height)))
-    return [f'<p><img src="data:image/{data}" alt="{alt}"></p>' for data in parts]
+    parts = (part_of_svg(drawing, *ends) for ends in ((0, middle), (middle, height)))
+    return [f'<p><img src="data:image/svg+xml;base64,{data}" alt="{alt}"></p>' for data in parts]
 
 
 def part_of_svg(svg, top, bottom):
@@ -84,11 +76,4 @@ def part_of_svg(svg, top, bottom):
     svg = re.sub(r'width="760" height="\S+" viewBox="[^"]*"', size, svg, count=1)
     card = f'y="{top + 0.75:g}" width="758.5" height="{bottom - top - 1.5:g}"'
     svg = re.sub(r'y="0.75" width="758.5" height="\S+"', card, svg, count=1)
-    return f'svg+xml;base64,{base64.b64encode(svg.encode()).decode()}'
-
-
-def part_of_png(png, top, bottom):
-    """Give what is between two heights of a picture."""
-    picture, file = Image.open(io.BytesIO(png)), io.BytesIO()
-    picture.crop((0, int(top), picture.width, int(bottom))).save(file, 'png')
-    return f'png;base64,{base64.b64encode(file.getvalue()).decode()}'
+    return base64.b64encode(svg.encode()).decode()
