@@ -46,18 +46,6 @@ def test_start_has_the_sources_shapes_is_the_same_under_a_seed_and_is_copied():
     assert params[0].asnumpy().any() and copy[0].grad.shape == copy[0].shape
 
 
-def test_allreduce_leaves_the_sum_on_every_device():
-    for k, dtype in [(1, 'float32'), (2, 'float16'), (3, 'float64'), (5, 'float32')]:
-        data = [nd.ones((2, 3), ctx=DEVICES[i], dtype=dtype) * (i + 1) for i in range(k)]
-        mgpu.allreduce(data)
-        for i, x in enumerate(data):
-            assert x.context == DEVICES[i] and x.dtype == np.dtype(dtype)
-            assert (x.asnumpy() == k * (k + 1) / 2).all()
-    grads = [[nd.full((2,), 10**i * (c + 1), ctx=DEVICES[c]) for i in range(3)] for c in range(3)]
-    mgpu.sync_gradients(grads)  # parameter by parameter
-    assert [[g.asnumpy()[0] for g in of_device] for of_device in grads] == [[6, 60, 600]] * 3
-
-
 def test_accuracy_counts_each_test_example_once():
     """10,000 = 39 × 256 + 16: a padded last batch would count 240 examples twice."""
     _, test_iter = mgpu.load_data_fashion_mnist(256, num_examples=256)
