@@ -98,17 +98,3 @@ def test_load_arrays(home):
         assert order(test) == mnist.test_labels.tolist()
     assert (next(iter(test))[0][:, 0] == mnist.test_images[:256] / 255).all()
     assert data.load_arrays('mnist', 100)[0].num_examples == 60_000
-
-
-def test_bad_input_is_refused_before_the_data_are_looked_for(home):
-    for bad, message in [
-        ({'batch_size': 0}, 'batch_size must be at least 1, not 0'),
-        ({'seed': -1}, 'seed.*-1'),
-        ({'dtype': 'int32'}, "dtype must be one of float32, float64, not 'int32'"),
-        ({'num_examples': 0}, 'num_examples must be at least 1'),
-        ({'num_examples': 60_001}, 'at most 60000.*60001'),
-        *(({'name': name}, 'name must be one of .*mnist, not') for name in ('MNIST', None, [])),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            data.load_arrays(**{'name': 'mnist', 'batch_size': 4, **bad})
-    assert not home.exists()

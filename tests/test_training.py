@@ -37,13 +37,6 @@ def test_the_scripts_import_pytorch_and_numpy_alone():
         assert names - set(sys.stdlib_module_names) <= ours, script
 
 
-def test_a_step_is_at_most_250_lines_and_a_task_80():
-    """So that each can be read to its end."""
-    for pattern, most in (('*.py', 280), ('step*.py', 250), ('tasks/[a-z]*.py', 80)):
-        for script in (ROOT / 'training').glob(pattern):
-            assert script.read_text(encoding='utf8').count('\n') <= most, script
-
-
 @pytest.mark.slow  # the chapter compares one rank and two
 def test_every_step_trains_and_the_exact_ones_agree(alone):
     one = [alone.run(SMALL, script=f'step{i}.py') for i in (1,)]

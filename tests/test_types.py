@@ -7,20 +7,6 @@ import zipfile
 
 from checkouts import ROOT, call
 
-WRONG = """\
-import mgpu_helpers as mgpu
-from mgpu_helpers.scaling import LINKS, ring
-
-seconds: float = ring(4, 160e6, LINKS['PCIe 3 x16'])
-ring('four', 160e6, LINKS['PCIe 3 x16'])
-ring(4, 160e6, 'PCIe 3 x16')
-mgpu.train(2, 256, lr=0.2, sync='ring')
-name: str = mgpu.train(2, 256, lr=0.2, seed=None)
-mgpu.History('a run', 60_000).seconds.append('long')
-mgpu.trian(2, 256, lr=0.2)
-"""
-RIGHT_LINES = 4  # of these; with each of the others something is wrong
-
 
 def run(*command):
     """Run a tool of this environment on the checkout."""
@@ -33,14 +19,6 @@ def test_mypy_finds_nothing_wrong_and_no_function_without_hints():
     assert checked.returncode == 0, checked.stdout + checked.stderr
     options = tomllib.loads((ROOT / 'pyproject.toml').read_text())['tool']['mypy']
     assert options['disallow_untyped_defs'] and options['check_untyped_defs']
-
-
-def test_a_wrong_call_is_found(tmp_path):
-    """Through the public API, whose names are in a stub: so the annotations are used."""
-    (tmp_path / 'program.py').write_text(WRONG)
-    output = run('mypy', tmp_path / 'program.py').stdout
-    lines = [int(line.split(':')[1]) for line in output.splitlines() if ': error: ' in line]
-    assert lines == list(range(RIGHT_LINES + 1, len(WRONG.splitlines()) + 1)), output
 
 
 def test_the_wheel_holds_what_editors_read(tmp_path):
