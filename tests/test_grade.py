@@ -5,7 +5,6 @@ import csv
 import itertools
 import os
 import resource
-import signal
 import subprocess
 import sys
 import time
@@ -29,7 +28,6 @@ from classroom import (
     two_environments,
 )
 from grading import Judge, Room
-from launching import Started
 from sandbox import Course
 
 SMALL = 'answer dies', 'answer leaves processes', 'forges: walks frames to what sends'
@@ -115,14 +113,16 @@ def test_who_forges_gets_nothing(tmp_path, started):
 
 def test_a_submission_ends_with_its_grader_though_that_is_killed(tmp_path):
     (tmp_path / FIRST.name).write_text(notebook(first='while True: pass'), encoding='utf8')
-    with Started(sys.executable, 'tools/grade.py', tmp_path, '--build', tmp_path / 'out') as grader:
-        while grader.process.poll() is None:
+    command = [sys.executable, ROOT / 'tools/grade.py', tmp_path, '--build', tmp_path / 'out']
+    pipes = dict.fromkeys(('stdout', 'stderr'), subprocess.PIPE)
+    with subprocess.Popen(command, cwd=ROOT, **pipes) as grader:
+        below, begun = [], False
+        while grader.poll() is None and not begun:
             with contextlib.suppress(psutil.Error):
-                below = psutil.Process(grader.process.pid).children(recursive=True)
-                if any('grade_answers.py' in ' '.join(process.cmdline()) for process in below):
-                    break
-        grader.process.kill()
-        assert grader.end()[0] == -signal.SIGKILL
+                below = psutil.Process(grader.pid).children(recursive=True)
+                begun = any('grade_answers.py' in ' '.join(process.cmdline()) for process in below)
+        grader.kill()
+    assert begun and not psutil.wait_procs(below, 30)[1]
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 """training/parallel.py: a mesh equals one device, and another mesh resumes from its checkpoint."""
 
 import re
+import subprocess
 import sys
 
 import pytest
 from checkouts import ROOT
-from launching import Started
 
 torch = pytest.importorskip('torch', reason='PyTorch is not installed')
 sys.path.append(str(ROOT / 'training'))
@@ -32,14 +32,16 @@ def one_device(steps, batch=15):
 
 
 @pytest.fixture
-def torchrun():
+def torchrun(started):
     def start(ranks, *options):
         command = ['-m', 'torch.distributed.run', '--standalone', f'--nproc-per-node={ranks}']
         script = [ROOT / 'training/parallel.py', '--dtype', 'float64', '--batch', 15]
-        with Started(sys.executable, *command, *script, *options) as started:
-            status, out, errors = started.end(600)
-        assert status == 0, errors
-        found = re.findall(r'step (\d+): loss ([\d.]+), norm of the gradient ([\d.]+)', out)
+        done = subprocess.run(
+            [sys.executable, *command, *map(str, [*script, *options])],
+            capture_output=True, text=True, timeout=600,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found = re.findall(r'step (\d+): loss ([\d.]+), norm of the gradient ([\d.]+)', done.stdout)
         return {int(step): [float(loss), float(norm)] for step, loss, norm in found}
 
     return start
