@@ -4,7 +4,6 @@ import gzip
 import hashlib
 import re
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 
 import numpy as np
@@ -68,13 +67,6 @@ def test_table_names_the_published_files_and_mxnets():
     mnist, fashion = dict(pairs[:4]), dict(pairs[4:])
     assert fashion == {f: known.repacked_sha1 for f, known in files.items()}
     assert mnist == {f: hashlib.sha1(c).hexdigest() for f, c in real_files('mnist').items()}
-
-
-@pytest.mark.filterwarnings('ignore::mgpu_helpers.data.OfflineDataWarning')
-def test_threads_share_one_set(home):
-    with ThreadPoolExecutor(4) as threads:
-        first, *others = threads.map(data.dataset, ['mnist'] * 4)
-    assert first.source == 'digits' and all(other is first for other in others)
 
 
 def test_digits_for_testing_come_from_other_originals():

@@ -55,5 +55,5 @@ def test_two_ranks_recorded_now_are_read_on_one_clock(tmp_path):
 @pytest.mark.parametrize('text', ['', '{}', '[1]', '{"traceEvents": []}'])
 def test_what_is_no_trace_of_a_rank_is_refused(tmp_path, text):
     (tmp_path / 'rank-0.json').write_text(text)
-    with pytest.raises(ValueError, match='rank-0.json is no rank trace'):
+    with pytest.raises(ValueError, match='rank-0.json is not a rank trace'):
         read_traces(tmp_path / 'rank-0.json')

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import threading
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,7 +39,6 @@ class Dataset:
 
 
 _kept: dict[tuple[str, Path], Dataset] = {}
-_lock = threading.RLock()
 
 
 def dataset(name: str) -> Dataset:
@@ -48,35 +46,33 @@ def dataset(name: str) -> Dataset:
 
     It uses the files and folders of ``mxnet.gluon.data.vision``, and accepts its repacked copies of
     Fashion-MNIST. If a set is unavailable, one ``OfflineDataWarning`` says so, and scikit-learn's
-    digits are used
-    instead, and it does not try again.
+    digits are used instead; it does not try again.
     """
     arguments.one_of('name', name, tuple(FILES))
     folder = folder_of(name)
-    with _lock:
-        if (name, folder) not in _kept:
-            stood_in = os.environ.get(STOOD_IN, '').split(os.pathsep)
-            real, arrays = str(folder) not in stood_in, list[np.ndarray]()
-            if real:
-                try:
-                    files = read(name)
-                    arrays = [_decode(files.pop(filename)) for filename in FILES[name]]
-                    runtime.give_back_memory()  # 97 of 151 MB
-                except Unavailable as trouble:
-                    # Before caching the set: if warnings are errors, later calls must fail, too.
-                    warnings.warn(
-                        f"{name} is unavailable; using scikit-learn's digits instead, so pictures "
-                        f'and accuracies will differ.\n{trouble}',
-                        OfflineDataWarning,
-                        stacklevel=2,
-                    )
-                    os.environ[STOOD_IN] = os.pathsep.join([*stood_in, str(folder)])
-                    real = False
-            names = SETS[name]['label_names'] if real else '0123456789'
-            source = 'files' if real else 'digits'
-            X, y, X_test, y_test = arrays or digits()
-            _kept[name, folder] = Dataset(name, X, y, X_test, y_test, tuple(names), source)
-        return _kept[name, folder]
+    if (name, folder) not in _kept:
+        stood_in = os.environ.get(STOOD_IN, '').split(os.pathsep)
+        real, arrays = str(folder) not in stood_in, list[np.ndarray]()
+        if real:
+            try:
+                files = read(name)
+                arrays = [_decode(files.pop(filename)) for filename in FILES[name]]
+                runtime.give_back_memory()  # 97 of 151 MB
+            except Unavailable as trouble:
+                # Before caching the set: if warnings are errors, later calls must fail, too.
+                warnings.warn(
+                    f"{name} is unavailable; using scikit-learn's digits instead, so pictures "
+                    f'and accuracies will differ.\n{trouble}',
+                    OfflineDataWarning,
+                    stacklevel=2,
+                )
+                os.environ[STOOD_IN] = os.pathsep.join([*stood_in, str(folder)])
+                real = False
+        names = SETS[name]['label_names'] if real else '0123456789'
+        source = 'files' if real else 'digits'
+        X, y, X_test, y_test = arrays or digits()
+        _kept[name, folder] = Dataset(name, X, y, X_test, y_test, tuple(names), source)
+    return _kept[name, folder]
 
 
 def home_with_files(name: str, folder: Path) -> Path:

@@ -76,10 +76,9 @@ def launch(
     """Call a function on ``k`` new ranks, one for each device; return its results, in order.
 
     The function may be defined in a notebook, and all ranks get the same arguments. With ``group``
-    they are in a
-    PyTorch process group. ``envs`` has each rank's additional environment variables. Their printed
-    lines appear here, with ``labels`` after ``[rank i]``. If a rank fails, or after ``timeout``
-    seconds, all are stopped with ``RankFailed`` or ``TimeoutError``.
+    they are in a PyTorch process group. ``envs`` has each rank's additional environment variables.
+    Their printed lines appear here, with ``labels`` after ``[rank i]``. If a rank fails, or after
+    ``timeout`` seconds, all are stopped with ``RankFailed`` or ``TimeoutError``.
     """
     arguments.positive_int('the number of ranks', k, most=MOST)
     arguments.function('function', function, 'to call on each rank')

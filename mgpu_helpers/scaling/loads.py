@@ -65,8 +65,8 @@ def expert_load(cw: float, devices: int, hidden: int, products: int = 3) -> floa
     """Compare tokens sent to experts and back with the ``products`` inside an expert.
 
     Each token's vector travels four times, forward and backward, except to an expert on its own
-    device (or server: ``devices`` counts servers where ``cw`` is that of a network port). ``hidden``
-    is the width inside the expert; SwiGLU has three products, a plain MLP two.
+    device (or server: ``devices`` counts servers where ``cw`` is that of a network port).
+    ``hidden`` is the width inside the expert; SwiGLU has three products, a plain MLP two.
     """
     arguments.positive_int('hidden', hidden)
     return 4 / 3 * (1 - 1 / devices) * cw / hidden / products

@@ -216,9 +216,7 @@ def before(note: Function) -> Callable[[Function], Function]:
 
 
 def freed_later(stack: contextlib.ExitStack, free: Function) -> Function:
-    """When ``stack`` closes, free the arrays on devices unknown to the profiler (see
-    ``check_known``).
-    """
+    """Keep arrays on devices that the profiler does not know until ``stack`` closes."""
 
     def wrapped(array: nd.NDArray) -> None:
         if lane_of(array.context) in known_lanes():
