@@ -39,7 +39,8 @@ class Rows:
 def read(args, training):
     return Rows(args.rows)
 def order_of(examples, draw):
-    return draw.choice(len(examples), len(examples))  # some twice, as in weighted sampling
+    n = len(examples)
+    return torch.randint(n, (n,), generator=draw)  # some twice, as in weighted sampling
 def build(args):
     torch.manual_seed(args.seed)
     net = Net(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))

@@ -56,8 +56,7 @@ def finish(new, file, sums, facts, keep):
     (new / SUMS).write_text(lines_of(sums))
     for path in (new / 'facts.pt', new / SUMS, new):
         flush(path)
-    if file.exists():  # gone back to an older one, and here again
-        shutil.rmtree(file)
+    shutil.rmtree(file, ignore_errors=True)  # gone back to an older one, and here again
     os.rename(new, file)
     flush(file.parent)  # before an older one goes: the new name must outlive a loss of power
     best = file.with_name('best')

@@ -21,33 +21,37 @@ def options(add):
 
 def steps_of(args, task, examples, epoch):
     """Give the epoch's steps, those of one device: which examples each takes."""
-    order = np.asarray(task.order_of(examples, np.random.default_rng([args.seed, epoch])))
+    draw = torch.Generator().manual_seed(args.seed + epoch)  # the same on all ranks
+    order = np.asarray(task.order_of(examples, draw))
     steps = np.split(order, range(args.batch_size, len(order), args.batch_size))
     return [step for step in steps if not args.drop_last or len(step) == args.batch_size]
 
 
 def deal(args, task, examples, steps, epoch=0, training=False):
-    """Give of each step this rank's shard, in micro-batches: the batch and its weight, 1.
+    """Give this rank's shard of each step, in micro-batches: of each the batch and a weight, 1.
 
-    All ranks must do as many passes: one that has no example left takes the first, with weight 0.
+    All ranks must make equally many passes: an empty one takes the first example, with weight 0.
     """
     rank, size, cut = dist.get_rank(), dist.get_world_size(), args.accumulate if training else 1
-    shards = [np.array_split(np.array_split(step, size)[rank], cut) for step in steps]
-    pieces = [piece for shard in shards for piece in shard]
-    if hasattr(examples, 'epoch'):  # what is random in an example depends on both, and its index
-        examples.seed, examples.epoch = args.seed, epoch
-    own = np.random.default_rng([args.seed, epoch, rank]).integers(2**62)  # seeds the workers
-    batches = DataLoader(
-        examples, batch_sampler=[piece if len(piece) else [0] for piece in pieces],
-        collate_fn=task.collate, num_workers=args.num_workers, pin_memory=args.device == 'cuda',
-        generator=torch.Generator().manual_seed(int(own)),
-    )  # fmt: skip
-    batches = zip(pieces, batches)
+    shards = [np.array_split(step, size)[rank] for step in steps]
+    pieces = [piece for shard in shards for piece in np.array_split(shard, cut)]
+    batches = zip(pieces, loader_of(args, task, examples, pieces, epoch))
     for _ in steps:
         yield [
             (task.prepare(tasks.move(batch, args.device), args, training), float(len(piece) > 0))
             for piece, batch in islice(batches, cut)
         ]
+
+
+def loader_of(args, task, examples, pieces, epoch):
+    if hasattr(examples, 'epoch'):  # what is random in an example depends on both, and its index
+        examples.seed, examples.epoch = args.seed, epoch
+    own = hash((args.seed, epoch, dist.get_rank()))  # seeds the workers
+    return DataLoader(
+        examples, batch_sampler=[piece if len(piece) else [0] for piece in pieces],
+        collate_fn=task.collate, num_workers=args.num_workers, pin_memory=args.device == 'cuda',
+        generator=torch.Generator().manual_seed(own),
+    )  # fmt: skip
 
 
 def autocast(args):
@@ -62,10 +66,10 @@ def step(args, task, model, optimizer, batches, asked=False):
     """
     optimizer.zero_grad()
     sharded = not hasattr(model, 'no_sync')  # FSDP has another name for it
-    losses, both = torch.zeros((2, 2), dtype=torch.float64, device=args.device)
-    both[0] += sum(weight * task.count_of(batch) for batch, weight in batches)
-    both[1] += asked
-    summed = dist.all_reduce(both, async_op=True)  # while the first forward pass computes
+    sums = torch.zeros(3, dtype=torch.float64, device=args.device)
+    sums[1] += sum(weight * task.count_of(batch) for batch, weight in batches)
+    sums[2] += asked
+    summed = dist.all_reduce(sums[1:], async_op=True)  # while the first forward pass computes
     for i, (batch, weight) in enumerate(batches, 1):
         if sharded:
             model.set_requires_gradient_sync(i == len(batches))
@@ -73,13 +77,12 @@ def step(args, task, model, optimizer, batches, asked=False):
             with autocast(args):
                 loss = weight * task.loss_of(task.forward(model, batch), batch)
             summed.wait()
-            (loss * (dist.get_world_size() / both[0])).backward()  # DDP and FSDP divide by ranks
-        losses[0] += loss.detach()
+            (loss * (dist.get_world_size() / sums[1])).backward()  # DDP and FSDP divide by ranks
+        sums[0] += loss.detach()
     norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
     if args.clip:
         nn.utils.clip_grads_with_norm_(model.parameters(), args.clip, norm)
-    norm = norm.full_tensor() if sharded else norm
-    return torch.stack([losses[0], *both, norm.double()])
+    return torch.hstack([sums, norm.full_tensor() if sharded else norm])
 
 
 def evaluate(args, task, net, tests):
@@ -101,12 +104,13 @@ def evaluate(args, task, net, tests):
     return (sums[:2] / sums[2]).tolist()
 
 
-def first_pass(task, net, model, batch, unused=False):
+def first_pass(args, task, net, model, examples, step, unused=False):
     """Do one pass that is no step.
 
     DDP orders its buckets by its first backward pass. That must not be a step: after a restart,
     three ranks would add up in another order than before, and round otherwise.
     """
+    ((batch, _), *_) = next(deal(args, task, examples, [step], training=True))
     before = [buffer.clone() for buffer in net.buffers()]
     task.loss_of(task.forward(model, batch), batch).backward()
     for buffer, value in zip(net.buffers(), before, strict=True):

@@ -17,7 +17,6 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
-from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor import parallel as tp
@@ -105,7 +104,7 @@ def main():
     device = torch.accelerator.current_accelerator() or torch.device('cpu')
     rows = int(os.environ['WORLD_SIZE']) // args.tensor
     sizes = args.replicas, rows // args.replicas, args.tensor
-    mesh = init_device_mesh(device.type, sizes, mesh_dim_names=('replica', 'shard', 'tensor'))
+    mesh = dist.init_device_mesh(device.type, sizes, mesh_dim_names=('replica', 'shard', 'tensor'))
     torch.manual_seed(0)
     net = gpt().to(device, torch.float64 if args.dtype == 'float64' else torch.float32)
     split_layers(net, mesh['tensor'])

@@ -217,8 +217,7 @@ def tell(line, log_file=None, **found):
 def report(args, line, rows, seconds, **found):
     """Tell what the last steps found."""
     losses, counts, _, norms = zip(*rows, strict=True)
-    rate = sum(counts) / seconds
-    found |= {'loss': sum(losses) / sum(counts), 'norm': norms[-1], 'rate': rate}
+    found |= {'loss': sum(losses) / sum(counts), 'norm': norms[-1], 'rate': sum(counts) / seconds}
     if args.device == 'cuda':
         found['memory'] = torch.cuda.max_memory_allocated() / 2**20
         line += ', {memory:.0f} MiB'

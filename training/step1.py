@@ -15,15 +15,14 @@ def options(add):
 
 def evaluate(args, task, net, tests):
     """Give mean loss and score of the tests."""
-    sums = torch.zeros(3, dtype=torch.float64)
+    sums = 0
     net.eval()
     with torch.no_grad():
         for batch in DataLoader(tests, args.batch_size, collate_fn=task.collate):
             batch = task.prepare(tasks.move(batch, args.device), args, False)
             output = task.forward(net, batch)
-            for i, give in enumerate((task.loss_of, task.score_of)):
-                sums[i] += give(output, batch).item()
-            sums[2] += task.count_of(batch)
+            found = task.loss_of(output, batch), task.score_of(output, batch), task.count_of(batch)
+            sums = sums + torch.tensor(found, dtype=torch.float64)
     net.train()
     return (sums[:2] / sums[2]).tolist()
 

@@ -29,8 +29,7 @@ def train(args, task):
 
     net = task.build(args).to(args.device, args.real)
     model = nn.parallel.DistributedDataParallel(net)
-    ((batch, _), *_) = next(exact.deal(args, task, examples, steps[:1], training=True))
-    exact.first_pass(task, net, model, batch)
+    exact.first_pass(args, task, net, model, examples, steps[0])
     torch.manual_seed(size * args.seed + rank)  # each rank draws numbers of its own
     optimizer = task.optimizer_of(net, args)
     schedule = task.schedule_of(optimizer, args)

@@ -64,8 +64,7 @@ def train(args, task):
 
     net = task.build(args).to(args.device, args.real)
     model = ranks.parallel(net, args.device, args.shard, [*task.units_of(net)], args.find_unused)
-    ((batch, _), *_) = next(exact.deal(args, task, examples, steps[:1], training=True))
-    exact.first_pass(task, net, model, batch, args.find_unused)
+    exact.first_pass(args, task, net, model, examples, steps[0], args.find_unused)
     torch.manual_seed(size * args.seed + rank)  # each rank draws numbers of its own
     optimizer = task.optimizer_of(net, args)
     if args.compile:

@@ -12,6 +12,7 @@ import inspect
 import math
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -31,7 +32,7 @@ NEEDED = {
 OPTIONAL = {
     'SCORE': 'the name of the score',
     'schedule_of(optimizer, args)': 'gives a schedule of the learning rate, for args.steps steps',
-    'order_of(examples, draw)': 'gives the indices of an epoch; draw is a NumPy generator',
+    'order_of(examples, draw)': 'gives the indices of an epoch; draw is a torch.Generator',
     'collate(examples)': 'makes a batch of a list of examples',
     'prepare(batch, args, training)': 'gives what the network takes: numbers of type args.real',
     'units_of(net)': 'gives the modules that are whole only while they compute (with --shard)',
@@ -45,7 +46,7 @@ def schedule_of(optimizer, args):
 
 
 def order_of(examples, draw):
-    return draw.permutation(len(examples))
+    return torch.randperm(len(examples), generator=draw)
 
 
 def prepare(batch, args, training):
@@ -73,8 +74,8 @@ def load(file):
     spec.loader.exec_module(task)
     for call, meaning in (NEEDED | OPTIONAL).items():
         name, *arguments = call.rstrip(')').replace('(', ', ').split(', ')
-        if not hasattr(task, name) and call in OPTIONAL:
-            setattr(task, name, globals()[name])
+        if call in OPTIONAL:
+            vars(task).setdefault(name, globals()[name])
         if not hasattr(task, name):
             sys.exit(f'error: {file} has no {call}, which {meaning}')
         try:
@@ -89,13 +90,10 @@ def limited(kind, good, words):
     """Give a type for argparse: a number that is ``good``, and ``words`` for the others."""
 
     def read(text):
-        try:
-            number = kind(text)
-        except ValueError:
-            number = math.nan
-        if not good(number):
-            raise argparse.ArgumentTypeError(f'must be {words}, not {text}')
-        return number
+        with suppress(ValueError):
+            if good(number := kind(text)):
+                return number
+        raise argparse.ArgumentTypeError(f'must be {words}, not {text}')
 
     return read
 
