@@ -35,9 +35,9 @@ def test_what_no_bucket_can_hold_is_refused():
         (
             [two, two.astype('float16')],
             ValueError,
-            r'float16 on cpu\(0\).*one bucket for each',
+            r'float16 on cpu\(0\).*a bucket per kind',
         ),
-        ([two, there], ValueError, r'cpu\(0\), float32 on cpu\(1\).*one bucket for each'),
+        ([two, there], ValueError, r'cpu\(0\), float32 on cpu\(1\).*a bucket per kind'),
     ):
         with pytest.raises(error, match=words):
             Bucket(arrays)

@@ -121,7 +121,7 @@ def what_is_refused():
         ('ranks, 4, not 7', pt.row_linear, torch.nn.Linear(7, 4)),
         ('must be from 4, the number of stages, so that no', gpipe, stage, X, y, 3),
         ('to 5, the number of examples, not 6', one_f_one_b, stage, X[:5], y[:5], 6),
-        ('y must be a label for each of X (47, ', gpipe, stage, X, y[:-1], 6),
+        ('y must be a label per example of X (47, ', gpipe, stage, X, y[:-1], 6),
         ('layers must be a function of activations', gpipe, None, X, y, 6),
         ('the output of a stage', gpipe, lambda X: (X, X), X, y, 6, alone),
         ('6 layers cannot be cut into 7 stages', pt.stage_of, net, 0, 7),

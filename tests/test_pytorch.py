@@ -47,8 +47,8 @@ def in_each_rank():
     ddp, optimizer = DistributedDataParallel(net), torch.optim.SGD(net.parameters(), 0.1)
     refused(
         ('net must be DistributedDataParallel(net), not a ', pt.ddp_step, X, y, net, optimizer),
-        ('X must be an array of PyTorch', pt.ddp_step, X.numpy(), y, ddp, optimizer),
-        ('optimizer must be one of torch.optim', pt.ddp_step, X, y, ddp, ddp),
+        ('X must be an array from PyTorch', pt.ddp_step, X.numpy(), y, ddp, optimizer),
+        ('optimizer must be from torch.optim', pt.ddp_step, X, y, ddp, ddp),
         ('are X and y swapped', pt.ddp_step, y, X, ddp, optimizer),
     )
     return trained(ranks=True)

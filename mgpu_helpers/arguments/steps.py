@@ -1,4 +1,4 @@
-"""Checks of arguments that must fit together: arrays, devices, training steps, cost models."""
+"""Check arguments that must fit together: arrays, devices, training steps, cost models."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAKE = '[get_params(params, d) for d in devices]'
 
 
 def list_of_arrays(name: str, values: Any, such_as: str, least: int = 0) -> None:
-    """Raise unless ``values`` is a list of arrays; ``such_as`` names an example."""
+    """Raise unless ``values`` is a list of at least ``least`` arrays; ``such_as`` is an example."""
     wanted = f'a list of arrays, {such_as}'
     expect(isinstance(values, LISTS), name, wanted, values)
     expect(len(values) >= least, name, wanted, values, ValueError)
@@ -37,26 +37,26 @@ def list_of_arrays(name: str, values: Any, such_as: str, least: int = 0) -> None
 
 
 def for_device(name: str, value: Any, where: Any) -> None:
-    """Raise unless ``value`` is an array of the library to which a device belongs."""
+    """Raise unless ``value`` is an array from the same library as the device ``where``."""
     array(name, value)
     has, wanted = library(value.__class__), library(where.__class__)
     way = 'nd.array(x)' if wanted == 'MXNet' else 'torch.as_tensor(x)'
-    expect(has == wanted, name, f'an array of {wanted}, such as {way}', type(value))
+    expect(has == wanted, name, f'an array from {wanted}, such as {way}', type(value))
 
 
 def same_length(X: Array, y: Array, flat: bool = False) -> None:
-    """Raise unless ``y`` has one label per example of ``X``; with ``flat``, as (n,)."""
+    """Raise unless ``y`` has one label per example of ``X``; with ``flat``, it must be (n,)."""
     array('X', X)
     array('y', y)
     of_X, of_y = tuple(X.shape), tuple(y.shape)
     fits = of_y[:1] == of_X[:1] and (len(of_y) == 1 if flat else len(of_y) <= len(of_X))
     labels = 'labels (n,), one' if flat else 'a label'
-    expect(fits, 'y', f'{labels} for each of X {of_X} (are X and y swapped?)', of_y, ValueError)
+    expect(fits, 'y', f'{labels} per example of X {of_X} (are X and y swapped?)', of_y, ValueError)
 
 
 def classes(y: Array, most: int = 9) -> None:
-    """Raise unless labels (n,) are classes; MXNet treats any above ``most`` as the last one."""
-    # Skipped on a GPU, because it would wait; on the CPU it takes 16 µs for 256.
+    """Raise unless labels (n,) are classes up to ``most``; MXNet takes higher ones for ``most``."""
+    # Skipped on a GPU, because it would wait for the GPU; on the CPU, 256 labels take 16 µs.
     if str(y.context).startswith('cpu'):
         values = y.asnumpy()
         wrong = values[~((values >= 0) & (values <= most) & (values == values.round()))].tolist()
@@ -64,7 +64,7 @@ def classes(y: Array, most: int = 9) -> None:
 
 
 def batch(X: Array, y: Array | None, devices: Sequence[object], each: bool = False) -> None:
-    """Raise unless a batch can be split into shards; with ``each``, none of them empty."""
+    """Raise unless a batch can be split over the devices; with ``each``, each must get examples."""
     device_list('devices', devices)
     if y is not None:
         same_length(X, y)
@@ -75,7 +75,7 @@ def batch(X: Array, y: Array | None, devices: Sequence[object], each: bool = Fal
 
 
 def inputs(X: Array, params: Sequence[Array]) -> None:
-    """Raise unless LeNet can process images X with these parameters, on their device."""
+    """Raise unless LeNet can process images X with these parameters, on the same device."""
     array('X', X)
     check(params=params)
     shape = tuple(X.shape)
@@ -87,7 +87,7 @@ def inputs(X: Array, params: Sequence[Array]) -> None:
 def training_step(
     X: Array, y: Array, device_params: Lists, devices: Sequence[Any], lr: float, sync: object
 ) -> None:
-    """Raise unless these arguments allow a training step of LeNet; see ``train_batch``."""
+    """Raise unless LeNet can take a training step with these arguments; see ``train_batch``."""
     check(lr=lr, sync=sync)
     batch(X, y, devices)
     same_length(X, y, flat=True)
@@ -108,11 +108,11 @@ def training_step(
 
 
 def one_per_device(data: Sequence[Array]) -> None:
-    """Raise unless ``data`` lists arrays of one shape and type, on different devices."""
+    """Raise unless ``data`` is a list of arrays of one shape and type, on different devices."""
     such = 'one per device (to sum all parameters, use sync_gradients or sync_with)'
     list_of_arrays('data', data, such, least=1)
     for i, x in enumerate(data):
-        # With sparse arrays and mx.np's, some sums would be silently wrong.
+        # Some sums of sparse arrays, and of mx.np arrays, would be silently wrong.
         home = library(x.__class__)
         kind = type(x).__module__ if home == 'MXNet' else home
         dense = 'a dense array on a device, such as nd.array(x, ctx=device)'
@@ -126,7 +126,7 @@ def one_per_device(data: Sequence[Array]) -> None:
 
 
 def lists_of_gradients(grads: Lists, shapes: bool = False) -> None:
-    """Raise unless ``grads[c][i]`` has as many arrays for each device c, at least one."""
+    """Raise unless ``grads[c]`` lists the same number of gradients, not 0, for each device c."""
     fits = isinstance(grads, LISTS) and all(isinstance(of_one, LISTS) for of_one in grads)
     expect(fits, 'grads', 'grads[c][i], a list of gradients for each device c', grads)
     for c, of_one in enumerate(grads):
@@ -134,12 +134,12 @@ def lists_of_gradients(grads: Lists, shapes: bool = False) -> None:
     of_one_network = 'pass the gradients of replicas of one network'
     same('the numbers of gradients per device', [len(g) for g in grads], of_one_network)
     expect(any(grads), 'grads', 'at least one gradient per device', grads, ValueError)
-    for i, of_all in enumerate(zip(*grads) if shapes else ()):  # each a call into MXNet's library
+    for i, of_all in enumerate(zip(*grads) if shapes else ()):  # each shape is a call into MXNet
         same(f'the shapes of gradient {i}', [tuple(g.shape) for g in of_all], of_one_network)
 
 
 def network(net: Any, devices: Sequence[object] = ()) -> None:
-    """Raise unless a network can train on these devices; ``SyncBatchNorm`` hung on two."""
+    """Raise unless a network can train on these devices; ``SyncBatchNorm`` hangs on several."""
     fits = hasattr(net, 'collect_params') and not isinstance(net, type)
     expect(fits, 'net', 'a Gluon network, such as lenet()', net)
     layers: list[str] = []
@@ -152,7 +152,7 @@ def network(net: Any, devices: Sequence[object] = ()) -> None:
 def network_step(
     X: Array, y: Array, devices: Any, trainer: Any, loss: Any, net_devices: Any, params: Any
 ) -> None:
-    """Raise unless this network, with its devices, can train on this batch."""
+    """Raise unless a network on ``net_devices`` can take a training step on this batch."""
     check(loss=loss)
     batch(X, y, devices, each=True)
     outputs = params[-1] if params[-1].name.endswith(('bias', 'weight')) else None
@@ -170,19 +170,19 @@ def network_shards(data: Sequence[Array], label: Sequence[Array]) -> None:
     """Raise unless there is a shard of labels for each shard of data."""
     for name, values in (('data', data), ('label', label)):
         list_of_arrays(name, values, 'one per device, from split_and_load', least=1)
-    same('the numbers of shards of data and of labels', [len(data), len(label)], 'split both alike')
+    same('the numbers of data and label shards', [len(data), len(label)], 'split both the same way')
     for X, y in zip(data, label):
         same_length(X, y)
 
 
 def training(num_gpus: int, batch_size: int, **others: object) -> None:
-    """Raise unless each device gets examples and the other arguments pass their tests."""
+    """Raise unless each device gets at least one example and the other arguments are valid."""
     check(num_gpus=num_gpus, batch_size=batch_size, **others)
     wanted = f'at least {num_gpus}, one example per device (is the order num_gpus, batch_size?)'
     expect(batch_size >= num_gpus, 'batch_size', wanted, batch_size, ValueError)
 
 
 def message(devices: object, nbytes: object, link: object) -> None:
-    """Raise unless these are valid devices, bytes and a link for the cost of an allreduce."""
+    """Raise unless devices, bytes and link are valid for computing the cost of an allreduce."""
     positive_int('devices', devices)
     check(nbytes=nbytes, link=link)

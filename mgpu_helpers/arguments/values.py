@@ -1,4 +1,4 @@
-"""Checks of one argument, and a table of the arguments that several chapters use."""
+"""Check single arguments; the table ``TESTS`` has those that several chapters use."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-Array: TypeAlias = Any  # of NumPy, MXNet or PyTorch: anything with a shape and a dtype
+Array: TypeAlias = Any  # from NumPy, MXNet or PyTorch: anything with a shape and a dtype
 Test: TypeAlias = Callable[[str, Any], object]
 
 LISTS = (list, tuple)
 A_DEVICE = 'a device, such as devices(2)[0], mx.gpu(0) or mx.cpu(0)'
-# Functions that list the usable GPUs; the package ``devices`` adds them.
+# Functions that list the usable GPUs; the package ``devices`` adds its own.
 USABLE_GPUS: list[Callable[[], Sequence[Any]]] = []
 LIBRARIES = {'mxnet': 'MXNet', 'torch': 'PyTorch', 'numpy': 'NumPy'}
 
@@ -31,7 +31,7 @@ def shown(value: object) -> str:
 def expect(
     fits: object, name: str, wanted: str, value: object, error: type[Exception] = TypeError
 ) -> None:
-    """Raise ``error`` with "name must be wanted, not value" unless it ``fits``."""
+    """Raise ``error`` with the message "{name} must be {wanted}, not {value}" unless ``fits``."""
     if not fits:
         raise error(f'{name} must be {wanted}, not {shown(value)}')
 
@@ -51,7 +51,7 @@ def whole_number(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -
 
 
 def positive_number(name: str, value: Any, zero: bool = False) -> None:
-    """Raise unless ``value`` is a number above 0 (with ``zero``, or 0) that fits a float."""
+    """Raise unless ``value`` is a number above 0 that fits a float; ``zero`` allows 0, too."""
     wanted = 'a number of at least 0' if zero else 'a number above 0'
     expect(isinstance(value, numbers.Real) and not isinstance(value, bool), name, wanted, value)
     fits = 0 < value <= sys.float_info.max or (zero and value == 0)
@@ -78,7 +78,7 @@ def divisible(name: str, value: Any, k: Any, parts: str) -> None:
 
 def device(name: str, value: Any) -> None:
     """Raise unless ``value`` is a device; a GPU must be usable on this machine."""
-    expect(hasattr(value, 'device_id'), name, A_DEVICE, value)  # MXNet's have one
+    expect(hasattr(value, 'device_id'), name, A_DEVICE, value)  # MXNet's devices have one
     for usable in USABLE_GPUS if value.device_type == 'gpu' else []:
         gpus = usable()
         way = f'one of the {len(gpus)} GPUs that MXNet can use here (see try_all_gpus())'
@@ -87,19 +87,19 @@ def device(name: str, value: Any) -> None:
 
 @functools.cache
 def library(kind: Any) -> str:
-    """Return the name of the library that an array's or a device's class comes from, or mimics."""
+    """Return the library that an array's or a device's class comes from, or says that it mimics."""
     homes = [base.__module__.partition('.')[0] for base in kind.__mro__]
     return getattr(kind, 'library', '') or next(filter(None, map(LIBRARIES.get, homes)), '')
 
 
 def is_array(value: object) -> bool:
-    """Return whether it is an array, by class if possible: MXNet computes shapes at each access."""
+    """Return whether ``value`` has a shape; ask its class first: MXNet computes them on access."""
     return hasattr(type(value), 'shape') or hasattr(value, 'shape')
 
 
 def kind_of(x: Array) -> str:
     """Describe an array's type and device: 'float32 on cpu(0)'."""
-    dtype = x.dtype  # in MXNet a class, and a library call
+    dtype = x.dtype  # in MXNet a class, read by a library call
     place = getattr(x, 'context', None) or getattr(x, 'device', 'no device')
     return f'{getattr(dtype, "__name__", dtype)} on {place}'
 
@@ -116,7 +116,7 @@ def device_list(name: str, devices: Any) -> None:
 
 
 def test(wanted: str, fits: Callable[[Any], object], error: type[Exception] = TypeError) -> Test:
-    """Make a check of one argument from a predicate and a description of valid values."""
+    """Return a check of one argument, made from a predicate and a description of valid values."""
     return lambda name, value: expect(fits(value), name, wanted, value, error)
 
 
@@ -137,7 +137,7 @@ batches = test(
     # A tuple of arrays is one batch.
     lambda x: hasattr(type(x), '__iter__') and not is_array(x[0] if type(x) is tuple else x),
 )
-TESTS: dict[str, Test] = {  # of arguments that mean the same in all chapters
+TESTS: dict[str, Test] = {  # for arguments that mean the same in all chapters
     **dict.fromkeys(['batch_size', 'num_classes', 'num_epochs', 'num_gpus'], positive_int),
     **dict.fromkeys(['lr', 'scale', 'nbytes'], positive_number),
     'sizes': lambda name, sizes: [not_negative(f'{name}[{i}]', n) for i, n in enumerate(sizes)],

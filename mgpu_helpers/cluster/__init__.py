@@ -1,6 +1,6 @@
-"""Chapter 4: more than one machine - a cluster of a scheduler, servers and workers.
+"""Chapter 4: more than one machine - a cluster with a scheduler, servers and workers.
 
-``local`` starts one on this machine; ``training`` has the code of a worker; ``checkpoint`` saves
+``local`` starts a cluster on this machine; ``training`` has a worker's code; ``checkpoint`` saves
 and resumes a run; ``sockets`` counts bytes.
 """
 

@@ -1,4 +1,4 @@
-"""Checkpoints for resuming a run, in folders that are complete or absent."""
+"""Save and load checkpoints, each in a folder that is either complete or absent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..scratch import NDArrayIter
 
 NAME = re.compile(r'epoch-(\d+)$')
-_keys = itertools.count(100_000)  # beyond those of a trainer, which numbers its parameters
+_keys = itertools.count(100_000)  # above a trainer's keys, which are its parameters' numbers
 
 
 def parameters(net: Block) -> dict[str, np.ndarray]:
@@ -34,11 +34,11 @@ def parameters(net: Block) -> dict[str, np.ndarray]:
 def save_checkpoint(
     folder: str | Path, epoch: int, net: Block, trainer: Trainer | None = None, **info: Any
 ) -> Path:
-    """Save the network and a trainer's state after an epoch; return the path, ``epoch-0003``.
+    """Save the network and a trainer's state after an epoch; return its folder, ``epoch-0003``.
 
-    ``info`` holds JSON values, such as ``lr=0.2``. Everything is written to a temporary folder and
-    renamed at once, so a process killed meanwhile leaves a whole checkpoint or none. A trainer that
-    updates on the servers has its states there and cannot save them: leave it out.
+    ``info`` holds JSON values, such as ``lr=0.2``. Everything is written to a temporary folder,
+    which is then renamed, so a killed process leaves a complete checkpoint or none. A trainer that
+    updates on the servers keeps its states there and cannot save them: leave it out.
     """
     arguments.whole_number('epoch', epoch)
     path = Path(folder) / f'epoch-{epoch:04d}'
@@ -65,7 +65,7 @@ def latest_checkpoint(folder: str | Path) -> tuple[int, Path] | None:
 def load_checkpoint(
     path: str | Path, net: Block, trainer: Trainer | None = None, **info: Any
 ) -> None:
-    """Load a checkpoint into a network and a trainer; raise if its ``info`` differs."""
+    """Load a checkpoint into a network and a trainer; raise if it has different ``info``."""
     there = json.loads((Path(path) / 'info.json').read_text())
     if there != info:
         raise ValueError(
@@ -86,29 +86,29 @@ def load_checkpoint(
 def resume(
     net: Block, train_iter: NDArrayIter, store: KVStore, folder: str | Path | None, **info: Any
 ) -> int:
-    """Resume from the newest checkpoint of a folder; return the number of completed epochs, or 0.
+    """Resume from the newest checkpoint in a folder; return the number of completed epochs, or 0.
 
     Every worker calls this before its trainer's first step. All raise if they found different
-    epochs: they would take different numbers of steps and wait for ever. ``net`` must be
-    initialized, with known shapes; ``train_iter`` must be fresh, with a seed, and continues with
-    the next epoch. ``info`` must equal that of the saved run, such as ``seed=0, lr=0.3``.
+    epochs, because they would take different numbers of steps and wait forever. ``net`` must be
+    initialized, with known shapes. ``train_iter`` must be new and have a seed; it continues with
+    the next epoch. ``info``, such as ``seed=0, lr=0.3``, must equal the saved run's.
     """
     epoch, path = (folder and latest_checkpoint(folder)) or (0, None)
-    # Each worker fills its own entry; the servers' sum has all.
+    # Each worker fills in its own entry; the sum on the servers has all of them.
     key, found = next(_keys), nd.zeros(store.num_workers)
     found[store.rank] = epoch
-    if 'async' in store.type:  # its servers only sum on request
+    if 'async' in store.type:  # its servers sum only if told to
         store.set_optimizer(mx.optimizer.Test())
     store.init(key, nd.zeros_like(found))
     store.push(key, found)
     nd.waitall()
-    store._barrier()  # with dist_async, a push returns after its own row
+    store._barrier()  # with dist_async, a push waits only for its own row
     store.pull(key, out=found)
     epochs = found.asnumpy().astype(int).tolist()
     if len(set(epochs)) > 1:
         raise ValueError(
-            f'the workers found checkpoints of different epochs, {epochs} by rank: give all of '
-            'them the same folder, and run again'
+            f'the workers found checkpoints of different epochs, {epochs} by rank: pass the '
+            'same folder to all of them, and run again'
         )
     if path:
         load_checkpoint(path, net, **info)

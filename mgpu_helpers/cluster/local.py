@@ -1,4 +1,4 @@
-"""MXNet's parameter server on this machine: scheduler and servers for a notebook's ranks."""
+"""Start MXNet's parameter server here: a scheduler and servers for a notebook's ranks."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
     import ipyparallel
 
 LOOPBACK = '127.0.0.1'
-# Below the kernel's ephemeral ports: a role loads MXNet before it takes its
-# port, and on a busy machine another program could take it first.
+# Below the kernel's ephemeral ports: a process loads MXNet before it opens its port,
+# and on a busy machine another program could take an ephemeral one first.
 OWN_PORTS = range(12000, 32768)
-SECONDS = 10.0  # for stores to close
-# MXNet takes its role when it loads: the import serves until the workers close their store.
+SECONDS = 10.0  # to wait for stores to close
+# MXNet reads its role when it loads: the import itself serves until the workers close their store.
 SERVE = 'import sys; _, *sys.path = sys.argv; import mgpu_helpers, mxnet'
-_roles: list[subprocess.Popen[bytes]] = []  # the running ones
+_roles: list[subprocess.Popen[bytes]] = []  # the running processes
 
 
 def serve(workers: ipyparallel.DirectView, servers: int = 1) -> dict[str, psutil.Process]:
     """Start a scheduler and servers, and make ranks their workers: ``serve(ranks[:])``.
 
-    They replace this notebook's earlier ones, and end with it. Returns all processes by name:
-    ``'scheduler'``, ``'server 0'``, ``'worker 0'``, ... A worker finds the others, and its share of
-    the GPUs, through variables (``DMLC_…``), so call this before the ranks load MXNet. Scheduler
+    They replace this notebook's earlier ones and end with the notebook. Returns all by name:
+    ``'scheduler'``, ``'server 0'``, ``'worker 0'``, ... Workers find the others, and their share of
+    the GPUs, in variables (``DMLC_…``), so call this before the ranks load MXNet. Scheduler
     and servers end when the workers close their store: call this again for each new store.
     """
     count = len(workers)
     arguments.positive_int('the number of servers', servers, most=count)
-    workers.use_cloudpickle()  # a notebook's functions travel by value
-    # A Trainer is part of a cycle that holds its store; close it while its servers run.
+    workers.use_cloudpickle()  # sends a notebook's functions by value
+    # A reference cycle in Trainer keeps its store open: close it while its servers still run.
     closing = workers.client[:].execute('import gc; gc.collect()', block=False)
     closing.wait(SECONDS)
     stop()
@@ -60,7 +60,7 @@ def serve(workers: ipyparallel.DirectView, servers: int = 1) -> dict[str, psutil
         env |= {'CUDA_VISIBLE_DEVICES': ''}
         command = leashed([sys.executable, '-c', SERVE, *sys.path], KILL)
         _roles.append(subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL))
-    # The scheduler gives out ranks by port, ascending.
+    # The scheduler assigns ranks in ascending order of ports.
     for rank, port, gpus in zip(workers.targets, ports[len(names) :], share_gpus(count)):
         environment = same | gpus | {'DMLC_ROLE': 'worker', 'PORT': str(port)}
         workers.client[rank].execute(f'import os; os.environ.update({environment})', silent=True)
@@ -79,7 +79,7 @@ def stop() -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return free TCP ports of this machine, in ascending order."""
+    """Return ``count`` free TCP ports of this machine, in ascending order."""
     ports: set[int] = set()
     while len(ports) < count:
         port = random.choice(OWN_PORTS)
@@ -90,7 +90,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def share_gpus(workers: int) -> list[dict[str, str]]:
-    """Divide this machine's GPUs among the workers by ``CUDA_VISIBLE_DEVICES``; {} if none.
+    """Divide this machine's GPUs: return a ``CUDA_VISIBLE_DEVICES`` per worker; {} without GPUs.
 
     With fewer GPUs than workers, all workers use CPUs, so that all compute the same way.
     """

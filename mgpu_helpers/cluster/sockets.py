@@ -1,4 +1,4 @@
-"""Linux's own count of the bytes that this process has sent and received over TCP."""
+"""Ask Linux how many bytes this process has sent and received over TCP."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 # Offsets in Linux's `struct tcp_info` (include/uapi/linux/tcp.h), which only grows at its end.
-# Not `tcpi_bytes_acked`: it is late by the time of an acknowledgement, and counts the opening and
-# the closing of a connection as a byte each (measured: 1,001 for 1,000 on the side that connects).
+# Not `tcpi_bytes_acked`: it lags until the acknowledgement arrives, and counts opening and closing
+# a connection as one byte each (measured: 1,001 for 1,000 on the side that connects).
 RECEIVED, SENT, SENT_AGAIN, NEEDED = 128, 200, 208, 216
-# States in which the other end has closed its direction, which `tcpi_bytes_received` counts as a
+# States in which the other end has closed its direction; `tcpi_bytes_received` counts that as one
 # byte: CLOSE_WAIT, LAST_ACK, CLOSING.
 OTHER_END_CLOSED = (8, 9, 11)
 
@@ -31,18 +31,18 @@ def socket_bytes() -> SocketBytes:
     """Count the bytes of this process's open TCP connections, including those of libraries.
 
     The count starts when a connection opens: take the difference of two calls, with all connections
-    open at both. It excludes headers and retransmissions; bytes waiting for a slow receiver are not
-    counted on either side. It is exact, except for one extra received byte after both ends have
-    closed. It uses Linux's ``getsockopt(TCP_INFO)`` and takes 0.6 ms for 100 connections.
+    open at both. Headers and retransmissions are excluded, and bytes waiting for a slow receiver
+    count on neither side. The count is exact, except for one extra received byte after both ends
+    have closed. It uses Linux's ``getsockopt(TCP_INFO)`` and takes 0.6 ms for 100 connections.
     """
     if sys.platform != 'linux':
         raise NotImplementedError(
             f'socket_bytes needs the Linux kernel, not {sys.platform}: on Windows use '
             'WSL 2, on a Mac a virtual machine or a container with Linux'
         )
-    counts = {}  # by the name of the socket, which several descriptors may share
+    counts = {}  # by socket name, as several descriptors may share a socket
     for descriptor in Path('/proc/self/fd').iterdir():
-        with contextlib.suppress(OSError):  # closed since it was listed, or not TCP's
+        with contextlib.suppress(OSError):  # closed since it was listed, or not a TCP socket
             name = os.readlink(descriptor)
             if name.startswith('socket:'):
                 counts[name] = _counts(int(descriptor.name))

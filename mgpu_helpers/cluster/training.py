@@ -1,4 +1,4 @@
-"""The work of one worker: its shard, its gradients, push and pull, a checkpoint.
+"""One worker's part of the training: its shard, its gradients, push and pull, a checkpoint.
 
 This file holds the functions marked ``#@save`` in ``notebooks/04-multiple-machines.ipynb``, except
 ``shard`` (in ``shards``); a test keeps them equal. It builds on chapter 2 and its ResNet-18 from
@@ -30,7 +30,7 @@ from ..scratch import load_data_fashion_mnist, loss
 from .checkpoint import parameters, resume, save_checkpoint
 from .shards import shard
 
-# MXNet silently takes any other name for 'local'.
+# MXNet silently treats any other name as 'local'.
 STORES = ('local', 'device', 'nccl', 'dist_sync', 'dist_device_sync', 'dist_async')
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ def compute_gradients(
 ) -> list[NDArray]:
     """Compute this worker's part of the gradient of one joint batch, ``X`` (n, ...), ``y`` (n,).
 
-    Returns the losses on each of its own ``devices`` with examples, divided by n. So the sum of all
-    workers' gradients is the gradient of the mean over the joint batch, for shards of any length.
-    Devices without an example add a gradient of 0.
+    Returns the losses divided by n, one array per device with examples. So the sum of all workers'
+    gradients is the gradient of the mean over the joint batch, for shards of any length. Devices
+    without examples contribute a gradient of 0.
     """
     X_rank, y_rank = shard(X, rank, num_workers), shard(y, rank, num_workers)
-    busy, idle = devices[: len(X_rank)], devices[len(X_rank) :]  # without examples: zeros
+    busy, idle = devices[: len(X_rank)], devices[len(X_rank) :]  # idle: a gradient of 0
     for device in idle:
         for param in parameters_of(net):
             if param.grad_req != 'null':
@@ -75,11 +75,11 @@ def check_kind(kind: str) -> None:
 def make_trainer(net: Block, lr: float, store: KVStore) -> Trainer:
     """Make a plain SGD trainer whose updates run on a store's servers.
 
-    Call its ``step(1)``: ``compute_gradients`` already divides the losses by the batch size, and a
-    server never learns of a later change of the size.
+    Call its ``step(1)``: ``compute_gradients`` already divides the losses by the batch size, and
+    the servers would not notice if it changed later.
     """
     arguments.positive_number('lr', lr)
-    check_kind(getattr(store, 'type', store))  # a trainer also takes a name
+    check_kind(getattr(store, 'type', store))  # a trainer also accepts a store's name
     params = [p for p in net.collect_params().values() if p.grad_req != 'null']
     settings = {'learning_rate': lr}
     return gluon.Trainer(params, 'sgd', settings, kvstore=store, update_on_kvstore=True)
@@ -90,11 +90,11 @@ def connect(
 ) -> tuple[KVStore, list[Context], Block, Trainer]:
     """Become a worker: open the store, and make the network and its trainer.
 
-    Returns the store, this worker's devices, LeNet with all its shapes known and the same values in
-    every worker, and the trainer. The kind ``'local'`` needs no cluster.
+    Returns the store, this worker's devices, LeNet (with known shapes, and the same values in every
+    worker) and the trainer. The kind ``'local'`` needs no cluster.
     """
     check_kind(kind)
-    arguments.whole_number('seed', seed)  # with None, every worker would have another order
+    arguments.whole_number('seed', seed)  # with None, each worker would shuffle differently
     devices, store, net = choose_devices(num_gpus), mx.kv.create(kind), lenet()
     prepare(net, devices, seed)
     for device in devices:
@@ -112,7 +112,7 @@ def train_epoch(
     """Train on this worker's shard of every joint batch ``(X, y)``, the same in every worker."""
     for X, y in batches:
         compute_gradients(X, y, net, devices, store.rank, store.num_workers)
-        trainer.step(1, ignore_stale_grad=True)  # allows the zeros of idle devices
+        trainer.step(1, ignore_stale_grad=True)  # allows the zeros on idle devices
         nd.waitall()
 
 
@@ -129,9 +129,9 @@ def train(
     """Train chapter 2's LeNet on Fashion-MNIST, in one worker; return the parameters.
 
     Every worker calls this with the same arguments. ``batch_size`` counts all devices of all
-    workers, ``num_gpus`` the devices of each worker, and ``num_epochs`` includes those before a
-    resume. After each epoch rank 0 saves a checkpoint in the folder ``checkpoints``; if the folder
-    has one already, the run resumes from it.
+    workers, ``num_gpus`` the devices of each worker, and ``num_epochs`` includes those done before
+    resuming. After each epoch rank 0 saves a checkpoint in the folder ``checkpoints``. If there is
+    one already, the run resumes from it.
     """
     arguments.positive_int('num_epochs', num_epochs)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed)

@@ -2,7 +2,7 @@
 
 ``costs`` lists the allreduces of ``algorithms`` with their formulas. ``messages`` counts what each
 sends and adds, and when, over any link; ``slow_network`` slows copies between stand-ins.
-``buckets`` packs gradients into few messages, and makes a ``sync`` for training steps.
+``buckets`` packs many gradients into few messages, and makes a ``sync`` for training steps.
 """
 
 import lazy_loader

@@ -1,10 +1,10 @@
-"""Ways to sum arrays over devices, in place: chapter 3's answer to "make allreduce cheaper".
+"""Sum arrays over devices, in place: chapter 3's answers to "make allreduce cheaper".
 
 Each takes one array per device, all of one shape, and leaves the same sum, bit for bit, on every
-device. They need no framework: ``messages`` has arrays for them, too.
+device. They need no framework: they also run on the counting arrays of ``messages``.
 
 They send first and add afterwards. MXNet's engine makes an operator wait for all earlier ones on
-the same *array*, even on other parts of it: adding at once would chain a step around the ring.
+the same *array*, even on other parts of it: adding at once would serialize a ring's messages.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def allreduce_tree(data: Sequence[NDArray]) -> None:
 def allreduce_butterfly(data: Sequence[NDArray]) -> None:
     """Exchange sums with a partner at doubling distance, in place: recursive doubling.
 
-    log₂ k steps for a power of two; otherwise the surplus devices send their arrays to others
-    first, and get the sum last. Partners add a + b and b + a, which floating-point arithmetic
-    rounds alike.
+    Takes log₂ k steps for a power of two; otherwise the surplus devices first send their arrays to
+    others, and receive the sum at the end. Partners compute a + b and b + a, which floating-point
+    arithmetic rounds to the same value.
     """
     arguments.one_per_device(data)
     steps = len(data).bit_length() - 1
@@ -83,8 +83,8 @@ def send(messages: Iterable[tuple[NDArray | None, NDArray | None]], add: bool) -
 def allreduce_sharded(data: Sequence[NDArray]) -> None:
     """Let each device sum one slice and send it to all others, in place.
 
-    Each device sends 2 (k - 1) messages of a k-th of the array, between all pairs. *Dive into Deep
-    Learning* gives this as the answer to its exercise.
+    Each device sends 2 (k - 1) messages, each with a k-th of the array, to all others. *Dive into
+    Deep Learning* gives this as the answer to its exercise.
     """
     arguments.one_per_device(data)
     k = len(data)
@@ -98,7 +98,7 @@ def reduce_scatter(data: Sequence[NDArray]) -> list[NDArray | None]:
     """Sum around a ring, in place; return slice i of the sum on device i, as a view.
 
     In each of k - 1 steps every device sends a k-th of its array to the next one, which adds it.
-    The rest of each array is left with partial sums. ZeRO and FSDP stop here.
+    The rest of each array is left holding partial sums. ZeRO and FSDP stop here.
     """
     arguments.one_per_device(data)
     k = len(data)
@@ -130,7 +130,7 @@ def allreduce_ring(data: Sequence[NDArray]) -> None:
 
 
 def allreduce_halving_doubling(data: Sequence[NDArray]) -> None:
-    """Sum as the butterfly does, but with slices: halve, then double them, in place.
+    """Sum like the butterfly, but send slices that first halve and then double, in place.
 
     Recursive halving, then recursive doubling (Rabenseifner 2004). For a power of two, a device
     sends 2 log₂ k messages with 2 (k - 1)/k of the array in all: few steps and few bytes.
@@ -142,7 +142,7 @@ def allreduce_halving_doubling(data: Sequence[NDArray]) -> None:
         x += surplus.copyto(x.context)
     distances = [2**step for step in range(steps)]
     parts = {d: [slices(x, p // d) for x in data[:p]] for d in distances}
-    # At distance d, device i continues with part i // d of p // d, its partner with the next.
+    # At distance d, device i continues with part i // d of p // d, its partner with the other.
     for d in reversed(distances):
         send([(parts[d][i ^ d][i // d], parts[d][i][i // d]) for i in range(p)], add=True)
     for d in distances:  # finished parts come back the same way

@@ -1,4 +1,4 @@
-"""Buckets that send many small gradients in few messages; ``sync_with`` for training steps."""
+"""Send many small gradients in few messages, in buckets; ``sync_with`` is for training steps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def sync_with(algorithm: Allreduce, bucket_bytes: int = 1) -> Sync:
-    """Make a ``sync`` for chapter 1's ``train`` and ``train_batch`` from an allreduce.
+    """Turn an allreduce into a ``sync`` for chapter 1's ``train`` and ``train_batch``.
 
     It sums in buckets of at most ``bucket_bytes``, last layer first; with 1 byte, each gradient
     travels alone. The next call with gradients of the same shapes reuses the buckets.
@@ -45,14 +45,14 @@ def sync_with(algorithm: Allreduce, bucket_bytes: int = 1) -> Sync:
 class Bucket:
     """One long array with room for many small ones; Horovod calls it tensor fusion.
 
-    ``flat`` is one-dimensional, and ``parts`` are views of it in the shapes of ``arrays``, which
-    are not copied yet.
+    ``flat`` is one-dimensional, and ``parts`` are views of it in the shapes of ``arrays``, whose
+    values are not copied yet.
     """
 
     def __init__(self, arrays: Sequence[NDArray]) -> None:
         arguments.list_of_arrays('arrays', arrays, 'at least one per bucket', least=1)
         arguments.same(
-            "a bucket's arrays", [arguments.kind_of(x) for x in arrays], 'make one bucket for each'
+            "a bucket's arrays", [arguments.kind_of(x) for x in arrays], 'make a bucket per kind'
         )
         cuts = np.cumsum([0] + [x.size for x in arrays]).tolist()
         self.flat = nd.empty(cuts[-1], ctx=arrays[0].context, dtype=arrays[0].dtype)
@@ -60,9 +60,9 @@ class Bucket:
 
 
 def copy_all(sources: Sequence[NDArray], targets: Sequence[NDArray]) -> None:
-    """Copy arrays into others on the same device: float32 in one operator, meant for casts.
+    """Copy arrays into others on the same device; one operator, made for casts, copies float32.
 
-    For LeNet's 8 gradients this takes 47 µs, eight operators 91, and ``nd.concat`` 494.
+    For LeNet's 8 gradients this takes 47 µs, eight separate copies 91, and ``nd.concat`` 494.
     """
     if all(x.dtype == np.float32 for x in sources):
         nd.amp_multicast(*sources, num_outputs=len(sources), out=list(targets))
@@ -74,7 +74,7 @@ def copy_all(sources: Sequence[NDArray], targets: Sequence[NDArray]) -> None:
 def make_buckets(
     grads: Sequence[Sequence[NDArray]], bucket_bytes: int
 ) -> list[tuple[list[int], list[Bucket]]]:
-    """Return each bucket's gradients by index, and a ``Bucket`` per device."""
+    """Return, for each bucket, the indices of its gradients and a ``Bucket`` per device."""
     sizes = [g.size * g.dtype().itemsize for g in grads[0]]
     return [
         (indices, [Bucket([of_one[i] for i in indices]) for of_one in grads])

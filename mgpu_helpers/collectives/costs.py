@@ -1,7 +1,7 @@
 """The cost of an allreduce (Thakur, Rabenseifner and Gropp 2005), and the registry of algorithms.
 
 A formula is ``f(devices, nbytes, link)``: seconds for an array of ``nbytes`` on each device. It
-ignores additions, which take a small part of the time of moving an array.
+ignores additions, which take little time compared with moving the array.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from . import algorithms
 
 
 class Wire(Protocol):
-    """Anything that gives the time of a message, such as ``scaling.Link``."""
+    """An object that knows how long a message takes, such as ``scaling.Link``."""
 
     def seconds(self, nbytes: float) -> float:
         """Return the seconds for a message of ``nbytes``."""
 
 
 def naive(devices: int, nbytes: float, link: Wire) -> float:
-    """Cost of chapter 1's allreduce: the first device's link carries 2(k-1) arrays in turn."""
+    """Return the time of chapter 1's allreduce: the first device's link carries 2(k-1) in turn."""
     arguments.message(devices, nbytes, link)
     return 2 * (devices - 1) * link.seconds(nbytes)
 
 
 def tree(devices: int, nbytes: float, link: Wire) -> float:
-    """Cost of a binary tree: up and down, with the whole array in each round."""
+    """Return the time of a binary tree: up and down, with the whole array in each round."""
     arguments.message(devices, nbytes, link)
     rounds = math.ceil(math.log2(devices))
     return 2 * rounds * link.seconds(nbytes)
 
 
 def butterfly(devices: int, nbytes: float, link: Wire) -> float:
-    """Cost of a butterfly: a link works both ways at once; surplus devices add two messages."""
+    """Return the time of a butterfly: links work both ways at once; a surplus adds two messages."""
     arguments.message(devices, nbytes, link)
     rounds = math.floor(math.log2(devices))
     extra = 0 if devices == 2**rounds else 2
@@ -43,18 +43,18 @@ def butterfly(devices: int, nbytes: float, link: Wire) -> float:
 
 
 def sharded(devices: int, nbytes: float, link: Wire) -> float:
-    """Cost of slices, each summed by one device; all pairs send at once, as through a switch."""
+    """Return the time if each device sums a slice and all pairs send at once, through a switch."""
     arguments.message(devices, nbytes, link)
     return 2 * (devices - 1) * link.seconds(nbytes / devices)
 
 
 def ring(devices: int, nbytes: float, link: Wire) -> float:
-    """Cost of a ring: as ``sharded``, but each device only sends to one other."""
-    return sharded(devices, nbytes, link)  # as many messages, of the same length
+    """Return the time of a ring: as ``sharded``, but each device sends only to its neighbour."""
+    return sharded(devices, nbytes, link)  # the same number of messages, of the same length
 
 
 def halving_doubling(devices: int, nbytes: float, link: Wire) -> float:
-    """Cost of a butterfly on slices: it exchanges half an array, a quarter, ... and back."""
+    """Return the time of a butterfly on slices: half the array, a quarter, ... and back."""
     arguments.message(devices, nbytes, link)
     rounds = math.floor(math.log2(devices))
     extra = 0 if devices == 2**rounds else 2
@@ -88,5 +88,5 @@ REGISTRY = {
         crowds=True,
     ),
 }
-# The functions alone.
+# Only the functions, by name.
 OURS = {name: algorithm.function for name, algorithm in REGISTRY.items()}

@@ -1,4 +1,4 @@
-"""Count what an allreduce sends and adds, and when, with arrays that log it."""
+"""Count what an allreduce sends and adds, and when, with arrays that log both."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Message(NamedTuple):
 
 @dataclass
 class Count:
-    """The messages between devices, and the additions."""
+    """The messages that devices have sent, and the additions that they have made."""
 
     devices: int
-    additions: Counter[int] = field(default_factory=Counter)  # device -> numbers that it added
+    additions: Counter[int] = field(default_factory=Counter)  # device -> how many numbers it added
     # Source, target, bytes, and the messages that the source received since it last sent one.
     _sent: list[tuple[int, int, int, list[int]]] = field(default_factory=list)
     _kept: dict[int, list[int]] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Count:
 
     @property
     def steps(self) -> int:
-        """Return the length of the longest chain of messages, if all take equally long."""
+        """Return the length of the longest chain of messages, all taking the same time."""
         return round(max((m.end for m in self.travel(lambda nbytes: 1)), default=0))
 
     @property
@@ -88,7 +88,7 @@ class Count:
         return len(self._sent)
 
     def matrix(self) -> np.ndarray:
-        """Return the bytes (devices, devices): a row per source, a column per target."""
+        """Return the bytes sent, (devices, devices): a row per source, a column per target."""
         grid = np.zeros((self.devices, self.devices), dtype=int)
         for source, target, nbytes, _ in self._sent:
             grid[source, target] += nbytes
@@ -96,7 +96,7 @@ class Count:
 
     @property
     def busiest(self) -> int:
-        """Return the most bytes that any device sends, or receives."""
+        """Return the largest number of bytes that any device sends or receives."""
         return int(max(self.matrix().sum(axis).max() for axis in (0, 1)))
 
     def __repr__(self) -> str:
@@ -115,14 +115,14 @@ class Counted:
         self.shape, self.size, self.dtype = values.shape, values.size, values.dtype
 
     def reshape(self, shape: int) -> Counted:
-        """Return a view."""
+        """Return a view in this shape."""
         return Counted(self.context, self.values.reshape(shape), self.book, self.message)
 
     def __getitem__(self, key: slice) -> Counted:
         return Counted(self.context, self.values[key], self.book, self.message)
 
     def copyto(self, target: Counted | int) -> Counted:
-        """Copy into another array, or to a device as a new array."""
+        """Copy into another array, or into a new array on a device; return it."""
         device = target.context if isinstance(target, Counted) else target
         message = self.message
         if device != self.context:
@@ -154,8 +154,8 @@ class Counted:
 def count(algorithm: Callable[[list[Any]], None], devices: int, size: int) -> Count:
     """Run an allreduce on float32 arrays of ``size`` numbers, and count what it sends and adds.
 
-    ``algorithm`` may be your own; it can use ``copyto``, ``+=``, ``reshape`` and slices. Raises
-    ValueError if some device does not end with the sum.
+    ``algorithm`` may be your own function; it can use ``copyto``, ``+=``, ``reshape`` and slices.
+    Raises ValueError if a device does not end up with the sum.
     """
     arguments.positive_int('devices', devices, most=MOST_DEVICES)
     arguments.positive_int('size', size, most=MOST_NUMBERS // devices)

@@ -1,4 +1,4 @@
-"""A slow network for devices that share one memory."""
+"""Simulate a slow network between devices that share one memory."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def _travel(_: int, number: int) -> None:
 
 def _push(message: NDArray, source: Context, seconds: float) -> None:
     """Make readers of an array wait until its message has arrived; devices compute meanwhile."""
-    # A device of MXNet's engine has a thread: one that computes nothing is the outgoing port. Its
-    # profiler knows any number of this type.
+    # Each device in MXNet's engine has a thread, so a device that computes nothing serves as the
+    # outgoing port. The profiler accepts any number for a device of this type.
     port = (ctypes.c_int * 2)(Context.devstr2type['cpu_shared'], 1000 + source.device_id)
     number = next(_numbers)
     _messages[number] = str(source), str(message.context), seconds
@@ -48,10 +48,10 @@ def _push(message: NDArray, source: Context, seconds: float) -> None:
 
 @contextlib.contextmanager
 def slow_links(seconds: Callable[[int], float]) -> Iterator[None]:
-    """Make each copy of n bytes between devices take ``seconds(n)`` more, as over a network.
+    """Delay each copy of n bytes between devices by ``seconds(n)``, as over a slow network.
 
     Devices compute meanwhile; each sends and receives one message at a time. Use it as a context
-    manager or a decorator. It is meant for stand-ins, and not for MXNet's key-value store.
+    manager or a decorator. It is meant for stand-ins, not for MXNet's key-value store.
     """
     arguments.function('seconds', seconds, 'of a number of bytes')
     copyto = NDArray.copyto

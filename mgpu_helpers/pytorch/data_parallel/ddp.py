@@ -1,4 +1,4 @@
-"""One training step of several ranks, with shards of any length."""
+"""Take a training step on several ranks, with shards of any length."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .lenet import loss
 def ddp_step(
     X: Tensor, y: Tensor, net: DistributedDataParallel, optimizer: torch.optim.Optimizer
 ) -> Tensor:
-    """Train on this rank's shard of one batch, the same batch in every process; return its losses.
+    """Train on this rank's shard of a batch, which all ranks pass whole; return the shard's losses.
 
-    A rank without an example adds a gradient of 0.
+    A rank without examples contributes a gradient of 0.
     """
     check_step(X, y, net, optimizer)
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -25,8 +25,8 @@ def ddp_step(
     y_rank = torch.tensor_split(y, size)[rank].to(this_device())
     l = loss(net(X_rank), y_rank)
     optimizer.zero_grad()
-    # DDP gives the mean over the ranks; times size, over the batch's length, it is the mean over
-    # the examples, however uneven the shards.
+    # DDP averages over the ranks. Times the number of ranks, divided by the batch's length, that
+    # is the mean over the examples, however uneven the shards.
     (l.sum() * size / len(X)).backward()
     optimizer.step()
     return l.detach()
@@ -35,11 +35,11 @@ def ddp_step(
 def check_step(X: Tensor, y: Tensor, net: object, optimizer: object) -> None:
     """Raise unless these arguments allow one training step."""
     check_group()
-    fits = isinstance(net, DistributedDataParallel)  # otherwise each rank would train its own
+    fits = isinstance(net, DistributedDataParallel)  # otherwise each rank would train alone
     arguments.expect(fits, 'net', 'DistributedDataParallel(net)', net)
     arguments.same_length(X, y)
     for name, a in (('X', X), ('y', y)):
         arguments.for_device(name, a, this_device())
     fits = isinstance(optimizer, torch.optim.Optimizer)
-    such = 'one of torch.optim, such as SGD(net.parameters(), 0.1)'
+    such = 'from torch.optim, such as SGD(net.parameters(), 0.1)'
     arguments.expect(fits, 'optimizer', such, optimizer)
