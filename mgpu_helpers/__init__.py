@@ -1,8 +1,8 @@
-"""Helpers of the course: training a neural network on several GPUs by data parallelism.
+"""Helpers for the course: train a neural network on several GPUs.
 
 ``import mgpu_helpers as mgpu`` offers chapter 1's names and the shared ones directly; the other
-chapters have modules of their own. The import runs only what must precede MXNet; everything else
-loads on first use (SPEC 1). ``__init__.pyi`` lists the names, also for editors and mypy; each
+chapters have their own modules. Importing it runs only what must happen before MXNet loads; the
+rest loads on first use (SPEC 1). ``__init__.pyi`` lists the names, also for editors and mypy; each
 lazily loaded chapter has its own.
 """
 
@@ -10,10 +10,10 @@ import sys
 
 try:
     import lazy_loader
-except ModuleNotFoundError:  # the first import that a wrong Python lacks
+except ModuleNotFoundError:  # the first import that fails in a wrong Python
     raise ModuleNotFoundError(
         f'{sys.executable} is not the Python of the course and lacks its packages. In the '
-        "folder of the course, run 'make setup' and use .venv/bin/python (in JupyterLab, the "
+        "course's folder, run 'make setup' and use .venv/bin/python (in JupyterLab, the "
         "kernel 'Python 3 (multi-GPU course)').",
         name='lazy_loader',
     ) from None

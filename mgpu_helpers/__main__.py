@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import click
 
-# Where each command is: a module, and the name of the command in it. A module is imported when its
+# Each command is listed with its module and its name there. A module is imported only when its
 # command is called, or when the help shows its first line.
 COMMANDS = {
     'data': ('mgpu_helpers.data.command', 'bring'),
@@ -17,21 +17,21 @@ COMMANDS = {
 
 
 class Commands(click.Group):
-    """The commands in the table above."""
+    """The group of the commands in ``COMMANDS``, which are imported when needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the command names."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import a command; None if there is no such command."""
+        """Import and return a command, or None if there is no such command."""
         if name not in COMMANDS:
             return None
         module, attribute = COMMANDS[name]
         return getattr(importlib.import_module(module), attribute)
 
     def main(self, *args: Any, **options: Any) -> NoReturn:
-        """Run a command; Ctrl-C exits with the status that shells expect, not click's."""
+        """Run a command; Ctrl-C exits with 130, the status that shells expect, not click's 1."""
         try:
             status = super().main(*args, **options | {'standalone_mode': False})
         except click.ClickException as error:

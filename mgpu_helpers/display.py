@@ -38,11 +38,11 @@ class Table:
 
     def _repr_html_(self) -> str:
         page = self._text('html')
-        # tabulate writes no style for columns on the left, and JupyterLab's own is on the right.
+        # tabulate sets no style for left-aligned columns, which JupyterLab would right-align.
         return re.sub('<(t[hd])>', r'<\1 style="text-align: left;">', page)
 
     def _text(self, form: str) -> str:
-        from tabulate import tabulate  # 0.15 s of each worker's start, which shows no table
+        from tabulate import tabulate  # takes 0.15 s, and a worker's start needs no table
 
         # Align numbers, also with a sign or a unit, to the right; words to the left.
         columns = [{str(cell) for cell in column} - {NONE} for column in zip(*self.rows)]
@@ -58,10 +58,10 @@ def in_notebook() -> bool:
 
 
 def show_figures() -> None:
-    """Let this kernel show matplotlib's figures as pictures, from the first one on.
+    """Make this kernel show matplotlib's figures as pictures, including the first one.
 
     Matplotlib's inline backend registers itself only when the cell that loads it has ended, so the
-    first figure would appear as ``<Figure size ...>``. Registered formats stay.
+    first figure would appear as ``<Figure size ...>``. Formats already registered are kept.
     """
     if not in_notebook():
         return
@@ -77,7 +77,7 @@ def show_figures() -> None:
 def panels(
     rows: int = 1, columns: int = 1, height: float = 3, width: float = 8, **options: Any
 ) -> tuple[Figure, Any]:
-    """Make a figure of this width in inches, and its axes with a light grid: ``Figure.subplots``.
+    """Return a figure, sized in inches, and its axes (``Figure.subplots``) with a light grid.
 
     pyplot does not know this figure, so a cell that ends with it shows it once, not twice.
     """
@@ -118,7 +118,7 @@ def percent(share: float) -> str:
 def progress(
     iterable: Iterable[T], label: str | None, unit: str = 'batch', total: int | None = None
 ) -> Iterator[Iterator[T]]:
-    """Show a loop's progress, its rate and the time left.
+    """Show a loop's progress, its speed and the time left; yield its iterator.
 
     It shows a bar in a notebook and on a terminal, after half a second, and nothing if output goes
     to a file or there is no label. The bar disappears when the block or the cell ends, even after
@@ -129,7 +129,7 @@ def progress(
         return
     from tqdm import tqdm  # tqdm.auto's widget shows an error in a reopened notebook
 
-    options: dict[str, Any] = {'disable': None}  # unless on a terminal
+    options: dict[str, Any] = {'disable': None}  # shown only on a terminal
     if in_notebook() and os.environ.get('TQDM_DISABLE') != '1' and 'RANK' not in os.environ:
         options = {'file': sys.stdout}  # stderr is shown on red
     bar = tqdm(iterable, label, total, unit=unit, leave=False, delay=0.5, **options)
@@ -137,7 +137,7 @@ def progress(
     def close(*_: object) -> None:
         bar.close()
 
-    # After an error the traceback keeps a comprehension's iterator; the cell's end closes it.
+    # After an error the traceback keeps a comprehension's iterator; so close it after the cell.
     events = sys.modules['IPython'].get_ipython().events if in_notebook() else None
     if events:
         events.register('post_run_cell', close)

@@ -1,7 +1,7 @@
-"""What can this machine do, and which command fixes what is wrong?
+"""Check what this machine can do, and name the command that fixes what is wrong.
 
-``python -m mgpu_helpers doctor`` asks each question in a process of its own, all at the same time.
-So it ends within seconds, even if a package, a framework or the driver crashes or hangs.
+``python -m mgpu_helpers doctor`` asks each question in its own process, all at the same time. So it
+ends within seconds, even if a package, a framework or the driver crashes or hangs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .runtime import SETTINGS, installed_builds
 
 OK, WARNING, FAILED, NOT_NEEDED = 'ok', 'warning', 'failed', 'not needed'
 NEEDED_BY = {'mxnet': 'chapters 1 to 4', 'torch': 'chapters 5 to 9'}
-MODULES = {'scikit-learn': 'sklearn', 'matplotlib': 'matplotlib.pyplot'}  # to import
+MODULES = {'scikit-learn': 'sklearn', 'matplotlib': 'matplotlib.pyplot'}  # names to import
 MARK, MISSING = 'doctor row: ', 'not installed'  # printed by a question's process
 
 
@@ -57,14 +57,14 @@ def _say(what: str) -> None:
 
 
 def packages() -> Iterator[Row]:
-    """Is this a Python of the course, with the packages that the notebooks need?"""
+    """Is this the Python of the course, with the packages that the notebooks need?"""
     found = f'{platform.python_version()} in {sys.prefix}, {platform.system()} {platform.machine()}'
     good = (3, 11) <= sys.version_info[:2] <= (3, 13)  # MXNet supports 3.11 at most
     yield Row('Python', OK if good else FAILED, found, '' if good else _setup())
     lines = metadata.requires('mgpu-helpers') or []
     needed = [line for line in lines if 'extra ==' not in line or re.search('.notebooks.$', line)]
     names = [re.split(r'[^\w-]', line)[0] for line in needed] + ['d2l'] * bool(installed_builds())
-    # jsonschema does without it, and its grammar takes most of JupyterLab's import.
+    # jsonschema works without it, and its grammar takes most of JupyterLab's import time.
     sys.modules['rfc3987_syntax'] = None  # type: ignore[assignment]
     versions = []
     for name in names:
@@ -105,7 +105,7 @@ def torch() -> Iterator[Row]:
 
 
 def _train(name: str, module: Any, for_gpus: bool, where: str, step: Callable[[], float]) -> Row:
-    """Train LeNet for a second; ``step`` returns the loss."""
+    """Train LeNet for a second, where ``step`` returns the loss; return the resulting row."""
     from .devices.driver import driver_gpus, has_code
 
     _say('train for a second')
@@ -176,7 +176,7 @@ def data() -> Iterator[Row]:
 
 
 def cores() -> Iterator[Row]:
-    """How many stand-ins work at the same time, and does a setting prevent it?"""
+    """How many stand-ins can work at the same time, and does a setting prevent it?"""
     from .devices.driver import usable_cores
 
     few = '' if usable_cores() > 1 else ': two stand-ins share one, without a speed-up'
@@ -191,7 +191,7 @@ QUESTIONS = {one.__name__: one for one in (packages, mxnet, torch, kernels, gpus
 
 
 def answer(name: str) -> None:
-    """Answer a question in this process, which then ends at once."""
+    """Print the rows that answer a question; then end this process at once."""
     try:
         for row in QUESTIONS[name]():
             print(f'\n{MARK}{json.dumps(row)}', flush=True)
@@ -204,7 +204,7 @@ def answer(name: str) -> None:
 
 
 def ask(name: str, seconds: float) -> list[Row]:
-    """Ask a question; if its process does not answer, the last row says how it ended."""
+    """Ask a question in a new process; if that fails, the last row says how it ended."""
     python = (name == 'torch' and python_with('torch')) or sys.executable
     code = f'from mgpu_helpers import doctor; doctor.answer({name!r})'
     command = [python, '-W', 'ignore', '-c', code]
@@ -229,7 +229,7 @@ def ask(name: str, seconds: float) -> list[Row]:
         mend = "make doctor DOCTOR_ARGS='--seconds 60'"
     elif status < 0:
         last += f' killed by signal {-status}, {signal.strsignal(-status)}'
-    return [*rows, Row(name, FAILED, last or 'it said nothing', mend)]
+    return [*rows, Row(name, FAILED, last or 'it printed nothing', mend)]
 
 
 @click.command()
@@ -246,5 +246,5 @@ def doctor(seconds: float) -> None:
         text = textwrap.fill(found, 66, break_on_hyphens=False)  # do not break a command
         cells.append([name, verdict, f'{text}\n-> {mend}' if mend else text])
     table = tabulate(cells, ['check', 'verdict', 'finding -> fix'])
-    click.echo(re.sub('-{67,}', '-' * 66, table))  # not as long as the longest command
+    click.echo(re.sub('-{67,}', '-' * 66, table))  # shorter than the longest command
     sys.exit(any(row.verdict == FAILED for row in rows))

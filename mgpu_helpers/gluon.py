@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from .scratch import Arrays, Devices, NDArrayIter, Pairs
 
     Norm = Callable[[], Block]  # makes a normalization layer
-    Loss = Callable[[NDArray, NDArray], NDArray]  # scores and labels to each example's loss
+    Loss = Callable[[NDArray, NDArray], NDArray]  # from scores and labels to each example's loss
 
 
 def lenet() -> nn.HybridSequential:
-    """Build *The Straight Dope*'s LeNet, from images (n, 1, 28, 28) to (n, 10), not initialized."""
+    """Build *The Straight Dope*'s LeNet, uninitialized: images (n, 1, 28, 28) to scores (n, 10)."""
     net = nn.HybridSequential(prefix='cnn_')
     with net.name_scope():
         net.add(nn.Conv2D(channels=20, kernel_size=3, activation='relu'))
@@ -46,7 +46,7 @@ def lenet() -> nn.HybridSequential:
 
 
 class Residual(nn.HybridBlock):
-    """Two 3×3 convolutions and a shortcut around them, with a 1×1 one if they ``halve``."""
+    """Two 3×3 convolutions and a shortcut; if they ``halve`` the image, it is a 1×1 convolution."""
 
     def __init__(self, channels: int, halve: bool = False, norm: Norm = nn.BatchNorm) -> None:
         super().__init__()
@@ -65,11 +65,11 @@ class Residual(nn.HybridBlock):
 
 
 def resnet18_28(num_classes: int, norm: Norm = nn.BatchNorm) -> nn.HybridSequential:
-    """Build *Dive into Deep Learning*'s ResNet-18 for images of 28×28 pixels, not initialized.
+    """Build *Dive into Deep Learning*'s ResNet-18 for images of 28×28 pixels, uninitialized.
 
-    It maps (n, 1, 28, 28) to (n, ``num_classes``). It differs from He et al.'s of 2015 by a first
-    convolution of 3×3 and three widths instead of four. With ten classes it has 2,777,868 trainable
-    values in 58 arrays and 3,586 running statistics in 26.
+    It maps (n, 1, 28, 28) to (n, ``num_classes``). Unlike He et al.'s of 2015, it starts with a
+    3×3 convolution and has three widths instead of four. With ten classes it has 2,777,868
+    trainable values in 58 arrays and 3,586 running statistics in 26.
     """
     arguments.check(num_classes=num_classes)
     arguments.function('norm', norm, 'that makes a layer, such as nn.BatchNorm')
@@ -97,7 +97,7 @@ def forward_backward(net: Block, data: Arrays, label: Arrays, loss: Loss = loss)
 def train_batch(
     X: NDArray, y: NDArray, net: Block, devices: Devices, trainer: Trainer, loss: Loss = loss
 ) -> list[NDArray]:
-    """Train on one batch: split, forward and backward on each device; the trainer does the rest.
+    """Train on one batch: split it, run forward and backward on each device, step the trainer.
 
     X (n, ...), y (n,). Returns the losses of the examples, one array per device, without waiting.
     """
@@ -143,9 +143,9 @@ def average_running_stats(net: Block) -> None:
     The ``Trainer`` lets them differ between devices. ``save_parameters`` saves the same mean.
     """
     devices = devices_of(net)
-    nd.waitall()  # a compiled backward pass may still write statistics, unknown to the engine
+    nd.waitall()  # a compiled backward pass may still write statistics without telling the engine
     for param in net.collect_params('.*running_(mean|var)').values():
-        if 0 not in param.shape:  # 0: not initialized yet; then all replicas start equal
+        if 0 not in param.shape:  # 0: not initialized yet, so all replicas will start equal
             stats = param.list_data()
             allreduce(stats)
             for stat in stats:
@@ -169,8 +169,8 @@ def make_trainer(net: Block, lr: float) -> Trainer:
     """Make a plain SGD trainer for a network's parameters that have gradients."""
     arguments.check(lr=lr)
     arguments.network(net, devices_of(net))
-    # The original texts pass all. But a trainer's first step copies its parameters from the first
-    # device to the others, and running statistics would lose their first update.
+    # The original texts pass all. But a trainer's first step copies the parameters that it has from
+    # the first device to the others, and running statistics would lose their first update.
     trained = [p for p in net.collect_params().values() if p.grad_req != 'null']
     arguments.positive_int('the number of parameters with a gradient', len(trained))
     return gluon.Trainer(trained, 'sgd', {'learning_rate': lr})
@@ -212,14 +212,14 @@ def train(
 
 
 def parameters_of(net: Block) -> list[Parameter]:
-    """List a network's parameters; for ResNet-18 ``collect_params()`` would take 1 ms a step."""
+    """List a network's parameters; ``collect_params()`` would take 1 ms a step for ResNet-18."""
     params = []
     net.apply(lambda block: params.extend(block.params.values()))
     return params
 
 
 def devices_of(net: Block) -> list[mx.Context]:
-    """List a network's devices, also before its shapes are known."""
+    """List a network's devices, even before its shapes are known."""
     arguments.network(net)
     places = [param.list_ctx() for param in parameters_of(net)]  # raises if uninitialized
     arguments.positive_int('the number of parameters of net', len(places))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class History:
-    """One training run, an entry per epoch: its table, its plot, its throughput."""
+    """The record of one training run, with an entry per epoch; it makes a table and a plot."""
 
     label: str  # the run's name in a table or plot, such as '2 devices, batch 256'
     num_examples: int  # training examples seen per epoch
@@ -40,7 +40,7 @@ class History:
 
     @property
     def examples_per_second(self) -> list[float]:
-        """Training throughput, per epoch."""
+        """Return the training throughput in each epoch."""
         return [self.num_examples / s for s in self.seconds]
 
     def table(self) -> Table:
@@ -59,7 +59,7 @@ class History:
         return f'<b>{html.escape(self.label)}</b>{self.table()._repr_html_()}'
 
     def plot(self, *others: History) -> Figure:
-        """Plot training loss and test accuracy per epoch, of this run and others together.
+        """Plot training loss and test accuracy per epoch, for this run and others together.
 
         As a cell's last value it is displayed; in a script, ``.savefig('run.png')`` saves it.
         """
@@ -77,7 +77,7 @@ class History:
             axes.set(xlabel='epoch', title=title)
             axes.locator_params(axis='x', integer=True)
         lowest = min(min(run.test_acc) for run in runs)
-        # If all runs are good, the differences would be a line along the upper edge.
+        # If all runs are accurate, an axis from 0 would squeeze their curves into one line.
         accuracies.set_ylim(min(0.9, math.floor(10 * lowest) / 10) if lowest >= 0.8 else 0, 1)
         accuracies.legend(fontsize='small')
         return figure

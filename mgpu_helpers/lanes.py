@@ -1,4 +1,4 @@
-"""What ran when, on which lane (a device, a link, a process), as a table and a picture."""
+"""Show what ran when, on which lane (a device, a link, a process), as a table and a picture."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ KINDS = {
     'update': display.PINK,
     'python': display.GREY,
 }
-PYTHON = 'Python'  # a lane beside those of devices, like their ports
+PYTHON = 'Python'  # an extra lane, like the ports of the devices
 PORT = ' sends'  # ends the name of a port's lane
-MOVING = ('copy', 'allreduce', 'all-gather', 'reduce-scatter')  # beside a device's computing
+MOVING = ('copy', 'allreduce', 'all-gather', 'reduce-scatter')  # can run while a device computes
 DARK = (display.BLUE, display.DEEP, display.GREEN)  # white letters on these
-LETTER = 0.056  # width of a letter of a bar's name, inches
-WIDTH = 8  # of a picture, inches
+LETTER = 0.056  # width of a letter in a bar's name, in inches
+WIDTH = 8  # of a picture, in inches
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """Return its duration."""
+        """Return the duration of this span."""
         return self.end - self.start
 
 
@@ -62,7 +62,7 @@ class Lanes:
         self.add(spans)
 
     def add(self, spans: Iterable[Span]) -> None:
-        """Add spans."""
+        """Add spans, sorting all of them by time."""
         self.spans = sorted([*self.spans, *spans], key=lambda s: (s.start, s.end))
         lanes = {s.lane for s in self.spans}
         self.lanes = sorted(lanes, key=lambda lane: re.sub(r'\d+', lambda i: i[0].zfill(9), lane))
@@ -72,7 +72,7 @@ class Lanes:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The first start and the last end."""
+        """Return the first start and the last end."""
         start = min((s.start for s in self.spans), default=0)
         end = max((s.end for s in self.spans), default=0)
         if end <= start:
@@ -82,13 +82,13 @@ class Lanes:
 
     @property
     def seconds(self) -> float:
-        """From the first start to the last end."""
+        """Return the time from the first start to the last end."""
         start, end = self.ends
         return end - start
 
     @property
     def overlap(self) -> float:
-        """Share of ``seconds`` in which at least two devices work, 0 to 1; ports do not count."""
+        """Return the share of ``seconds``, 0 to 1, with two or more devices (not ports) at work."""
         return float(self._shares([])[-1][0])
 
     def by_lane(self) -> dict[str, list[Span]]:
@@ -96,7 +96,7 @@ class Lanes:
         return {lane: [s for s in self.spans if s.lane == lane] for lane in self.lanes}
 
     def table(self) -> Table:
-        """Tabulate the shares of time of each lane; a last row may show two devices at once."""
+        """Tabulate each lane's shares of time; with several lanes, a last row shows two at once."""
         kinds = [kind for kind in KINDS if any(s.kind == kind for s in self.spans)]
         names = [*self.lanes, 'at least two at once']
         rows = [[name, *map(percent, row)] for name, row in zip(names, self._shares(kinds))]
@@ -123,7 +123,7 @@ class Lanes:
     def plot(self, *others: Lanes) -> Figure:
         """Draw a row per lane and a bar per span; gaps are idle time.
 
-        Others, for comparison, get panels below; each starts with its own first span, at 0 ms.
+        ``others``, for comparison, get panels below; each starts at 0 ms with its first span.
         """
         from matplotlib.patches import Patch
 
@@ -145,13 +145,13 @@ class Lanes:
 
 
 def _rows_of(spans: Sequence[Span]) -> list[list[Span]]:
-    """Return one row if nothing overlaps; else computing above and moving below."""
+    """Arrange spans in rows without overlap: one, or else computation above communication."""
     beside = [[s for s in spans if (s.kind in MOVING) == moving] for moving in (False, True)]
     for groups in ([spans], beside):
         rows: list[list[Span]] = []
         for group in groups:
             begin = len(rows)
-            for span in group:  # into the first row without overlap, except rounding
+            for span in group:  # into the first row where it overlaps nothing, except by rounding
                 free = (row for row in rows[begin:] if row[-1].end <= span.start + 1e-9)
                 row = next(free, None)
                 if row is None:
@@ -188,8 +188,8 @@ def _draw_row(
     axes: Axes, row: Sequence[Span], first: float, inch: float, y: float, height: float
 ) -> None:
     """Draw bars that do not overlap, with their names if these fit."""
-    row = sorted(row, key=lambda s: s.kind in MOVING)  # on top: it is short
-    # At least 0.01 inch wide, without edges, which would cover short ones.
+    row = sorted(row, key=lambda s: s.kind in MOVING)  # communication last, on top: it is short
+    # At least 0.01 inch wide, and without edges, which would cover short bars.
     bars = [(1e3 * (s.start - first), 1e3 * max(s.seconds, inch / 100)) for s in row]
     colors = [KINDS[s.kind] for s in row]
     axes.broken_barh(bars, (y, height), facecolors=colors, linewidth=0, zorder=1.1)

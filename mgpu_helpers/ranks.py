@@ -1,4 +1,4 @@
-"""Ranks that live in the notebook: processes that run the cells beginning with ``%%px``.
+"""Start ranks for a notebook: processes that run the cells beginning with ``%%px``.
 
 They are ``ipyparallel``'s engines, on this machine. Code under ``%%px`` also works in a script
 under ``torchrun``: it has the same environment variables and makes the same calls.
@@ -14,16 +14,16 @@ from .processes.engines import MOST, Engines
 if TYPE_CHECKING:
     import ipyparallel
 
-_engines: list[Engines] = []  # the running ones
+_engines: list[Engines] = []  # the running ranks, at most one entry
 
 
 def ranks(k: int, group: bool = False, seconds: float = 20) -> ipyparallel.Client:
     """Start ``k`` ranks on this machine, replacing this notebook's earlier ones; return the client.
 
-    A cell that begins with ``%%px`` runs on all of them, with ``%%px --targets 1`` on rank 1 alone,
-    and the output of each appears below it. ``ranks[:]['x']`` is ``x`` of all ranks, in rank order
-    (the keys of a dict come sorted). Each has one thread and ``torchrun``'s variables. With
-    ``group`` each is in a process group, in which a waiting rank gives up after ``seconds``.
+    A cell that begins with ``%%px`` runs on all of them, with ``%%px --targets 1`` only on rank 1,
+    and each rank's output appears below it. ``ranks[:]['x']`` lists all ranks' ``x`` in rank order
+    (and sorts the keys of dicts). Each rank has one thread and ``torchrun``'s variables. With
+    ``group`` they are in a process group, in which a waiting rank gives up after ``seconds``.
     """
     arguments.positive_int('the number of ranks', k, most=MOST)
     arguments.positive_number('seconds', seconds)
@@ -36,13 +36,13 @@ def ranks(k: int, group: bool = False, seconds: float = 20) -> ipyparallel.Clien
 
 
 def stop() -> None:
-    """End this notebook's ranks; the end of the notebook does it, too."""
+    """End this notebook's ranks; this also happens when the notebook ends."""
     while _engines:
         _engines.pop().stop()
 
 
 def _activate(client: ipyparallel.Client) -> None:
-    """Let ``%%px`` show the outputs rank by rank, so that they repeat exactly."""
+    """Make ``%%px`` show outputs rank by rank, so that a second run shows the same."""
     from IPython.core.getipython import get_ipython
 
     if shell := get_ipython():
@@ -57,9 +57,9 @@ def _activate(client: ipyparallel.Client) -> None:
             return signal(*args, **kwargs)
 
         def px(line: str, cell: str) -> None:
-            if len(client.ids) < k:  # ipyparallel would run it on those that are left
+            if len(client.ids) < k:  # ipyparallel would run it on the remaining ones
                 raise RuntimeError('a rank has ended: start new ones with mgpu.ranks')
-            # A rank stopped in a message hears it when the group gives up, and drops this cell.
+            # A rank interrupted in a message notices at the time-out only, and drops its next cell.
             client.wait(client.outstanding)
             sent.clear()
             try:
@@ -67,7 +67,7 @@ def _activate(client: ipyparallel.Client) -> None:
             except TimeoutError:
                 if not sent:
                     raise
-            if sent:  # ipyparallel passes the stop button on to the ranks, and reports success
+            if sent:  # ipyparallel passes an interrupt on to the ranks, and then reports success
                 raise KeyboardInterrupt
 
         client.send_signal = noted

@@ -44,7 +44,8 @@ SETTINGS = {
 
 # glibc returns large blocks to the kernel and requests them again at every operator: 490,000 page
 # faults in 55 batches, 94 against 82 ms a batch. So: keep freed memory (trim threshold), never map
-# blocks apart (mmap threshold, 32 MiB is glibc's largest; nothing above it either), grow in steps.
+# a block separately (mmap threshold, at most 32 MiB in glibc, and mmap max, for larger ones), and
+# grow in steps (top pad).
 MALLOC = {
     'MALLOC_TRIM_THRESHOLD_': (-1, 2**31 - 1),
     'MALLOC_TOP_PAD_': (-2, 64 * 2**20),
@@ -52,7 +53,7 @@ MALLOC = {
     'MALLOC_MMAP_MAX_': (-4, 0),
 }
 
-TOO_LATE: dict[str, str] = {}  # settings that came after MXNet's import
+TOO_LATE: dict[str, str] = {}  # settings that were not set before MXNet's import
 LIBC: Any = None if sys.platform == 'win32' else ctypes.CDLL(None)
 
 
@@ -106,8 +107,8 @@ class _BeforeMXNet:
         elif fullname == 'mxnet.engine':  # the first import after the one that loads the library
             _restore_fault_handler()
         elif fullname == 'sklearn' and model and not hasattr(model, 'FeedForward'):
-            # For the base class of a deprecated class, MXNet would import scikit-learn if
-            # installed: 0.5 of 1.7 s of a core, in each of a cluster's processes.
+            # If scikit-learn is installed, MXNet imports it for the base class of a deprecated
+            # class: 0.5 of the import's 1.7 s of CPU time, in each process of a cluster.
             raise ModuleNotFoundError('not while MXNet is loading', name=fullname)
 
 
@@ -115,8 +116,8 @@ def _restore_fault_handler() -> None:
     """Let a segmentation fault end the process at once, as it does without MXNet.
 
     MXNet's own handler, the only one that it installs, prints and calls ``exit``. That frees
-    objects in use and waits for threads that may have caused the fault: a worker hung for 90 s and
-    more.
+    objects in use and waits for threads that may have caused the fault: a worker hung for more than
+    90 s.
     """
     if LIBC is not None:
         # MXNet ignores SIGBUS, and Python and faulthandler treat the two signals alike.
@@ -186,7 +187,7 @@ def installed_builds() -> list[str]:
 def load_wheels() -> None:
     """Load all loadable libraries of NVIDIA's wheels (``nvidia/*/lib/*.so*``)."""
     waiting = {lib for p in sys.path for lib in pathlib.Path(p).glob('nvidia/*/lib/lib*.so*')}
-    # Their names do not show the order of their dependencies: repeat until no more load.
+    # The names do not tell which library needs which: repeat until no more of them load.
     # MXNet's own error reports what is really missing.
     while len(missing := {lib for lib in waiting if not _loads(lib)}) < len(waiting):
         waiting = missing

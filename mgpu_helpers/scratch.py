@@ -1,7 +1,7 @@
 """Chapter 1: data parallelism from scratch - copy, split, sum, update.
 
-The chapter's functions marked ``#@save``, with checks of their arguments. "The original texts" are
-the chapters on multiple GPUs of *The Straight Dope* and *Dive into Deep Learning*.
+This file holds the chapter's functions marked ``#@save``, with checks of their arguments. "The
+original texts" are *The Straight Dope*'s and *Dive into Deep Learning*'s chapters on multiple GPUs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def init_params(scale: float = 0.01, seed: int | None = None, dtype: str = 'floa
 def lenet(X: NDArray, params: Arrays) -> NDArray:
     """Compute LeNet's scores (n, 10) for images X (n, 1, 28, 28), on the device of the arrays.
 
-    ``nd.Activation`` keeps oneDNN's layout: 27.3 ms; the originals' ``nd.relu`` takes 29.4.
+    ``nd.Activation`` keeps oneDNN's layout: it takes 27.3 ms, the originals' ``nd.relu`` 29.4.
     """
     arguments.inputs(X, params)
     W1, b1, W2, b2, W3, b3, W4, b4 = params
@@ -74,7 +74,7 @@ def get_params(params: Arrays, device: mx.Context) -> Replica:
 
 
 def allreduce(data: Arrays) -> None:
-    """Sum arrays on different devices, in place: on the first device, then copied to the others."""
+    """Sum arrays from different devices in place: add on the first, then copy to the others."""
     arguments.one_per_device(data)
     total = data[0]
     for x in data[1:]:
@@ -86,8 +86,8 @@ def allreduce(data: Arrays) -> None:
 def split_and_load(data: NDArray, devices: Devices) -> list[NDArray]:
     """Cut a batch (n, ...) into k shards, in order, and copy each to its device.
 
-    The first n mod k shards get one more, which the original texts drop. A shard that stays on the
-    device of ``data`` shares its memory.
+    The first n mod k shards get one more example; the original texts drop these. A shard that stays
+    on the device of ``data`` shares its memory.
     """
     arguments.batch(data, None, devices, each=True)
     n, k = data.shape[0], len(devices)
@@ -96,7 +96,7 @@ def split_and_load(data: NDArray, devices: Devices) -> list[NDArray]:
 
 
 def split_batch(X: NDArray, y: NDArray, devices: Devices) -> tuple[list[NDArray], list[NDArray]]:
-    """Cut X (n, ...) and y (n,) at the same places, a shard for each device that gets examples."""
+    """Cut X (n, ...) and y (n,) alike; return their shards, one per device that gets examples."""
     arguments.batch(X, y, devices)
     busy = devices[: len(X)]
     return split_and_load(X, busy), split_and_load(y, busy)
@@ -105,13 +105,13 @@ def split_batch(X: NDArray, y: NDArray, devices: Devices) -> tuple[list[NDArray]
 def sgd(params: Arrays, lr: float, batch_size: int) -> None:
     """Take one step of stochastic gradient descent, in place; gradients are sums over the batch."""
     arguments.check(lr=lr, batch_size=batch_size)
-    arguments.list_of_arrays('params', params, 'one replica, as get_params gives')
+    arguments.list_of_arrays('params', params, 'one replica, as get_params returns')
     for p in params:
         p -= lr / batch_size * p.grad  # MXNet's sgd_update rounds lr to float32: 2e-7 a step
 
 
 def gradients(device_params: Sequence[Arrays], losses: Arrays) -> list[list[NDArray]]:
-    """List ``grads[c][i]``, device c's gradient of parameter i; on devices without a loss, 0."""
+    """Return ``grads[c][i]``, device c's gradient of parameter i, or 0 if it has no loss."""
     for params in device_params[len(losses) :]:
         for p in params:
             p.grad[:] = 0
@@ -133,7 +133,7 @@ def train_batch(
     lr: float,
     sync: Sync = sync_gradients,
 ) -> list[NDArray]:
-    """Train on one batch: split, forward and backward on each device, sum, update.
+    """Train on one batch: split it, run forward and backward on each device, sum, update.
 
     X (n, 1, 28, 28), y (n,). ``device_params`` holds one replica per device, updated in place.
     Returns the examples' losses, one array per device with examples, without waiting for them.
@@ -155,12 +155,12 @@ class NDArrayIter:
 
     MXNet's operators return at once, so a plain loop would queue every batch: memory would fill up,
     and the stop button would work only after the last one. So this waits for the devices after each
-    half second of work, at most 16 batches. With a ``label`` it shows a progress bar.
+    half second of work, or after 16 batches. With a ``label`` it shows a progress bar.
     """
 
     def __init__(self, batches: Batches, label: str | None = None) -> None:
         self.batches, self.num_examples, self.label = batches, batches.num_examples, label
-        self.skip = batches.skip  # skips completed epochs when a run resumes
+        self.skip = batches.skip  # to skip completed epochs when a run resumes
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -173,7 +173,7 @@ class NDArrayIter:
         ahead, handed_out, start = 1, 0, time.perf_counter()
         size = self.batches.batch_size
         # Convert 4,096 examples at a time and yield views: nd.array waits for device 0's queue, and
-        # converting each batch separately cost two stand-ins one millisecond of 46.
+        # converting each batch separately took one of two stand-ins' 46 ms per batch.
         for X, y in self.batches.groups(max(1, 4096 // size)):
             X, y = nd.array(X, mx.cpu(), X.dtype), nd.array(y, mx.cpu(), y.dtype)
             for i in range(0, len(X), size):
@@ -194,14 +194,14 @@ def load_data_fashion_mnist(
     """Load Fashion-MNIST: iterators over training batches and over test batches.
 
     They yield X (batch, 1, 28, 28), in [0, 1], and y (batch,). ``num_examples`` limits the training
-    set to the first of 60,000 examples, shuffled anew each epoch.
+    set to its first examples, of 60,000. Each epoch shuffles them again.
     """
     train, test = data.load_arrays('fashion-mnist', batch_size, num_examples, seed, dtype)
     return NDArrayIter(train, 'training'), NDArrayIter(test)
 
 
 def load_data_mnist(batch_size: int, *args: Any, **options: Any) -> tuple[NDArrayIter, NDArrayIter]:
-    """Load MNIST; otherwise the same as ``load_data_fashion_mnist``."""
+    """Load MNIST, in the same way as ``load_data_fashion_mnist``."""
     train, test = data.load_arrays('mnist', batch_size, *args, **options)
     return NDArrayIter(train, 'training'), NDArrayIter(test)
 
@@ -253,8 +253,8 @@ def train(
 ) -> History:
     """Train LeNet on Fashion-MNIST with data parallelism, printing a line per epoch.
 
-    ``batch_size`` counts all devices together; ``scale`` is that of ``init_params``. With a seed,
-    runs repeat bit for bit. Times exclude the evaluation; the history contains the replicas.
+    ``batch_size`` counts all devices' examples; ``scale`` is for ``init_params``. With a seed, runs
+    repeat bit for bit. Times exclude the evaluation; the history keeps the final replicas.
     """
     arguments.training(num_gpus, batch_size, num_epochs=num_epochs, lr=lr, sync=sync)
     devices = choose_devices(num_gpus, devices)

@@ -1,11 +1,11 @@
-"""Fashion-MNIST, MNIST or, without them, scikit-learn's digits; in batches; NumPy only.
+"""Load Fashion-MNIST, MNIST or, without them, scikit-learn's digits, in batches, with NumPy only.
 
 They come from ``$MXNET_HOME/datasets`` if the checksums match, else from a verified download into
-that folder. Without either, one visible ``OfflineDataWarning`` says that scikit-learn's handwritten
-digits are used instead, in the same shape and number, so that every lesson still runs.
+that folder. If neither works, one visible ``OfflineDataWarning`` says that scikit-learn's digits
+are used instead, in the same shape and number, so that every lesson still runs.
 """
 
 import lazy_loader
 
-# `doctor` checks the files, even without NumPy.
+# Lazy, so that `doctor` can check the files even without NumPy.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

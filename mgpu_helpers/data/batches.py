@@ -11,12 +11,12 @@ from .. import arguments
 
 
 class Batches:
-    """Batches of ``images`` uint8 (n, height, width), ``labels`` (n,); an ``iter()`` is an epoch.
+    """Batches of ``images`` uint8 (n, height, width), ``labels`` (n,); each ``iter()`` is an epoch.
 
     An epoch yields ``X`` (batch, 1, height, width) in [0, 1] and ``y`` (batch,), new arrays of
     ``dtype``; the last batch may be smaller. Epoch e with seed s always has the same order,
-    whatever else was iterated. Unlike Gluon's ``DataLoader``, it does no Python work per example: a
-    batch of 256 takes 0.07 ms.
+    regardless of other iterators. Unlike Gluon's ``DataLoader``, it does no Python work per
+    example: a batch of 256 takes 0.07 ms.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Batches:
         return self.groups(1)
 
     def groups(self, count: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Iterate over one epoch, ``count`` batches at a time joined into longer arrays."""
+        """Iterate over one epoch, with every ``count`` batches joined into longer arrays."""
         # Count the epoch here, not when the first batch is requested: in a generator
         # function it would depend on which of several iterators is used first.
         return self._epoch(next(self._epochs), count * self.batch_size)

@@ -22,14 +22,14 @@ from .published import FILES, folder_of, verified
     'source',
     metavar='DIR',
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help='Copy them from this folder (a USB stick, a shared folder) and use no network.',
+    help='Copy the files from this folder (a USB stick, a shared folder), without a network.',
 )
 def bring(name: str, source: Path | None) -> None:
-    """Bring the data sets ahead of a class without a network, and verify them.
+    """Fetch the data sets ahead of a class without a network, and verify them.
 
-    Without a name, all of them. The files go where the course looks for them: into
-    $MXNET_HOME/datasets, or ~/.mxnet/datasets. Good ones that are there stay. The exit status is 1
-    if something is missing afterwards. Example:
+    Without a name, fetch all of them. The files go where the course looks for them: into
+    $MXNET_HOME/datasets, or ~/.mxnet/datasets. Good files that are already there are kept. The exit
+    status is 1 if a file is still missing afterwards. Example:
 
     \b
     python -m mgpu_helpers data --from /media/usb

@@ -15,24 +15,24 @@ from pathlib import Path
 
 from .published import FILES, Known, folder_of, good, mirrors_of, public, read_good, verified
 
-# Seconds for a mirror to answer, between two pieces, and for a whole file (26 MB at 30 kB/s). With
-# no network the error is immediate: 0.2 s measured, mostly the import of requests.
+# Limits in seconds: until a mirror answers, between two pieces, and for a whole file (26 MB at 30
+# kB/s). Without a network the error comes after 0.2 s, mostly spent importing requests.
 CONNECT, SILENT, WHOLE = 3.0, 10.0, 900.0
 
 
 class Unavailable(Exception):
-    """A set could not be completed; the message says what to do, then lists the tried addresses."""
+    """Raised if a set is incomplete; the message says what to do, then lists what was tried."""
 
 
 class _Refused(Exception):
-    """The reason why a mirror's file was rejected; the message contains no address."""
+    """Raised if a mirror's file is rejected; the message is the reason, without the address."""
 
 
 def read(name: str, source: Path | None = None) -> dict[str, bytes]:
-    """Return the verified content of a set's four files by name, and save those that were missing.
+    """Return the content of a set's four files by name, verified; fetch and save missing ones.
 
     Mirrors are tried in order; with a folder as ``source``, files are copied from there without a
-    network. Good files stay as they are, a bad one is renamed to ``….bad``.
+    network. Good files are kept, and a bad one is renamed to ``….bad``.
     """
     content, folder, tried = verified(name), folder_of(name), list[str]()
     missing = [filename for filename in FILES[name] if filename not in content]
@@ -43,7 +43,7 @@ def read(name: str, source: Path | None = None) -> dict[str, bytes]:
         "connect this machine, or copy the files from a stick (make data DATA_ARGS='--from DIR'), "
         'then restart Python (the kernel)'
     )
-    if source:  # a folder like $MXNET_HOME, or with the files of several sets, or of one
+    if source:  # holds one set's files, or a folder per set, or is like $MXNET_HOME
         places = source, source / name, source / 'datasets' / name
         found = {
             filename: data for place in places for filename, data in verified(name, place).items()
@@ -68,11 +68,11 @@ def read(name: str, source: Path | None = None) -> dict[str, bytes]:
 
 
 def _keep(path: Path, content: bytes, known: Known) -> None:
-    """Save a file under its name, unless another process was faster."""
+    """Save a file under its name, unless another process has already done so."""
     if read_good(path, known) is None:
         if os.path.lexists(path):
             os.replace(path, path.with_name(f'{path.name}.bad'))
-        # A new name each time, so that two processes do not write to the same file.
+        # A unique temporary name, so that two processes never write to the same file.
         aside = path.with_name(f'{path.name}.{secrets.token_hex(4)}.tmp')
         try:
             aside.write_bytes(content)
@@ -82,7 +82,7 @@ def _keep(path: Path, content: bytes, known: Known) -> None:
 
 
 def _download(name: str, missing: list[str], tried: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the missing files from the mirrors, in order; record why a mirror failed."""
+    """Yield the missing files, trying the mirrors in order; record in ``tried`` why one failed."""
     from requests import RequestException
     from urllib3.exceptions import HTTPError
 

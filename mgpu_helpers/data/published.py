@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class Known(NamedTuple):
-    """Checksums of the published file, and of MXNet's repacked copy if it differs."""
+    """A published file's size and checksum, and that of MXNet's repacked copy if it differs."""
 
     size: int
     sha256: str
@@ -32,7 +32,7 @@ FILES = {
 
 
 def folder_of(name: str) -> Path:
-    """Return the folder for the files of a set, as an absolute path."""
+    """Return the absolute path of the folder for a set's files."""
     home = os.environ.get('MXNET_HOME') or os.path.join('~', '.mxnet')
     return Path(os.path.abspath(os.path.expanduser(home)), 'datasets', name)
 
@@ -44,12 +44,12 @@ def mirrors_of(name: str) -> list[str]:
 
 
 def public(address: str) -> str:
-    """Return an address without its user and password, for printing."""
+    """Return an address without user name and password, for printing."""
     return re.sub('^(.*//)?.*@', r'\1', address)
 
 
 def good(content: bytes | bytearray, known: Known) -> bool:
-    """Return whether a content is the published one, or MXNet's copy of it."""
+    """Return whether these bytes are the published file, or MXNet's copy of it."""
     sha256, sha1 = hashlib.sha256(content).hexdigest(), hashlib.sha1(content).hexdigest()
     return sha256 == known.sha256 or sha1 == known.repacked_sha1
 
@@ -57,7 +57,7 @@ def good(content: bytes | bytearray, known: Known) -> bool:
 def read_good(path: Path, known: Known) -> bytes | None:
     """Return a verified file's content; None if it is missing, unreadable or different."""
     try:
-        # A pipe could be read for ever; MXNet's copies are about as long as the published files.
+        # Reading a pipe might never end; MXNet's copies are about as long as the published files.
         if path.is_file() and path.stat().st_size <= 2 * known.size:
             return content if good(content := path.read_bytes(), known) else None
     except OSError:
@@ -66,7 +66,7 @@ def read_good(path: Path, known: Known) -> bytes | None:
 
 
 def verified(name: str, folder: Path | None = None) -> dict[str, bytes]:
-    """Return the content of a set's good files, by name, in its own folder or in another."""
+    """Return the content of a set's good files, by name; ``folder`` replaces the set's own."""
     folder = folder or folder_of(name)
     files = {filename: read_good(folder / filename, k) for filename, k in FILES[name].items()}
     return {filename: content for filename, content in files.items() if content is not None}

@@ -1,4 +1,4 @@
-"""A whole data set in memory, decoded once, and batches of it."""
+"""Load a whole data set into memory, decode it once, and make batches of it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .download import Unavailable, read
 from .published import FILES, SETS, folder_of
 
 ARRAYS = 'train_images', 'train_labels', 'test_images', 'test_labels'
-# Folders whose sets the digits replace; child processes read this and need not search again.
+# Lists folders whose sets the digits replace, so that child processes need not search again.
 STOOD_IN = 'MGPU_DIGITS_STAND_IN_FOR'
 
 
 class OfflineDataWarning(UserWarning):
-    """The real data are unavailable; scikit-learn's digits are used instead."""
+    """Warns that the real data are unavailable and scikit-learn's digits are used instead."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Dataset:
     test_images: np.ndarray = field(repr=False)  # (10000, 28, 28)
     test_labels: np.ndarray = field(repr=False)  # (10000,)
     label_names: tuple[str, ...]  # the name of each class
-    source: str  # 'files', or 'digits' if scikit-learn's stand in for the real set
+    source: str  # 'files', or 'digits' if scikit-learn's replace the real set
 
 
 _kept: dict[tuple[str, Path], Dataset] = {}
@@ -45,8 +45,8 @@ def dataset(name: str) -> Dataset:
     """Return ``'fashion-mnist'`` or ``'mnist'``, decoded once per process and cached.
 
     It uses the files and folders of ``mxnet.gluon.data.vision``, and accepts its repacked copies of
-    Fashion-MNIST. If a set is unavailable, one ``OfflineDataWarning`` says so, and scikit-learn's
-    digits are used instead; it does not try again.
+    Fashion-MNIST. If a set is unavailable, one ``OfflineDataWarning`` says so, scikit-learn's
+    digits are used instead, and later calls do not try again.
     """
     arguments.one_of('name', name, tuple(FILES))
     folder = folder_of(name)
@@ -57,7 +57,7 @@ def dataset(name: str) -> Dataset:
             try:
                 files = read(name)
                 arrays = [_decode(files.pop(filename)) for filename in FILES[name]]
-                runtime.give_back_memory()  # 97 of 151 MB
+                runtime.give_back_memory()  # frees 97 of 151 MB
             except Unavailable as trouble:
                 # Before caching the set: if warnings are errors, later calls must fail, too.
                 warnings.warn(
@@ -76,9 +76,9 @@ def dataset(name: str) -> Dataset:
 
 
 def home_with_files(name: str, folder: Path) -> Path:
-    """Return a folder for ``MXNET_HOME`` with a set's files, for programs that need these.
+    """Return a folder to use as ``MXNET_HOME``, with a set's files, for programs that read these.
 
-    It is the usual folder if the files are there or can be fetched. Otherwise the digits are
+    This is the usual folder if the files are there or can be fetched. Otherwise the digits are
     written into ``folder`` in the same format, 28 MB.
     """
     loaded, usual = dataset(name), folder_of(name)
@@ -93,7 +93,7 @@ def home_with_files(name: str, folder: Path) -> Path:
 
 
 def _decode(content: bytes) -> np.ndarray:
-    """Return the array in a gzipped IDX file (read-only, a view of the bytes)."""
+    """Decode a gzipped IDX file into an array, a read-only view of its bytes."""
     raw = gzip.decompress(content)
     # Two zero bytes, the code of the type (8: uint8), the number of axes; then their lengths.
     axes = raw[3]
@@ -108,7 +108,7 @@ def load_arrays(
     seed: int | None = None,
     dtype: str = 'float32',
 ) -> tuple[Batches, Batches]:
-    """Load the batches of the training set and of the test set; see ``Batches``.
+    """Load a set; return batches of its training examples and of its test examples.
 
     ``num_examples`` limits the training set to its first examples; the test set is whole and never
     shuffled. All arguments are checked before any data are loaded.

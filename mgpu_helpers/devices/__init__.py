@@ -1,6 +1,6 @@
 """The available devices, GPUs or stand-ins, and what they can run.
 
-``cores`` and ``driver`` need no framework; ``mxnet_devices`` loads MXNet.
+``driver`` needs no framework; ``mxnet_devices`` loads MXNet.
 """
 
 import lazy_loader

@@ -1,6 +1,6 @@
-"""The usable CPU cores, and the GPUs that NVIDIA's driver reports, usable or not.
+"""Find the usable CPU cores, and the GPUs that NVIDIA's driver reports, usable or not.
 
-It asks the driver's own ``libcuda.so.1``, which needs no toolkit and no framework.
+It calls the driver's own ``libcuda.so.1``, which needs no toolkit and no framework.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 # mxnet-cu112 1.9.1 carries machine code for compute capability 5.0, 6.0, 7.0, 8.0 and 8.6 and no
-# PTX: code runs on its own major version only, so Ada (8.9) is the last that works.
+# PTX: code runs only on GPUs of its own major version, so Ada (8.9) is the last that works.
 CAPABILITIES = ((5, 0), (9, 0))
 OLDEST_CUDA = (11, 0)  # an older driver cannot run CUDA 11 libraries
 
@@ -35,7 +35,7 @@ class GPU:
 
     @property
     def version(self) -> str:
-        """The compute capability as NVIDIA writes it, such as ``8.6``."""
+        """Return the compute capability as NVIDIA writes it, such as ``8.6``."""
         return '.'.join(map(str, self.capability))
 
     def __str__(self) -> str:
@@ -49,9 +49,9 @@ def has_code(gpu: GPU) -> bool:
 
 @functools.cache
 def ask_driver() -> tuple[tuple[int, int], int]:
-    """Return the driver's CUDA version and its error code; raise ``OSError`` without a driver.
+    """Return the driver's CUDA version, and the error code of its initialization.
 
-    The error code is that of its initialization (0: no error; 100: this process may use no GPU).
+    Code 0 is no error; with 100, this process may use no GPU. Raises ``OSError`` without a driver.
     """
     cuda = ctypes.CDLL('libcuda.so.1')
     version = _number(cuda.cuDriverGetVersion)

@@ -17,7 +17,7 @@ from .. import arguments
 from ..display import NONE, Table
 from .driver import driver_gpus, has_code, usable_cores
 
-# Each takes a thread and a replica: 256 took 4 s to start; 100,000 ran silently for minutes.
+# Each needs a thread and a replica: 256 took 4 s to start; 100,000 ran silently for minutes.
 MOST_STAND_INS = 256
 
 
@@ -43,7 +43,7 @@ _said = set(os.environ.get('MGPU_SAID', '').split())
 
 
 def _say_stand_ins(k: int) -> None:
-    """Print once that CPU cores stand in for GPUs, and once if there are too few."""
+    """Say once that CPU cores stand in for GPUs, and once that there are too few cores."""
     if 'stand-ins' not in _said:
         have = f'{len(usable_gpus()) or "No"} usable GPU' + ('s' if len(usable_gpus()) > 1 else '')
         print(
@@ -107,7 +107,7 @@ def try_all_gpus() -> list[mx.Context]:
 def describe_devices() -> Table:
     """Tabulate every GPU that the driver reports, and why some cannot be used.
 
-    If none can be used, the table has a stand-in for each usable core.
+    If none can be used, the table lists one stand-in per usable core.
     """
     rows: list[tuple[object, ...]] = []
     for gpu in driver_gpus():

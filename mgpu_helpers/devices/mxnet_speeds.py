@@ -1,4 +1,4 @@
-"""The gain from a second device: one and two devices, measured alternately."""
+"""Measure the gain from a second device: one and two devices take turns."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def compare_speeds(
 
     ``prepare(devices)`` returns a function that takes one training step with this many
     ``examples``. A stand-in has one core, so one stand-in is also measured with both cores. MXNet
-    reads the number of threads per operator when it loads, so each setting has its own process.
-    They take turns of half a second, so that other load on the machine affects all of them.
+    reads the number of threads per operator when it loads, so each setting has its own process. The
+    processes take turns of half a second, so that other load on the machine affects all of them.
     """
     arguments.function(
         'prepare', prepare, 'of devices that returns a training step without arguments'
@@ -61,7 +61,7 @@ def seconds_of(steps: int, step: Callable[[], object]) -> float:
 def steps_per_second(
     prepare: Prepare, devices: Sequence[list[Any]], folder: str, turns: int
 ) -> list[float]:
-    """Train for half a second in each of our turns; the file ``turn n`` says whose turn it is."""
+    """Return this process's steps per second in each of its turns; a file ``turn n`` starts one."""
     rank = int(os.environ['RANK'])
     step, steps = prepare(devices[rank]), 2
     rates: list[float] = []

@@ -1,10 +1,10 @@
-"""Processes that start, run and end together: no hang, no orphan.
+"""Start processes that run and end together; none hangs or is left behind.
 
 ``launch`` calls a function on several new ranks and returns each rank's result; ``Engines`` are
-ranks that stay, for cells. They end with the process that started them.
+ranks that stay and run cells. All end with the process that started them.
 """
 
 import lazy_loader
 
-# `import mgpu_helpers` needs one small part of this package: all of it took 15 of its 50 ms.
+# Lazy: `import mgpu_helpers` needs only a small part; loading all took 15 of its 50 ms.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""Processes on this machine, each with a rank: ``ipyparallel``'s engines."""
+"""Run ranks on this machine, each in its own process: ``ipyparallel``'s engines."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ import psutil
 
 MOST = 64  # each is a Python process: with PyTorch, 0.3 GiB
 TIMEOUT = 60.0  # seconds for all to start
-KILL = getattr(signal, 'SIGKILL', signal.SIGTERM)  # Windows only has the second
-# A parent killed with -9 cannot tell its children; Linux does it (PR_SET_PDEATHSIG, which
+KILL = getattr(signal, 'SIGKILL', signal.SIGTERM)  # Windows has only the second
+# A parent killed with -9 cannot stop its children; Linux does it (PR_SET_PDEATHSIG, which
 # survives exec).
 LEASH = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, int(sys.argv[1]))
 os.execvp(sys.argv[2], sys.argv[2:])
 """
-# Each rank runs this first: it defines `rank` and `world_size` for readers, and can import what
-# this process can import.
+# Each rank runs this first. It defines `rank` and `world_size` for readers, and lets the rank
+# import whatever this process can import.
 BEGIN = """
 import os, sys
 sys.path[:] = {}
@@ -35,7 +35,7 @@ os.environ.update({})
 rank, world_size = {}, {}
 import mgpu_helpers
 """
-# As text, since this package does not import PyTorch.
+# This is text because this package must not import PyTorch.
 JOIN = """
 import datetime
 import torch, torch.distributed as dist
@@ -43,14 +43,14 @@ from mgpu_helpers.pytorch import join_group, this_device
 join_group({options})
 device = this_device()
 """
-# A rank is ready at its first heartbeat: two took 2.8 s, and 7.3 with a beat every 3 s. A rank that
-# misses 30 s of them counts as dead, the default.
+# A rank is ready at its first heartbeat: two ranks took 2.8 s, or 7.3 s with a heartbeat every 3 s.
+# A rank without a heartbeat for 30 s, the default, counts as dead.
 HEARTS = ['--HeartMonitor.period=250', '--HeartMonitor.max_heartmonitor_misses=120']
-FOLDER = 'mgpu-ranks-'  # and the parent's process id
+FOLDER = 'mgpu-ranks-'  # followed by the parent's process id
 
 
 class Engines:
-    """``k`` ranks on this machine, until ``stop`` or the end of this process; see ``ranks``."""
+    """``k`` ranks that run here until ``stop`` or the end of this process; see ``ranks``."""
 
     def __init__(self, k: int) -> None:
         import ipyparallel
@@ -66,7 +66,7 @@ class Engines:
         )
         config = self.cluster.config
         python = [sys.executable, '-m']
-        # Ask the controller to end, with its own processes; an engine may be computing.
+        # SIGTERM lets the controller end its own processes; an engine may be busy, so kill it.
         config.LocalControllerLauncher.controller_cmd = leashed([*python, 'ipyparallel.controller'])
         for launcher in (config.LocalEngineLauncher, config.LocalEngineSetLauncher):
             launcher.engine_cmd = leashed([*python, 'ipyparallel.engine'], KILL)
@@ -123,7 +123,7 @@ atexit.register(lambda: [*map(Engines.stop, [*_running])])
 
 
 def sweep() -> None:
-    """Remove the folders of killed processes."""
+    """Remove the folders that killed processes left behind."""
     for path in Path(tempfile.gettempdir()).glob(f'{FOLDER}*'):
         owner = path.name.removeprefix(FOLDER).split('-')[0]
         if owner.isdecimal() and not psutil.pid_exists(int(owner)):
@@ -138,7 +138,7 @@ def leashed(command: Sequence[str], number: int = signal.SIGTERM) -> list[str]:
 
 
 def kill_all(pids: Iterable[int]) -> None:
-    """Kill processes and their descendants."""
+    """Kill the given processes and their descendants."""
     processes = []
     for pid in pids:
         with contextlib.suppress(psutil.Error):
@@ -156,5 +156,5 @@ def environment(rank: int, k: int) -> dict[str, str]:
         'MASTER_ADDR': '127.0.0.1',
         # Otherwise gloo would look up the host name, which may be unknown.
         'GLOO_SOCKET_IFNAME': 'lo0' if sys.platform == 'darwin' else 'lo',
-        'MGPU_SAID': 'stand-ins crowded',  # the parent has printed it
+        'MGPU_SAID': 'stand-ins crowded',  # the parent has already said both
     }

@@ -25,15 +25,15 @@ from typing import Any, TypeAlias
 from .. import arguments
 from .engines import JOIN, KILL, MOST, environment, kill_all, leashed
 
-# After a first failure we wait this long for others: a rank that lost its partner often fails
-# first, and the partner's own error arrives a moment later (0.1 s seen). After the end of all, we
-# wait as long for the last lines, because child processes may hold the pipe open.
+# After the first failure, wait this long for others: a rank that lost its partner often fails
+# first, and the partner's own error arrives a moment later (0.1 s, measured). Once all have ended,
+# wait no longer than this for their last lines, because child processes may hold the pipe open.
 SETTLE = 1.0
 # Longer lines are cut, and a rank that prints too fast must wait: otherwise a line of 300 MB would
 # fill our memory.
 LONGEST_LINE, MOST_LINES = 2**16, 1000
 Process: TypeAlias = subprocess.Popen[bytes]
-Lines: TypeAlias = queue.Queue[tuple[int, str | None]]  # with their rank; None: end of output
+Lines: TypeAlias = queue.Queue[tuple[int, str | None]]  # rank and line; None: end of output
 CANNOT_TRAVEL = TypeError, ValueError, AttributeError, pickle.PicklingError
 ADVICE = (
     '\nThe ranks may have made different calls. Every rank must make the same collective calls '
@@ -43,7 +43,7 @@ ADVICE = (
 
 
 class RankFailed(RuntimeError):
-    """A rank raised an error or died, and all were stopped; the text has its traceback."""
+    """Raised when a rank failed or died and all were stopped; the message has its traceback."""
 
 
 def dumps(value: Any) -> bytes:
@@ -73,12 +73,12 @@ def launch(
     timeout: float | None = None,
     **kwargs: Any,
 ) -> list[Any]:
-    """Call a function on ``k`` new ranks, one for each device; return its results, in order.
+    """Call a function on ``k`` new ranks, one for each device; return the results in rank order.
 
     The function may be defined in a notebook, and all ranks get the same arguments. With ``group``
-    they are in a PyTorch process group. ``envs`` has each rank's additional environment variables.
-    Their printed lines appear here, with ``labels`` after ``[rank i]``. If a rank fails, or after
-    ``timeout`` seconds, all are stopped with ``RankFailed`` or ``TimeoutError``.
+    they are in a PyTorch process group. ``envs`` lists additional environment variables for each
+    rank. The ranks' printed lines appear here, with ``labels`` after ``[rank i]``. If a rank fails,
+    or after ``timeout`` seconds, all are stopped and ``RankFailed`` or ``TimeoutError`` is raised.
     """
     arguments.positive_int('the number of ranks', k, most=MOST)
     arguments.function('function', function, 'to call on each rank')
@@ -119,15 +119,15 @@ def launch(
             kill_all(process.pid for process in processes)
             for process in processes:
                 with contextlib.suppress(OSError, AttributeError):  # no killpg: Windows
-                    os.killpg(process.pid, KILL)  # children of one that has ended
+                    os.killpg(process.pid, KILL)  # its children, even if it has ended
                 process.wait()
         return [pickle.loads((folder / f'result {rank}').read_bytes()) for rank in range(k)]
 
 
 def _run(folder: str, group: bool) -> None:
-    """Run in a rank: write a file with the result, or with the error and its time."""
+    """Call the function in a rank; write a file with its result, or with its error and the time."""
     path, rank = Path(folder), os.environ['RANK']
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it is the original
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it is Python's own
     try:
         function, args, kwargs = pickle.loads((path / 'call').read_bytes())
         if group:
@@ -139,13 +139,13 @@ def _run(folder: str, group: bool) -> None:
         except CANNOT_TRAVEL as error:
             what = 'the result cannot be sent back; return numbers, lists or arrays'
             raise TypeError(f'{error}: {what}') from error
-    except BaseException as error:  # also sys.exit
+    except BaseException as error:  # including sys.exit
         # The time separates cause from consequence: one rank's end causes the other ranks' errors.
         failed = time.time(), f'{_summary(error)}\n\n{traceback.format_exc()}'
         (path / f'error {rank}').write_bytes(pickle.dumps(failed))
     sys.stdout.flush()
     sys.stderr.flush()
-    # Not sys.exit: threads of a process group that lost a member may never end.
+    # sys.exit could hang: threads of a process group that has lost a member may never end.
     os._exit(not (path / f'result {rank}').exists())
 
 
@@ -199,7 +199,7 @@ def _wait(
 
 
 def _failure(folder: Path, rank: int, status: int | None) -> tuple[float, str] | None:
-    """Return when and how a rank failed; None if it runs or has succeeded."""
+    """Return when and how a rank failed, or None if it is running or has succeeded."""
     if status is None:
         return None
     if (said := folder / f'error {rank}').exists():

@@ -1,4 +1,4 @@
-"""The Python of each framework, because one environment cannot always hold both."""
+"""Find the Python that has a framework, because one environment cannot always hold both."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def python_with(framework: str) -> str | None:
-    """Return the Python that has ``'mxnet'`` or ``'torch'``: this one, its neighbour, or None."""
+    """Return the Python that has ``'mxnet'`` or ``'torch'``: this, the one beside it, or None."""
     # Their GPU builds need conflicting versions of NVIDIA's libraries.
-    # Not importlib.util's, which would also run runtime.py's check of MXNet.
+    # Not importlib.util.find_spec, which would also run runtime.py's check of MXNet.
     if importlib.machinery.PathFinder.find_spec(framework) is not None:
         return sys.executable
     beside = Path(sys.prefix).with_name('.venv-torch') / 'bin' / 'python'
