@@ -183,7 +183,7 @@ def test_sentences_come_from_the_course_or_from_a_folder(tmp_path):
     cells = [{'cell_type': 'markdown', 'source': [text]}]
     (tmp_path / '01-x.ipynb').write_text(json.dumps({'cells': cells}), encoding='utf8')
     assert course_sentences(tmp_path) == ['One sentence, which is here.']
-    with pytest.raises(FileNotFoundError, match='no chapter in .*: run this in a folder'):
+    with pytest.raises(FileNotFoundError, match='no chapters in .*: run this in a folder'):
         course_sentences(tmp_path / 'none')
     x, y = shifted([encode('ab'), encode('abcd')])
     assert x.shape == y.shape == (2, 5) and int((y == PAD).sum()) == 2

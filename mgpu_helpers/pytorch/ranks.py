@@ -1,4 +1,4 @@
-"""A rank's device and process group, and what it agrees on with other ranks.
+"""A rank's device and process group, and loading data on one rank after another.
 
 ``mgpu.ranks`` and ``mgpu.launch`` start ranks from a notebook, ``torchrun`` from the shell. A rank
 has its own GPU, or is a process on one CPU core, the stand-in.
@@ -24,8 +24,8 @@ T = TypeVar('T')
 def this_device() -> torch.device:
     """Return the device of this process, one of several that were started together.
 
-    It is a separate GPU for each of them if the machine has enough usable ones; else the CPU: the
-    process, on one core, is the stand-in.
+    Each process gets its own GPU if the machine has enough usable ones. Otherwise all get the CPU,
+    and each process, on one core, is a stand-in.
     """
     rank, ranks = os.environ.get('LOCAL_RANK', 0), os.environ.get('LOCAL_WORLD_SIZE', 1)
     return device_for(int(rank), int(ranks), usable_gpus())
@@ -53,7 +53,7 @@ def usable_gpus() -> tuple[torch.device, ...]:
 
 @functools.cache
 def device_for(rank: int, ranks: int, gpus: tuple[torch.device, ...]) -> torch.device:
-    """Choose the device of one of a machine's processes; the first one warns about idle GPUs."""
+    """Choose the device of one of this machine's processes; rank 0 warns if GPUs stay unused."""
     if ranks <= len(gpus):
         return gpus[rank]
     if gpus and rank == 0:
@@ -66,7 +66,7 @@ def device_for(rank: int, ranks: int, gpus: tuple[torch.device, ...]) -> torch.d
 
 
 def check_group() -> None:
-    """Raise unless this process belongs to a group."""
+    """Raise unless this process belongs to a process group."""
     if not dist.is_initialized():
         raise RuntimeError(
             'this process has no process group: call this under %%px after ranks(2, group=True), '
@@ -75,7 +75,7 @@ def check_group() -> None:
 
 
 def join_group(**options: Any) -> None:
-    """Join the other ranks: NCCL between GPUs, gloo between CPUs; takes the group's options."""
+    """Join the ranks' process group, NCCL on GPUs or gloo on CPUs, with PyTorch's ``options``."""
     if 'RANK' not in os.environ:
         raise RuntimeError('this process has no rank: start it with torchrun')
     rank, size = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])

@@ -1,4 +1,4 @@
-"""Traces of each rank's work over time, by ``torch.profiler``, one file per rank."""
+"""Record each rank's work over time with ``torch.profiler``, in one file per rank."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.profiler import profile
 
 @contextlib.contextmanager
 def recorded(folder: str | Path) -> Iterator[None]:
-    """Record a block of code; write ``rank-0.json`` and so on, for ``timeline.read_traces``."""
+    """Record a block of code; write ``rank-0.json``, ..., for ``timeline.read_traces``."""
     with _quiet():
         profiler = profile()
         profiler.start()

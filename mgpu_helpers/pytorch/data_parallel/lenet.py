@@ -32,7 +32,7 @@ def init_params(
 
 
 def build_lenet(params: Tensors) -> nn.Sequential:
-    """Build chapter 1's LeNet from PyTorch's layers, with the values of ``init_params``."""
+    """Build chapter 1's LeNet from PyTorch's layers, with a copy of ``params`` as its values."""
     arguments.check(params=params)
     net = nn.Sequential(
         nn.Conv2d(1, 20, 3), nn.ReLU(), nn.AvgPool2d(2),
@@ -68,8 +68,8 @@ def load_data_fashion_mnist(
 ) -> tuple[TensorIter, TensorIter]:
     """Load Fashion-MNIST: iterators over training and test batches, values in [0, 1].
 
-    ``num_examples`` limits the training set to the first of 60,000. The same seed gives chapter 1's
-    order. The last batch may be smaller.
+    ``num_examples`` limits the training set to its first examples, of 60,000. The same seed gives
+    the same order as in chapter 1. The last batch may be smaller.
     """
     train, test = data.load_arrays('fashion-mnist', batch_size, num_examples, seed, dtype)
     return TensorIter(train), TensorIter(test)

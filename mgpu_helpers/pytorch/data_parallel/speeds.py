@@ -1,4 +1,4 @@
-"""The gain from a second device: one device and two ranks, measured alternately."""
+"""Measure the gain from a second device: one device and two ranks take turns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEPS = 6  # per turn; half a second with 256 examples
 def compare_ranks(batch_size: int = 256, rounds: int = 5) -> Speeds:
     """Measure LeNet's examples per second in training, on one device and on two ranks.
 
-    Both of two ranks call this. The settings get the same batch and take turns, so that other load
+    Each of two ranks calls this. The settings get the same batch and take turns, so that other load
     on the machine affects all of them: one device (on CPUs with one core, and with both), and two
     ranks with DDP.
     """
@@ -62,4 +62,4 @@ def compare_ranks(batch_size: int = 256, rounds: int = 5) -> Speeds:
                 torch.cuda.synchronize()
             if turn:
                 rates[name].append(STEPS * batch_size / (time.perf_counter() - start))
-    return Speeds('examples a second', rates)  # rank 0 has all, the others only those of two ranks
+    return Speeds('examples a second', rates)  # complete on rank 0; rank 1 has its own only

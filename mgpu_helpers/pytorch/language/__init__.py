@@ -1,1 +1,1 @@
-"""Chapter 9: a language model; tokens, long sequences and experts, a file for each."""
+"""Chapter 9: a language model, with a file each for tokens, long sequences and experts."""

@@ -1,4 +1,4 @@
-"""One long sequence on several ranks: *Ring Attention* (Liu, 2023), *Ulysses* (Jacobs, 2023)."""
+"""Split one long sequence over ranks: *Ring Attention* (Liu, 2023), *Ulysses* (Jacobs, 2023)."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ Pieces: TypeAlias = Sequence[Sequence[int]]
 
 
 def contiguous(size: int) -> list[list[int]]:
-    """Return one piece of the sequence per rank, in order."""
+    """Assign each rank one piece of the sequence, in order."""
     return [[rank] for rank in range(size)]
 
 
 def zigzag(size: int) -> list[list[int]]:
-    """Return two of 2k pieces per rank, one from the front and one from the back."""
+    """Assign each of k ranks two of 2k pieces, one from the front and one from the back."""
     return [[rank, 2 * size - 1 - rank] for rank in range(size)]
 
 
 def pairs(mine: Sequence[int], theirs: Sequence[int]) -> list[tuple[int, int, bool]]:
-    """List which of my pieces attend to which of theirs, and where the mask is a triangle."""
+    """List which of my pieces i attend to which of theirs, j, and whether with a causal mask."""
     found = [(i, j) for i in range(len(mine)) for j in range(len(theirs))]
     return [(i, j, theirs[j] == mine[i]) for i, j in found if theirs[j] <= mine[i]]
 
 
 def my_part(whole: Tensor, pieces: Pieces) -> Tensor:
-    """Return this rank's pieces of whole sequences (..., t), in its own order."""
+    """Return this rank's pieces of whole sequences (..., t), joined in its own order."""
     check_group()
     check_length(whole.shape[-1], sum(map(len, pieces)))
     parts = whole.chunk(sum(map(len, pieces)), dim=-1)
@@ -54,7 +54,7 @@ def check_length(length: int, number: int) -> None:
 
 
 def pass_on(*tensors: Tensor) -> Callable[[], list[Tensor]]:
-    """Start sending tensors to the next rank; the result waits for those of the previous rank."""
+    """Start sending tensors to the next rank; return a function that waits for those arriving."""
     rank, size = dist.get_rank(), dist.get_world_size()
     tensors = tuple(t.contiguous() for t in tensors)
     received = [torch.empty_like(t) for t in tensors]
@@ -71,13 +71,13 @@ def pass_on(*tensors: Tensor) -> Callable[[], list[Tensor]]:
 
 
 def nothing_yet(q: Tensor) -> State:
-    """Start a running softmax for queries (..., t, d): weighted sum, sum, and maximum."""
+    """Return an empty running softmax for queries (..., t, d): weighted sum, sum, and maximum."""
     first = q[..., :1]
     return torch.zeros_like(q), torch.zeros_like(first), torch.full_like(first, -math.inf)
 
 
 def add_block(state: State, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> State:
-    """Add a block of keys and values to the running softmax."""
+    """Add a block of keys and values to a running softmax; return the new one."""
     u, s, m = state
     scores = scores_of(q, k, causal)
     higher = torch.maximum(m, scores.amax(-1, keepdim=True))
@@ -86,7 +86,7 @@ def add_block(state: State, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> St
 
 
 def ring_forward(q: Tensor, k: Tensor, v: Tensor, pieces: Pieces) -> tuple[Tensor, Tensor]:
-    """Return attention's output (n, heads, t, d) and the logarithm of each token's sum."""
+    """Return attention's output (n, heads, t, d) and the logarithm of each token's softmax sum."""
     rank, size = dist.get_rank(), dist.get_world_size()
     cut = partial(torch.chunk, chunks=len(pieces[rank]), dim=2)
     states = [nothing_yet(part) for part in cut(q)]
@@ -100,7 +100,7 @@ def ring_forward(q: Tensor, k: Tensor, v: Tensor, pieces: Pieces) -> tuple[Tenso
 
 
 def block_backward(mine: Sequence[Tensor], theirs: Sequence[Tensor], causal: bool) -> None:
-    """Add one block's gradients to dq, dk and dv; its weights are computed again."""
+    """Add one block's gradients to dq, dk and dv; its attention weights are recomputed."""
     (q, out, log_sum, grad, dq), (k, v, dk, dv) = mine, theirs
     weights = (scores_of(q, k, causal) - log_sum).exp()
     by_score = weights * (grad @ v.mT - (grad * out).sum(-1, keepdim=True)) / q.shape[-1] ** 0.5
@@ -112,7 +112,7 @@ def block_backward(mine: Sequence[Tensor], theirs: Sequence[Tensor], causal: boo
 def ring_backward(
     grad: Tensor, pieces: Pieces, q: Tensor, k: Tensor, v: Tensor, out: Tensor, log_sum: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of queries, keys and values; the last two travel back to their ranks."""
+    """Return the gradients of queries, keys and values; the last two end on their own ranks."""
     rank, size = dist.get_rank(), dist.get_world_size()
     cut = partial(torch.chunk, chunks=len(pieces[rank]), dim=2)
     dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
@@ -128,11 +128,11 @@ def ring_backward(
 
 
 class RingAttention(torch.autograd.Function):
-    """Causal attention over the tokens of all ranks: keys and values go round, twice."""
+    """Causal attention over the tokens of all ranks: keys and values go round in both passes."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, pieces: Pieces) -> Tensor:
-        """Save only this rank's tensors."""
+        """Compute this rank's output; save only this rank's tensors."""
         out, log_sum = ring_forward(q, k, v, pieces)
         ctx.save_for_backward(q, k, v, out, log_sum)
         ctx.pieces = pieces
@@ -145,12 +145,12 @@ class RingAttention(torch.autograd.Function):
 
 
 def ring(pieces: Pieces) -> Attend:
-    """Return an attention function for a GPT, for such pieces of a sequence."""
+    """Return ring attention, over these pieces of a sequence, as a GPT's attention function."""
     return lambda q, k, v: RingAttention.apply(q, k, v, pieces)
 
 
 def to_heads(x: Tensor) -> Tensor:
-    """Exchange some tokens of all heads (n, h, t/N, d) for all tokens of some (n, h/N, t, d)."""
+    """Exchange some tokens of all heads (n, h, t/N, d) for all of some heads (n, h/N, t, d)."""
     size = dist.get_world_size()
     check_heads(x.shape[1], size)
     rows = torch.stack(x.chunk(size, dim=1))
@@ -158,7 +158,7 @@ def to_heads(x: Tensor) -> Tensor:
 
 
 def to_tokens(x: Tensor) -> Tensor:
-    """Exchange all tokens of some heads (n, h/N, t, d) for some of all (n, h, t/N, d)."""
+    """Exchange all tokens of some heads (n, h/N, t, d) for some of all heads (n, h, t/N, d)."""
     rows = torch.stack(x.chunk(dist.get_world_size(), dim=2))
     return torch.cat(AllToAll.apply(rows).unbind(), dim=1)
 
@@ -170,14 +170,14 @@ def ulysses(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def check_heads(heads: int, size: int) -> None:
-    """Raise unless the ranks can divide the heads."""
+    """Raise unless the heads can be divided evenly among the ranks."""
     if heads % size:
         few = ' or '.join(str(k) for k in range(2, min(heads, size) + 1) if heads % k == 0)
         raise ValueError(f'{size} ranks cannot divide {heads} heads: use {few or 1}, or a ring')
 
 
 def by_context(x: Tensor, y: Tensor, *ways: tuple[Attend, Pieces], **sizes: int) -> list[Found]:
-    """Run this rank's tokens through a GPT with each way to attend."""
+    """Run this rank's tokens through a GPT with each way to attend; return each way's result."""
     found, here, wholes = [], this_device(), (x, y, torch.arange(x.shape[1]))
     for way, pieces in ways:
         own_x, own_y, places = (my_part(whole, pieces).to(here) for whole in wholes)

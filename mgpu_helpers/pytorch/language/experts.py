@@ -1,4 +1,4 @@
-"""Experts, of which each token uses one (Fedus and others, *Switch Transformers*, 2022)."""
+"""A mixture of experts; each token uses one (Fedus and others, *Switch Transformers*, 2022)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Router(nn.Module):
 
 
 class AllExperts(nn.Module):
-    """All experts on one device."""
+    """A layer of experts, all on one device."""
 
     def __init__(self, router: Router, experts: nn.ModuleDict) -> None:
         super().__init__()
         self.router, self.experts = router, experts
 
     def forward(self, x: Tensor) -> Tensor:
-        """Run each token (..., width) through its expert, times the router's weight."""
+        """Run each token (..., width) through its expert, and multiply by the router's weight."""
         weight, choice = self.router(x.flatten(0, -2))
         return (weight[:, None] * self.apply_experts(x.flatten(0, -2), choice)).view_as(x)
 
@@ -50,14 +50,14 @@ class AllExperts(nn.Module):
 
 
 class Experts(AllExperts):
-    """One expert on each rank: tokens travel there and back."""
+    """A layer of experts, one on each rank: tokens travel there and back."""
 
     one_a_rank = True
 
     def apply_experts(self, tokens: Tensor, choice: Tensor) -> Tensor:
         """Return the outputs of the chosen experts, on all ranks, for tokens (n, width)."""
         expert = self.experts[str(dist.get_rank())]
-        order = choice.argsort(stable=True)  # sorted by expert, so that each sends one block
+        order = choice.argsort(stable=True)  # sorted, so that each expert's tokens form one block
         gives = choice.bincount(minlength=dist.get_world_size())
         takes = torch.empty_like(gives)
         dist.all_to_all_single(takes, gives)  # the number of rows from each rank
@@ -68,7 +68,7 @@ class Experts(AllExperts):
 
 
 def moe(layer: type[AllExperts], experts: int = 4, router: Any = Router, **options: Any) -> GPT:
-    """Build a GPT with ``Experts`` or ``AllExperts`` for MLPs; any process gets the same values."""
+    """Build a GPT whose MLPs are ``Experts`` or ``AllExperts``, with the same values everywhere."""
     arguments.positive_int('experts', experts)
     held = range(experts)
     if getattr(layer, 'one_a_rank', False):

@@ -17,14 +17,14 @@ Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def scores_of(q: Tensor, k: Tensor, causal: bool) -> Tensor:
-    """Score queries (..., t, d) with keys (..., s, d); if causal, both have the same positions."""
+    """Score queries (..., t, d) against keys (..., s, d); if causal, positions must be the same."""
     scores = q @ k.mT / q.shape[-1] ** 0.5
     later = torch.ones_like(scores, dtype=torch.bool).triu(1)
     return scores.masked_fill(later, -math.inf) if causal else scores
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Average the values up to each token; all tensors are (n, heads, t, d)."""
+    """Attend causally: average the values up to each token. All tensors are (n, heads, t, d)."""
     return scores_of(q, k, causal=True).softmax(-1) @ v
 
 
@@ -43,7 +43,7 @@ class CausalAttention(Attention):
 
 
 class GPT(nn.Module):
-    """Score all symbols as the next token, for every token of a batch (n, t): (n, t, SYMBOLS)."""
+    """For each token of a batch (n, t), score all symbols as the next token: (n, t, SYMBOLS)."""
 
     def __init__(self, width: int, heads: int, depth: int, attend: Attend) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class GPT(nn.Module):
 def gpt(
     width: int = 64, heads: int = 4, depth: int = 2, attend: Attend = attend, dtype: str = 'float64'
 ) -> GPT:
-    """Build the GPT, for up to 384 tokens; any process gets the same values."""
+    """Build a GPT for up to 384 tokens, with the same initial values in every process."""
     arguments.positive_int('heads', heads)
     arguments.divisible('width', width, heads, 'the number of heads')
     with torch.random.fork_rng(devices=[]):

@@ -10,9 +10,9 @@ from pathlib import Path
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-PAD, EDGE, SYMBOLS = 0, 1, 97  # padding; the ends of a sentence; with printable ASCII
+PAD, EDGE, SYMBOLS = 0, 1, 97  # padding; a sentence's ends; number of tokens, with printable ASCII
 REPLACED = str.maketrans({'’': "'", '–': '-', '−': '-', '×': 'x', '…': '...', '·': '*'})
-# Headings, tables, figures and HTML; hidden answers and formulas; the address of a link; emphasis.
+# Headings, tables, figures and HTML; hidden answers and formulas; link addresses; emphasis.
 MARKUP = (
     r'(?m)^(#|\||!\[|\s*<).*$',
     r'(?s)<details>.*?</details>|\$\$.*?\$\$',
@@ -27,12 +27,12 @@ def encode(sentence: str) -> list[int]:
 
 
 def decode(tokens: Sequence[int]) -> str:
-    """Return the sentence without padding."""
+    """Return the sentence that these tokens encode, without its ends and padding."""
     return ''.join(chr(int(t) + 30) for t in tokens if t > EDGE)
 
 
 def shifted(sequences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Make a batch of tokens (n, t) and their next tokens (n, t), padded with PAD."""
+    """Return a batch of tokens (n, t) and of the next token for each (n, t), padded with PAD."""
     rows = [torch.tensor(s) for s in sequences]
     x, y = (pad_sequence([r[s] for r in rows], True, PAD) for s in (slice(-1), slice(1, None)))
     return x, y
@@ -46,7 +46,7 @@ def course_sentences(folder: str | Path | None = None) -> list[str]:
     paths = next((found for p in places if (found := sorted(p.glob('0[1-9]-*.ipynb')))), None)
     if not paths:
         raise FileNotFoundError(
-            f'no chapter in {places[0]}: run this in a folder of the course, or pass its path'
+            f'no chapters in {places[0]}: run this in a folder of the course, or pass its path'
         )
     cells = (cell for path in paths for cell in json.loads(path.read_text('utf8'))['cells'])
     text = '\n\n'.join(''.join(c['source']) for c in cells if c['cell_type'] == 'markdown')

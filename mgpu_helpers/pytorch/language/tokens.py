@@ -1,4 +1,4 @@
-"""Token losses: summed, then divided once by the number of tokens on all ranks."""
+"""Sum token losses, and divide the sum once by the number of tokens on all ranks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def token_loss(scores: Tensor, y: Tensor) -> Tensor:
 
 
 def backward(net: nn.Module, x: Tensor, y: Tensor, micro_batches: int = 1, *more: Any) -> Tensor:
-    """Return the mean loss over all ranks' tokens; backpropagate this rank's terms of it."""
+    """Backpropagate this rank's terms of the mean loss over all ranks' tokens; return that mean."""
     arguments.positive_int('micro_batches', micro_batches)
     count, total = (y != PAD).sum(), torch.zeros((), dtype=torch.float64, device=y.device)
     dist.all_reduce(count)
@@ -40,7 +40,7 @@ def backward(net: nn.Module, x: Tensor, y: Tensor, micro_batches: int = 1, *more
 
 
 def sum_gradients(params: Iterable[nn.Parameter]) -> None:
-    """Sum gradients over the ranks, all in one vector."""
+    """Sum gradients over the ranks, in place, with all of them in one vector."""
     params = list(params)
     whole = flatten([p.grad for p in params], 1)  # type: ignore[misc]
     dist.all_reduce(whole)
@@ -49,7 +49,7 @@ def sum_gradients(params: Iterable[nn.Parameter]) -> None:
 
 
 def train_gpt(sequences: Any, steps: int, batch_size: int = 24, lr: float = 1e-2) -> Any:
-    """Train on this rank's shard of every batch; return the network, on the CPU, and the losses."""
+    """Train a GPT on this rank's shard of every batch; return it, on the CPU, and the losses."""
     net, shuffle = gpt(dtype='float32').to(this_device()), torch.Generator().manual_seed(0)
     optimizer = torch.optim.AdamW(net.parameters(), lr)
     schedule, losses = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, steps), []
@@ -73,14 +73,14 @@ class Found(NamedTuple):
     sent: dict[str, int]
 
     def differs(self, one: Found) -> float:
-        """Return the larger relative difference to one device: of the loss, or of the gradients."""
+        """Return the relative difference from one device: of loss or gradients, the larger."""
         a, b = (np.concatenate([t.grads[n].ravel() for n in self.grads]) for t in (self, one))
         far = np.linalg.norm(a - b) / np.linalg.norm(b)
         return max(float(far), abs(self.loss / one.loss - 1))
 
 
 def found_by(net: Any, x: Tensor, y: Tensor, *how: Any, way: Any = backward) -> Found:
-    """Run a rank's tokens forward and ``way`` backward; expert gradients stay on their rank."""
+    """Run forward, and backward with ``way``; sum all gradients but the experts' over the ranks."""
     with Traffic() as traffic:
         loss = way(net, x, y, *how)
     sum_gradients(p for name, p in net.named_parameters() if '.experts.' not in name)
@@ -90,5 +90,5 @@ def found_by(net: Any, x: Tensor, y: Tensor, *how: Any, way: Any = backward) -> 
 
 
 def worst(ranks: Iterable[Found], one: Found) -> float:
-    """Return the largest difference of any rank to one device."""
+    """Return the largest difference of any rank from one device."""
     return max(found.differs(one) for found in ranks)

@@ -1,1 +1,1 @@
-"""Chapter 7: no device has the whole network; a file for each way to share it."""
+"""Chapter 7: no device has the whole network; there is a file for each way to split it."""

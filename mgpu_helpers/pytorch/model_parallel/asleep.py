@@ -1,4 +1,4 @@
-"""Layers that sleep for a known time, so that pictures of them are right on any machine."""
+"""Layers that sleep for a known time, so that their timelines look right on any machine."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class _Pause(torch.autograd.Function):
 
 
 class Sleeper(nn.Module):
-    """A layer for (n, 8) that sleeps ``seconds`` forward, and back for its input and its weights.
+    """A layer for (n, 8) that sleeps ``seconds`` in forward and in each half of backward.
 
-    It adds each sleep to ``spans``, on a lane. The span has this name, or else the number of the
+    It adds each sleep to ``spans``, on ``lane``. A span is named ``name`` or, without one, by its
     micro-batch, counted from 0 in an empty list, and ``mark``, which identifies a rank's layer.
     """
 
@@ -48,7 +48,7 @@ class Sleeper(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if not x.requires_grad:
-            x = x.detach().requires_grad_()  # the first layer, too, goes back to its input
+            x = x.detach().requires_grad_()  # the first layer computes this gradient, too
         x = _Pause.apply(x, bool, lambda: self.work('input gradient'))
         weight = _Pause.apply(self.weight, bool, lambda: self.work('weight gradient'))
         return _Pause.apply(x @ weight, lambda: self.work('forward'), bool)

@@ -11,22 +11,22 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 # The bytes that a rank sends when it passes n bytes to a collective of k ranks (chapter 3). A
-# broadcast goes from rank to rank and the last sends nothing: this is the average.
+# broadcast goes from rank to rank, and the last one sends nothing: this is the average.
 SENDS = {
     'allreduce': lambda n, k: 2 * (k - 1) * n // k,
     'reduce_scatter': lambda n, k: (k - 1) * n // k,
     'allgather': lambda n, k: (k - 1) * n,
     'broadcast': lambda n, k: (k - 1) * n // k,
-    'alltoall': lambda n, k: (k - 1) * n // k,  # a k-th stays here, unless the numbers differ
+    'alltoall': lambda n, k: (k - 1) * n // k,  # a k-th stays here, if all get the same number
     'send': lambda n, k: n,
 }
 
 
 class Traffic(TorchDispatchMode):
-    """Count in ``sent`` the bytes that this rank sends in a ``with`` block, by kind of collective.
+    """Count the bytes that this rank sends in a ``with`` block: ``sent``, by kind of collective.
 
-    It counts forward and backward, for our code and PyTorch's own engines; ``total`` is their sum.
-    A collective counts with the size of its group. ``calls`` counts the calls.
+    It counts in forward and backward, in our code and in PyTorch's own engines, using the size of
+    each collective's group. ``total`` is the sum of all kinds; ``calls`` counts the calls.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Traffic(TorchDispatchMode):
             given = args[room == 'c10d' and kind in ('allgather', 'reduce_scatter', 'alltoall')]
             n, group = sum(t.nbytes for t in tree_leaves(given)), _group_of(args)
             rows = args[4 if room == 'c10d' else 2] if kind == 'alltoall' else ()
-            if sum(rows):  # rows for each rank; this rank's own stay
+            if sum(rows):  # rows for each rank; those for this rank stay here
                 self.sent[kind] += n * (sum(rows) - rows[group.rank()]) // sum(rows)
             else:
                 self.sent[kind] += SENDS[kind](n, group.size())

@@ -1,8 +1,8 @@
-"""Pipeline parallelism: each rank has some layers, and micro-batches follow each other.
+"""Pipeline parallelism: each rank has some layers; micro-batches go through them one by one.
 
-A schedule is the order of a stage's forward and backward passes. ``gpipe_order`` is that of Huang
-and others, *GPipe*, 2019; ``one_f_one_b_order`` that of Narayanan and others, *PipeDream*, 2019,
-with a flush after every step, as in their *Megatron-LM*, 2021. Both give the same gradients, bit
+A schedule is the order of a stage's forward and backward passes. ``gpipe_order`` is from Huang and
+others, *GPipe*, 2019, and ``one_f_one_b_order`` from Narayanan and others, *PipeDream*, 2019, with
+a flush after every step, as in their *Megatron-LM*, 2021. Both give the same gradients, bit
 for bit; they differ in the activations that a stage stores.
 """
 
@@ -68,7 +68,7 @@ class Done(NamedTuple):
     """The result of a stage's work in one step."""
 
     losses: Tensor | None  # (n,), of all examples in their order; only on the last stage
-    held: int  # the most micro-batches with stored activations at a time
+    held: int  # the most micro-batches with stored activations at any time
     spans: list[Span]  # its computations, on this machine's clock; the rest is waiting
 
 
@@ -97,7 +97,7 @@ class Stage(StageState):
     """The layers of one rank during one step, and their passes."""
 
     def forward(self, i: int, x: Tensor | None) -> Tensor | None:
-        """Compute micro-batch i; return the next stage's input, None on the last."""
+        """Compute micro-batch i; return the next stage's input, or None on the last stage."""
         x = self.Xs[i] if x is None else x.requires_grad_()
         out = self.layers(x)
         arguments.array('the output of a stage', out)
@@ -108,7 +108,7 @@ class Stage(StageState):
         return None if self.rank == self.last else out.detach()
 
     def backward(self, i: int, grad: Tensor | None) -> Tensor | None:
-        """Go back through micro-batch i; return its input's gradient, None on the first."""
+        """Backpropagate micro-batch i; return its input's gradient, or None on the first stage."""
         x, out = self.kept.pop(i)
         if out.requires_grad:  # false if all layers up to here are frozen
             out.backward(grad)
@@ -116,13 +116,13 @@ class Stage(StageState):
 
 
 def room_for(stage: Stage, kind: str, i: int) -> Tensor | None:
-    """Make the tensor that will receive a pass's input; None if it receives none."""
+    """Allocate a tensor to receive a pass's input; return None if the pass receives nothing."""
     if stage.rank == (0 if kind == 'forward' else stage.last):
         return None
     if kind == 'backward':
         out = stage.kept[i][1]
         return out.new_empty(out.shape)  # a gradient has the shape of the output
-    if stage.like is None:  # before the first forward pass: see the other half in trade
+    if stage.like is None:  # before the first forward pass: trade sends this
         received: list[Any] = [None]
         dist.recv_object_list(received, group=stage.group, group_src=stage.rank - 1)
         stage.like = received[0]
@@ -162,12 +162,11 @@ def run_stage(
     num_micro_batches: int,
     group: dist.ProcessGroup | None = None,
 ) -> Done:
-    """Run a stage's part of one step, forward and backward, in the order from ``order_of``.
+    """Run a stage's part of one step, forward and backward, in the order that ``order_of`` returns.
 
     Each rank of the group calls it with its own stage, rank 0 with the first. All pass the same
     batch, ``X`` (n, ...) and ``y`` (n,), which is cut into micro-batches as evenly as possible. The
-    gradient of the mean loss over the batch is added to each ``.grad``; an optimizer steps after
-    it.
+    gradient of the mean loss over the batch is added to each ``.grad``, for an optimizer's step.
     """
     check_step(layers, X, y, num_micro_batches, group)
     stage = Stage(layers, X, y, num_micro_batches, group)

@@ -29,14 +29,14 @@ def views(whole: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tenso
 
 
 def whole_of(shard: torch.Tensor) -> torch.Tensor:
-    """Join the shards (n/k,) of all k ranks; every rank gets the whole (n,)."""
+    """Join the shards (n/k,) of all k ranks; return the whole (n,) on every rank."""
     whole = shard.new_empty(len(shard) * dist.get_world_size())
     dist.all_gather_single(whole, shard.contiguous())
     return whole
 
 
 def reduce_scatter(whole: torch.Tensor) -> torch.Tensor:
-    """Average vectors (n,) over the ranks; each rank gets only its shard (n/k,) of the mean."""
+    """Average vectors (n,) over k ranks; return only this rank's shard (n/k,) of the mean."""
     k = dist.get_world_size()
     shard = whole.new_empty(len(whole) // k)
     dist.reduce_scatter_single(shard, whole)
@@ -88,7 +88,7 @@ def shard_parameters(layer: nn.Module) -> nn.Parameter:
     All are gathered just before the layer's forward and backward passes, and dropped after them.
     """
     whole, shard = own_shard(list(layer.parameters()))
-    shard.data = shard.data.clone()  # its own memory, so that the whole is freed
+    shard.data = shard.data.clone()  # its own memory, so that the whole can be freed
 
     drop = partial(whole.untyped_storage().resize_, 0)
 

@@ -1,6 +1,6 @@
-"""Chapter 7's test of every way to share a network: ten steps of Adam, against one device's.
+"""Test each of chapter 7's ways to split a network: ten steps of Adam, compared to one device.
 
-It uses float64 and batches of 51 images, which neither 2 nor 4 divides.
+This uses float64 and batches of 51 images, which neither 2 nor 4 divides.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ..ranks import load_in_turn, this_device
 from .bytes_sent import Traffic
 from .vit import vit
 
-_meetings = itertools.count()  # every rank counts the same
+_meetings = itertools.count()  # all ranks count in step
 
 
 class Trained(NamedTuple):
-    """One rank's result of ten steps; with a single rank, one device's."""
+    """The result of ten steps on one of several ranks, or on a single device."""
 
     losses: np.ndarray  # (10,), each the mean over a batch
     params: dict[str, np.ndarray]  # by name
@@ -37,18 +37,18 @@ class Trained(NamedTuple):
     sent: int  # bytes that this rank sent in the last step
 
     def differs(self, one: Trained) -> float:
-        """Return the largest relative difference to one device: of a loss, or of the parameters."""
+        """Return the largest relative difference from one device, of a loss or the parameters."""
         a, b = (np.concatenate([t.params[n].ravel() for n in one.params]) for t in (self, one))
         far = np.linalg.norm(a - b) / np.linalg.norm(b)
         return float(max(far, *abs(self.losses / one.losses - 1)))
 
     def row(self, one: Trained) -> list[str]:
-        """Return the difference, the memory held and the bytes sent, for a table."""
+        """Return the difference, the bytes held and the bytes sent, as a row of a table."""
         return [f'{self.differs(one):.0e}', *(f'{n:,}' for n in (*self.held, self.sent))]
 
 
 def nbytes(tensors: Iterable[Any]) -> int:
-    """Count the bytes of memory behind some tensors; shared memory counts once."""
+    """Count the bytes of memory that tensors use; memory that they share counts once."""
     here = [getattr(t, 'to_local', t.detach)().untyped_storage() for t in tensors]
     return sum({memory.data_ptr(): memory.nbytes() for memory in here}.values())
 
@@ -66,7 +66,7 @@ def ten_steps(
     state: Callable[[], Any] | None = None,
     over: Any = None,
 ) -> Trained:
-    """Train; ``gradients(X, y)`` leaves them, and returns the batch's loss, or a rank's term.
+    """Train; ``gradients(X, y)`` computes them and returns the batch's loss, or a rank's term.
 
     Such terms are summed ``over`` a group. ``step`` replaces the optimizer's, and ``state()``
     returns the parameters by name if ``net`` does not hold them as usual.
@@ -96,7 +96,7 @@ def ten_steps(
 
 
 def train_by(prepare: Callable[[nn.Module], Any]) -> Trained:
-    """Train in a rank, on its shard of every batch; gradients are means over the ranks.
+    """Take ten steps on this rank's shard of every batch; gradients are means over the ranks.
 
     ``prepare(net)`` returns the network and, if they differ from the defaults, ``ten_steps``'s
     optimizer, step and state.
@@ -112,7 +112,7 @@ def train_by(prepare: Callable[[nn.Module], Any]) -> Trained:
 
 
 def group_of(k: int) -> bool:
-    """Group the first ``k`` ranks; all must call it. Return whether this one is in the group."""
+    """Put the first ``k`` ranks in a group; all ranks call this. Return whether this one is in."""
     arguments.whole_number('k', k, least=1, most=int(os.environ['WORLD_SIZE']))
     rank, store = int(os.environ['RANK']), dist.PrefixStore(f'{next(_meetings)}', _meeting_place())
     if dist.is_initialized():
@@ -124,6 +124,6 @@ def group_of(k: int) -> bool:
 
 @functools.cache
 def _meeting_place() -> dist.Store:
-    """Keep the first rank's server alive after the end of the group that met there."""
+    """Return a store whose server, on the first rank, outlives the groups that meet there."""
     place = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])
     return dist.TCPStore(*place, is_master=os.environ['RANK'] == '0', multi_tenant=True)

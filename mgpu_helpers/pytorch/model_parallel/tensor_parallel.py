@@ -1,6 +1,6 @@
 """Tensor parallelism: ranks share each layer, with two allreduces a block forward and two back.
 
-Of two consecutive linear layers, each rank has some columns of the first and the matching rows of
+For two consecutive linear layers, each rank has some columns of the first and the matching rows of
 the second. The features between them (attention heads, or an MLP's hidden features) never leave the
 rank. The source is Shoeybi and others, *Megatron-LM*, 2019.
 """
@@ -20,7 +20,7 @@ from ..ranks import check_group, this_device
 
 
 def total(x: Tensor, group: dist.ProcessGroup | None) -> Tensor:
-    """Return the sum of a tensor over the ranks; the tensor stays unchanged."""
+    """Return the sum of a tensor over the ranks, leaving the tensor unchanged."""
     summed = x.clone(memory_format=torch.contiguous_format)  # all_reduce writes in place
     dist.all_reduce(summed, group=group)
     return summed
@@ -45,7 +45,7 @@ class SumBackward(torch.autograd.Function):
 class SumForward(torch.autograd.Function):
     """Allreduce in the forward pass, identity in the backward pass: after a row-cut layer.
 
-    Each rank's ``x`` is one term of the output, so the output's gradient is that of each term.
+    Each rank's ``x`` is one term of the output, so each term's gradient is that of the output.
     """
 
     @staticmethod
@@ -59,7 +59,7 @@ class SumForward(torch.autograd.Function):
 
 
 def shard_along(param: Tensor | None, axis: int, group: dist.ProcessGroup | None) -> Any:
-    """Copy this rank's shard of a parameter that is cut along an axis."""
+    """Return a copy of this rank's shard of a parameter that is cut along an axis."""
     if param is None:
         return None
     rank, size = dist.get_rank(group), dist.get_world_size(group)
@@ -73,10 +73,10 @@ def column_linear(layer: nn.Linear, group: dist.ProcessGroup | None = None) -> n
     """
     check_layer(layer, 'out_features', group)
     wide = layer.out_features // dist.get_world_size(group)
-    shard = nn.Linear(layer.in_features, wide, device='meta')  # without memory, filled below
+    shard = nn.Linear(layer.in_features, wide, device='meta')  # without memory; filled below
     # A weight is (out, in), so columns of the matrix in Y = XW are rows of it.
     shard.weight, shard.bias = (shard_along(p, 0, group) for p in (layer.weight, layer.bias))
-    shard.cut = {'weight': 0, 'bias': 0}  # type: ignore[assignment]  # our own mark
+    shard.cut = {'weight': 0, 'bias': 0}  # type: ignore[assignment]  # our own attribute
     return shard
 
 
@@ -94,7 +94,7 @@ class RowLinear(nn.Linear):
 def row_linear(layer: nn.Linear, group: dist.ProcessGroup | None = None) -> RowLinear:
     """Return this rank's shard of a linear layer cut by rows: (n, in / k) becomes (n, out).
 
-    Its output is that of the whole layer, on every rank; the bias, shared with ``layer``, is whole.
+    Its output is the whole layer's, on every rank; the bias, shared with ``layer``, is not cut.
     """
     check_layer(layer, 'in_features', group)
     long = layer.in_features // dist.get_world_size(group)
@@ -111,8 +111,8 @@ def blocks_of(net: nn.Module) -> list[Any]:
 def tensor_parallel(net: nn.Module, group: dist.ProcessGroup | None = None) -> nn.Module:
     """Cut every block of ``vit()`` over the ranks of a group, in place; return the network.
 
-    The values are those of the group's first rank; call ``load_state_dict`` before, and make the
-    optimizer after. All ranks of the group get the same batch and compute the same loss. Uncut
+    The values come from the group's first rank; call ``load_state_dict`` before this, and make the
+    optimizer after it. All ranks of the group get the same batch and compute the same loss. Uncut
     parameters (norms, biases of row-cut layers, all outside of blocks) stay equal on them, bit for
     bit.
     """
@@ -132,7 +132,7 @@ def tensor_parallel(net: nn.Module, group: dist.ProcessGroup | None = None) -> n
 
 
 def by_plan(net: nn.Module, mesh: dist.DeviceMesh | None = None) -> nn.Module:
-    """Let PyTorch's ``parallelize_module`` cut ``vit()``, over all ranks or a mesh."""
+    """Cut ``vit()`` with PyTorch's ``parallelize_module``, over all ranks or a mesh."""
     mesh = mesh or dist.init_device_mesh(this_device().type, (dist.get_world_size(),))
     columns = 'attention.q', 'attention.k', 'attention.v', 'mlp.0'
     plan: dict[str, Any] = {name: parallel.ColwiseParallel() for name in columns}
@@ -143,9 +143,9 @@ def by_plan(net: nn.Module, mesh: dist.DeviceMesh | None = None) -> nn.Module:
 
 
 def full_state(net: nn.Module, group: dist.ProcessGroup | None = None) -> dict[str, Tensor]:
-    """Gather the whole network's state dict, on every rank of the group; all must call it.
+    """Gather the whole network's state dict on every rank of the group; all ranks must call this.
 
-    It equals, and fits, that of a network which ``tensor_parallel`` has not cut.
+    An uncut network has the same state dict, and can load it.
     """
     check_group()
     state = net.state_dict()

@@ -31,7 +31,7 @@ class Attention(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Average the patches' values, weighted by each patch's query and all keys."""
-        # These layers may have fewer heads on one rank of several: (n, heads, t, d).
+        # With tensor parallelism, a rank has fewer heads here: (n, heads, t, d).
         q, k, v = (
             f(x).unflatten(-1, (-1, self.head_width)).transpose(1, 2)
             for f in (self.q, self.k, self.v)
@@ -56,7 +56,7 @@ class Block(nn.Module):
 
 
 class Logits(nn.Module):
-    """Average over the patches, and return ten logits (n, 10)."""
+    """Average over the patches, and compute ten logits (n, 10)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ def vit(
     """Build a pre-norm vision transformer for Fashion-MNIST, by default with 454,858 values.
 
     Its layers form a list: ``net[0]`` cuts patches, ``net[1:-1]`` are blocks, ``net[-1]`` computes
-    logits. The same seed gives the same values, in any process.
+    logits. The same seed gives the same values in any process.
     """
     arguments.positive_int('heads', heads)
     arguments.positive_int('depth', depth)
