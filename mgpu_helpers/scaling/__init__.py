@@ -2,8 +2,8 @@
 
 Published figures are data, in published.toml and networks.csv: ``LINKS``, ``MACHINES``, ``MODELS``.
 The formulas are in ``costs`` (communication), ``curves`` (a training step), ``memory`` (a device)
-and ``bill`` (a whole training); ``simulator`` simulates steps, ``published`` compares with
-measurements.
+and ``bill`` (a whole training run); ``simulator`` simulates steps, ``published`` compares
+predictions with measurements.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""The bill of a training: operations, GPU hours, money, and the cost of failures."""
+"""The bill for a training run: operations, GPU hours, money, and the cost of failures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BETWEEN_FAILURES = 54 * 24 * 16_384 / 419
 
 @dataclass(frozen=True)
 class Chip:
-    """A kind of GPU, with its data sheet's operations per second: in bfloat16, dense."""
+    """A kind of GPU, with its data sheet's operations per second for dense bfloat16."""
 
     name: str
     flops: float
@@ -22,7 +22,7 @@ class Chip:
 
 @dataclass(frozen=True)
 class Training:
-    """A training with published GPU hours."""
+    """A training run with published GPU hours."""
 
     name: str
     parameters: float
@@ -36,11 +36,11 @@ TRAININGS = Library('training', (Training(name, **x) for name, x in PUBLISHED['t
 
 
 def gpu_hours(parameters: float, tokens: float, peak: float, mfu: float) -> float:
-    """Compute the GPU hours of a transformer's training.
+    """Compute the GPU hours of a transformer's training run.
 
-    Each of ``tokens`` takes 6 operations per parameter, 2 forward and 4 backward; attention's own,
-    a few percent, are ignored. ``peak`` is the data sheet's operations per second, and ``mfu`` the
-    share of them that is achieved (Chowdhery and others 2022).
+    Each of ``tokens`` takes 6 operations per parameter, 2 forward and 4 backward; attention's
+    own operations, a few percent, are ignored. ``peak`` is the data sheet's operations per second,
+    and ``mfu`` the share of them that is achieved (Chowdhery and others 2022).
     """
     arguments.positive_number('parameters', parameters)
     arguments.positive_number('tokens', tokens)
@@ -50,7 +50,7 @@ def gpu_hours(parameters: float, tokens: float, peak: float, mfu: float) -> floa
 
 
 def checkpoint_interval(save: float, between_failures: float) -> float:
-    """Return the checkpoint interval that loses least, in the unit of both times (Young 1974)."""
+    """Return the checkpoint interval that loses the least time, in the same unit (Young 1974)."""
     arguments.positive_number('save', save)
     arguments.positive_number('between_failures', between_failures)
     return math.sqrt(2 * save * between_failures)
@@ -59,7 +59,7 @@ def checkpoint_interval(save: float, between_failures: float) -> float:
 def time_lost(save: float, restart: float, between_failures: float, every: float) -> float:
     """Return the share of time lost to saving, repeated work and restarts.
 
-    A failure comes, on average, halfway between two checkpoints. All times have the same unit.
+    On average, a failure happens halfway between two checkpoints. All times have the same unit.
     """
     arguments.positive_number('save', save)
     arguments.not_negative('restart', restart)
@@ -69,10 +69,10 @@ def time_lost(save: float, restart: float, between_failures: float, every: float
 
 
 def tokens_needed(tokens: float, batch: float, critical: float) -> float:
-    """Return how many tokens reach the same loss with a ``batch`` of this many tokens.
+    """Return how many tokens it takes to reach the same loss with batches of ``batch`` tokens.
 
-    A very small batch needs ``tokens``. The ``critical`` batch needs twice as many, in twice as
-    many steps as an infinite batch needs (McCandlish and others 2018).
+    A very small batch takes ``tokens``. The ``critical`` batch takes twice as many, in twice as
+    many steps as an infinite batch (McCandlish and others 2018).
     """
     arguments.positive_number('tokens', tokens)
     arguments.positive_number('batch', batch)

@@ -1,4 +1,4 @@
-"""The cost of communication: allreduce, and what chapters 4 to 7 send or leave idle.
+"""The cost of communication: allreduces, other sums, and the idle time of pipelines.
 
 ``collectives.costs`` has the formula of each allreduce; ``COSTS`` lists them by name.
 """
@@ -20,8 +20,8 @@ COSTS = {name: algorithm.seconds for name, algorithm in REGISTRY.items()}
 def meeting_point(devices: int, link: Link) -> float:
     """Return the bytes at which ``butterfly`` and ``halving_doubling`` cost the same.
 
-    It exists for a power of two above 2; for 2, the butterfly is always better, with fewer
-    messages.
+    ``devices`` must be a power of two above 2; with 2, the butterfly is always better, because it
+    sends fewer messages.
     """
     arguments.message(devices, 1, link)
     arguments.power_of_two('devices', devices)
@@ -30,20 +30,20 @@ def meeting_point(devices: int, link: Link) -> float:
 
 
 def hierarchical(nbytes: float, levels: Sequence[tuple[int, Link]]) -> float:
-    """Cost of an allreduce in levels: devices in a server, servers in a rack, and so on.
+    """Return the time of an allreduce in levels: devices in a server, servers in a rack, and so on.
 
-    ``levels`` are (how many, their link), innermost first: ``[(4, pcie), (128, network)]`` are 128
-    servers of 4 devices, which share their server's one link to the network. Their slices add up to
-    the whole array, so every level costs a ring over all ``nbytes``. If every device has its own
-    network link, add up their bandwidths in the level's link.
+    ``levels`` are pairs (how many, link), innermost first: ``[(4, pcie), (128, network)]`` are 128
+    servers of 4 devices, which share their server's only link to the network. Their slices add up
+    to the whole array, so each level takes as long as a ring over all ``nbytes``. If every device
+    has its own network link, use a link with the sum of their bandwidths.
     """
     return sum(ring(devices, nbytes, link) for devices, link in levels)
 
 
 def nvls(devices: int, nbytes: float, link: Link) -> float:
-    """Cost of a sum computed by the switch (NCCL's NVLS, a form of SHARP).
+    """Return the time of a sum computed by the switch (NCCL's NVLS, a form of SHARP).
 
-    A device reads its slice's sum, which the switch collects from all, and writes it to all. So its
+    Each device reads the sum of its slice, which the switch collects, and writes it to all. So its
     port carries the whole array plus one slice, in either direction.
     """
     arguments.message(devices, nbytes, link)
@@ -51,10 +51,10 @@ def nvls(devices: int, nbytes: float, link: Link) -> float:
 
 
 def bubble(stages: int, micro_batches: int) -> float:
-    """Return the share of a step in which a device of a pipeline waits, 0 to 1.
+    """Return the share of a step, 0 to 1, in which a device in a pipeline waits.
 
-    Huang and others (2019), for equally long stages. GPipe and 1F1B wait equally long; they differ
-    in the stored activations: of all micro-batches, or of at most ``stages``.
+    From Huang and others (2019), for equally long stages. GPipe and 1F1B wait equally long; GPipe
+    stores the activations of all micro-batches, 1F1B those of at most ``stages``.
     """
     arguments.positive_int('stages', stages)
     arguments.positive_int('micro_batches', micro_batches)

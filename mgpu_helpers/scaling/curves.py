@@ -2,7 +2,7 @@
 
 A step is a forward pass, a backward pass that takes twice as long, and the part of the allreduce
 that is not hidden behind the backward pass. Devices are equally fast, and gradients can be sent at
-any time of the backward pass. This is the best case for a machine.
+any time during the backward pass. This is the best case for a machine.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from .models import Model
 
 @dataclass(frozen=True)
 class Step:
-    """How the seconds of one training step are spent."""
+    """How the time of one training step is spent, in seconds."""
 
     devices: int
-    batch: int  # examples on each
+    batch: int  # examples on each device
     overhead: float
     forward: float
     backward: float
@@ -52,7 +52,7 @@ def step(
     arguments.positive_int('batch', batch)
     communication = communication_seconds(devices, model.nbytes, machine, algorithm, buckets)
     forward = batch * model.flops / machine.flops
-    backward = 2 * forward  # gradients of the inputs and of the parameters, each like a forward
+    backward = 2 * forward  # gradients of the inputs and of the parameters, each as long as forward
     exposed = max(0, communication - backward) if overlap else communication
     return Step(devices, batch, machine.overhead, forward, backward, communication, exposed)
 
@@ -60,7 +60,7 @@ def step(
 def hiding_batch(model: Model, devices: int, machine: Machine, algorithm: str = 'ring') -> int:
     """Find the smallest batch per device whose backward pass hides the allreduce.
 
-    That is the allreduce's time over the time of one example's backward pass, rounded up.
+    That is the allreduce's time divided by that of one example's backward pass, rounded up.
     """
     one = step(model, 1, devices, machine, algorithm)
     return max(1, math.ceil(one.communication / one.backward))
@@ -68,7 +68,7 @@ def hiding_batch(model: Model, devices: int, machine: Machine, algorithm: str = 
 
 @dataclass(frozen=True)
 class Scaling:
-    """One batch on more and more devices."""
+    """The times of one batch on more and more devices."""
 
     batch: int  # examples in each step, on all devices together
     steps: list[Step]  # one per number of devices
@@ -76,12 +76,12 @@ class Scaling:
 
     @property
     def seconds(self) -> list[float]:
-        """Return the time of a step."""
+        """Return the time of a step, for each number of devices."""
         return [step.seconds for step in self.steps]
 
     @property
     def speedup(self) -> list[float]:
-        """Return the speed-up over one device."""
+        """Return the speed-up over one device, for each number of devices."""
         return [self.alone / step.seconds for step in self.steps]
 
 
@@ -92,10 +92,10 @@ def strong_scaling(
     machine: Machine,
     **options: Any,
 ) -> Scaling:
-    """Share one batch among more and more devices: the work stays, each device's part shrinks.
+    """Share one batch among more and more devices: the work stays, each device's shard shrinks.
 
-    If it cannot be shared evenly, the largest part sets the time. The speed-up compares with one
-    device with the whole batch, even if it would not fit there; ``options`` are ``algorithm``,
+    If it cannot be shared evenly, the largest shard sets the time. The speed-up is over one device
+    that has the whole batch, even if it would not fit there; ``options`` are ``algorithm``,
     ``overlap`` and ``buckets``, as in ``step``.
     """
     arguments.check(device_counts=device_counts)

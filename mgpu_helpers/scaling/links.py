@@ -10,9 +10,9 @@ from typing import NoReturn, TypeVar
 
 from .. import arguments
 
-Entry = TypeVar('Entry')  # it has a name
+Entry = TypeVar('Entry')  # anything with a name
 PUBLISHED = tomllib.loads(Path(__file__).with_name('published.toml').read_text(encoding='utf8'))
-ARRIVES = PUBLISHED['arrives']  # of a label's bandwidth, in a ring
+ARRIVES = PUBLISHED['arrives']  # share of a label's bandwidth that a ring achieves
 
 
 class Library(dict[str, Entry]):
@@ -32,17 +32,17 @@ class Library(dict[str, Entry]):
 class Link:
     """A connection between two devices: a fixed time for each message, and a time for each byte.
 
-    Hockney's model of a message (1994). 1 GB is 10**9 bytes, and networks are given in Gb, bits: 25
+    Hockney's model of a message (1994). 1 GB is 10**9 bytes, and network speeds are in gigabits: 25
     Gb/s are 3.125 GB/s.
     """
 
     name: str
     latency: float  # seconds for a message of any length: the model's alpha
-    # Bytes a second in one direction: 1 / the model's beta. An allreduce's bus bandwidth (of
-    # nccl-tests) is compared with it: 2 (k - 1)/k times its array's bytes a second, its algorithm
-    # bandwidth.
+    # Bytes per second in one direction: 1 / the model's beta. Compare it with an allreduce's bus
+    # bandwidth in nccl-tests: 2 (k - 1)/k times its algorithm bandwidth, which is the array's bytes
+    # divided by the time.
     bandwidth: float
-    source: str = ''  # of the two figures
+    source: str = ''  # of both figures
 
     def __post_init__(self) -> None:
         arguments.positive_number('latency in seconds', self.latency)
@@ -54,7 +54,7 @@ class Link:
         return self.latency + nbytes / self.bandwidth
 
     def arriving(self, share: float = ARRIVES) -> Link:
-        """Return the same link with the ``share`` of its bandwidth that programs reach."""
+        """Return the same link with the ``share`` of its bandwidth that programs achieve."""
         return replace(self, bandwidth=share * self.bandwidth)
 
 

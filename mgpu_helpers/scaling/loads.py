@@ -1,7 +1,7 @@
-"""Communication time over computing time, for each way to split a training; above 1, it shows.
+"""Ratios of communication time to computing time, one per way to split; above 1, some time shows.
 
 All follow from C/W, the operations that a device performs while it sends a byte. Numbers have 2
-bytes, computing includes forward and backward, latencies are ignored. ``weights`` are parameters.
+bytes, computing includes forward and backward, latency is ignored. ``weights`` counts parameters.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ def data_load(
     devices: float = math.inf,
     local_steps: int = 1,
 ) -> float:
-    """Compare the allreduce of gradients with the backward pass of a device's ``tokens``.
+    """Return the time of the gradients' allreduce over that of the backward pass for ``tokens``.
 
     ``devices`` is the size of the ring; a large ring sends each byte twice. With ``local_steps``
-    between two sums, as in DiLoCo, each step pays a share of one.
+    between two sums, as in DiLoCo, each step pays its share of one sum.
     """
     arguments.positive_number('tokens', tokens)
     arguments.positive_int('local_steps', local_steps)
@@ -31,30 +31,30 @@ def data_load(
 def sharded_load(
     cw: float, tokens: float, gradient_bytes: int = 2, devices: float = math.inf
 ) -> float:
-    """Compare FSDP's two gathers of parameters and one scatter of gradients with a whole step."""
+    """Return the time of FSDP's two gathers and one scatter over that of a step's computing."""
     arguments.positive_number('tokens', tokens)
     return (2 * 2 + gradient_bytes) / 6 * (1 - 1 / devices) * cw / tokens
 
 
 def tensor_load(cw: float, devices: int, width: int, weights: float) -> float:
-    """Compare a block's four allreduces of activations with its matrix products.
+    """Return the time of a block's four allreduces of activations over that of its products.
 
-    Shoeybi and others (2019). A GPT's block has 12 ``width`` ** 2 ``weights``.
+    From Shoeybi and others (2019). A GPT's block has 12 ``width`` ** 2 ``weights``.
     """
     arguments.positive_number('weights', weights)
     return 8 / 3 * (devices - 1) * cw * width / weights
 
 
 def pipeline_load(cw: float, width: int, weights: float) -> float:
-    """Compare activations sent on, and their gradients sent back, with a stage's products."""
+    """Return the time to send activations on and gradients back over that of a stage's products."""
     arguments.positive_number('weights', weights)
     return 2 / 3 * cw * width / weights
 
 
 def context_load(cw: float, tokens: float, keys_per_query: float) -> float:
-    """Compare one round of ring attention, sending keys and values, with computing attention.
+    """Return the time to send keys and values over that of attention, in a round of ring attention.
 
-    Each device has ``tokens`` of the sequence; a causal mask leaves half of their pairs.
+    Each device has ``tokens`` of the sequence; a causal mask leaves half of the pairs.
     ``keys_per_query`` is the number of key heads over the number of query heads.
     """
     arguments.positive_number('tokens', tokens)
@@ -62,10 +62,10 @@ def context_load(cw: float, tokens: float, keys_per_query: float) -> float:
 
 
 def expert_load(cw: float, devices: int, hidden: int, products: int = 3) -> float:
-    """Compare tokens sent to experts and back with the ``products`` inside an expert.
+    """Return the time to send tokens to experts and back over that of an expert's ``products``.
 
     Each token's vector travels four times, forward and backward, except to an expert on its own
-    device (or server: ``devices`` counts servers where ``cw`` is that of a network port).
+    device (or server: if ``cw`` is that of a network port, ``devices`` counts servers).
     ``hidden`` is the width inside the expert; SwiGLU has three products, a plain MLP two.
     """
     arguments.positive_int('hidden', hidden)

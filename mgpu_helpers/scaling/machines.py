@@ -14,14 +14,14 @@ from .links import LINKS, PUBLISHED, Library, Link
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine's device speed, and its links."""
+    """A machine: the speed of its devices, and its links."""
 
     name: str
     flops: float  # per second, sustained in training; the data sheet has more
     link: Link  # between the devices of a server, with its achieved bandwidth
     memory: float | None = None  # bytes of one device
     overhead: float = 0.0  # seconds per step, for any batch: kernel starts, Python
-    devices_per_server: int | None = None  # sharing a network link; None: ``link`` joins all
+    devices_per_server: int | None = None  # that share a network link; None: ``link`` joins all
     network: Link | None = None  # the one link of each server to the others
 
     def __post_init__(self) -> None:
@@ -39,7 +39,7 @@ class Machine:
             arguments.message(self.devices_per_server, 1, self.network)
 
     def levels(self, devices: int) -> list[tuple[int, Link]]:
-        """Return the levels of a number of devices, in the form that ``hierarchical`` takes."""
+        """Return the levels that this many devices fill, as ``hierarchical`` takes."""
         n = self.devices_per_server or devices
         if self.network is None or devices <= n:
             return [(devices, self.link)]
@@ -57,9 +57,9 @@ def communication_seconds(
     """Return the time of an allreduce, sent as ``buckets`` of equal size in turn.
 
     ``algorithm`` is a name in ``collectives.REGISTRY``, or ``'hierarchical'``. Across servers, the
-    others run at the speed of the network. Of a ring's 2 (k - 1) latencies, all but 2 (s - 1), for
-    s servers, are those of the link inside a server, as in NCCL's own model (src/graph/tuning.cc).
-    Algorithms in which all devices send to other servers at once are refused there.
+    other algorithms run at the network's speed. Of a ring's 2 (k - 1) latencies, all but 2 (s - 1),
+    for s servers, are those of the link inside a server, as in NCCL's own model
+    (src/graph/tuning.cc). Algorithms in which all devices send across at once are refused there.
     """
     such = "a Machine, such as MACHINES['p3.16xlarge']"
     arguments.expect(hasattr(machine, 'levels'), 'machine', such, machine)
@@ -83,10 +83,10 @@ def communication_seconds(
 
 
 def tensor_parallel_seconds(devices: int, blocks: int, nbytes: float, machine: Machine) -> float:
-    """Cost of tensor parallelism's allreduces: two forward, two backward per block.
+    """Return the time of tensor parallelism's allreduces: two forward, two backward per block.
 
-    Shoeybi and others (2019). ``nbytes`` are those of one block's output; the next layer waits for
-    each allreduce, so nothing hides it.
+    From Shoeybi and others (2019). ``nbytes`` is the size of a block's output. The next layer waits
+    for each allreduce, so nothing hides it.
     """
     arguments.positive_int('blocks', blocks)
     return 4 * blocks * communication_seconds(devices, nbytes, machine)

@@ -19,8 +19,8 @@ class Layer:
 
     name: str
     parameters: int  # values that training changes, whose gradients are summed over the devices
-    # Of the forward pass, for one example; a multiplication and the addition that follows are two.
-    # Excludes norms, activation functions and pooling.
+    # Operations of the forward pass for one example: a multiplication and the addition after it are
+    # two. Excludes norms, activation functions and pooling.
     flops: float
     # Values per example that the backward pass needs again: the layer's output, and the
     # normalization's, counted once each.
@@ -36,7 +36,7 @@ class Model:
     value_bytes: int = FLOAT32  # of a parameter, a gradient, an activation
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, 'layers', tuple(self.layers))  # frozen, and so hashable
+        object.__setattr__(self, 'layers', tuple(self.layers))  # makes it hashable
         arguments.positive_int(f'parameters of {self.name!r}', self.parameters)
         arguments.positive_number(f'flops of {self.name!r}', self.flops)
 
@@ -47,7 +47,7 @@ class Model:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of the gradient, as many as those of the parameters."""
+        """Return the bytes of the gradient, which are as many as those of the parameters."""
         return self.value_bytes * self.parameters
 
     @property
@@ -62,7 +62,7 @@ class Model:
 
 
 def _convolutional() -> dict[str, list[Layer]]:
-    """Read the layers of networks.csv; a dense layer is a convolution of one pixel."""
+    """Read the layers of networks.csv; a dense layer is listed as a convolution on one pixel."""
     networks: dict[str, list[Layer]] = {}
     with open(Path(__file__).with_name('networks.csv'), encoding='utf8', newline='') as file:
         for network, layer, *numbers in list(csv.reader(file))[1:]:
@@ -76,7 +76,7 @@ def _convolutional() -> dict[str, list[Layer]]:
 
 
 def _llama(blocks: int, width: int, hidden: int, keys: int) -> list[Layer]:
-    """Describe Llama 3.1; an example is a causal text of 8,192 tokens.
+    """Return Llama 3.1's layers; an example is a causal text of 8,192 tokens.
 
     For each token a block stores the inputs of its products and norms: 6 vectors of ``width``, the
     keys and values, and 4 of ``hidden`` (gate, its SiLU, up, their product). It has no dropout, and

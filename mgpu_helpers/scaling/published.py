@@ -1,4 +1,4 @@
-"""Published measurements (published.toml) beside our formulas' predictions, with the error.
+"""Compare published measurements (published.toml) with the predictions of our formulas.
 
 Only ``NVLS_ARRIVES`` was fitted, to one row of the results that it then predicts.
 """
@@ -17,7 +17,7 @@ START, SMALLEST, NVLS_ARRIVES = NCCL['start'], NCCL['smallest'], NCCL['nvls_arri
 
 @dataclass(frozen=True)
 class AllReduce:
-    """A published time of NCCL, and our prediction."""
+    """A published time of an NCCL allreduce, and our prediction."""
 
     run: str
     way: str  # 'ring' or 'NVLS'
@@ -39,7 +39,7 @@ class AllReduce:
 
 
 def nccl_seconds(devices: int, nbytes: float, machine: Machine, way: str = 'ring') -> float:
-    """Predict NCCL's allreduce: its kernel's start, then a ring, or the sum in the switch."""
+    """Predict the time of NCCL's allreduce: a kernel start, then a ring or a sum in the switch."""
     if way == 'ring':
         return START + communication_seconds(devices, nbytes, machine)
     label = LINKS[machine.link.name]
@@ -48,12 +48,12 @@ def nccl_seconds(devices: int, nbytes: float, machine: Machine, way: str = 'ring
 
 
 def _from_rate(devices: int, nbytes: int, gigabytes: float) -> float:
-    """Return the seconds for a bus bandwidth, as nccl-tests defines it."""
+    """Convert a bus bandwidth, as nccl-tests defines it, to the seconds of an allreduce."""
     return 2 * (devices - 1) / devices * nbytes / (1e9 * gigabytes)
 
 
 def nccl_runs() -> list[AllReduce]:
-    """List every array of every published run, by size."""
+    """List every array of every published run, smallest first within a run."""
     found = []
     for name, run in NCCL['runs'].items():
         devices, machine = run['devices'], MACHINES[run['machine']]

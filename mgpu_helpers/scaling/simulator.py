@@ -1,4 +1,4 @@
-"""A simulation of training steps, with gradients in buckets and devices of unequal speed.
+"""Simulate training steps, with gradients in buckets and devices of unequal speed.
 
 The formulas of ``curves`` let every byte travel as soon as the link is free. Here gradients travel
 in buckets, one after the other, and a bucket leaves when every device has filled it.
@@ -32,9 +32,9 @@ class Simulation:
 
 
 def last_arrival(filled: Iterable[Any], seconds: Iterable[float]) -> Any:
-    """Return when the last bucket arrives; bucket i is full at time i of ``filled``.
+    """Return when the last bucket arrives, if bucket i is full at ``filled[i]``.
 
-    Each takes its ``seconds``, and waits for the previous one. Times may be arrays.
+    Each bucket waits for the previous one, then takes its ``seconds``. Times may be arrays.
     """
     free = 0
     for ready, takes in zip(filled, seconds):
@@ -56,10 +56,10 @@ def simulate(
 ) -> Simulation:
     """Simulate data-parallel training steps, with ``batch`` examples on each device.
 
-    ``bucket_bytes``: see ``fill_buckets``; 1 sends each layer's gradient alone, 1e12 all of them at
-    the end. A device's computing time is multiplied by a random factor, from a log-normal
-    distribution with mean 1 and standard deviation ``spread``: drawn anew in every step, or, if
-    ``lasting``, once for all of them.
+    ``bucket_bytes`` is for ``fill_buckets``: 1 sends each layer's gradient alone, 1e12 sends all of
+    them at the end. A device's computing time is multiplied by a random factor, from a log-normal
+    distribution with mean 1 and standard deviation ``spread``: drawn again for every step or, if
+    ``lasting``, once for all steps.
     """
     arguments.check(model=model)
     arguments.positive_int('batch', batch)

@@ -1,4 +1,4 @@
-"""MXNet's profiler, usable any number of times: each recording has its own file."""
+"""Run MXNet's profiler any number of times, with a separate file for each recording."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from ..lanes import Span
 
 Record = dict[str, Any]  # an event as the profiler writes it
 
-wall_clock = time.time  # MXNet's profiler has no monotonic one
+wall_clock = time.time  # MXNet's profiler has no monotonic clock
 LINK = 'WaitForLink'  # the wait on a slow link, noted by slow_network
-# The engine's own operators, and what some operators set up on first use.
+# The engine's own operators, the set-up of a resource on first use, and our slow links.
 NOISE = ('DeleteVariable', 'WaitForVar', 'ResourceParallelRandomSetSeed', LINK)
 
 
 @contextlib.contextmanager
 def profiling(spans: list[Span]) -> Iterator[None]:
-    """Profile a block of code: append its operators, ordered by start, without a kind."""
+    """Profile a block of code: append its operators to ``spans``, by start, all as ``compute``."""
     with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
-        # It writes again when the process ends, and first removes the file of that name. So the
-        # name must not exist (as root it would remove /dev/null) and must not be creatable.
+        # It writes again when the process ends, after removing the file of that name. So the file
+        # must not exist (root would remove /dev/null), and creating it must be impossible.
         nowhere, file = Path(folder, 'no such folder', 'a.json'), Path(folder, 'recording.json')
         nd.waitall()
         began = wall_clock()
@@ -42,7 +42,7 @@ def profiling(spans: list[Span]) -> Iterator[None]:
             nd.waitall()
         finally:
             try:
-                with contextlib.suppress(MXNetError):  # report the first error
+                with contextlib.suppress(MXNetError):  # the first error is the one to report
                     nd.waitall()
             finally:  # an interrupt must not leave it running
                 profiler.set_state('stop')
@@ -53,7 +53,7 @@ def profiling(spans: list[Span]) -> Iterator[None]:
 
 @functools.cache
 def known_lanes() -> list[str]:
-    """Name the lanes of devices in the order of the profiler's numbers for them."""
+    """List the devices' lanes in the order in which the profiler numbers them."""
     cores = ctypes.CDLL(None).get_nprocs()  # CPUs up to the cores, GPUs, pinned and shared memory
     gpus = [f'gpu({i})' for i in range(mx.context.num_gpus())]
     cpus = [f'cpu({i})' for i in range(cores if gpus else cores + 2)]
@@ -61,7 +61,7 @@ def known_lanes() -> list[str]:
 
 
 def check_known(lane: str) -> None:
-    """Raise unless the profiler has a number for this device; it would end the process."""
+    """Raise unless the profiler has a number for this device; otherwise it ends the process."""
     if lane not in known_lanes():
         known = ', '.join(dict.fromkeys(known_lanes()))
         way = f"MXNet's profiler only supports {known}: use only these"
@@ -77,7 +77,7 @@ def _configure(path: Path) -> None:
 
 
 def _dump(path: Path) -> list[Record]:
-    """Let the profiler write (unfinished JSON), and read its records; none if it never ran."""
+    """Make the profiler write unfinished JSON, and return its records; none if it never ran."""
     try:
         profiler.dump(False)
     except MXNetError:
@@ -88,7 +88,7 @@ def _dump(path: Path) -> list[Record]:
 
 
 def _operators(records: Iterable[Record]) -> Iterator[Span]:
-    """Join the two records of each operator."""
+    """Yield a span for each operator, joined from its two records."""
     begun = {}
     for record in records:
         if record.get('cat') != 'operator' or record['name'] in NOISE:

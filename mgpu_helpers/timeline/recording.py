@@ -1,6 +1,6 @@
-"""``record`` each device's work in a block of code, by phase of training.
+"""Record each device's work in a block of code, by phase of training, with ``record``.
 
-Meanwhile it wraps MXNet's functions that push operators, to note each push with its phase.
+While it records, it wraps MXNet's functions that push operators, and notes each push's phase.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Function = Callable[..., Any]
 BACKWARD = '_backward_'
 COPY = '_copyto'
 
-_listener: Listener | None = None  # of the running recording
+_listener: Listener | None = None  # that of the running recording
 
 
 @contextlib.contextmanager
 def record(title: str = '', python: bool = False) -> Iterator[Lanes]:
-    """Record each device's work while a block of code runs: yield Lanes, empty until the end.
+    """Record each device's work while a block of code runs; yield Lanes that its end fills.
 
     Each device has a lane with a span per operator; ``python`` adds one for Python, with the phases
     in which it queues operators. It waits for the devices at both ends, and before each new
@@ -67,7 +67,7 @@ class Push:
     """An operator that Python queued."""
 
     name: str
-    kind: str  # its phase
+    kind: str  # the phase of training
 
 
 class Pushes:
@@ -80,19 +80,19 @@ class Pushes:
 
 
 class Listener:
-    """Records each push, by training step and phase."""
+    """A recording's log of each push, by training step and phase."""
 
     def __init__(self) -> None:
         self.steps = [Pushes()]
         self.noted: list[Span] = []  # spans added by note()
         self._asked: list[tuple[float, Push]] = []  # the time of each push
-        # The last operator on each lane that created arrays.
+        # Operators on each lane that have just created arrays.
         self._made = collections.defaultdict[str, list[Push]](list)
-        self._lanes: set[str] = set()  # of the used devices
+        self._lanes: set[str] = set()  # of the devices in use
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        """Wrap MXNet's functions, and always restore them."""
+        """Wrap MXNet's functions during a block, and restore them even after an error."""
         with contextlib.ExitStack() as stack:
             wrapped: list[tuple[object, str, Callable[[Function], Function]]] = [
                 (register, '_imperative_invoke', before(self._note_operator)),
@@ -109,7 +109,7 @@ class Listener:
     def _note_operator(
         self, handle: int, inputs: Any, keys: Any, values: Any, out: Any, *_: Any
     ) -> None:
-        # The first array gives the device; an operator without one has it as an option.
+        # The first array is on the operator's device; without arrays, the device is an option.
         written = list(arrays_in(out))
         devices = [x.context for x in (*arrays_in(inputs), *written)]
         devices = devices or [dict(zip(keys, values)).get('ctx', 'cpu(0)')]
@@ -118,7 +118,7 @@ class Listener:
         updates = '_update' in name or writes
         push = self._add(name, [lane_of(device) for device in devices], updates)
         made = self._made[lane_of(devices[0])]
-        if push.kind == 'update':  # lr * p.grad, just before it, is part of it
+        if push.kind == 'update':  # lr * p.grad, just before, belongs to it
             for one in made:
                 one.kind = 'update'
         if written or name == COPY or push.kind == 'forward':
@@ -138,7 +138,7 @@ class Listener:
         else:
             kind = 'copy' if name == COPY else 'compute'
         if step.updated and kind in ('copy', 'forward'):
-            # With two steps at once, operators of one name would be indistinguishable.
+            # If two steps ran at once, operators of the same name would be indistinguishable.
             nd.waitall()
             self.steps.append(step := Pushes())
         for lane in lanes:
@@ -157,7 +157,7 @@ class Listener:
         return push
 
     def _note_network(self, block: mx.gluon.HybridBlock, *inputs: Any) -> None:
-        if block._cached_graph:  # else this first call compiles it
+        if block._cached_graph:  # otherwise this first call compiles it
             graph = json.loads(block._cached_graph[1].tojson())
             lane = lane_of(next(arrays_in(inputs)).context)
             for node in graph['nodes']:
@@ -169,7 +169,7 @@ class Listener:
         self._asked.append((wall_clock(), Push('', 'backward')))
 
     def python_lane(self, end: float) -> Iterator[Span]:
-        """Return a span for each run of pushes of one phase, until the next run or ``end``."""
+        """Yield a span per run of pushes in one phase, lasting until the next run or ``end``."""
         runs = [next(run) for _, run in itertools.groupby(self._asked, key=lambda a: a[1].kind)]
         ends = [start for start, _ in runs[1:]] + [end]
         for (start, push), stop in zip(runs, ends):
@@ -178,13 +178,13 @@ class Listener:
     def spans(self, ran: Iterable[Span]) -> Iterator[Span]:
         """Assign a phase to each operator that ran, in order: the phase of its push.
 
-        Operators of one name run on one device in the order of their pushes. Operators without a
-        push came from the backward pass or the store: after the forward pass, before all else.
+        A device runs operators of the same name in the order of their pushes. Operators without a
+        push belong to the backward pass or the store: after the forward pass, before the rest.
         """
         starts = [step.start for step in self.steps[1:]]
         alike = collections.defaultdict(list)
         for span in ran:
-            # The store's pinned memory has the number of the first CPU after the cores.
+            # The store's pinned memory is numbered like the first CPU after the cores.
             lane = span.lane if span.lane in self._lanes else 'cpu(0)'
             alike[bisect.bisect_right(starts, span.start), lane, span.name].append(span)
         for (i, lane, name), spans in alike.items():
@@ -198,10 +198,10 @@ class Listener:
 
 
 def pushed_by_mxnet(step: Pushes, name: str) -> Push:
-    """Name an operator that Python did not push, and its phase."""
-    if step.backward and name.startswith(('KVStore', 'ElementwiseSum', 'Copy')):  # a store's
+    """Return a push, with name and phase, for an operator that Python did not push."""
+    if step.backward and name.startswith(('KVStore', 'ElementwiseSum', 'Copy')):  # by a store
         return Push(name, 'allreduce')
-    # Fused operators have this name, or, in a compiled network, all their names joined.
+    # Fused operators have this name or, in a compiled network, all their names joined.
     label = 'several operators' if name == 'ImperativeBulk' or ',' in name else name
     if ',' in name and BACKWARD not in name:
         return Push(label, 'forward')
@@ -211,7 +211,7 @@ def pushed_by_mxnet(step: Pushes, name: str) -> Push:
 
 
 def before(note: Function) -> Callable[[Function], Function]:
-    """Make a wrapper that first calls ``note``, which returns None."""
+    """Return a wrapper that first calls ``note`` (which must return None), then the original."""
     return lambda original: lambda *args, **more: note(*args, **more) or original(*args, **more)
 
 
@@ -228,7 +228,7 @@ def freed_later(stack: contextlib.ExitStack, free: Function) -> Function:
 
 
 def lane_of(device: mx.Context | str) -> str:
-    """Name the lane of a device's work; the first CPU fills pinned memory."""
+    """Return the lane of a device's work; the first CPU does that of pinned memory."""
     name = str(device)
     return name if name.startswith(('cpu(', 'gpu(')) else 'cpu(0)'
 
@@ -244,7 +244,7 @@ def arrays_in(value: Any) -> Iterator[nd.NDArray]:
 
 @functools.cache
 def operator_name(handle: int) -> str:
-    """Ask MXNet for the name that the profiler will use."""
+    """Ask MXNet for the operator name that the profiler will use."""
     name = ctypes.c_char_p()
     check_call(_LIB.MXSymbolGetAtomicSymbolName(ctypes.c_void_p(handle), ctypes.byref(name)))
     return py_str(name.value)

@@ -1,4 +1,4 @@
-"""Traces that ``torch.profiler`` exported, one file per rank, read side by side."""
+"""Read traces that ``torch.profiler`` exported, one file per rank, side by side."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ SUMS = 'all_reduce', 'allreduce'  # in gloo's and NCCL's names
 
 
 def read_traces(*files: str | Path, title: str = '') -> Lanes:
-    """Lay the traces of several ranks side by side, with two lanes each: work and allreduces.
+    """Read the traces of several ranks as Lanes, two for each rank: work and allreduces.
 
     ``files`` are from ``torch.profiler``'s ``export_chrome_trace``, .json or .json.gz, one per
-    rank. Allreduces include waiting for other ranks. The clocks of several machines may differ.
+    rank. Allreduces include the wait for other ranks. The clocks of several machines may differ.
     """
     return Lanes((span for file in files for span in _spans(Path(file))), title)
 
