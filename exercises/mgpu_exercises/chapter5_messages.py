@@ -28,12 +28,16 @@ from .sums import expect_buckets, expect_sum
 Batch = tuple[torch.Tensor, torch.Tensor]
 
 
-def summed(
-    all_reduce: Callable[..., None], rng: random.Random, size: int, shape: Sequence[int]
-) -> tuple[list[np.ndarray], list[np.ndarray], Network]:
-    """Play an allreduce of whole numbers; give what ranks had, what they have, what was sent."""
+def drawn(rng: random.Random, size: int, shape: Sequence[int]) -> list[np.ndarray]:
+    """Draw whole numbers for each rank."""
     whole = np.random.default_rng(rng.randrange(2**32)).integers(1, 100, (size, *shape))
-    before = list(whole.astype(float))
+    return list(whole.astype(float))
+
+
+def summed(
+    all_reduce: Callable[..., None], before: list[np.ndarray]
+) -> tuple[list[np.ndarray], Network]:
+    """Play an allreduce of what ranks have; give what they have then, and what was sent."""
 
     def call(dist: Any) -> torch.Tensor:
         x = torch.tensor(before[dist.get_rank()])
@@ -41,14 +45,15 @@ def summed(
         all_reduce(x, dist)
         return seen
 
-    found, network = on_peers(size, call)
-    return before, [x.numpy() for x in found], network
+    found, network = on_peers(len(before), call)
+    return [x.numpy() for x in found], network
 
 
 def exercise_10(rng: random.Random, my_all_reduce: Callable[..., None]) -> None:
     """The sum over the ranks, by messages."""
     for size in (2, 3, 4):
-        before, after, _network = summed(my_all_reduce, rng, size, (3, 2))
+        before = drawn(rng, size, (3, 2))
+        after, _network = summed(my_all_reduce, before)
         total = sum(before)
         kept = [np.array_equal(x, y) for x, y in zip(after, before)]
         hint = f'rank 0 of {size} is unchanged, and others have the sum: `x = x + y` makes a new '
@@ -73,15 +78,24 @@ def real_sum(my_all_reduce: Callable[..., None]) -> list[float]:
 
 
 @there  # 3,400 messages between two processes took 234 s on a busy machine
+def by_slices(
+    all_reduce: Callable[..., None], before: list[np.ndarray]
+) -> tuple[list[np.ndarray], int]:
+    """Give what the ranks have after it, and how many numbers the busiest sends or receives."""
+    try:
+        after, network = summed(all_reduce, before)
+    except IndexError as error:
+        hint = f'{error}; `tensor_split` gives a slice for each rank, also where some are empty'
+        raise Hint(f'{len(before[0])} numbers on {len(before)} ranks: {hint}') from None
+    return after, network.busiest()
+
+
 def exercise_11(rng: random.Random, all_reduce_by_slices: Callable[..., None]) -> None:
     """The sum by slices, each rank with its own."""
     for size, n in ((3, 7), (2, 6), (4, 11), (4, 3), (5, 1)):
         case = f'{n} numbers on {size} ranks'
-        try:
-            before, after, _network = summed(all_reduce_by_slices, rng, size, (n,))
-        except IndexError as error:
-            hint = f'{error}; `tensor_split` gives a slice for each rank, also where some are empty'
-            raise Hint(f'{case}: {hint}') from None
+        before = drawn(rng, size, (n,))
+        after, _busiest = by_slices(all_reduce_by_slices, before)
         total = sum(before)
         done = [set(np.flatnonzero(x == total)) for x in after]
         parts = [{int(i) for i in part} for part in np.array_split(np.arange(n), size)]
@@ -97,8 +111,8 @@ def exercise_11(rng: random.Random, all_reduce_by_slices: Callable[..., None]) -
             where = f'numbers {left[:6]} of {n} are not yet the sum on all ranks; {hint}'
             raise Hint(where if n % size else str(hint)) from None
     size, n = 4, 400
-    _before, _after, network = summed(all_reduce_by_slices, rng, size, (n,))
-    busiest, enough = network.busiest(), 2 * (size - 1) * n // size
+    _after, busiest = by_slices(all_reduce_by_slices, drawn(rng, size, (n,)))
+    enough = 2 * (size - 1) * n // size
     hint = f'right, but one of {size} ranks sends or receives {busiest} numbers of {n}, and '
     hint += f'{enough} will do: 2(k - 1) slices for each, none of which is the whole array'
     expect(busiest <= enough, hint)
