@@ -1,4 +1,4 @@
-"""Chapter 2: the same training with Gluon - its networks, and the work of the ``Trainer``.
+"""Chapter 2: the same training with Gluon, its networks and its ``Trainer``.
 
 This file holds the chapter's functions marked ``#@save``, with checks of their arguments. The
 originals are *The Straight Dope*'s (LeNet) and *Dive into Deep Learning*'s (ResNet-18).

@@ -91,7 +91,7 @@ def configure() -> None:
 
 
 def give_back_memory() -> None:
-    """Return freed memory to the kernel once, after work that needed far more than the rest."""
+    """Return freed memory to the kernel once, after work that needed far more memory."""
     if hasattr(LIBC, 'malloc_trim'):
         LIBC.malloc_trim(0)
 

@@ -52,7 +52,7 @@ class Count:
         network: Callable[[int], float] | None = None,
         per_server: int = 1,
     ) -> list[Message]:
-        """Compute when each message travels, if one of n bytes takes ``seconds(n)``.
+        """Compute when each message travels, if a message of n bytes takes ``seconds(n)``.
 
         Each leaves as soon as its source has the content; a device sends and receives one message
         at a time, and adding takes no time. With ``network``, each group of ``per_server`` devices
@@ -174,7 +174,7 @@ def count(algorithm: Callable[[list[Any]], None], devices: int, size: int) -> Co
 
 
 def fill_buckets(sizes: Sequence[float], bucket_bytes: float) -> list[list[int]]:
-    """Group gradient indices into buckets, last ones first.
+    """Group gradients into buckets, last layer first; return the indices in each bucket.
 
     ``sizes`` are bytes, first layer first; a gradient above ``bucket_bytes`` gets its own bucket.
     """

@@ -149,7 +149,7 @@ def kill_all(pids: Iterable[int]) -> None:
 
 
 def environment(rank: int, k: int) -> dict[str, str]:
-    """Return the variables of one rank on this machine, with ``torchrun``'s names."""
+    """Return the environment variables of one rank here, named as by ``torchrun``."""
     return {
         **dict.fromkeys(['WORLD_SIZE', 'LOCAL_WORLD_SIZE'], str(k)),
         **dict.fromkeys(['RANK', 'LOCAL_RANK'], str(rank)),

@@ -1,4 +1,4 @@
-"""Ratios of communication time to computing time, one per way to split; above 1, some time shows.
+"""Ratios of communication time to computing time, per way to split; above 1, communication shows.
 
 All follow from C/W, the operations that a device performs while it sends a byte. Numbers have 2
 bytes, computing includes forward and backward, latency is ignored. ``weights`` counts parameters.

@@ -34,7 +34,7 @@ class AllReduce:
 
     @property
     def error(self) -> float:
-        """Return our prediction's relative error, positive if it is too long."""
+        """Return our prediction's relative error, positive if the predicted time is too long."""
         return self.predicted / self.measured - 1
 
 

@@ -216,7 +216,7 @@ def before(note: Function) -> Callable[[Function], Function]:
 
 
 def freed_later(stack: contextlib.ExitStack, free: Function) -> Function:
-    """Keep arrays on devices that the profiler does not know until ``stack`` closes."""
+    """Keep arrays alive until ``stack`` closes if the profiler does not know their device."""
 
     def wrapped(array: nd.NDArray) -> None:
         if lane_of(array.context) in known_lanes():

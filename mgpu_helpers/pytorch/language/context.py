@@ -140,7 +140,7 @@ class RingAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
-        """Send keys and values round again, and their gradients with them."""
+        """Return the gradients; keys and values go round again, with their own gradients."""
         return *ring_backward(grad, ctx.pieces, *ctx.saved_tensors), None
 
 

@@ -39,7 +39,7 @@ def shifted(sequences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Ten
 
 
 def course_sentences(folder: str | Path | None = None) -> list[str]:
-    """Return the course's sentences of 20 to 94 characters; they change with the course."""
+    """Return the course's sentences of 20 to 94 characters; they change when the course does."""
     above = [Path(__file__).parents[3], Path.cwd(), *Path.cwd().parents]
     inside = 'notebooks', 'course/notebooks', '.'  # the second on Colab, see book/elsewhere.md
     places = [Path(folder)] if folder else [p / name for p in above for name in inside]

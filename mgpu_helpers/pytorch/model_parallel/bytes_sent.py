@@ -61,7 +61,7 @@ class Traffic(TorchDispatchMode):
 
 
 def _group_of(args: Any) -> ProcessGroup:
-    """Find the group among the arguments: an object in c10d's, the last name in functional ones."""
+    """Find the process group in a call's arguments: an object for c10d, else the last name."""
     for arg in args:
         if isinstance(arg, torch.ScriptObject):
             return ProcessGroup.unbox(arg)

@@ -94,7 +94,7 @@ class StageState:
 
 
 class Stage(StageState):
-    """The layers of one rank during one step, and their passes."""
+    """One rank's layers during one step, with their forward and backward passes."""
 
     def forward(self, i: int, x: Tensor | None) -> Tensor | None:
         """Compute micro-batch i; return the next stage's input, or None on the last stage."""

@@ -169,7 +169,7 @@ def check_layer(layer: object, features: str, group: dist.ProcessGroup | None) -
 
 
 def check_blocks(net: nn.Module, group: dist.ProcessGroup | None) -> None:
-    """Raise unless a network has blocks, and every one of them can be cut."""
+    """Raise unless a network has blocks and all of them can be cut."""
     check_group()
     blocks = blocks_of(net) if isinstance(net, nn.Module) else []
     needed = 'q', 'k', 'v', 'out', 'head_width'

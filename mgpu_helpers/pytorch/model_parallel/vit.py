@@ -1,4 +1,4 @@
-"""Chapter 7's network, a small vision transformer, in parts that can be split in every way."""
+"""Chapter 7's network: a small vision transformer that each of its techniques can split."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ... import arguments
 
 
 class Patches(nn.Module):
-    """Cut images (n, 1, 28, 28) into 16 patches of 7 x 7, and make each a vector (n, 16, width)."""
+    """Cut images (n, 1, 28, 28) into 16 patches of 7 x 7, and embed them (n, 16, width)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class Patches(nn.Module):
 
 
 class Attention(nn.Module):
-    """Let each of t patches attend to all others, in several heads side by side."""
+    """Let each of t patches attend to all of them, with several heads in parallel."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Add attention to the stream of vectors (n, t, width), then an MLP; each normalizes first."""
+    """Add attention, then an MLP, to vectors (n, t, width), with a normalization before each."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
