@@ -22,19 +22,26 @@ from .counting import counted
 from .sums import expect_buckets
 
 
-@there
+@there  # where its own arrays count, too, which nd.zeros_like and nd.empty give
+def traffic_of(allreduce: Callable[..., None], k: int) -> tuple[int, int]:
+    """Count the messages and the steps of a sum of 100 numbers."""
+    found = counted(allreduce, k, 100)
+    return found.messages, found.steps
+
+
 def exercise_1(rng: random.Random, my_butterfly: Callable[..., None]) -> None:
     """A butterfly for a power of two."""
     for k in (2, 4, 8):
         with by_hand(allreduce_butterfly):
             expect_sums(my_butterfly, on_devices(rng, k))
-        found, ours = counted(my_butterfly, k, 100), count(allreduce_butterfly, k, 100)
-        case = f'{k} devices: right sums, but {found.messages} messages in {found.steps} steps'
+        messages, steps = traffic_of(my_butterfly, k)
+        ours = count(allreduce_butterfly, k, 100)
+        case = f'{k} devices: right sums, but {messages} messages in {steps} steps'
         hint = 'in each step a device sends one array to one partner, i ^ d'
-        expect(found.messages <= ours.messages, hint, case)
+        expect(messages <= ours.messages, hint, case)
         hint = f'{case}, not {ours.messages} in {ours.steps}: in each step all devices exchange '
         hint += 'with a partner at the same time, and only then add what they received'
-        expect(found.steps == ours.steps, hint)
+        expect(steps == ours.steps, hint)
         rounded = [x / 7 for x in on_devices(rng, k, (1000,))]
         my_butterfly(list(rounded))
         first, *others = [x.asnumpy() for x in rounded]
