@@ -1,7 +1,7 @@
 """Exercises that check themselves: each answer is right, or gets one sentence with a hint.
 
-The tasks stand in ``exercises/``, a notebook a chapter. Here is what checks them: never by time,
-always by what holds on any machine: bits, float64, counts.
+The tasks are in ``exercises/``, one notebook per chapter. The checks are here. They never depend on
+time, only on results that are the same on any machine: bits, float64 values, counts.
 """
 
 from .checking import check as check

@@ -1,4 +1,4 @@
-"""Arrays on several devices for the exercises with MXNet, and what sums of them must be."""
+"""Draw arrays on several devices for the MXNet exercises, and check their sums."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -17,19 +17,19 @@ Arrays = list[NDArray]
 
 
 def on_devices(rng: random.Random, k: int, shape: Sequence[int] = (3, 4)) -> Arrays:
-    """Draw one array per device, of whole numbers: their sums are exact in any order."""
+    """Draw one array of whole numbers per device; their sums are exact in any order."""
     draw = np.random.default_rng(rng.randrange(2**32))
     values = draw.integers(1, 100, (k, *shape)).astype('float64')
     return [nd.array(v, ctx=mx.cpu(i), dtype='float64') for i, v in enumerate(values)]
 
 
 def expect_sums(allreduce: Callable[[Arrays], None], arrays: Arrays) -> None:
-    """Raise a hint unless a function leaves the sum in each of these very arrays."""
+    """Raise a hint unless ``allreduce`` writes the sum of all arrays into each one, in place."""
     data, before = list(arrays), [x.asnumpy() for x in arrays]
     allreduce(data)
     after, total = [x.asnumpy() for x in arrays], sum(before)
     done = all(np.array_equal(x, total) for x in after)
-    hint = 'the list holds new arrays now, but the devices still have their old ones: '
+    hint = 'the list now holds new arrays, but the devices still have their old ones: '
     hint += "'data[i] = ...' changes the list; 'data[i][:] = ...' and copyto(data[i]) write into "
     hint += 'the array'
     expect(done or all(x is y for x, y in zip(data, arrays)), hint)
@@ -38,12 +38,12 @@ def expect_sums(allreduce: Callable[[Arrays], None], arrays: Arrays) -> None:
 
 @around
 def one_device_each() -> Iterator[None]:
-    """Refuse sums of arrays on different devices, which MXNet lets pass between CPUs."""
+    """Refuse to add arrays on different devices, which MXNet allows between CPUs."""
 
     def of_one(add: Callable[..., Any]) -> Callable[..., Any]:
         def checked(x: NDArray, y: Any) -> Any:
             places = x.context, getattr(y, 'context', x.context)
-            hint = f'an array on {places[1]} was added to one on {places[0]}, which GPUs refuse'
+            hint = f'an array on {places[1]} was added to one on {places[0]}, which fails on GPUs'
             expect(places[0] == places[1], f'{hint}: x.copyto(device) makes a copy there')
             return add(x, y)
 

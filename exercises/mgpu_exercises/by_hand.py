@@ -1,4 +1,4 @@
-"""Answers that call the course's own function for what they are to write."""
+"""Detect answers that call the course's own function instead of implementing it."""
 
 import inspect
 import sys
@@ -11,9 +11,9 @@ from .checking import Hint, around
 
 @around
 def by_hand(*ours: Callable[..., Any]) -> Iterator[None]:
-    """Refuse calls of these functions, by whatever name and from however deep.
+    """Refuse calls of these functions, under any name and at any depth of the call stack.
 
-    The profiler sees each call: a function that was imported before could not be replaced.
+    A profiler hook sees each call; patching would miss a function that was imported earlier.
     """
     codes = {id(inspect.unwrap(function).__code__): function.__name__ for function in ours}
     before = sys.getprofile()

@@ -1,4 +1,4 @@
-"""The exercises of chapter 3: cheaper sums, buckets, and sending while computing."""
+"""Check the exercises of chapter 3: cheaper sums, buckets, and sending while computing."""
 
 import math
 import random
@@ -30,7 +30,7 @@ def traffic_of(allreduce: Callable[..., None], k: int) -> tuple[int, int]:
 
 
 def exercise_1(rng: random.Random, my_butterfly: Callable[..., None]) -> None:
-    """A butterfly for a power of two."""
+    """Check a butterfly allreduce for a power of two."""
     for k in (2, 4, 8):
         with by_hand(allreduce_butterfly):
             expect_sums(my_butterfly, on_devices(rng, k))
@@ -52,29 +52,29 @@ def exercise_1(rng: random.Random, my_butterfly: Callable[..., None]) -> None:
 
 
 def exercise_2(rng: random.Random, hierarchical: Callable[..., None]) -> None:
-    """Exchange in pairs, a ring over two, copies back."""
+    """Check a hierarchical sum: exchange in pairs, sum over two devices, copy back."""
     expect_sums(hierarchical, on_devices(rng, 4, (1000,)))
     found = counted(hierarchical, 4, 1000)
     crossing = sum(m for i, row in enumerate(found.matrix().tolist())
                    for j, m in enumerate(row) if i // 2 != j // 2)  # fmt: skip
-    hint = f'{crossing:,} bytes cross between the pairs (0, 1) and (2, 3): over 0 and 2, 8,000 do'
+    hint = f'{crossing:,} bytes cross between pairs (0, 1) and (2, 3), not 8,000: sum over 0 and 2'
     expect(crossing == 2 * 4000, hint)
     hint = f'{found.messages} messages and {found.busiest:,} bytes through the busiest port, not '
-    hint += '10 and 12,000: exchange in the pairs, sum over devices 0 and 2, copy to 1 and 3'
+    hint += '10 and 12,000: exchange within the pairs, sum over devices 0 and 2, copy to 1 and 3'
     expect(found.messages == 10 and found.busiest == 12_000, hint)
-    hint = f'{found.steps} steps instead of 4: a device added before its partner had received'
+    hint = f'{found.steps} steps instead of 4: a device added before its partner received its array'
     expect(found.steps == 4, hint)
 
 
 def exercise_3(bus_bandwidth: Callable[..., float]) -> None:
-    """What nccl-tests prints as busbw."""
+    """Check the bus bandwidth, which nccl-tests prints as busbw."""
     for nbytes, k, seconds in ((1e9, 8, 4.2e-3), (8e3, 8, 32e-6), (5e8, 2, 0.01)):
         algorithm = nbytes / seconds / 1e9
         right = 2 * (k - 1) / k * algorithm
         mistakes = {
             'this is the algorithm bandwidth; each port carries 2(k - 1)/k of the array': algorithm,
-            'half of it; an allreduce is a reduce-scatter and an all-gather': right / 2,
-            'bytes, not bits': 8 * right,
+            'half of the value; an allreduce is a reduce-scatter and an all-gather': right / 2,
+            'count bytes, not bits': 8 * right,
         }
         case = f'{nbytes:,.0f} bytes on {k} devices in {seconds} s: {{}} GB/s'
         hint = f'not {right:.4g}; a GB is 1e9 bytes'
@@ -82,7 +82,7 @@ def exercise_3(bus_bandwidth: Callable[..., float]) -> None:
 
 
 def exercise_4(rng: random.Random, my_fill: Callable[..., list[list[int]]]) -> None:
-    """Buckets, filled from the last layer on."""
+    """Check buckets that are filled starting from the last layer."""
     sizes = [rng.randint(1, 60) for _ in range(12)]
     for sizes, limit in (([10, 10, 10, 10, 10], 20), ([5, 90, 5, 90], 20), (sizes, 70)):  # noqa: B020
         with by_hand(fill_buckets):
@@ -91,7 +91,7 @@ def exercise_4(rng: random.Random, my_fill: Callable[..., list[list[int]]]) -> N
 
 
 def exercise_5(rng: random.Random, last_arrival: Callable[..., float]) -> None:
-    """When the last bucket arrives, if a port sends one at a time."""
+    """Check when the last bucket arrives, if a port sends one bucket at a time."""
     drawn = sorted(rng.randrange(20) for _ in range(5)), [rng.randint(1, 9) for _ in range(5)]
     for ready, cost in (([1, 5], [2, 2]), ([3, 1, 1], [2, 2, 2]), ([1, 2, 9], [4, 1, 1]), drawn):
         right = 0
@@ -102,9 +102,9 @@ def exercise_5(rng: random.Random, last_arrival: Callable[..., float]) -> None:
         for r, c in sorted(zip(ready, cost)):
             by_time = max(by_time, r) + c
         mistakes = {
-            'they leave in the order of the list, even if a later one is ready first': by_time,
-            'the first ones leave before the last is ready': no_overlap,
-            'the port sends one at a time; a ready bucket waits until it is free': no_queue,
+            'buckets leave in the order of the list, even if a later one is ready first': by_time,
+            'the first buckets leave before the last is ready': no_overlap,
+            'the port sends one at a time; a ready bucket waits until the port is free': no_queue,
         }
         case = f'ready at {ready}, sent in {cost}: {{}}, not {right}'
         hint = 'a bucket leaves when it is ready and the one before has been sent'
@@ -114,7 +114,7 @@ def exercise_5(rng: random.Random, last_arrival: Callable[..., float]) -> None:
 
 
 def exercise_6(rng: random.Random, accumulate_batch: Callable[..., None]) -> None:
-    """Several backward passes, one sum, one update."""
+    """Check gradient accumulation: several backward passes, one sum, one update."""
     devices = [mx.cpu(0), mx.cpu(1)]
     params = scratch.init_params(0.1, rng.randrange(99), 'float64')
     ours, theirs = ([scratch.get_params(params, d) for d in devices] for _ in range(2))
@@ -132,10 +132,10 @@ def exercise_6(rng: random.Random, accumulate_batch: Callable[..., None]) -> Non
         accumulate_batch(small, theirs, devices, 0.1, sync)
         difference = max(_distance(a, b) for a, b in zip(ours, theirs))
         expect(len(sums) > turn, 'you did not sum over the devices: call sync(gradients)')
-        hint = f'{len(sums)} sums for {turn + 1} batch(es) of three small ones each: let the '
+        hint = f'{len(sums)} sums for {turn + 1} batch(es) of three small batches each: let the '
         hint += 'gradients add up on each device, and sum over the devices once'
         expect(len(sums) == turn + 1, hint)
-        again = ' the second time: does the gradient start at 0 again?' if turn else ''
+        again = ' in the second step: does the gradient start at 0 again?' if turn else ''
         hint = (
             f'the parameters differ by {difference:.1g} from one step with all 8 examples{again}; '
         )
@@ -149,15 +149,15 @@ def _distance(these: Arrays, those: Arrays) -> float:
 
 @on_paper(devices=(4, 8, 32), megabytes=(40, 200, 500))
 def exercise_7(numbers: Numbers, naive_ms: float, tree_ms: float, ring_ms: float) -> None:
-    """Naive sum, tree and ring on paper."""
+    """Check the times of naive sum, tree and ring, computed on paper."""
     k, whole = numbers['devices'], numbers['megabytes'] / 10  # ms at 10 GB/s
     one = 0.01 + whole
     naive, tree, ring = 2 * (k - 1) * one, 2 * math.log2(k) * one, 2 * (k - 1) * (0.01 + whole / k)
-    mistakes = {'this is one way; the sum goes back, too': naive / 2}
+    mistakes = {'this is one way only; the sum goes back, too': naive / 2}
     expect_value(naive_ms, naive, 'naive, {} ms', mistakes, f'each array takes {one:g} ms', 0.01)
     mistakes = {'this is only the way up; the sum comes down again': tree / 2}
     hint = f'2 log2(k) steps, each with a whole array of {one:g} ms'
     expect_value(tree_ms, tree, 'tree, {} ms', mistakes, hint, 0.01)
-    mistakes = {'only one slice travels per step, a k-th of the array': naive}
-    hint = f'2(k - 1) steps, each of 10 µs and a k-th of {whole:g} ms'
+    mistakes = {'only one slice travels per step, 1/k of the array': naive}
+    hint = f'2(k - 1) steps, each of 10 µs plus 1/k of {whole:g} ms'
     expect_value(ring_ms, ring, 'ring, {} ms', mistakes, hint, 0.01)

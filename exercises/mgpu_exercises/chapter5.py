@@ -1,4 +1,4 @@
-"""The exercises of chapter 5: replicas that begin and stay alike, and what travels for it."""
+"""Check the exercises of chapter 5: replicas that start and stay equal, and their messages."""
 
 import itertools
 import random
@@ -12,34 +12,34 @@ from torch import nn
 
 from mgpu_helpers.pytorch import this_device
 
-from .chapter5_messages import (  # noqa: F401  asked for as 5.10 to 5.14
+from .chapter5_messages import (  # noqa: F401  found as 5.10 to 5.14
     exercise_10,
     exercise_11,
     exercise_12,
     exercise_13,
     exercise_14,
 )
-from .chapter5_shards import exercise_8, exercise_9  # noqa: F401  asked for as 5.8 and 5.9
-from .chapter5_timing import exercise_15  # noqa: F401  asked for as 5.15
+from .chapter5_shards import exercise_8, exercise_9  # noqa: F401  found as 5.8 and 5.9
+from .chapter5_timing import exercise_15  # noqa: F401  found as 5.15
 from .checking import Hint, expect, expect_value
 from .gradients import classifier, draw, expect_alike, expect_mean, gradient
 from .ranks import launch, on_ranks
 
 
 def exercise_1(rng: random.Random, my_mean: Callable[..., None]) -> None:
-    """The mean, in all tensors."""
+    """Check that all tensors end with the mean, in place."""
     for k in (2, 3):
         before = np.array([[rng.randint(1, 99) * k for _ in range(4)] for _ in range(k)], float)
         tensors, total = [torch.tensor(x) for x in before], before.sum(0)
-        seen = [x.view(4) for x in tensors]  # the memory that they have now
+        seen = [x.view(4) for x in tensors]  # views of their present memory
         my_mean(list(tensors))
         for i, x in enumerate(seen):
             mistakes = {
                 'nothing was written into its memory; `tensors[i] = ` and `x = ` only name new '
-                'tensors, `.data = ` and `set_` exchange the memory; `copy_` writes': before[i],
+                'tensors, `.data = ` and `set_` swap the memory; `copy_` writes into it': before[i],
                 'that is the sum; divide by the number of tensors': total,
                 'tensor 0 was added to itself': (total + before[0]) / k,
-                'it is divided twice': total / k**2,
+                'the sum was divided twice': total / k**2,
             }
             hint = f'not {(total / k).tolist()}: compute the mean first, then write it into each'
             case = f'tensor {i} of {k} has {{}} afterwards'
@@ -47,7 +47,7 @@ def exercise_1(rng: random.Random, my_mean: Callable[..., None]) -> None:
 
 
 class Start(nn.Module):
-    """A network with a frozen layer and with buffers, each rank's with numbers of its own."""
+    """A network with a frozen layer and buffers, initialised differently on each rank."""
 
     def __init__(self, rank: int) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Start(nn.Module):
 
 
 def exercise_2(begin_alike: Callable[..., None]) -> None:
-    """Rank 0's parameters and buffers, on all ranks."""
+    """Check that all ranks start with rank 0's parameters and buffers."""
 
     def call(dist: Any) -> dict[str, torch.Tensor]:
         net = Start(dist.rank)
@@ -70,9 +70,9 @@ def exercise_2(begin_alike: Callable[..., None]) -> None:
     states, ranks = on_ranks(3, call)
     for rank, state in enumerate(states):
         other = [name for name in wanted if not torch.equal(state[name], wanted[name])]
-        expect(rank or not other, 'rank 0 itself has changed: broadcast sends its values')
+        expect(rank or not other, 'rank 0 itself has changed: it must broadcast its own values')
         calls = len(ranks[rank].calls)
-        hint = f'rank {rank} begins with other values than rank 0: {", ".join(other[:3])}, ...; '
+        hint = f'rank {rank} starts without the values of rank 0: {", ".join(other[:3])}, ...; '
         hint += 'broadcast(x) replaces x by the values of rank 0'
         if calls:
             hint += f', and was called {calls} times: was x the tensor itself, or a copy?'
@@ -83,7 +83,7 @@ def exercise_2(begin_alike: Callable[..., None]) -> None:
 
 
 def exercise_3(rng: random.Random, mean_gradients: Callable[..., None]) -> None:
-    """A forward and a backward pass on a shard, and the mean over all examples."""
+    """Check one forward and backward pass per shard, and the mean gradient over all examples."""
     seed = rng.randrange(99)
     for n, size, again in ((9, 2, False), (8, 2, False), (2, 3, False), (9, 2, True)):
         seen: dict[int, int] = {}
@@ -99,18 +99,18 @@ def exercise_3(rng: random.Random, mean_gradients: Callable[..., None]) -> None:
 
         found, _ranks = on_ranks(size, call)
         case, counts = f'{n} examples on {size} ranks', list(seen.values())
-        hint = f'they compute with {counts} of them; each example belongs to one rank'
+        hint = f'the ranks compute with {counts} of them; each example belongs to exactly one rank'
         expect(sum(counts) == n and max(counts) < n, hint, case)
         expect_alike(case, found)
         if again:
-            case = f'{case}, in a second step: is the gradient of the first one cleared? Here'
+            case = f'{case}, in a second step: did you clear the gradient of the first step? Here'
         expect_mean(case, found[0], seed, n, size)
     for grad in launch(real_gradients, 2, mean_gradients, seed, labels=False, timeout=300):
         expect_mean('9 examples in two processes', grad, seed, 9, 2)
 
 
 def real_gradients(mean_gradients: Callable[..., None], seed: int) -> torch.Tensor:
-    """In a process of two: a step of 9 examples, with the real ``torch.distributed``."""
+    """Return the gradients of a step of 9 examples; run in each of two real processes."""
     net, X, y = classifier(seed, 9)
     net = net.to(this_device())
     mean_gradients(X.to(this_device()), y.to(this_device()), net, torch.distributed)
@@ -118,7 +118,7 @@ def real_gradients(mean_gradients: Callable[..., None], seed: int) -> torch.Tens
 
 
 def exercise_4(rng: random.Random, mean_at_once: Callable[..., None]) -> None:
-    """All gradients in one message."""
+    """Check the mean of all gradients, sent in one message."""
     grads = [[draw(rng, 3, 2), draw(rng, 4), draw(rng, 1)] for _ in range(3)]
     mean = [sum(parts[1:], parts[0]) / 3 for parts in zip(*grads)]
 
@@ -128,7 +128,7 @@ def exercise_4(rng: random.Random, mean_at_once: Callable[..., None]) -> None:
         return mine
 
     found, ranks = on_ranks(3, call)
-    hint = 'it is not the mean over all ranks: do you cut each one out where you put it in?'
+    hint = 'it is not the mean over all ranks: do you slice each gradient out where you put it in?'
     for i, (mine, right) in enumerate(zip(found[1], mean)):
         before = grads[1][i].numpy()
         mistakes = {
@@ -137,12 +137,12 @@ def exercise_4(rng: random.Random, mean_at_once: Callable[..., None]) -> None:
         }
         expect_value(mine.numpy(), right.numpy(), f'gradient {i} of rank 1', mistakes, hint)
     shapes = [tuple(value.shape) for kind, value in ranks[0].calls]
-    hint = f'right, but in {len(shapes)} messages, of {shapes}; join them to one vector'
+    hint = f'right, but in {len(shapes)} messages, of {shapes}; join the gradients into one vector'
     expect(len(shapes) == 1, hint)
 
 
 def exercise_5(rng: random.Random, mean_in_half: Callable[..., None]) -> None:
-    """Half of the bytes, and no overflow."""
+    """Check the mean of float16 gradients: half of the bytes, and no overflow."""
     for top in (1.0, 60_000.0):
         grads = [draw(rng, 50).abs().clamp(0.1, 1).float() * top for _ in range(3)]
         right = torch.stack(grads).double().mean(0)
@@ -160,7 +160,7 @@ def exercise_5(rng: random.Random, mean_in_half: Callable[..., None]) -> None:
         expect(sent <= 100, f'{sent} bytes for 50 numbers; in float16 they take 100', case)
         grad = found[0].double()
         hint = f'the result is {grad.max()}: float16 ends at 65,504, and the sum does not fit; '
-        hint += "scale each rank's part down before you send it"
+        hint += "scale each rank's gradient down before you send it"
         expect(grad.isfinite().all(), hint, case)
         off = float((grad / right - 1).abs().max())
         hint = 'the gradient is unchanged; write the result into it, in place'
@@ -172,20 +172,20 @@ def exercise_5(rng: random.Random, mean_in_half: Callable[..., None]) -> None:
 
 
 def exercise_6(rng: random.Random, my_order: Callable[..., Any]) -> None:
-    """Which sums begin when a gradient is there."""
+    """Check which sums start when each gradient becomes ready."""
     for ready in ([3, 2, 1, 0], [3, 1, 2, 0], [0, 1, 2], rng.sample(range(7), 7)):
         found, n = [list(begun) for begun in my_order(list(ready))], len(ready)
         order, case = sum(found, []), f'gradients ready in the order {ready}: {found}'
-        hint = 'one list for each arrival, an empty one if nothing can start'
+        hint = 'return one list per arrival, an empty one if nothing can start'
         expect(len(found) == n, hint, case)
-        hint = 'every sum starts once; waiting ones start as soon as they may, together'
+        hint = 'every sum starts exactly once; sums that wait start together, as soon as they may'
         expect(sorted(order) == list(range(n)), hint, case)
         there: set[int] = set()
         for arrived, begun in zip(ready, found):
             there.add(arrived)
             early = sorted(set(begun) - there)
             expect(not early, f'{early} would be summed before they are ready', case)
-        hint = 'another rank has another order of arrival, and gradients of different parameters '
+        hint = 'gradients arrive in a different order on another rank, so different parameters '
         hint += 'would be added up; on all ranks the last parameter goes first, then the one before'
         expect(order == list(range(n))[::-1], hint, case)
         place = [ready.index(i) for i in range(n)]
@@ -194,7 +194,7 @@ def exercise_6(rng: random.Random, my_order: Callable[..., Any]) -> None:
 
 
 class Inner(nn.Module):
-    """A network in which a part is called ``module``: one of a part, and maybe one at the top."""
+    """A network with a submodule called ``module``, below another one and maybe at the top."""
 
     def __init__(self, top: bool = False) -> None:
         super().__init__()
@@ -205,7 +205,7 @@ class Inner(nn.Module):
 
 
 def exercise_7(rng: random.Random, load_any: Callable[..., None]) -> None:
-    """Parameters saved with or without DDP's prefix."""
+    """Check loading of parameters that were saved with or without DDP's prefix."""
     torch.manual_seed(rng.randrange(99))
     for top, prefix in itertools.product((False, True), ('module.', '')):
         saved, net = Inner(top), Inner(top)
@@ -214,7 +214,7 @@ def exercise_7(rng: random.Random, load_any: Callable[..., None]) -> None:
         case += f', for a network that has {list(net.state_dict())[-1]} itself' if top else ''
         try:
             load_any(net, dict(state))
-        except NotImplementedError:  # a RuntimeError, too: still blank
+        except NotImplementedError:  # also a RuntimeError: the answer is still blank
             raise
         except (KeyError, RuntimeError) as error:
             what = ' '.join(str(error).split())[:150]
@@ -230,4 +230,4 @@ def exercise_7(rng: random.Random, load_any: Callable[..., None]) -> None:
             load_any(Inner(), state)
         except (KeyError, RuntimeError):
             continue
-        raise Hint('a state without mode.bias is loaded as if nothing were missing: be strict')
+        raise Hint('a state without mode.bias was loaded without an error: use strict=True')

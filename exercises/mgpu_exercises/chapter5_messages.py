@@ -1,4 +1,4 @@
-"""Exercises 5.10 to 5.14: what chapters 1 to 3 ask of arrays on devices, asked of ranks."""
+"""Check exercises 5.10 to 5.14: the exercises of chapters 1 to 3, with ranks for devices."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 
 
 def drawn(rng: random.Random, size: int, shape: Sequence[int]) -> list[np.ndarray]:
-    """Draw whole numbers for each rank."""
+    """Draw an array of whole numbers for each rank."""
     whole = np.random.default_rng(rng.randrange(2**32)).integers(1, 100, (size, *shape))
     return list(whole.astype(float))
 
@@ -37,11 +37,11 @@ def drawn(rng: random.Random, size: int, shape: Sequence[int]) -> list[np.ndarra
 def summed(
     all_reduce: Callable[..., None], before: list[np.ndarray]
 ) -> tuple[list[np.ndarray], Network]:
-    """Play an allreduce of what ranks have; give what they have then, and what was sent."""
+    """Simulate an allreduce of ``before``; return the ranks' arrays after it, and the network."""
 
     def call(dist: Any) -> torch.Tensor:
         x = torch.tensor(before[dist.get_rank()])
-        seen = x.view(x.shape)  # the memory that it has now, whatever x becomes
+        seen = x.view(x.shape)  # its present memory, even if x is rebound later
         all_reduce(x, dist)
         return seen
 
@@ -50,17 +50,17 @@ def summed(
 
 
 def exercise_10(rng: random.Random, my_all_reduce: Callable[..., None]) -> None:
-    """The sum over the ranks, by messages."""
+    """Check an allreduce over the ranks, built from single messages."""
     for size in (2, 3, 4):
         before = drawn(rng, size, (3, 2))
         after, _network = summed(my_all_reduce, before)
         total = sum(before)
         kept = [np.array_equal(x, y) for x, y in zip(after, before)]
-        hint = f'rank 0 of {size} is unchanged, and others have the sum: `x = x + y` makes a new '
+        hint = f'rank 0 of {size} is unchanged, but others have the sum: `x = x + y` makes a new '
         hint += 'tensor, `x += y` adds in place'
         expect(not (kept[0] and any(np.array_equal(x, total) for x in after)), hint)
         hint = f'{size} ranks end with the arrays that were sent, not with sums: `recv` replaces '
-        hint += 'the content of its tensor, so receive into another one, and add that'
+        hint += 'the content of its tensor, so receive into another tensor, and add that one'
         passed = all(any(np.array_equal(x, y) for y in before) for x in after)
         expect(not passed or all(kept), hint)
         expect_sum(before, after, 'ranks')
@@ -70,7 +70,7 @@ def exercise_10(rng: random.Random, my_all_reduce: Callable[..., None]) -> None:
 
 
 def real_sum(my_all_reduce: Callable[..., None]) -> list[float]:
-    """In a process of three: sum 1, 2 and 3, with the real ``torch.distributed``."""
+    """Sum 1, 2 and 3 with the real ``torch.distributed``; run in each of three processes."""
     x = torch.full((2,), dist.get_rank() + 1.0, device=this_device())
     my_all_reduce(x, dist)
     values: list[float] = x.tolist()
@@ -81,17 +81,17 @@ def real_sum(my_all_reduce: Callable[..., None]) -> list[float]:
 def by_slices(
     all_reduce: Callable[..., None], before: list[np.ndarray]
 ) -> tuple[list[np.ndarray], int]:
-    """Give what the ranks have after it, and how many numbers the busiest sends or receives."""
+    """Return the arrays after an allreduce, and how many numbers the busiest rank moves."""
     try:
         after, network = summed(all_reduce, before)
     except IndexError as error:
-        hint = f'{error}; `tensor_split` gives a slice for each rank, also where some are empty'
+        hint = f'{error}; `tensor_split` returns one slice per rank, even if some are empty'
         raise Hint(f'{len(before[0])} numbers on {len(before)} ranks: {hint}') from None
     return after, network.busiest()
 
 
 def exercise_11(rng: random.Random, all_reduce_by_slices: Callable[..., None]) -> None:
-    """The sum by slices, each rank with its own."""
+    """Check an allreduce by slices, in which each rank sums its own slice."""
     for size, n in ((3, 7), (2, 6), (4, 11), (4, 3), (5, 1)):
         case = f'{n} numbers on {size} ranks'
         before = drawn(rng, size, (n,))
@@ -119,7 +119,7 @@ def exercise_11(rng: random.Random, all_reduce_by_slices: Callable[..., None]) -
 
 
 def exercise_12(steps_and_bytes: Callable[..., Any]) -> None:
-    """Steps and bytes of ring and halving-doubling, versus the count."""
+    """Check the steps and bytes of ring and halving-doubling against a count of the messages."""
     for k in (8, 3, 16, 6, 12, 2):
         for way, algorithm in (
             ('ring', allreduce_ring),
@@ -129,7 +129,7 @@ def exercise_12(steps_and_bytes: Callable[..., Any]) -> None:
             right = count(algorithm, k, n // 4)
             found = steps_and_bytes(way, k, n)
             pair = isinstance(found, Sequence | np.ndarray) and len(found) == 2
-            expect(pair, f'give a pair, steps and bytes, not {found!r:.40}', case)
+            expect(pair, f'return a pair, steps and bytes, not {found!r:.40}', case)
             steps, nbytes, hints = _mistakes(way, k, n)
             expect_value(found[0], right.steps, f'{case}, steps: {{}}', steps, hints[0])
             case += f', bytes of the busiest rank: {{}}, not {right.busiest}'
@@ -137,19 +137,19 @@ def exercise_12(steps_and_bytes: Callable[..., Any]) -> None:
 
 
 def _mistakes(way: str, k: int, n: int) -> tuple[dict[str, Any], dict[str, Any], tuple[str, str]]:
-    """Give hints for wrong steps, for wrong bytes, and for all others of either."""
+    """Return hints for known wrong steps and wrong bytes, and one for any other of each."""
     p = 2 ** (k.bit_length() - 1)
     rounds, inner, back = p.bit_length() - 1, 2 * (p - 1) * n // p, 'the sum has to come back, too'
     if way == 'ring':
         steps = {back: k - 1, 'once around is not enough: k - 1 steps to add, k - 1 to pass on': k}
         nbytes = {
             back: (k - 1) * n / k,
-            'only a slice travels in a step, a k-th of the array': 2 * (k - 1) * n,
+            'only one slice travels in a step, 1/k of the array': 2 * (k - 1) * n,
             'in 2(k - 1) steps, not in 2k: a rank lacks k - 1 slices': 2 * n,
-            'that is one slice; one travels in each step': n / k,
+            'that is one slice; a slice travels in each step': n / k,
         }
-        return steps, nbytes, ('k - 1 to add, and as many to pass on', 'n/k in each of the steps')
-    surplus = f'ranks beyond the first {p} send whole arrays first, and get the whole sum last'
+        return steps, nbytes, ('k - 1 to add, and as many to pass on', 'n/k in each step')
+    surplus = f'ranks beyond the first {p} send whole arrays first, and receive the sum last'
     steps = {
         surplus: 2 * rounds,
         back: rounds,
@@ -157,11 +157,11 @@ def _mistakes(way: str, k: int, n: int) -> tuple[dict[str, Any], dict[str, Any],
     }
     nbytes = {
         surplus: inner,
-        f'2(k - 1)/k holds for powers of two; here {surplus}': 2 * (k - 1) * n / k,
-        'of the two whole arrays a rank receives one; count what it sends': inner + 2 * n,
+        f'2(k - 1)/k holds only for powers of two; here {surplus}': 2 * (k - 1) * n / k,
+        'a rank sends only one of the two whole arrays; count what it sends': inner + 2 * n,
         back: inner / 2,
-        'that is with whole arrays in each step: it is a half, a quarter, ... of it': rounds * n,
-        'with whole arrays in each step; it is a half, a quarter, ... of it': 2 * rounds * n,
+        'this sends whole arrays, one way; a step sends a half, a quarter, ... of it': rounds * n,
+        'this sends whole arrays; a step sends a half, a quarter, ... of it': 2 * rounds * n,
     }
     rest = '' if k == p else f'; and {surplus}'
     return steps, nbytes, (f'2 log2({p}){rest}', f'n/2 + n/4 + ... + n/{p}, twice{rest}')
@@ -170,14 +170,14 @@ def _mistakes(way: str, k: int, n: int) -> tuple[dict[str, Any], dict[str, Any],
 def cut(
     rank: int, lengths: Sequence[Sequence[int]], X: torch.Tensor, y: torch.Tensor
 ) -> list[Batch]:
-    """Give one rank's micro-batches, of these lengths, of a batch that all ranks have."""
+    """Return one rank's micro-batches, cut to ``lengths`` from a batch that all ranks have."""
     start = sum(map(sum, lengths[:rank]))
     ends = [start + sum(lengths[rank][:i]) for i in range(len(lengths[rank]) + 1)]
     return [(X[a:b], y[a:b]) for a, b in pairwise(ends)]
 
 
 def exercise_13(rng: random.Random, accumulate: Callable[..., None]) -> None:
-    """Micro-batches of uneven lengths, and one sum."""
+    """Check accumulation over micro-batches of uneven lengths, with one sum over the ranks."""
     seed = rng.randrange(99)
     for lengths, again in (
         ([[3, 1], [2, 3]], False),
@@ -202,24 +202,24 @@ def exercise_13(rng: random.Random, accumulate: Callable[..., None]) -> None:
         found, ranks = on_ranks(size, call)
         case = f'micro-batches of {", ".join(map(str, lengths))} examples on ranks 0 to {size - 1}'
         for rank, of_rank in enumerate(lengths):
-            hint = f'rank {rank} computes with {seen[rank]} examples at a time: a micro-batch is '
-            hint += 'as much as fits into memory, and each has one backward pass'
+            hint = f'the passes of rank {rank} have {seen[rank]} examples: a micro-batch is '
+            hint += 'as large as memory allows, and each has one backward pass'
             expect(sorted(filter(None, seen[rank])) == sorted(of_rank), hint, case)
         sent = sum(x.numel() for _, x in ranks[0].calls if isinstance(x, torch.Tensor))
         numbers = len(found[0])
-        hint = f'{sent} numbers travel, and the gradients have {numbers}: accumulate them on the '
+        hint = f'{sent} numbers are sent, but the gradients have {numbers}: accumulate them on the '
         hint += 'rank, and sum over the ranks once, after the last backward pass'
         expect(sent < 2 * numbers, hint, case)
         expect_alike(case, found)
         if again:
-            case = f'{case}, in a second step: is the gradient of the first one cleared? Here'
+            case = f'{case}, in a second step: did you clear the gradient of the first step? Here'
         hint = 'only the last micro-batch of each rank counts; clear gradients before the first '
         hint += 'one only'
         expect_mean(case, found[0], seed, n, size, {hint: (_last_ones(seed, lengths) / n).numpy()})
 
 
 def _last_ones(seed: int, lengths: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Give the sum of the gradients of each rank's last micro-batch."""
+    """Return the sum of the gradients of each rank's last micro-batch, a known mistake."""
     net, X, y = classifier(seed, sum(map(sum, lengths)))
     for rank in range(len(lengths)):
         for Xs, ys in cut(rank, lengths, X, y)[-1:]:
@@ -228,7 +228,7 @@ def _last_ones(seed: int, lengths: Sequence[Sequence[int]]) -> torch.Tensor:
 
 
 def exercise_14(rng: random.Random, my_buckets: Callable[..., Any]) -> None:
-    """Buckets of tensors, filled from the last one on."""
+    """Check buckets of tensors, filled starting from the last one."""
     drawn = [(rng.randint(1, 6), rng.randint(1, 9)) for _ in range(9)]
     for shapes, kind, limit in (
         ([(5, 2), (10,), (10,), (2, 5), (10,)], torch.float32, 80),

@@ -1,4 +1,4 @@
-"""The exercises of chapter 6: random numbers, gradients, counts; restarts are beside it."""
+"""Check the exercises of chapter 6: random numbers, gradients and counts."""
 
 import os
 import random
@@ -8,11 +8,11 @@ from unittest import mock
 
 import numpy as np
 import torch
-import torch._dynamo  # noqa: F401  the first optimizer would, 5 s within an answer's time
+import torch._dynamo  # noqa: F401  else the first optimizer does: 5 s of an answer's time
 from torch.nn.functional import cross_entropy
 
-from .chapter6_restarts import exercise_6, exercise_7  # noqa: F401  asked for as 6.6 and 6.7
-from .chapter6_scaling import exercise_8  # noqa: F401  asked for as 6.8
+from .chapter6_restarts import exercise_6, exercise_7  # noqa: F401  found as 6.6 and 6.7
+from .chapter6_scaling import exercise_8  # noqa: F401  found as 6.8
 from .checking import around, expect, there
 from .gradients import Counting, classifier, draw, expect_clipped, expect_mean, gradient, real_clip
 from .ranks import launch, on_ranks
@@ -20,13 +20,13 @@ from .ranks import launch, on_ranks
 
 @there
 def others() -> list[str]:
-    """Give the states of the generators that all use."""
+    """Return the states of the shared random generators."""
     states = random.getstate(), np.random.get_state(), torch.get_rng_state().tolist()  # noqa: NPY002
     return list(map(str, states))
 
 
 def exercise_1(rng: random.Random, mirrored: Callable[..., Any]) -> None:
-    """An example's own random number, the same on every rank."""
+    """Check that an example's random number depends only on seed, epoch and index."""
     seed, n = 2 * rng.randrange(500), 400  # even: seed ^ 1 is seed + 1
 
     def images(seed: int, epoch: int, first: int = 0, n: int = n) -> list[bool]:
@@ -36,17 +36,17 @@ def exercise_1(rng: random.Random, mirrored: Callable[..., Any]) -> None:
         return [bool(answer) for answer in said]
 
     before, first, second, other = others(), images(seed, 0), images(seed, 1), images(seed + 1, 0)
-    hint = 'it used a shared generator, so the next random numbers of dropout have changed'
+    hint = 'it used a shared generator, which changes the next random numbers of dropout'
     expect(others() == before, hint)
     again = [bool(mirrored(seed, 0, i)) for i in reversed(range(n))][::-1]
-    hint = 'a second call gives another answer: it may only depend on seed, epoch and index'
+    hint = 'a second call returns a different answer: it may depend only on seed, epoch and index'
     hint += ', not on the process or the time'
     expect(first == again, hint)
     with elsewhere():
-        hint = 'another process gets other answers: hash() of a string, '
-        hint += 'getpid() and the time differ there; make a generator with seed, epoch and index'
+        hint = 'another process gets different answers: hash() of a string, '
+        hint += 'getpid() and the time differ there; seed a generator with seed, epoch and index'
         expect(first == images(seed, 0), hint)
-    hint = f'{sum(first)} of {n} are mirrored, not about half: has each index a number of its own?'
+    hint = f'{sum(first)} of {n} are mirrored, not about half: does each index get its own number?'
     expect(0.35 < sum(first) / n < 0.65, hint)
     expect(first != second, 'in epochs 0 and 1 the same examples are mirrored')
     expect(first != other, f'seeds {seed} and {seed + 1} mirror the same examples')
@@ -59,19 +59,19 @@ def exercise_1(rng: random.Random, mirrored: Callable[..., Any]) -> None:
         hint = f'from {what}, {kept:.0%} of the examples keep their answer, not about half'
         expect(0.35 < kept < 0.65, hint)
     for k in (1, 10, 100):
-        hint = f'seed {seed} mirrors in epoch {k} what seed {seed + 1} mirrors in epoch 0: a sum, '
-        hint += 'or xor, mixes what should stay apart; give the generator all three numbers'
+        hint = f'seed {seed}, epoch {k} mirrors the same ones as seed {seed + 1}, epoch 0: a sum, '
+        hint += 'or xor, confuses different inputs; give the generator all three numbers'
         expect(other != images(seed, k), hint)
-    # What a student may multiply the epoch or the seed by is found as a shift.
+    # If a student multiplies the epoch or the seed by a factor, it shows as a shift of the index.
     row = ''.join(str(int(x)) for x in images(seed, 0, 1, 10_100))
     for later in (second, other):
         k = row.find(''.join(str(int(x)) for x in later[:60])) + 1
-        hint = f'what example {k} gets in epoch 0, example 0 gets in the next epoch, or with the '
-        hint += 'next seed, and so on for all: a sum mixes what should stay apart'
+        hint = f'example 0 gets the number that example {k} had, in the next epoch, or with the '
+        hint += 'next seed, and so on for all examples: a sum confuses different inputs'
         expect(not k, hint)
     pairs = [(a, b) for a in range(1, 10) for b in range(10)]
     one = [bool(mirrored(seed, 1, 10 * a + b)) for a, b in pairs]
-    hint = 'epoch 1, example 23 gets what epoch 12, example 3 gets, and so on for all: numbers '
+    hint = 'epoch 1, example 23 gets the same number as epoch 12, example 3, and so on: numbers '
     hint += 'that are written one after another need something between them'
     expect(one != [bool(mirrored(seed, 10 + a, b)) for a, b in pairs], hint)
     one = [bool(mirrored(seed, 10 * a + b, 0)) for a, b in pairs]
@@ -83,7 +83,7 @@ def exercise_1(rng: random.Random, mirrored: Callable[..., Any]) -> None:
 
 @around
 def elsewhere() -> Iterator[None]:
-    """Let strings' hashes, the process's number and the clock be those of another process."""
+    """Change string hashes, the process id and the clock to those of another process."""
     real, number = hash, os.getpid()
     with (
         mock.patch('builtins.hash', lambda x: real((x, 'salt') if "'" in repr(x) else x)),
@@ -94,7 +94,7 @@ def elsewhere() -> Iterator[None]:
 
 
 def exercise_2(rng: random.Random, clip_mean: Callable[..., Any]) -> None:
-    """The mean over the ranks, then its norm."""
+    """Check clipping: first the mean over the ranks, then its norm."""
     for limit, size in ((1.0, 2), (2.0, 3), (1e6, 2)):
         grads = [[draw(rng, *s) * (4 * r + 1) for s in ((3, 2), (4,))] for r in range(size)]
 
@@ -111,7 +111,7 @@ def exercise_2(rng: random.Random, clip_mean: Callable[..., Any]) -> None:
 
 
 def exercise_3(rng: random.Random, accuracy_by_class: Callable[..., Any]) -> None:
-    """Counts of all ranks, class by class."""
+    """Check the accuracy per class, from the counts of all ranks."""
     for n, size in ((12, 2), (10, 4), (3, 4)):
         seed, log = rng.randrange(99), dict[int, list[tuple[int, bool]]]()
         net, X, y = classifier(seed, n)
@@ -126,20 +126,20 @@ def exercise_3(rng: random.Random, accuracy_by_class: Callable[..., Any]) -> Non
 
         found, _ranks = on_ranks(size, call)
         case, seen = f'{n} examples on {size} ranks', [sum(k for k, _ in log[r]) for r in log]
-        expect(max(seen) < n, f'{case}, which classify {seen} of them: each needs only its shard')
-        hint = f'the ranks have classified {seen} of them, {sum(seen)} in all; each must count once'
+        expect(max(seen) < n, f'{case} classify {seen} of them: each needs only its shard')
+        hint = f'the ranks classified {seen} of them, {sum(seen)} in all; each must count once'
         expect(sum(seen) == n, hint, case)
         for rank, (given, training) in enumerate(found):
             values = [round(float(v), 4) for v in (given if given is not None else ())]
-            hint = f'rank {rank} finds {values}, and {wanted} is right; add up the counts of all '
+            hint = f'rank {rank} returns {values}, but {wanted} is right; add up the counts of all '
             hint += 'ranks, then divide: one rank may have few examples of a class, or none'
             expect(values == wanted, hint, case)
-            hint = 'right, but call net.eval() before it, for dropout, and net.train() after it'
+            hint = 'right, but dropout must be off: call net.eval() before and net.train() after'
             expect(training and not any(mode for _, mode in log[rank]), hint, case)
 
 
 def exercise_4(rng: random.Random, my_step: Callable[..., None]) -> None:
-    """A share in pieces, and one sum."""
+    """Check a step that computes its shard in pieces and sums over the ranks once."""
     seed = rng.randrange(99)
     for n, pieces, size in ((9, 3, 2), (8, 1, 2), (10, 2, 3)):
         grads = []
@@ -147,25 +147,25 @@ def exercise_4(rng: random.Random, my_step: Callable[..., None]) -> None:
             net, *batch = classifier(seed, n)
             ddp, shares = Counting(net), [t.tensor_split(size)[rank] for t in batch]
             my_step(ddp, *shares, n, size, pieces)
-            case = f'{n} examples on {size} ranks, shares in {pieces} piece(s)'
+            case = f'{n} examples on {size} ranks, shards in {pieces} piece(s)'
             expect(ddp.passes == pieces, f'{ddp.passes} forward passes in ddp', case)
-            hint = f'sent by the passes {ddp.sent} of {pieces}; only the last one may send'
+            hint = f'sent by the passes {ddp.sent} of {pieces}; only the last one should send'
             expect(ddp.sent == [pieces], hint, case)
             grads.append(gradient(net))
         found = torch.stack(grads).mean(0)
         net, X, y = classifier(seed, n)
         cross_entropy(net(X), y).backward()
-        twice = f'it is 1/{size} of it; did you divide by the ranks as well? DDP already does'
+        twice = f'it is 1/{size} of the mean; did you divide by the ranks as well? DDP already does'
         expect_mean(case, found, seed, n, size, {twice: gradient(net).numpy() / size})
 
 
 def exercise_5(all_found_the_same: Callable[..., Any]) -> None:
-    """All ranks say the same, whatever they have found."""
+    """Check that all ranks return the same answer, whatever each of them found."""
     for found in ([7, 7, 7], [7, None, 7], [0, None, 0], [1, 2, 3], [None] * 3, [2, 2, 5]):
         said, _ranks = on_ranks(3, lambda dist, f=found: all_found_the_same(f[dist.rank], dist))  # type: ignore[misc]
         right, case = len(set(found)) == 1, f'the ranks have found {found}, and return {said}'
         hint = 'each rank must get True or False, not only rank 0'
         expect(all(isinstance(s, bool) for s in said), hint, case)
-        hint = 'ranks that return True wait for the others for ever; all must compare the same list'
+        hint = 'ranks that return True wait for the others forever; all must compare the same list'
         expect(len(set(said)) == 1, hint, case)
         expect(said[0] == right, f'{case}, not {right}')

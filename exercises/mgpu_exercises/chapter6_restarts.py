@@ -1,4 +1,4 @@
-"""Exercises 6.6 and 6.7: kills at the worst moment, and runs that go on."""
+"""Check exercises 6.6 and 6.7: checkpoints that survive a kill, and runs that resume."""
 
 import inspect
 import io
@@ -23,7 +23,7 @@ class Killed(BaseException):
 
 
 def exercise_6(my_save: Callable[..., None]) -> None:
-    """The old file or the new one, whole, at any moment."""
+    """Check that at any moment the old or the new checkpoint is there, and complete."""
     for killed in ('while writing', 'while flushing', 'nowhere'):
         _expect_whole(my_save, killed)
 
@@ -40,7 +40,7 @@ def _save_in(my_save: Callable[..., Any], file: Path, killed: str) -> None:
 
     def whole(when: str) -> None:
         there = file.read_text() if file.exists() else 'no byte'
-        hint = f'{when}, {file.name} has {there!r} in it: a run killed then has no '
+        hint = f'{when}, {file.name} contains {there!r}: a run that is killed then has no '
         hint += 'checkpoint; write to another name, and only change this one with os.replace'
         expect(there in (OLD, NEW), hint)
 
@@ -54,7 +54,7 @@ def _save_in(my_save: Callable[..., Any], file: Path, killed: str) -> None:
 
     def flush(path: Any) -> None:
         flushed.append(Path(path))
-        hint = 'the new file has its name before it is flushed: write, flush, then rename'
+        hint = 'the new file gets its name before it is flushed: write, flush, then rename'
         expect(flushed[-1] != file, hint)
         expect(flushed[-1] in wrote, f'flush({flushed[-1].name}): nothing was written there')
         if killed == 'while flushing':
@@ -63,9 +63,9 @@ def _save_in(my_save: Callable[..., Any], file: Path, killed: str) -> None:
     code = getattr(inspect.unwrap(my_save), '__code__', None)
     cell = code and code.co_filename
 
-    def trace(frame: Any, event: str, _: object) -> Any:  # looks after each step of the answer
+    def trace(frame: Any, event: str, _: object) -> Any:  # checks the file after each opcode
         if frame.f_code.co_filename == cell:
-            frame.f_trace_opcodes = True  # a line may have several steps
+            frame.f_trace_opcodes = True  # a line may have several opcodes
             whole('between two steps')
             return trace
 
@@ -101,7 +101,7 @@ class Run:
         self.schedule = LambdaLR(self.optimizer, lambda step: 1 / (1 + step))
 
     def steps(self, first: int, last: int) -> list[torch.Tensor]:
-        """Take the steps from ``first`` to before ``last``; give the parameters."""
+        """Take the steps from ``first`` up to, not including, ``last``; return the parameters."""
         for i in range(first, last):
             X = torch.arange(i, i + 12, dtype=torch.float64).view(3, 4).sin()
             self.optimizer.zero_grad()
@@ -112,7 +112,7 @@ class Run:
 
 
 class Wrapped(nn.Module):
-    """Like DDP, it has the network as ``.module``, and names that begin so."""
+    """A stand-in for DDP: it holds the network as ``.module``, which prefixes all names."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class Wrapped(nn.Module):
 
 @there
 def saved(my_state: Callable[..., Any], seed: int) -> bytes:
-    """Take three steps, and give the state as a file holds it."""
+    """Take three steps, and return the state as the bytes of a file."""
     run, file = Run(seed), io.BytesIO()
     run.steps(0, 3)
     state = my_state(Wrapped(run.net), run.optimizer, run.schedule, 3)
@@ -139,13 +139,13 @@ def saved(my_state: Callable[..., Any], seed: int) -> bytes:
 
 @there
 def resumed(my_resume: Callable[..., Any], state: bytes, seed: int) -> dict[str, Any]:
-    """Go on with a saved state, in a training that began with another seed."""
+    """Resume from a saved state, in a run that started with a different seed."""
     new = Run(seed + 1)
     loaded = torch.load(io.BytesIO(state), weights_only=True)
     try:
         done = my_resume(loaded, new.net, new.optimizer, new.schedule)
     except RuntimeError as error:
-        hint = "the names do not fit, since DDP's begin with 'module.': save the network inside it"
+        hint = "the names differ, since DDP's start with 'module.': save the network inside it"
         expect('module.' not in str(error), hint)
         raise
     found = {
@@ -159,7 +159,7 @@ def resumed(my_resume: Callable[..., Any], state: bytes, seed: int) -> dict[str,
 def exercise_7(
     rng: random.Random, my_state: Callable[..., Any], my_resume: Callable[..., Any]
 ) -> None:
-    """Killed after 3 steps of 8 and continued equals not killed."""
+    """Check that a run killed after 3 of 8 steps and resumed equals one that was not killed."""
     seed = rng.randrange(99)
     state = saved(my_state, seed)
     run = Run(seed)
@@ -167,14 +167,14 @@ def exercise_7(
     state_at_3, at_3 = torch.get_rng_state(), [p.clone() for p in run.net.parameters()]
     whole = run.steps(3, 8)
     new = resumed(my_resume, state, seed)
-    hint = 'the parameters after loading are not those that were saved: was every name found?'
+    hint = 'the loaded parameters differ from the saved ones: was every name found?'
     expect(all(map(torch.equal, new['at 3'], at_3)), hint)
     hint = 'the optimizer starts without its momentum: save its state'
     expect(new['momenta'] == len(run.optimizer.state), hint)
-    hint = f'the schedule starts over, at its step {new["step"]} instead of 3'
+    hint = f'the learning-rate schedule starts over, at step {new["step"]} instead of 3'
     expect(new['step'] == 3 and new['lr'] < 0.1, hint)
     expect(new['done'] == 3, f'my_resume returns {new["done"]}, but 3 steps were done')
-    hint = 'dropout draws other random numbers: save torch.get_rng_state(), and set it last'
+    hint = 'dropout draws different random numbers: save torch.get_rng_state(), and restore it last'
     expect(torch.equal(new['random'], state_at_3), hint)
-    hint = 'all parts look right, but after 8 steps the parameters differ'
+    hint = 'every restored part is right, but after 8 steps the parameters differ'
     expect(all(map(torch.equal, new['at 8'], whole)), hint)

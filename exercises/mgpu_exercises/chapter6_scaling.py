@@ -1,4 +1,4 @@
-"""Exercise 6.8: gradients in float16, of a loss that was scaled."""
+"""Check exercise 6.8: float16 gradients of a scaled loss."""
 
 import random
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from .ranks import on_ranks
 
 
 def exercise_8(rng: random.Random, unscaled: Callable[..., Any]) -> None:
-    """The mean without the scale, or a step that all ranks skip."""
+    """Check that all ranks return the unscaled mean, or all skip the step."""
     for size, scale, top, broken in (
         (2, 1024.0, 30.0, None),
         (3, 2.0**42, 50_000.0, None),
@@ -31,26 +31,26 @@ def exercise_8(rng: random.Random, unscaled: Callable[..., Any]) -> None:
             return unscaled([g.clone() for g in grads[dist.rank]], scale, dist)
 
         case = f'{size} ranks, scale {scale:.6g}, values up to {top:,.0f}'
-        case += f', a value of rank {broken[0]} is {broken[1]}' if broken else ''
+        case += f', one value of rank {broken[0]} is {broken[1]}' if broken else ''
         found, _ranks = on_ranks(size, call)
         expect_pairs(found, case)
         skips = [pair[0] is None for pair in found]
         hint = f'rank {skips.index(True) if True in skips else 0} skips the step, and rank '
         hint += f'{skips.index(False) if False in skips else 0} takes it: replicas drift apart'
         expect(len(set(skips)) == 1, hint, case)
-        hint = 'all ranks take the step; one such value spoils the sum of all'
+        hint = 'all ranks take the step; one such value spoils the sum of all ranks'
         expect(skips[0] or not broken, hint, case)
-        hint = 'all skip the step, but each gradient is finite; only the sum overflows float16'
+        hint = 'all ranks skip the step, but gradients are finite; only the sum overflows float16'
         expect(broken or not skips[0], hint, case)
         right = scale / 2 if broken else scale
-        hint = f'the next scale is {float(found[0][1]):g}, and {right:g} is right'
+        hint = f'the next scale is {float(found[0][1]):g}, but {right:g} is right'
         expect(all(float(pair[1]) == right for pair in found), hint, case)
         for rank, (mine, _) in enumerate([] if broken else found):
             expect_means(list(mine), means, f'{case}: rank {rank}', size, scale)
 
 
 def expect_pairs(found: list[Any], case: str) -> None:
-    """Raise a hint unless each rank gave a pair, of gradients or None, and of a number."""
+    """Raise a hint unless each rank returned a pair: gradients or None, and a number."""
     for rank, pair in enumerate(found):
         good = isinstance(pair, tuple | list) and len(pair) == 2 and not hasattr(pair[1], '__len__')
         expect(
@@ -69,10 +69,10 @@ def expect_means(mine: list[Any], means: list[torch.Tensor], who: str, size: int
         hint = f'{who} has new zeros: float16 has no numbers below 6e-8, so make '
         hint += 'the gradients float32 before you divide by the scale'
         expect(g.all() or s < 2**30, hint)
-        expect(g.dtype in (torch.float32, torch.float64), f'{who} gives {g.dtype}, not float32')
+        expect(g.dtype in (torch.float32, torch.float64), f'{who} returns {g.dtype}, not float32')
         hint = f'{who} still has the scale in its gradients'
         expect(abs(ratio / s - 1) > 0.1 and abs(ratio / s / size - 1) > 0.1, hint)
-        hint = f'{who} has the sum; divide it by the number of ranks, too'
+        hint = f'{who} returns the sum; divide it by the number of ranks, too'
         expect(abs(ratio / size - 1) > 0.1, hint)
-        hint = f'{who} is off: the mean over the ranks, divided by the scale'
+        hint = f'{who} returns wrong values: compute the mean over the ranks, divided by the scale'
         expect(torch.allclose(g.double(), right, rtol=3e-3, atol=0), hint)

@@ -1,4 +1,4 @@
-"""Exercise 7.7: PyTorch's ``fully_shard``, rank after rank, in a group of this process alone."""
+"""Check exercise 7.7: PyTorch's ``fully_shard``, rank after rank, in a one-process group."""
 
 import contextlib
 import random
@@ -21,7 +21,7 @@ Case = tuple[nn.Sequential, torch.Tensor, torch.Tensor]
 
 
 def case_of(seed: int, n: int) -> Case:
-    """Give three blocks, n examples and their labels, in double precision."""
+    """Return a network of three blocks, n examples and their labels, in float64."""
     torch.manual_seed(seed)
     pairs = (4, 6), (6, 6), (6, 3)
     net = nn.Sequential(*(nn.Sequential(nn.Linear(a, b), nn.Tanh()) for a, b in pairs))
@@ -30,7 +30,7 @@ def case_of(seed: int, n: int) -> Case:
 
 
 class Alone:
-    """What stands for ``torch.distributed`` where one process plays rank after rank."""
+    """A stand-in for ``torch.distributed`` in a process that simulates one rank after another."""
 
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
@@ -39,11 +39,11 @@ class Alone:
         return getattr(torch.distributed, name)
 
     def get_rank(self, group: Any = None) -> int:
-        """Give the number of the rank that is played."""
+        """Return the rank that is simulated."""
         return self.rank
 
     def get_world_size(self, group: Any = None) -> int:
-        """Tell how many are played."""
+        """Return the number of simulated ranks."""
         return self.size
 
 
@@ -62,7 +62,7 @@ def group_of_one() -> Iterator[None]:
 
 
 def whole(net: nn.Module) -> int:
-    """Count the values of parameters that are not cut."""
+    """Count the values of parameters that are not sharded."""
     return sum(p.numel() for p in net.parameters() if not isinstance(p, DTensor))
 
 
@@ -75,10 +75,10 @@ def step_of(
     for block in net:
         [*block.children()][1].register_forward_pre_hook(lambda *_: most.append(whole(net)))
     sharded_step(net, X, y, Alone(rank, size))
-    expect(lengths and most, 'the network made no forward pass: net(...)')
+    expect(lengths and most, 'the network ran no forward pass: call net(...)')
     values = sum(p.numel() for p in net.parameters())
     hint = f'{max(most)} of {values} values are whole at one time: fully_shard(block) for each '
-    hint += 'block, then for net; what no call has taken before is one unit'
+    hint += 'block, then for net; the rest of net then becomes one unit'
     expect(max(most) < values, hint)
     grads = [getattr(p.grad, 'full_tensor', lambda p=p: p.grad)() for p in net.parameters()]
     expect(all(g is not None for g in grads), 'some parameters have no gradient: call backward()')
@@ -89,7 +89,7 @@ def step_of(
 def steps_of(
     size: int, sharded_step: Callable[..., None], seed: int, n: int
 ) -> tuple[list[torch.Tensor], list[int], list[float]]:
-    """Let all ranks make their step; give gradients, numbers of examples, factors that were set."""
+    """Let all ranks take their step; return gradients, numbers of examples, and divide factors."""
     factors, set_factor = list[float](), FSDPModule.set_gradient_divide_factor
 
     def noted(module: Any, factor: float) -> None:
@@ -102,12 +102,12 @@ def steps_of(
 
 
 def exercise_7(rng: random.Random, sharded_step: Callable[..., None]) -> None:
-    """A network cut block by block, and the gradient of one device."""
+    """Check that a network sharded block by block has the gradient of one device."""
     seed, size = rng.randrange(99), 2
     for n in (8, 9):
         case = f'{n} examples on {size} ranks'
         grads, lengths, factors = steps_of(size, sharded_step, seed, n)
-        hint = f'the ranks compute with {lengths}: each example belongs to one rank'
+        hint = f'the ranks compute with {lengths}: each example belongs to exactly one rank'
         expect(sum(lengths) == n, hint, case)
         found = torch.stack(grads).sum(0) / (1 if factors else size)
         expect_right(case, found, seed, n, size)
@@ -125,16 +125,16 @@ def expect_right(case: str, found: torch.Tensor, seed: int, n: int, size: int) -
     shards = zip(X.tensor_split(size), y.tensor_split(size))
     of_means = gradient(torch.stack([cross_entropy(net(A), b) for A, b in shards]).mean())
     mistakes = {
-        f'it is 1/{size} of it: fully_shard divides by the ranks, you by all examples': (
+        f'it is 1/{size} of it: fully_shard divides by the ranks, and you by all examples': (
             right / size
         ),
         'it is the mean of means, where an example in a short shard counts for more': of_means,
         f'it is {n} times as large: divide by the examples': right * n,
-        f'it is {n / size:g} times as large: fully_shard divides by the ranks; do you use the '
-        'examples?': right * n / size,
+        f'it is {n / size:g} times as large: fully_shard divides by the ranks; also divide by '
+        'the examples': right * n / size,
     }
     if found.shape != right.shape:
-        raise Hint(f'{case}: the gradient has {len(found)} values, the network {len(right)}')
-    case += ': the gradient is not that of the mean over all'
+        raise Hint(f'{case}: the gradient has {len(found)} values, but the network {len(right)}')
+    case += ': the gradient is not that of the mean over all examples'
     hint = 'fully_shard averages over the ranks: what must each rank compute?'
     expect_value(found.numpy(), right, case, mistakes, hint)

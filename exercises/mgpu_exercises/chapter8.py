@@ -1,4 +1,4 @@
-"""The exercises of chapter 8: what hides sums, links, servers, memory, waiting, and the bill."""
+"""Check the exercises of chapter 8: hidden sums, links, servers, memory, and the bill."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from .checking import Numbers, expect, expect_value, on_paper
 
 
 def exercise_1(smallest_batch: Callable[..., float]) -> None:
-    """The batch behind which an allreduce hides."""
+    """Check the smallest batch that hides an allreduce."""
     for case in (
         (138e6, 31e9, 4, 1e13, 100),
         (8e9, 140e12, 2, 3.5e14, 25),
@@ -22,61 +22,61 @@ def exercise_1(smallest_batch: Callable[..., float]) -> None:
         uses = math.ceil(size / 2 * operations / port)
         mistakes = {
             'a batch has whole examples: round up': exact,
-            'with this few, sending takes longer: round up': math.floor(exact),
-            'it divides evenly, so one less is enough': exact + 1,
-            f'{gigabits} Gb/s are bits, and a byte has eight': math.ceil(exact / 8),
+            'with so few examples, sending takes longer: round up': math.floor(exact),
+            'it divides evenly, so one example less is enough': exact + 1,
+            f'{gigabits} Gb/s counts bits, and a byte has eight': math.ceil(exact / 8),
             'in a ring each byte passes a port twice': math.ceil(exact / 2),
             'the backward pass takes twice the operations of the forward pass': math.ceil(
                 2 * exact
             ),
             'nothing is sent before the backward pass starts': math.ceil(exact * 2 / 3),
-            'this counts uses of each parameter; an example uses it more than once': uses,
+            'this counts uses of a parameter; one example uses a parameter more than once': uses,
         }
-        hint = 'by 2 * flops operations an example, against all bytes through the port, twice'
+        hint = 'compare 2 * flops operations per example with all bytes through the port, twice'
         what = f'{parameters:g} parameters of {size} bytes, {flops:g} operations, '
-        what += f'{operations:g} a second, {gigabits} Gb/s gave {{}}'
+        what += f'{operations:g} per second, {gigabits} Gb/s gave {{}}'
         expect_value(smallest_batch(*case), math.ceil(exact), what, mistakes, hint)
 
 
 def exercise_2(fit: Callable[..., Sequence[float]]) -> None:
-    """Latency and bandwidth from two round trips."""
+    """Check latency and bandwidth, computed from two round trips."""
     for alpha, bandwidth, n1, n2 in ((14e-6, 3.125e9, 1000, 10**6), (1e-3, 1e8, 64, 10**7)):
         t1, t2 = (2 * (alpha + n / bandwidth) for n in (n1, n2))
         found = tuple(fit(n1, t1, n2, t2))
         case = f'{n1:,} bytes in {t1:.4g} s, {n2:,} in {t2:.4g} s'
-        expect(len(found) == 2, f'{found}; give two numbers, latency and bandwidth', case)
+        expect(len(found) == 2, f'{found}; return two numbers, latency and bandwidth', case)
         mistakes = {
             'there and back are two messages': 2 * alpha,
             'the shorter message has bytes, too, which take time': t1 / 2,
         }
-        hint = f'not {alpha:g}: the time of a message without its bytes'
+        hint = f'not {alpha:g}: latency is the time of a message without its bytes'
         expect_value(found[0], alpha, f'{case}: latency {{}}', mistakes, hint, 1e-6)
         mistakes = {
             'there and back are two messages': bandwidth / 2,
-            'a time includes a latency: only the difference is due to bytes': 2 * n2 / t2,
-            'these are seconds for a byte': 1 / bandwidth,
-            'these are bits': 8 * bandwidth,
+            'a time includes a latency: only their difference is due to bytes': 2 * n2 / t2,
+            'these are seconds per byte': 1 / bandwidth,
+            'these are bits per second': 8 * bandwidth,
         }
-        hint = f'not {bandwidth:.4g}: the extra bytes over the extra time'
+        hint = f'not {bandwidth:.4g}: divide the extra bytes by the extra time'
         expect_value(found[1], bandwidth, f'{case}: bandwidth {{}}', mistakes, hint, 1e-6)
 
 
 def exercise_3(crossing: Callable[..., float]) -> None:
-    """Where a ring begins to be faster than a tree."""
+    """Check the size from which a ring is faster than a tree."""
     for k, alpha, bandwidth in ((4, 1e-5, 1e9), (64, 14e-6, 12.5e9), (1024, 3.4e-6, 3e11)):
         rounds, unit, in_seconds = math.log2(k), alpha * bandwidth, alpha / bandwidth
 
         def meet(up: float = 2 * rounds, around: int = 2 * (k - 1), unit: float = unit) -> float:
-            """Solve for given numbers of steps with whole arrays, and with slices."""
+            """Solve for the size, given the steps with whole arrays and those with slices."""
             return unit * (around - up) / (up - around / k)  # noqa: B023
 
         mistakes = {
-            'up the tree only; the sum comes down again': meet(up=rounds),
-            'once around the ring only; the sums go around again': meet(around=k - 1),
-            'bytes, not seconds: latency times bandwidth has them as a unit': meet(unit=in_seconds),
-            'these are the bytes in the time of one latency; how many steps do the two take?': unit,
+            'this goes up the tree only; the sum comes down again': meet(up=rounds),
+            'this goes around the ring once; the sums go around again': meet(around=k - 1),
+            'multiply latency by bandwidth; dividing does not give bytes': meet(unit=in_seconds),
+            'this is latency times bandwidth; how many steps does each algorithm take?': unit,
             'a tree has log2(k) rounds up, not ln(k)': meet(up=2 * math.log(k)),
-            'in a step of the ring a k-th of the array travels': -unit,
+            'in each step of the ring, 1/k of the array travels': -unit,
         }
         hint = f'not {meet():.4g}: write both times as steps * (alpha + bytes / bandwidth)'
         case = f'{k} devices, {alpha:g} s, {bandwidth:g} bytes/s gave {{}}'
@@ -91,29 +91,29 @@ def exercise_3(crossing: Callable[..., float]) -> None:
     dollars=(2, 3, 4),
 )
 def exercise_4(numbers: Numbers, gpu_hours: float, days: float, dollars: float) -> None:
-    """GPU hours, days and dollars, on paper."""
+    """Check GPU hours, days and dollars, computed on paper."""
     billions, tokens, gpus, percent, price = numbers.values()
     hours = 6e18 * billions * tokens / (989e10 * percent) / 3600
     mistakes = {
-        'the forward pass only; the backward pass takes twice as much': hours / 3,
-        'the backward pass only; there is a forward pass, too': hours * 2 / 3,
+        'this is the forward pass only; the backward pass takes twice as much': hours / 3,
+        'this is the backward pass only; add the forward pass': hours * 2 / 3,
         'a multiplication and an addition are two operations': hours / 2,
-        f'this assumes GPUs that are always busy; they are busy {percent}% of the time': hours
+        f'this assumes full use of the GPUs; they reach {percent}% of their peak': hours
         * percent
         / 100,
-        'these are seconds': hours * 3600,
-        'all GPUs together: count the hours of each': hours / gpus,
+        'these are seconds, not hours': hours * 3600,
+        'this is the time of all GPUs together: add up the hours of each': hours / gpus,
     }
-    hint = 'parameters times tokens, 2 operations forward and 4 backward'
+    hint = 'multiply parameters by tokens: 2 operations forward, 4 backward'
     expect_value(gpu_hours, hours, '{} GPU hours', mistakes, hint, 0.02)
     mistakes = {f'{gpus} GPUs work at the same time': hours / 24, 'these are hours': hours / gpus}
-    expect_value(days, hours / gpus / 24, '{} days', mistakes, 'GPU hours, over GPUs', 0.02)
+    expect_value(days, hours / gpus / 24, '{} days', mistakes, 'divide by GPUs and 24', 0.02)
     mistakes = {f'this is for one GPU; you pay for {gpus}': hours / gpus * price}
-    expect_value(dollars, hours * price, '{} dollars', mistakes, 'each GPU hour is paid', 0.02)
+    expect_value(dollars, hours * price, '{} dollars', mistakes, 'multiply by the price', 0.02)
 
 
 def exercise_5(in_levels: Callable[..., float]) -> None:
-    """Sums in levels, over servers with several ports."""
+    """Check hierarchical sums over servers with several ports."""
     for n, gpus, servers, ports, *names in (
         (102e6, 8, 2, 1, 'NVLink 2', '25 Gb RoCE'),
         (552e6, 8, 16, 4, 'NVLink 3', '100 Gb InfiniBand'),
@@ -127,26 +127,26 @@ def exercise_5(in_levels: Callable[..., float]) -> None:
             within + ring(servers, size, network) for size in (n * gpus / ports, n / gpus, n)
         )
         mistakes = {
-            'one ring over all devices; with levels, a ring has one member per server': one_ring,
-            'inside a server a device only sends slices': each_all,
+            'this is one ring over all devices; here a ring has one member per server': one_ring,
+            'within a server a device sends only slices': each_all,
             'the slices of all devices of a server leave through its ports': one_port,
             'the ports share what leaves the server': shared,
-            'the sums inside the servers take their time, too': between,
-            'there and back: all-gather takes as long as reduce-scatter': (within + between) / 2,
-            'a ring between servers cuts the share of a port into as many slices': uncut,
+            'add the time of the sums within the servers': between,
+            'this is half: an all-gather takes as long as a reduce-scatter': (within + between) / 2,
+            'the ring splits the bytes of a port into one slice per server': uncut,
         }
         right = within + between
-        hint = f'not {right:.4g}: two rings, one over devices, one over servers'
+        hint = f'not {right:.4g}: add two rings, one over devices, one over servers'
         case = f'{n:g} bytes, {servers} servers of {gpus}, {ports} port(s) gave {{}}'
         found = in_levels(n, gpus, servers, ports, inside, network)
         expect_value(found, right, case, mistakes, hint, 1e-6)
 
 
 def exercise_6(devices_needed: Callable[..., int]) -> None:
-    """Devices for ZeRO's stages."""
+    """Check the number of devices that each stage of ZeRO needs."""
 
     def fewest(stage: int, kept: float = 1, shared: float = 0) -> int:
-        """Find the fewest devices; ``kept`` of activations stay on each, ``shared`` are divided."""
+        """Return the fewest devices, if fractions of the activations are kept or shared."""
         parts = [12 * parameters, 2 * parameters, 2 * parameters]
         room = memory - kept * activations - sum(parts[stage:])
         needed = sum(parts[:stage]) + shared * activations
@@ -156,24 +156,24 @@ def exercise_6(devices_needed: Callable[..., int]) -> None:
         (13e9, 80e9, 30e9),
         (3.1e9, 24e9, 4e9),
         (1e9, 8e10, 3e10),
-        (1e9, 16e9, 8e9),  # comes out even
+        (1e9, 16e9, 8e9),  # divides evenly
     ):
         for stage in range(4):
             found, right = devices_needed(parameters, stage, memory, activations), fewest(stage)
             mistakes = {
-                'each device needs its activations, in every stage': fewest(stage, kept=0),
+                'each device stores its activations, in every stage': fewest(stage, kept=0),
                 'no stage shards activations': fewest(stage, kept=0, shared=1),
-                'the next stage shards that': fewest(min(stage + 1, 3)),
+                'only the next stage shards that much': fewest(min(stage + 1, 3)),
                 'this stage shards more than that': fewest(max(stage - 1, 0)),
-                'with one device less it does not fit: round up': right - 1,
+                'this is one device too few to fit: round up': right - 1,
             }
             case = f'{parameters:g} parameters, stage {stage}, {memory:g} bytes, of which '
             case += f'{activations:g} for activations, gave {found}'
             hint = 'the unsharded part does not fit, so the answer is 0'
             expect(not found or found > 0, hint, case)
-            hint = f'not {right}: the sharded bytes over the memory left on each device'
+            hint = f'not {right}: divide the sharded bytes by the memory left on each device'
             if right == 0:
-                hint = 'the unsharded part does not fit on a device, and more devices do not help'
+                hint = 'the unsharded part does not fit on one device, and more devices do not help'
             elif found == 0:
                 hint = 'the unsharded part leaves some memory, so it fits on enough devices'
             expect_value(found, right, case, mistakes, hint)

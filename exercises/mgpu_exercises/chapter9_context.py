@@ -1,4 +1,4 @@
-"""Exercises 9.3 to 9.5: a sequence that is longer than one device, in a ring."""
+"""Check exercises 9.3 to 9.5: ring attention over a sequence too long for one device."""
 
 import random
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Part = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def attend(scores: torch.Tensor, values: torch.Tensor) -> Part:
-    """Give output, largest score and sum for each query; a score of -inf is a key not seen."""
+    """Return output, largest score and sum for each query; a score of -inf masks a key."""
     largest = scores.amax(-1)
     weights = (scores - largest.clamp(min=-1e300)[:, None]).exp()
     total = weights.sum(-1)
@@ -25,7 +25,7 @@ def attend(scores: torch.Tensor, values: torch.Tensor) -> Part:
 
 
 def exercise_3(rng: random.Random, combine: Callable[..., Any]) -> None:
-    """Two partial results of attention, made one."""
+    """Check that two partial results of attention are combined into one."""
 
     def combined(case: str, *parts: Part) -> Part:
         found = tuple(combine(*(tuple(x.clone() for x in part) for part in parts)))
@@ -37,7 +37,7 @@ def exercise_3(rng: random.Random, combine: Callable[..., Any]) -> None:
         return out, largest, total
 
     scores, values = draw(rng, 4, 9), draw(rng, 9, 3)
-    scores[0, 7], scores[1, 1] = 3.0, 3.0  # so each part has the largest of some query
+    scores[0, 7], scores[1, 1] = 3.0, 3.0  # so that each part has some query's largest score
     cut = (scores[:, :5], values[:5]), (scores[:, 5:], values[5:])
     (o1, m1, t1), (o2, m2, t2) = first, second = attend(*cut[0]), attend(*cut[1])
     out, largest, total = combined('two parts', first, second)
@@ -48,14 +48,14 @@ def exercise_3(rng: random.Random, combine: Callable[..., Any]) -> None:
         return (a[:, None] * o1 + b[:, None] * o2) / (a + b)[:, None]
 
     for hint, wrong in (
-        ('the mean of both, as if both had the same weights in them', (o1 + o2) / 2),
+        ('this is the mean of both, as if both had the same weights in them', (o1 + o2) / 2),
         ('both were added: weights must add up to 1', o1 + o2),
-        ('as if the sums had been taken against the same maximum', mean(t1, t2)),
+        ('weighted as if both sums were taken against the same maximum', mean(t1, t2)),
         (
             'weighted by the numbers of keys, but keys have different weights',
             mean(5 + 0 * t1, 4 + 0 * t1),
         ),
-        ('not divided by the new sum', right * t[:, None]),
+        ('it is not divided by the new sum', right * t[:, None]),
         ('the sums are missing: each output was divided by its own sum', mean(s1, s2)),
         (
             'the sums are missing in one part: each output was divided by its own sum',
@@ -68,9 +68,9 @@ def exercise_3(rng: random.Random, combine: Callable[..., Any]) -> None:
     ):
         expect(not near(out, wrong), f'the output: {hint}')
     expect(near(out, right), 'the output is not that of all nine keys at once; try with one query')
-    hint = 'the largest score of both parts is that of one of them'
+    hint = 'the largest score overall is the larger of those of the parts'
     expect(near(largest, m), f'{hint}: {[round(float(x), 3) for x in largest]}')
-    hint = 'the sum: those of the parts are against two different maxima, so they cannot be added'
+    hint = 'the sum: the parts have sums against two different maxima, so rescale before you add'
     expect(not near(total, t1 + t2), hint)
     expect(near(total, t), 'the sum is not that of exp(score - largest) over all keys')
 
@@ -81,69 +81,69 @@ def exercise_3(rng: random.Random, combine: Callable[..., Any]) -> None:
     ):
         parts = attend(many[:, :5], values[:5]), attend(many[:, 5:], values[5:])
         out, _, total = combined(name, *parts)
-        hint = f'exp of {float(many.abs().max()):.0f} is no number, nor is a quotient by exp of '
-        hint += 'its opposite: take differences of scores before you take exp'
+        hint = f'exp of {float(many.abs().max()):.0f} overflows, and so does a quotient by exp of '
+        hint += 'its negative: take differences of scores before you take exp'
         expect(out.isfinite().all() and total.isfinite().all(), hint, name)
-        right = near(out, attend(many, values)[0])
-        expect(right, 'not the output of attention over all keys at once', name)
+        same = near(out, attend(many, values)[0])
+        expect(same, 'the output is not that of attention over all keys at once', name)
 
     unseen = scores.clone()
     unseen[2:, 5:] = -torch.inf
     seen, some = attend(unseen[:, :5], values[:5]), attend(unseen[:, 5:], values[5:])
     for name, pair in (
-        ('a second part of which two queries see nothing', (seen, some)),
-        ('a first part of which two queries see nothing', (some, seen)),
+        ('a second part in which two queries see no key', (seen, some)),
+        ('a first part in which two queries see no key', (some, seen)),
     ):
         found = combined(name, *pair)
-        hint = 'nan or inf; with -inf as largest score, what is exp(largest - the new largest)?'
+        hint = 'nan or inf; if the largest score is -inf, what is exp(largest - new largest)?'
         expect(all(x.isfinite().all() for x in found), hint, name)
         hint = 'a part without keys must change nothing'
         expect(all(map(near, found, attend(unseen, values))), hint, name)
 
     thirds = [attend(scores[:, a : a + 3], values[a : a + 3]) for a in (0, 3, 6)]
     found = combined('three parts', combined('three parts', *thirds[:2]), thirds[2])
-    hint = 'two parts are right, with a third they are not: is what you give of the same kind as '
-    hint += 'what you get?'
+    hint = 'two parts are right, but three are not: do you return the same three kinds of values '
+    hint += 'that you take?'
     expect(near(found[0], right), hint)
 
 
 def exercise_4(rounds: Callable[..., Any]) -> None:
-    """Which keys a rank holds in which round of a ring, and what a causal mask leaves of them."""
+    """Check which keys a rank holds in each round of a ring, and which it attends to."""
     for k, rank in ((4, 1), (3, 0), (3, 1), (3, 2), (1, 0), (5, 4)):
         found = [(int(block), str(what)) for block, what in rounds(rank, k)]
         case = f'rank {rank} of {k}: {found}'
         blocks = [block for block, _ in found]
         hint = f'{len(found)} rounds for {k} blocks: in the first a rank has its own, and nothing '
-        hint += 'has travelled; '
-        hint += 'is the last one there?' if len(found) < k else 'the last need not travel on'
+        hint += 'has been sent; '
+        hint += 'is the last one missing?' if len(found) < k else 'the last is not sent on'
         expect(len(found) == k, hint, case)
-        expect(blocks[0] == rank, 'before any message, a rank has its own keys', case)
+        expect(blocks[0] == rank, 'in the first round, a rank has its own keys', case)
         hint = 'the blocks are 0 to k - 1, and each arrives once'
         expect(sorted(blocks) == list(range(k)), hint, case)
-        hint = 'the order of a ring in which all receive from the rank after them; here they '
-        hint += f'receive from the one before, rank {rank} from rank {(rank - 1) % k}'
+        hint = 'this is the order if ranks receive from the next rank; here they '
+        hint += f'receive from the previous one, rank {rank} from rank {(rank - 1) % k}'
         expect(blocks != [(rank + i) % k for i in range(k)] or k < 3, hint, case)
         right = [(rank - i) % k for i in range(k)]
-        hint = 'another order: what does the rank before hold one round earlier?'
+        hint = 'wrong order: what does the previous rank hold one round earlier?'
         expect(blocks == right, hint, case)
         for block, what in found:
             case = f"rank {rank} of {k}, block {block}, '{what}'"
             known = ('whole', 'triangle', 'nothing')
             expect(what in known, "the values are 'whole', 'triangle' and 'nothing'", case)
             if block == rank:
-                hint = 'queries and keys of the same tokens: the first query sees one key, the '
+                hint = 'queries and keys are of the same tokens: the first query sees one key, the '
                 hint += 'last one sees them all'
                 expect(what == 'triangle', hint, case)
             elif block < rank:
-                hint = f'its tokens come before all tokens of rank {rank}'
+                hint = f'all its tokens come before those of rank {rank}'
                 expect(what == 'whole', hint, case)
             else:
-                hint = f'its tokens come after all tokens of rank {rank}'
+                hint = f'all its tokens come after those of rank {rank}'
                 expect(what == 'nothing', hint, case)
 
 
 def exercise_5(zigzag: Callable[..., Any]) -> None:
-    """Tokens for each rank of a causal ring, so that all have the same to do."""
+    """Check a split of tokens over a causal ring that gives all ranks equal work."""
     for n, k, rank in ((12, 3, 0), (12, 3, 1), (16, 2, 1), (24, 4, 3), (8, 1, 0)):
         with by_hand(context.zigzag, context.my_part):
             answer = tuple(zigzag(rank, k, n))
@@ -154,28 +154,28 @@ def exercise_5(zigzag: Callable[..., Any]) -> None:
         a, b = rank * piece, (2 * k - 1 - rank) * piece
         right = [*range(a, a + piece), *range(b, b + piece)]
         case = f'{case}: {found}'
-        expect(len(found) == m, f'a {k}-th of the tokens are {m}', case)
-        hint = 'these are neighbours, so the last rank computes most: cut into 2k pieces, and '
+        expect(len(found) == m, f'1/{k} of the tokens is {m}', case)
+        hint = 'these are neighbours, so the last rank computes most: cut 2k pieces, and '
         hint += 'give each rank a light one and a heavy one'
         expect(k == 1 or found != list(range(rank * m, (rank + 1) * m)), hint, case)
-        hint = 'dealt one by one, a later rank still has slightly more: deal out pieces'
+        hint = 'every k-th token still leaves later ranks slightly more work: assign pieces'
         expect(k == 1 or found != list(range(rank, n, k)), hint, case)
-        hint = 'the right ones in another order: ascending in both pieces, the earlier piece first'
+        hint = 'right tokens, wrong order: ascending in both pieces, the earlier piece first'
         expect(found == right or sorted(found) != right, hint, case)
-        hint = 'one piece is right; the other is counted from the end, so that both make up for '
-        hint += 'one another'
+        hint = 'one piece is right; count the other from the end, so that both make up for '
+        hint += 'each other'
         expect(found == right or not set(range(a, a + piece)) <= set(found), hint, case)
-        expect(found == right, 'pieces, counted from the front and from the end', case)
+        expect(found == right, 'take one piece from the front and one from the end', case)
         pairs = sum(i + 1 for i in right)
         mistakes = {
-            'this is without a mask; a query sees the keys up to itself': m * n,
+            'this is without a mask; a query sees only the keys up to itself': m * n,
             'a query sees itself, too': pairs - m,
-            'only among its own keys; the others arrive through the ring': m * (m + 1) // 2,
+            'this counts only its own keys; the others arrive through the ring': m * (m + 1) // 2,
             'this is half of the square, but on the diagonal each query sees itself': m * n // 2,
-            'within two triangles; the queries of both pieces see what comes before, too': (
+            'this counts two triangles; both pieces see the keys before them, too': (
                 piece * (piece + 1)
             ),
-            'those of all ranks together': n * (n + 1) // 2,
+            'these are the pairs of all ranks': n * (n + 1) // 2,
         }
-        hint = f'query {right[0]} sees {right[0] + 1} keys; go on, and add up'
+        hint = f'query {right[0]} sees {right[0] + 1} keys; count for each query, and add up'
         expect_value(answer[1], pairs, f'{case}, {{}} pairs', mistakes, hint)

@@ -1,4 +1,4 @@
-"""Exercise 9.6: tokens go to experts, and come back."""
+"""Check exercise 9.6: tokens are sent to experts, and their results come back."""
 
 import random
 from collections.abc import Callable
@@ -12,18 +12,18 @@ from .tensors import near, tensor
 
 
 class Experts:
-    """Experts of which each knows its own tokens alone; ``calls`` are the counts that came."""
+    """Experts that each see only their own tokens; ``calls`` records the counts received."""
 
     def __init__(self, rng: random.Random, k: int, width: int) -> None:
         self.matrices = draw(rng, k, width, width)
         self.calls: list[list[int]] = []
 
     def __call__(self, tokens: torch.Tensor, counts: Any) -> torch.Tensor:
-        """Give the results of the first counts[0] rows by expert 0, the next by expert 1, ..."""
+        """Apply expert 0 to the first counts[0] rows, expert 1 to the next, and so on."""
         numbers = [int(n) for n in counts]
         self.calls.append(numbers)
         k = len(self.matrices)
-        hint = f'exchange got counts {numbers} for {k} experts: give one for each, even if it is 0'
+        hint = f'exchange got counts {numbers} for {k} experts: pass one for each, even if it is 0'
         expect(len(numbers) == k, hint)
         hint = f'exchange got {len(tokens)} rows and counts {numbers}: they must add up'
         expect(sum(numbers) == len(tokens), hint)
@@ -31,12 +31,12 @@ class Experts:
         return torch.cat([self.compute(part, W) for part, W in parts])
 
     def compute(self, x: torch.Tensor, W: torch.Tensor) -> torch.Tensor:
-        """Give what the expert with the matrix ``W`` makes of some tokens."""
+        """Apply the expert with the matrix ``W`` to tokens."""
         return (x @ W).tanh()
 
 
 def exercise_6(rng: random.Random, mixture: Callable[..., Any]) -> None:
-    """Tokens to their experts, and back into their order."""
+    """Check that tokens go to their experts, and results come back in the original order."""
     drawn = [rng.randrange(4) for _ in range(9)]
     for choices, k in (([2, 0, 2, 1, 0, 2], 3), ([1, 3, 1, 0, 3], 5), (drawn, 4)):
         n, experts = len(choices), Experts(rng, k, 3)
@@ -48,7 +48,7 @@ def exercise_6(rng: random.Random, mixture: Callable[..., Any]) -> None:
         expect(answer is not None, 'return the results', case)
         found, calls = tensor(answer), list(experts.calls)
         expect(calls, 'exchange was never called', case)
-        hint = f'exchange was called {len(calls)} times; on many ranks all must call it equally '
+        hint = f'exchange was called {len(calls)} times; all ranks must call it equally '
         hint += 'often, so sort the tokens and call it once'
         expect(len(calls) == 1, hint, case)
         hint = f'results of shape {tuple(found.shape)}, not {(n, 3)}'
@@ -58,7 +58,7 @@ def exercise_6(rng: random.Random, mixture: Callable[..., Any]) -> None:
                           for i, e in enumerate(choices)])  # fmt: skip
         right, order = each * ours[1][:, None], chosen.argsort(stable=True)
         counted = chosen.bincount(minlength=k).tolist()
-        hint = f'{calls[0]} tokens were sent to the experts; {counted} have chosen them'
+        hint = f'{calls[0]} tokens were sent to the experts, but {counted} chose them'
         expect(calls[0] == counted, hint, case)
         plain, w = each.detach(), weights[:, None]
         inner = torch.cat([experts.compute(x[[i]] * w[i], experts.matrices[e])
@@ -67,19 +67,19 @@ def exercise_6(rng: random.Random, mixture: Callable[..., Any]) -> None:
                               for i, e in enumerate(sorted(choices))])  # fmt: skip
         for hint, wrong in (
             ("the router's weights are not in the result", plain),
-            ("in the experts' order, not in the tokens'", plain[order] * w[order]),
-            ("in the experts' order, with weights in the tokens'", plain[order] * w),
-            ('sorted once more, instead of back', (plain[order] * w[order])[order]),
-            ('sorted once more, instead of back', plain[order][order] * w),
-            ('the tokens are in order, but their weights are not', plain * w[order]),
-            ('multiply the output of the expert by the weight, not its input', inner),
-            ('counts of sorted tokens, and tokens that were not sorted', unsorted * w),
+            ("the results are in the experts' order, not in the tokens'", plain[order] * w[order]),
+            ("the results are in the experts' order, the weights in the tokens'", plain[order] * w),
+            ('the results were sorted again, not put back', (plain[order] * w[order])[order]),
+            ('the results were sorted again, not put back', plain[order][order] * w),
+            ('the results are in the right order, but their weights are not', plain * w[order]),
+            ("multiply the expert's output by the weight, not its input", inner),
+            ('the counts are those of sorted tokens, but the tokens were not sorted', unsorted * w),
         ):
             expect(not near(found, wrong) or near(found, right), hint, case)
-        hint = 'not the output of its own expert for each token, times its weight; try two tokens'
+        hint = "a result is not the output of the token's expert, times its weight; try two tokens"
         expect(near(found, right), hint, case)
         upstream = draw(rng, n, 3)
-        hint = f'{case}: right, but the result has no gradient'
+        hint = f'{case}: right, but no gradient flows back from the result'
         expect(found.requires_grad, hint)
         wanted = torch.autograd.grad((right * upstream).sum(), ours)
         grads = torch.autograd.grad((found * upstream).sum(), leaves, allow_unused=True)

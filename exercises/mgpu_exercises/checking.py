@@ -1,4 +1,4 @@
-"""Find an exercise's check, run it on an answer, and say what came of it in one sentence."""
+"""Find the check of an exercise, run it on an answer, and report the result in one sentence."""
 
 import contextlib
 import copy
@@ -14,30 +14,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-Numbers = dict[str, Any]  # a student's own, of an exercise on paper
+Numbers = dict[str, Any]  # the numbers drawn for a student
 
 
 class Hint(Exception):
-    """What is not right yet, and where to look."""
+    """A sentence that says what is not right yet, and where to look."""
 
 
 class Lacks(Hint, AttributeError):
-    """What is given to an answer has no attribute of this name."""
+    """Raised where an object passed to an answer lacks an attribute of this name."""
 
 
 class WaitsForEver(Hint):
-    """A rank never comes to where the others are."""
+    """Raised where ranks would wait forever for another rank."""
 
 
 class Away:
-    """How to reach answers that run in another process, as when they are graded."""
+    """How to call answers that run in another process, as during grading."""
 
-    run: Callable[..., Any] | None = None  # calls a function of ours there
-    within: list[tuple[Any, tuple[Any, ...]]] = []  # what has to hold there meanwhile
+    run: Callable[..., Any] | None = None  # calls one of our functions there
+    within: list[tuple[Any, tuple[Any, ...]]] = []  # contexts to enter there
 
 
 def there(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function of ours run where the answers do, and give data back."""
+    """Make one of our functions run in the process of the answers, and return its data."""
 
     @functools.wraps(function)
     def run(*args: Any, **options: Any) -> Any:
@@ -47,7 +47,7 @@ def there(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def around(manager: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a context manager whose context also holds where the answers run."""
+    """Make a context manager that is also entered in the process of the answers."""
 
     @functools.wraps(manager)
     @contextlib.contextmanager
@@ -63,10 +63,10 @@ def around(manager: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Noted:
-    """A student's function, which notes how it was called last, and whether it ever gave a thing.
+    """A student's function that records its last call, and whether it ever returned a value.
 
-    ``gives`` is false where it changes its arguments, and has nothing to give. Printed, it is its
-    last call, as in Python, but for arrays, of which it is the shape.
+    ``gives`` is false if the function changes its arguments and need not return anything. Its
+    repr is the last call, as in Python, with arrays replaced by their shapes.
     """
 
     def __init__(self, function: Callable[..., Any], gives: bool) -> None:
@@ -92,7 +92,7 @@ class Noted:
 
 
 class Verdict(NamedTuple):
-    """What came of a check; a notebook shows the sentence."""
+    """The result of a check; a notebook shows the sentence."""
 
     number: str
     right: bool
@@ -103,7 +103,7 @@ class Verdict(NamedTuple):
 
 
 def expect(condition: object, hint: str, case: str = '') -> None:
-    """Raise a hint unless a condition holds; ``case`` is what was tried, and what came of it."""
+    """Raise a hint unless a condition holds; ``case`` says what was tried, with the result."""
     if not condition:
         raise Hint(f'{case}: {hint}' if case else hint)
 
@@ -111,9 +111,9 @@ def expect(condition: object, hint: str, case: str = '') -> None:
 def expect_value(
     found: Any, right: Any, case: str, mistakes: dict[str, Any], hint: str, tolerance: float = 1e-9
 ) -> None:
-    """Raise a hint unless a number or array is right; ``mistakes`` are hints, and what leads there.
+    """Raise a hint unless a number or array is right; ``mistakes`` maps hints to wrong values.
 
-    A case may be formatted with what was found, ``'{} ms'``; ``hint`` is for all other values.
+    A case may contain a place for the found value, ``'{} ms'``; ``hint`` is for all other values.
     """
     expect(found is not None, f'{case.replace("{}", "None")}: return the result')
     found = number(found) if np.ndim(right) == 0 else found
@@ -125,16 +125,16 @@ def expect_value(
 
 
 def number(found: Any) -> float:
-    """Give a number that a student gave, also where it is an array of one value."""
+    """Convert a student's answer to a number; an array of one value is accepted, too."""
     try:
         found = found.asscalar() if hasattr(found, 'asscalar') else found
-        return found if isinstance(found, int) else float(found + 0)  # what is text has no sum
+        return found if isinstance(found, int) else float(found + 0)  # text raises here
     except Exception:
         raise Hint(f'{_shown(found)} is not a number') from None
 
 
 class _Shown(reprlib.Repr):
-    """What a function was called with, in short; of arrays and tensors the shape alone."""
+    """Shorten the arguments of a call; arrays and tensors are shown by their shapes."""
 
     def repr_instance(self, x: Any, level: int) -> str:
         name = type(x).__name__
@@ -153,7 +153,7 @@ def _close(x: Any, y: Any, tolerance: float) -> bool:
 
 
 def on_paper(draw: Any = None, **choices: tuple[Any, ...]) -> Callable[[Any], Any]:
-    """Give an exercise numbers of a student's own: by ``draw(rng)``, or one of each choice."""
+    """Draw numbers for each student in an exercise: by ``draw(rng)``, or one of each choice."""
 
     def mark(exercise: Any) -> Any:
         exercise.draw = draw or (lambda rng: {k: rng.choice(these) for k, these in choices.items()})
@@ -163,10 +163,10 @@ def on_paper(draw: Any = None, **choices: tuple[Any, ...]) -> Callable[[Any], An
 
 
 def check(number: str, *answers: Any, name: str = '', seed: int = 0, quote: bool = True) -> Verdict:
-    """Check the answers to an exercise, ``check('1.7', my_allreduce)``: "right", or a hint.
+    """Check the answers to an exercise, ``check('1.7', my_allreduce)``; say "right" or give a hint.
 
-    ``name`` is the student's where the numbers are drawn from it, as by ``given``; ``seed`` draws
-    the arrays that a function is tried with. A hint may ``quote`` the message of an error.
+    ``name`` is the student's, if the numbers are drawn from it, as by ``given``; ``seed`` draws
+    the arrays that a function is tried with. If ``quote``, a hint may quote an error's message.
     """
     exercise = find(number)
     drawn = given(number, name) if hasattr(exercise, 'draw') else {}
@@ -189,9 +189,9 @@ def check(number: str, *answers: Any, name: str = '', seed: int = 0, quote: bool
     try:
         exercise(**{name: (ours | tried)[name] for name in parameters})
     except NotImplementedError as error:
-        blank = traceback.extract_tb(error.__traceback__)[-1].name  # maybe of an earlier exercise
+        blank = traceback.extract_tb(error.__traceback__)[-1].name  # maybe an earlier exercise
         return Verdict(number, False, f'{blank} is still blank')
-    except Exception as error:  # a hint, or whatever a student's function raises
+    except Exception as error:  # a hint, or an error from a student's function
         noted = [answer for answer in tried.values() if isinstance(answer, Noted)]
         return Verdict(number, False, f'not yet: {_told(error, noted, quote)}'[:399])
     return Verdict(number, True, 'right')
@@ -208,31 +208,31 @@ def _told(error: Exception, noted: list[Noted], quote: bool) -> str:
     for function in noted:
         if function.within:
             return f'{function} raised {what}'
-    return f'what {noted[-1]} gave cannot be used: {what}' if noted else f'it raised {what}'
+    return f'the result of {noted[-1]} cannot be used: {what}' if noted else f'it raised {what}'
 
 
 def _plain(error: Exception) -> str:
-    """Give the message of an error in a line; of MXNet's, without where in its source it rose."""
+    """Return the message of an error in one line; drop the source location from MXNet's errors."""
     said = ' '.join(str(error).split())
     if type(error).__name__ != 'MXNetError':
         return said
     if 'Incompatible attr' in said:
-        return 'arrays of two types; nd.zeros and nd.empty give float32 where no dtype=x.dtype says'
+        return 'arrays of two types; nd.zeros and nd.empty make float32 without dtype=x.dtype'
     if 'inferring shapes failed. input shapes: [-1' in said:
-        return 'a slice is empty: in X[a:b], a is less than b and than len(X)'
+        return 'a slice is empty: in X[a:b], a must be less than b and than len(X)'
     return said.rpartition('MXNetError: ')[2]
 
 
 def given(number: str, name: str) -> dict[str, Any]:
-    """Draw a student's own numbers for an exercise on paper; the same name gives the same ones."""
+    """Draw a student's numbers for an exercise on paper; the same name draws the same numbers."""
     draw: Callable[..., dict[str, Any]] | None = getattr(find(number), 'draw', None)
     if draw is None:
-        raise ValueError(f'exercise {number} has no numbers of its own: they stand in its text')
+        raise ValueError(f'exercise {number} has no numbers of its own: they are in its text')
     return draw(random.Random(f'{number} {name.strip().lower()}'))
 
 
 def find(number: str) -> Callable[..., None]:
-    """Give the check of an exercise: ``exercise_7`` of ``chapter1`` for '1.7'; 'puzzles.2'."""
+    """Return the check of an exercise: ``exercise_7`` of ``chapter1`` for '1.7'; or 'puzzles.2'."""
     chapter, _, which = str(number).partition('.')
     module = f'.chapter{chapter}' if chapter.isdigit() else '.puzzles'
     if chapter not in module or importlib.util.find_spec(module, __package__) is None:
@@ -245,6 +245,6 @@ def find(number: str) -> Callable[..., None]:
 
 
 def exercises_of(module: ModuleType) -> dict[str, Callable[..., None]]:
-    """Give a chapter's checks by the last part of their numbers, in that order."""
+    """Return a chapter's checks, keyed and sorted by the last part of their numbers."""
     numbers = [n.removeprefix('exercise_') for n in vars(module) if n.startswith('exercise_')]
     return {number: getattr(module, f'exercise_{number}') for number in sorted(numbers, key=int)}

@@ -1,4 +1,4 @@
-"""Arrays that count, for answers: they know what students write beside what the course does."""
+"""Arrays that count messages, and support what students write in addition to our own code."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ KNOWN = 'copyto, as_in_context, copy, +=, +, x[a:b], x[a:b] = y, reshape, contex
 
 
 class Array(messages.Counted):
-    """A counted array that can also be written into by ``x[:] = y``, and added by ``x + y``.
+    """A counted array that also supports ``x[:] = y`` and ``x + y``.
 
-    A sum holds what several messages brought; that counts as kept once it is stored or sent. So
-    does what an array of the answer's own has received, ``buffer``, which its views share.
+    A sum may hold the values of several messages; they count as kept once the sum is stored or
+    sent. The same holds for values received in the answer's own ``buffer``, shared by its views.
     """
 
     def __init__(
         self, device: int, values: np.ndarray, book: Count, came: Any = None, buffer: Any = None
     ) -> None:
         super().__init__(device, values, book)
-        self.message: Any = came  # those that brought it here, or None
+        self.message: Any = came  # the messages that brought it here, or None
         self.buffer: list[int] | None = buffer  # None: one of the arrays to sum, or a view of it
 
     @property
     def ctx(self) -> int:
-        """The device, by MXNet's short name."""
+        """Return the device, under MXNet's short name."""
         return self.context
 
     @property
     def ndim(self) -> int:
-        """How many axes it has."""
+        """Return the number of axes."""
         return len(self.shape)
 
     def __len__(self) -> int:
         return len(self.values)
 
     def reshape(self, *shape: Any) -> Array:
-        """Give a view, of ``reshape(-1)`` or ``reshape((-1,))``."""
+        """Return a view, for ``reshape(-1)`` or ``reshape((-1,))``."""
         return self._view(self.values.reshape(*shape))
 
     def __getitem__(self, key: Any) -> Array:
@@ -58,7 +58,7 @@ class Array(messages.Counted):
         return (*(self.message or ()), *(self.buffer or ()))
 
     def copyto(self, target: Any) -> Array:
-        """Copy to a device, which gives a new array, or into another array."""
+        """Copy to a device, which makes a new array, or into another array."""
         inside = isinstance(target, messages.Counted)
         device, came = target.context if inside else target, self._came()
         if device != self.context:
@@ -81,11 +81,11 @@ class Array(messages.Counted):
             self.book.kept(device, message)
 
     def copy(self) -> Array:
-        """Give a copy on the same device."""
+        """Return a copy on the same device."""
         return self.copyto(self.context)
 
     def as_in_context(self, device: int) -> Array:
-        """Give the array itself where it is on this device, else a copy there."""
+        """Return the array itself if it is on this device, else a copy there."""
         return self if device == self.context else self.copyto(device)
 
     def wait_to_read(self) -> None:
@@ -95,7 +95,7 @@ class Array(messages.Counted):
         part = self.values[key]
         if not isinstance(value, messages.Counted):
             self.values[key] = value
-        elif not _same(part, value.values):  # else it is the end of x[a:b] += y
+        elif not _same(part, value.values):  # the same if this is the second half of x[a:b] += y
             value.copyto(self._view(part))
 
     def __iadd__(self, other: Any) -> Array:
@@ -108,28 +108,28 @@ class Array(messages.Counted):
         came = self._came()
         if isinstance(other, Array):
             if other.context != self.context:
-                hint = f'device {self.context} cannot add what is on device {other.context}'
+                hint = f'device {self.context} cannot add an array on device {other.context}'
                 raise ValueError(f'{hint}: copy it first')
             self.book.additions[self.context] += other.size
             came += other._came()
         added = self.values + (other.values if isinstance(other, Array) else other)
         return Array(self.context, added, self.book, came, [])
 
-    __radd__ = __add__  # sum() begins with 0
+    __radd__ = __add__  # sum() starts with 0
 
     def __getattr__(self, name: str) -> NoReturn:
         raise AttributeError(f'a counting array has no {name!r}: it supports only {KNOWN}')
 
 
 def _same(one: np.ndarray, other: np.ndarray) -> bool:
-    """Tell whether two views are of the very same numbers."""
+    """Check whether two views share the same memory and shape."""
     begins = [x.__array_interface__['data'][0] for x in (one, other)]
     return begins[0] == begins[1] and one.shape == other.shape
 
 
 @contextlib.contextmanager
 def buffers(book: Count) -> Iterator[None]:
-    """Let ``nd.empty`` and ``nd.zeros`` on a device, and ``nd.zeros_like``, make such arrays."""
+    """Make ``nd.empty``, ``nd.zeros`` and ``nd.zeros_like`` return counted arrays."""
     nd: Any = getattr(sys.modules.get('mxnet'), 'nd', None)
     if nd is None:  # the puzzles need no framework
         yield
@@ -147,7 +147,7 @@ def buffers(book: Count) -> Iterator[None]:
 
 
 def counted(algorithm: Callable[[Any], None], devices: int, size: int) -> Count:
-    """Count an algorithm, or say why it cannot be counted."""
+    """Count the messages of an algorithm, or raise a hint that says why it cannot be counted."""
 
     def with_buffers(data: Any) -> None:
         with buffers(data[0].book):
@@ -159,4 +159,4 @@ def counted(algorithm: Callable[[Any], None], devices: int, size: int) -> Count:
     except (AttributeError, ValueError) as error:
         raise Hint(str(error)) from None
     except TypeError as error:
-        raise Hint(f'{error}: messages are counted on arrays that know {KNOWN}') from None
+        raise Hint(f'{error}: messages are counted on arrays that support only {KNOWN}') from None

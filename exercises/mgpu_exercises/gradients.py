@@ -1,4 +1,4 @@
-"""What the exercises on steps of several ranks have in common: their gradient, and who sent it."""
+"""Shared checks for exercises on steps of several ranks: gradients, and which passes send."""
 
 import contextlib
 import random
@@ -24,13 +24,13 @@ def draw(rng: random.Random, *shape: int) -> torch.Tensor:
 
 
 def classifier(seed: int, n: int) -> Case:
-    """Give a small network, n examples and their labels, in float64: alike in every process."""
+    """Return a small network, n examples and labels, in float64; the same in every process."""
     torch.manual_seed(seed)
     return nn.Linear(4, 3).double(), torch.randn(n, 4).double(), torch.arange(n) % 3
 
 
 def gradient(net: nn.Module) -> torch.Tensor:
-    """Join all gradients of a network to one vector, with zeros for missing ones."""
+    """Join all gradients of a network into one vector, with zeros for missing ones."""
     grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in net.parameters()]
     return torch.cat([g.flatten() for g in grads])
 
@@ -43,7 +43,7 @@ def expect_alike(case: str, found: list[torch.Tensor]) -> None:
         hint = (
             f'a gradient is {along:.3g} times that of rank 0; the sum over the ranks is the same, '
         )
-        hint += 'so what has each rank divided it by?'
+        hint += 'so what did each rank divide it by?'
         expect(equal or not torch.allclose(grad, along * found[0]), hint, case)
         hint = 'the ranks end with different gradients; sum each over the ranks, in place'
         expect(equal, hint, case)
@@ -54,7 +54,7 @@ def expect_mean(
 ) -> None:
     """Raise a hint unless this is the gradient of the mean loss of all n examples.
 
-    ``more`` are hints for mistakes of one exercise, and the gradients that come of them.
+    ``more`` maps hints for the mistakes of one exercise to the gradients that they lead to.
     """
     net, X, y = classifier(seed, n)
     cross_entropy(net(X), y).backward()
@@ -62,9 +62,9 @@ def expect_mean(
     twice, by_ranks = right / size, right * n / size
     mistakes = {
         **(more or {}),
-        f'it is 1/{size} of it; a sum over the examples, over their number, is the mean': twice,
-        f'it is {n} times as large; it is a sum instead of a mean': right * n,
-        f'it is {n / size:g} times as large; divided by the ranks, not by the examples': by_ranks,
+        f'it is 1/{size} of it; the mean is a sum over the examples divided by their number': twice,
+        f'it is {n} times as large; it is the sum instead of the mean': right * n,
+        f'it is {n / size:g} times as large; you divided by ranks, not by examples': by_ranks,
         f'it is {size} times as large; divide by the examples of all ranks': right * size,
     }
     case = f'{case}: the gradient is not that of the mean over all {n} examples'
@@ -74,9 +74,9 @@ def expect_mean(
 
 
 def expect_clipped(found: list[Any], grads: list[list[torch.Tensor]], limit: float) -> None:
-    """Raise a hint unless all ranks' tensors hold the clipped mean of ``grads``, and gave its norm.
+    """Raise a hint unless all ranks hold the clipped mean of ``grads``, and returned its norm.
 
-    Of each rank: its tensors, the norm that it gave, and whether its list still holds the tensors.
+    ``found`` has, per rank: tensors, the returned norm, whether its list still holds the tensors.
     """
     size, parts = len(grads), [sum(g[1:], g[0]) / len(g) for g in zip(*grads)]
     mean = torch.cat([part.flatten() for part in parts])
@@ -86,10 +86,10 @@ def expect_clipped(found: list[Any], grads: list[list[torch.Tensor]], limit: flo
         length, scale = float(grad.norm()), float(grad @ mean) / norm**2
         case = f'{size} ranks, a mean gradient of norm {norm:.4g}, limit {limit:g}: '
         case += f'rank {rank} ends with norm {length:.4g}'
-        hint = 'the list holds new tensors now, but the parameters have the old ones; grads[i] '
+        hint = 'the list now holds new tensors, but the parameters have the old ones; grads[i] '
         hint += '= h changes the list; g *= x and g.copy_(h) change the tensor'
         expect(same or torch.allclose(grad, mean * min(1, limit / norm), rtol=1e-4), hint, case)
-        hint = f'{case}, that of its own gradient: sum over the ranks first, in place'
+        hint = f'{case}, the norm of its own gradient: sum over the ranks first, in place'
         expect(not torch.equal(grad, torch.cat([g.flatten() for g in grads[rank]])), hint)
         hint = f'{size} ranks end with different gradients: sum over the ranks first'
         expect(all(torch.allclose(x, y) for other in found for x, y in zip(mine, other[0])), hint)
@@ -102,14 +102,14 @@ def expect_clipped(found: list[Any], grads: list[list[torch.Tensor]], limit: flo
         each = all(torch.allclose(g, p, rtol=1e-4) for g, p in zip(mine, scaled))
         hint = f'{case}, with a factor per parameter: use one norm for all'
         expect(straight or not each, hint)
-        hint = f'{case}, in another direction: average over the ranks first, then take the norm'
+        hint = f'{case}, in a different direction: average over the ranks first, then take the norm'
         expect(straight, hint)
         hint = f'{case}; the direction is right, and the norm you divided by was '
-        hint += f'{limit / scale:.4g}, that of the mean is {norm:.4g}'
+        hint += f'{limit / scale:.4g}, but that of the mean is {norm:.4g}'
         expect(norm <= limit or abs(length / limit - 1) < 1e-4, hint)
         mistakes = {
             f'this is {size} times the norm: that of the sum, or the sum of norms': size * norm,
-            'this is its square': norm**2,
+            'this is the square of the norm': norm**2,
             'this is the norm after clipping': limit,
         }
         case += (
@@ -119,7 +119,7 @@ def expect_clipped(found: list[Any], grads: list[list[torch.Tensor]], limit: flo
 
 
 class Counting(nn.Module):
-    """Like DDP, ``no_sync`` included, but for the sum over the ranks; notes which passes send."""
+    """A stand-in for DDP, with ``no_sync``, that does not sum; it records which passes send."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -128,21 +128,21 @@ class Counting(nn.Module):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Keep the gradients of the passes in this context on this rank."""
+        """Do not send the gradients of the passes in this context."""
         self.sending = False
         yield
         self.sending = True
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
-        """Compute what the network does."""
+        """Run the network."""
         out, self.passes = self.module(X), self.passes + 1
-        if self.sending:  # DDP, too, makes up its mind in the forward pass
+        if self.sending:  # DDP also decides in the forward pass
             out.register_hook(lambda _, number=self.passes: self.sent.append(number))
         return out
 
 
 def real_clip(clip_mean: Callable[..., Any]) -> tuple[list[float], float]:
-    """In a process of two: clip the gradients (6, 0) and (0, 2) to 1; give what came of it."""
+    """Clip the gradients (6, 0) and (0, 2) to norm 1, in each of two real processes."""
     grad = torch.tensor([[6.0, 0.0], [0.0, 2.0]][dist.get_rank()], device=this_device())
     norm = clip_mean([grad], 1, dist)
     return grad.tolist(), float(norm)

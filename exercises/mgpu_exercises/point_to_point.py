@@ -1,8 +1,8 @@
-"""Ranks in one process that send and receive: as in ``ranks``, no process is started.
+"""Simulate ranks that send and receive in one process, as in ``ranks``.
 
 As with gloo and NCCL, ``send`` waits until the other rank receives, and messages between two ranks
-keep their order. Each rank runs until it would wait, and is run again from its beginning when
-another one has gone on; what was sent is kept meanwhile.
+keep their order. Each rank runs until it would wait, and is run again from the beginning when
+another rank has made progress; sent messages are kept in between.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,21 +15,21 @@ from .ranks import Waits, until_it_waits
 
 
 class Network:
-    """What has been sent from rank to rank so far, how much of it is wanted there, by whom."""
+    """The messages sent between ranks so far, and how many of them were asked for."""
 
     def __init__(self, size: int) -> None:
         pairs = [(a, b) for a in range(size) for b in range(size)]
         self.sent: dict[tuple[int, int], list[torch.Tensor]] = {pair: [] for pair in pairs}
         self.wanted = dict.fromkeys(pairs, 0)
-        self.chosen: list[list[int]] = [[] for _ in range(size)]  # who came where any may come
+        self.chosen: list[list[int]] = [[] for _ in range(size)]  # senders, for recv without src
         self.size = size
 
     def progress(self) -> int:
-        """Count what has happened."""
+        """Count the sends and receives so far, to see whether a round changed anything."""
         return sum(map(len, self.sent.values())) + sum(self.wanted.values())
 
     def busiest(self) -> int:
-        """Give the numbers that the rank that sends or receives most sends or receives."""
+        """Return how many numbers the busiest rank sends or receives."""
         loads = {pair: sum(x.numel() for x in sent) for pair, sent in self.sent.items()}
         ports = [[sum(n for pair, n in loads.items() if pair[end] == rank)
                   for end in (0, 1)] for rank in range(self.size)]  # fmt: skip
@@ -37,7 +37,7 @@ class Network:
 
 
 class Work(NamedTuple):
-    """What ``isend`` and ``irecv`` give."""
+    """The handle that ``isend`` and ``irecv`` return."""
 
     wait: Callable[[], None]
 
@@ -58,21 +58,21 @@ class Peer:
     def __init__(self, rank: int, network: Network) -> None:
         self.rank, self.network, self.waits_for = rank, network, ''
         self.count: dict[tuple[int, int], int] = dict.fromkeys(network.sent, 0)
-        self.any = 0  # receives from the first to send
-        self.open: dict[tuple[str, int, int, int], None] = {}  # begun, and not waited for
+        self.any = 0  # number of receives without src
+        self.open: dict[tuple[str, int, int, int], None] = {}  # started, but not waited for
 
     def __getattr__(self, name: str) -> NoReturn:
         has = 'send, recv, isend, irecv, batch_isend_irecv, get_rank and get_world_size'
         if name.startswith('_'):
             raise AttributeError(name)
-        raise Lacks(f'here `dist` has {has}, and not {name}: write the sum by hand')
+        raise Lacks(f'here `dist` has only {has}, not {name}: write the sum by hand')
 
     def get_rank(self) -> int:
         """Return the rank of this process."""
         return self.rank
 
     def get_world_size(self) -> int:
-        """Tell how many ranks there are."""
+        """Return the number of ranks."""
         return self.network.size
 
     def send(self, tensor: torch.Tensor, dst: int, group: Any = None) -> None:
@@ -80,13 +80,13 @@ class Peer:
         self.isend(tensor, dst).wait()
 
     def recv(self, tensor: torch.Tensor, src: int | None = None, group: Any = None) -> int:
-        """Wait for a tensor, and write it into this one; give the rank from which it came."""
+        """Wait for a tensor, and write it into this one; return the rank that sent it."""
         src = self._whoever() if src is None else src
         self.irecv(tensor, src).wait()
         return src
 
     def isend(self, tensor: torch.Tensor, dst: int, group: Any = None) -> Work:
-        """Begin to send."""
+        """Start to send."""
         key, number = self._next('send', tensor, dst), self.count[self.rank, dst] - 1
         sent = self.network.sent[self.rank, dst]
         if number == len(sent):
@@ -94,15 +94,15 @@ class Peer:
 
         def wait() -> None:
             self._until(self.network.wanted[self.rank, dst] > number, f'to send to rank {dst}')
-            hint = f'rank {self.rank} changes what it sends to rank {dst} before that has left; '
+            hint = f'rank {self.rank} changes the tensor it sends to rank {dst} before it is sent; '
             there = key not in self.open or torch.equal(tensor, sent[number])
-            expect(there, f'{hint}first wait()')
+            expect(there, f'{hint}call wait() first')
             self.open.pop(key, None)
 
         return Work(wait)
 
     def irecv(self, tensor: torch.Tensor, src: int, group: Any = None) -> Work:
-        """Begin to receive."""
+        """Start to receive."""
         key, number = self._next('recv', tensor, src), self.count[src, self.rank] - 1
         wanted, pair = self.network.wanted, (src, self.rank)
         wanted[pair] = max(wanted[pair], number + 1)
@@ -111,7 +111,7 @@ class Peer:
             there = self.network.sent[pair]
             self._until(len(there) > number, f'for rank {src} to send')
             sent, mine = _shown(there[number]), _shown(tensor)
-            hint = f'rank {src} sends {sent}, and rank {self.rank} receives into {mine}'
+            hint = f'rank {src} sends {sent}, but rank {self.rank} receives into {mine}'
             expect(sent == mine, f'{hint}: both sides must have the same length and type')
             if key in self.open:
                 tensor.data.copy_(there[number].view_as(tensor))
@@ -120,11 +120,11 @@ class Peer:
         return Work(wait)
 
     def batch_isend_irecv(self, ops: Sequence[Op]) -> list[Work]:
-        """Begin all of these."""
+        """Start all of these."""
         return [op.op(op.tensor, op.peer) for op in ops]
 
     def _next(self, name: str, tensor: Any, other: int) -> tuple[str, int, int, int]:
-        """Count a message, and name it; refuse what is none."""
+        """Number a message and return its key; raise a hint if its arguments are wrong."""
         me, size = self.rank, self.network.size
         expect(isinstance(tensor, torch.Tensor), f'{name} takes a tensor, not {tensor!r:.60}')
         expect(tensor.is_contiguous(), f'{name} takes a tensor that is contiguous in memory')
@@ -154,8 +154,8 @@ class Peer:
 def on_peers(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], Network]:
     """Call a function with ``dist`` on each rank; return the results and the messages.
 
-    It is called several times, so it makes what it changes anew. Ranks that wait in a circle, or
-    for one that has ended, get a hint, where processes would wait for ever.
+    It is called several times, so it must create what it changes. Ranks that wait in a circle, or
+    for a rank that has ended, raise a hint; real processes would wait forever.
     """
     network, before = Network(size), -1
     while True:
@@ -169,16 +169,16 @@ def on_peers(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], Netw
         before = network.progress()
     for dist in ranks:
         names = [f'i{name}' for name, *_ in dist.open]
-        hint = f'rank {dist.rank} never calls `wait()` on what `{"".join(names[:1])}` gave: until '
-        expect(not names, f'{hint}then the message may not have arrived')
+        hint = f'rank {dist.rank} never calls `wait()` on a result of `{"".join(names[:1])}`: '
+        expect(not names, f'{hint}until then the message may not have arrived')
     return found, network
 
 
 def _stuck(waiting: list[Peer], size: int) -> str:
     hint = ', '.join(f'rank {dist.rank} waits {dist.waits_for}' for dist in waiting[:4])
-    hint = f'on {size} ranks, {hint}, for ever'
+    hint = f'on {size} ranks, {hint}, forever'
     if len(waiting) < size:
-        return f'{hint}: others are done, so a message has no `recv`, or a `recv` no message'
+        return f'{hint}: other ranks are done, so a message has no `recv`, or a `recv` no message'
     if all(dist.waits_for.startswith('to send') for dist in waiting):
         hint += ': `send` waits until the other rank receives, so some receive first; or `isend`, '
         hint += 'receive, and then wait'

@@ -1,7 +1,7 @@
-"""Ranks in one process, for functions that get ``dist`` as an argument: no process is started.
+"""Simulate ranks in one process, for functions that take ``dist`` as an argument.
 
-A function runs for rank 0 until it would wait for the others, then for rank 1, and so on; once all
-have come to a collective, each is run again from its beginning, and finds there what came of it.
+A function runs for rank 0 until it would wait for the others, then for rank 1, and so on. Once all
+have reached a collective, each is run again from the beginning, and gets its result there.
 """
 
 from collections.abc import Callable
@@ -18,17 +18,17 @@ launch = there(pytorch.launch)
 
 
 class Waits(BaseException):
-    """A rank has come to a collective before the others. No Exception: no answer passes it over."""
+    """Raised where a rank must wait for others; a BaseException, so answers do not catch it."""
 
 
 class Work:
-    """What a collective gives with ``async_op=True``: its result is there after ``wait()``."""
+    """The handle of a collective with ``async_op=True``; its result is there after ``wait()``."""
 
     def __init__(self, name: str, arrive: Callable[[], Any]) -> None:
         self.name, self.arrive, self.done = name, arrive, False
 
     def wait(self, timeout: Any = None) -> bool:
-        """Let the result arrive, once."""
+        """Deliver the result, once."""
         if not self.done:
             self.arrive()
         self.done = True
@@ -36,27 +36,27 @@ class Work:
 
 
 class Dist:
-    """What one rank sees of ``torch.distributed``; ``calls`` is what it has called."""
+    """A rank's view of ``torch.distributed``; ``calls`` lists the collectives it has called."""
 
     ReduceOp = ReduceOp
 
     def __init__(self, rank: int, past: list[list[Any]], size: int) -> None:
         self.rank, self.past, self.size = rank, past, size
         self.calls: list[tuple[str, Any]] = []
-        self.works: list[Work] = []  # begun with async_op
+        self.works: list[Work] = []  # handles of all collectives
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith('_'):
             raise AttributeError(name)
         has = 'all_reduce, broadcast, all_gather_object, barrier, get_rank and get_world_size'
-        raise Lacks(f'here `dist` has {has}, and not {name}')
+        raise Lacks(f'here `dist` has only {has}, not {name}')
 
     def get_rank(self) -> int:
-        """Give this rank's number."""
+        """Return the number of this rank."""
         return self.rank
 
     def get_world_size(self) -> int:
-        """Tell how many ranks there are."""
+        """Return the number of ranks."""
         return self.size
 
     def all_reduce(
@@ -66,8 +66,8 @@ class Dist:
         group: Any = None,
         async_op: bool = False,
     ) -> Work | None:
-        """Leave in ``tensor``, on every rank, the sum of all ranks' tensors."""
-        expect(op == ReduceOp.SUM, 'of the operations of all_reduce, this check only supports SUM')
+        """Write the sum of all ranks' tensors into ``tensor``, on every rank."""
+        expect(op == ReduceOp.SUM, 'this check supports only the operation SUM of all_reduce')
         values = self._meet('all_reduce', tensor)
         total = sum(values[1:], values[0])
         return self._arrives('all_reduce', lambda: tensor.data.copy_(total), async_op)
@@ -75,12 +75,12 @@ class Dist:
     def broadcast(
         self, tensor: torch.Tensor, src: int = 0, group: Any = None, async_op: bool = False
     ) -> Work | None:
-        """Leave in ``tensor``, on every rank, what rank ``src`` has there."""
+        """Copy the tensor of rank ``src`` into ``tensor``, on every rank."""
         value = self._meet('broadcast', tensor)[src]
         return self._arrives('broadcast', lambda: tensor.data.copy_(value), async_op)
 
     def all_gather_object(self, object_list: list[Any], obj: Any, group: Any = None) -> None:
-        """Leave in the list, on every rank, the objects of all of them."""
+        """Fill the list, on every rank, with the objects of all ranks."""
         object_list[:] = self._meet('all_gather_object', obj)
 
     def barrier(self, group: Any = None, async_op: bool = False) -> Work | None:
@@ -89,7 +89,7 @@ class Dist:
         return self._arrives('barrier', lambda: None, async_op)
 
     def _arrives(self, name: str, arrive: Callable[[], Any], async_op: bool) -> Work | None:
-        """Let a result arrive now, or when it is waited for."""
+        """Deliver a result now, or with ``async_op`` when ``wait`` is called."""
         self.works.append(work := Work(name, arrive))
         if async_op:
             return work
@@ -112,8 +112,8 @@ class Dist:
 def on_ranks(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], list[Dist]]:
     """Call a function with ``dist`` on each rank; return the results and the ranks.
 
-    It is called several times, so it makes what it changes anew. Ranks that do not meet in the same
-    collectives get a hint, where processes would wait for ever.
+    It is called several times, so it must create what it changes. Ranks that call different
+    collectives raise a hint; real processes would wait forever.
     """
     past: list[list[Any]] = []
     while True:
@@ -125,24 +125,24 @@ def on_ranks(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], list
                 (dist.rank, work.name) for dist in ranks for work in dist.works if not work.done
             ]
             for rank, name in left[:1]:
-                hint = f'rank {rank} never calls `wait()` on what {name}(..., async_op=True) gave: '
+                hint = f'rank {rank} never calls `wait()` after {name}(..., async_op=True): '
                 raise Hint(f'{hint}until then the result may not be there')
             return found, ranks
         come = [f'rank {d.rank}: {_shown(*d.calls[-1])}' for d in waiting]
         if len(waiting) < size:
             (away, *_) = (dist.rank for dist in ranks if dist not in waiting)
             raise WaitsForEver(
-                f'{come[0]} waits for ever, since rank {away} never calls it: a collective is '
+                f'{come[0]} waits forever, since rank {away} never calls it: a collective must be '
                 'called on all ranks, even those with nothing to add'
             )
-        hint = f'the ranks call different things: {", ".join(come[:3])}; all need them in the same '
-        hint += 'order, with tensors of the same shape'
+        hint = f'the ranks call different things: {", ".join(come[:3])}; all must make the same '
+        hint += 'calls in the same order, with tensors of the same shape'
         expect(len({_shown(*d.calls[-1]) for d in ranks}) == 1, hint)
         past.append([d.calls[-1][1] for d in ranks])
 
 
 def until_it_waits(function: Callable[[Any], Any], dist: Any) -> Any:
-    """Call a function on a rank; give nothing where the rank has come to a call that waits."""
+    """Call a function on a rank; return None if the rank reaches a call that must wait."""
     try:
         return function(dist)
     except Waits:

@@ -1,6 +1,6 @@
-"""Simulate schedules for the puzzles: what ran when, and what it cost; no framework needed.
+"""Simulate schedules for the puzzles: when each piece runs, and the cost; needs no framework.
 
-A schedule that cannot be played is a ``Hint``. Times are simulated: the same on every machine.
+A schedule that cannot run raises a ``Hint``. Times are simulated: the same on every machine.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,28 +16,28 @@ Order = list[tuple[str, int]]
 
 
 class Played(NamedTuple):
-    """What ran when, and the score, by its units."""
+    """A simulated schedule: its lanes, and its scores by unit."""
 
     lanes: Lanes
     score: dict[str, float]
 
 
 class Work:
-    """Lanes that do one thing at a time; times in seconds."""
+    """Lanes that each do one thing at a time; times in seconds."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self.free: dict[str, float] = {}
 
     def do(self, lane: str, kind: str, name: object, seconds: float, ready: float = 0.0) -> float:
-        """Put a piece of work on a lane as soon as it is free and the work ready; give its end."""
+        """Run work on a lane as soon as the lane is free and the work is ready; return its end."""
         start = max(ready, self.free.get(lane, 0.0))
         self.free[lane] = start + seconds
         self.spans.append(Span(lane, kind, str(name), start, start + seconds))
         return start + seconds
 
     def played(self, score: dict[str, float]) -> Played:
-        """Sum up, with the milliseconds until all is done."""
+        """Return the schedule, with the milliseconds until all work is done added to its score."""
         return Played(Lanes(self.spans), {'ms': 1e3 * max(self.free.values()), **score})
 
 
@@ -45,7 +45,7 @@ def sends(
     algorithm: Callable[[Any], None], devices: int, size: int, link: Link,
     network: Link | None = None, per_server: int = 1,
 ) -> Played:  # fmt: skip
-    """Play an allreduce: who sends when, in servers and, in separate lanes, between them."""
+    """Simulate the sends of an allreduce, within servers and, in separate lanes, between them."""
     found, work = counted(algorithm, devices, size), Work()
     crossing = 0
     for m in found.travel(link.seconds, network.seconds if network else None, per_server):
@@ -63,9 +63,9 @@ PASSES = {'forward': 'forward', 'inputs': 'backward', 'weights': 'compute'}  # a
 
 
 def pipelined(orders: Sequence[Order], micro_batches: int) -> Played:
-    """Play a pipeline whose passes take 1 ms each; backward is cut in two.
+    """Simulate a pipeline whose passes take 1 ms each; the backward pass is split in two.
 
-    ``inputs`` gives the gradient that the stage before waits for, ``weights`` that of the weights.
+    ``inputs`` computes the gradient that the previous stage waits for, ``weights`` the rest.
     """
     orders = [list(order) for order in orders]
     work, last, kept = Work(), len(orders) - 1, [0] * len(orders)

@@ -1,4 +1,4 @@
-"""What the exercises ask alike of MXNet's arrays and of PyTorch's tensors: sums, and buckets."""
+"""Check sums and buckets, for MXNet's arrays and PyTorch's tensors alike."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,27 +22,27 @@ def expect_sum(before: Sequence[Any], after: Sequence[Any], who: str) -> None:
     if all(np.array_equal(x, y) for x, y in zip(after, before)):
         raise Hint('no array has changed: write the sum into the given arrays')
     if any(np.array_equal(x, total / k) for x in after):
-        raise Hint(f'with {k} {who} some hold the mean: keep the sum, because the update divides')
+        raise Hint(f'with {k} {who}, some hold the mean: keep the sum, because the update divides')
     if where and all(np.array_equal(after[i], before[i]) for i in range(k) if i not in where):
-        raise Hint(f'of {k} {who} only {where} hold the sum: send it back to all the others')
+        raise Hint(f'of {k} {who}, only {where} hold the sum: send it back to all the others')
     raise Hint(
         f'with {k} {who} of shape {before[0].shape}, {where or "none"} hold the sum, and others '
-        'hold other values: did you add an array that already held a sum, or '
+        'hold different values: did you add an array that already held a sum, or '
         f'forget one? Print them for two {who}'
     )
 
 
 def expect_buckets(found: Any, sizes: list[int], limit: int) -> None:
-    """Raise a hint unless gradients of these bytes are in buckets, by number, last one first."""
+    """Raise a hint unless ``found`` has gradient indices in buckets, the last gradient first."""
     found = [list(bucket) for bucket in found]
     hint = 'a bucket is a list of gradient indices, 0 for the first one'
     expect(all(np.ndim(i) == 0 for bucket in found for i in bucket), hint)
     found = [[int(i) for i in bucket] for bucket in found]
-    found = [sorted(bucket, reverse=True) for bucket in found]  # a bucket leaves as a whole
-    hint = f'{found} has an empty bucket, an empty message'
-    expect(all(found), hint, f'sizes {sizes}, {limit} bytes a bucket')
+    found = [sorted(bucket, reverse=True) for bucket in found]  # a bucket is sent as a whole
+    hint = f'{found} has an empty bucket, which would be an empty message'
+    expect(all(found), hint, f'sizes {sizes}, {limit} bytes per bucket')
     ours, flat = fill_buckets(sizes, limit), [i for bucket in found for i in bucket]
-    case = f'sizes {sizes}, {limit} bytes a bucket: {found}'
+    case = f'sizes {sizes}, {limit} bytes per bucket: {found}'
     hint = 'each gradient belongs to one bucket, even if it is larger than a bucket'
     expect(sorted(flat) == list(range(len(sizes))), hint, case)
     expect(
@@ -52,7 +52,7 @@ def expect_buckets(found: Any, sizes: list[int], limit: int) -> None:
     )
     full = [b for b in found if len(b) > 1 and sum(sizes[i] for i in b) > limit]
     expect(not full, f'{(full or [[]])[0]} has more bytes than that', case)
-    hint = 'gradients become ready from the last to the first; in another order one would wait'
+    hint = 'gradients become ready from last to first; in any other order one would wait'
     expect(flat == sorted(flat, reverse=True), hint, case)
-    expect(len(found) <= len(ours), f'{len(ours)} buckets would do', case)
+    expect(len(found) <= len(ours), f'{len(ours)} buckets are enough', case)
     expect(found == ours, f'{case}, not {ours}: start a new bucket when the next does not fit')

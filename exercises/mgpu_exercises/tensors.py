@@ -1,4 +1,4 @@
-"""What students give for a tensor: a tensor, an array, or lists; and whether it is right."""
+"""Convert students' values to tensors, and compare them."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def tensor(found: Any) -> torch.Tensor:
 
 
 def near(found: torch.Tensor, right: torch.Tensor) -> bool:
-    """Tell whether two tensors have one shape, and values that are equal up to rounding."""
+    """Check whether two tensors have the same shape, and values that are equal up to rounding."""
     if found.shape != right.shape:
         return False
     return torch.allclose(found.detach().double(), right.detach().double(), rtol=1e-6, atol=1e-8)

@@ -1,6 +1,6 @@
-"""What students get wrong in the exercises of chapter 1, and a part of the hint that each gets.
+"""Wrong answers to the exercises of chapter 1, each with a part of the hint that it gets.
 
-Also the teacher's list: each entry is the exercise, the misconception, the answer, the hint.
+The teacher's sheet lists them, too. An entry is: exercise, misconception, answer, part of the hint.
 """
 
 import mgpu_helpers as mgpu
@@ -29,7 +29,7 @@ def never_back(data):
 
 
 def offsets(X, devices):
-    """Shard i begins at i times the first length."""
+    """Let shard i start at i times the first length."""
     sizes = [len(X) // len(devices) + (i < len(X) % len(devices)) for i in range(len(devices))]
     begins = [i * sizes[0] for i in range(len(devices))]
     return [X[b : b + s].as_in_context(d) for b, s, d in zip(begins, sizes, devices)]
@@ -144,7 +144,7 @@ WRONG = [
             X[i * (len(X) // len(ds)) : (i + 1) * (len(X) // len(ds))].as_in_context(d)
             for i, d in enumerate(ds)
         ],
-        'of the last n mod k',
+        'the last n mod k',
     ),
     (
         '1.2',
@@ -157,9 +157,9 @@ WRONG = [
     ('1.3', 'the entries of the list are rebound', rebinding, 'changes the list'),
     ('1.3', 'the mean instead of the sum', a_mean, 'hold the mean'),
     ('1.3', 'the sum never comes back', never_back, 'send it back'),
-    ('1.4', 'the gradient taken for a mean', without_mean, '8 times too long'),
-    ('1.4', 'a name is assigned, not an array', other_arrays, 'no parameter has changed'),
-    ('1.4', 'new arrays, which have no gradients', other_entries, 'holds new arrays now'),
+    ('1.4', 'the gradient mistaken for a mean', without_mean, '8 times too long'),
+    ('1.4', 'a name is rebound, the array unchanged', other_arrays, 'no parameter has changed'),
+    ('1.4', 'new arrays, which have no gradients', other_entries, 'the list now holds new arrays'),
     ('1.5', 'mean of means', lambda means, sizes: sum(means) / len(means), 'mean of the means'),
     (
         '1.5',
@@ -176,7 +176,7 @@ WRONG = [
     ('1.8', 'without the absolute value', sum_of_differences, 'with either sign'),
     ('1.8', 'the first parameter only', first_parameter, 'parameter 1 on device 2'),
     ('1.8', 'the first two replicas only', first_two_replicas, 'each replica'),
-    ('1.8', 'against the first alone', against_the_first, 'from each other'),
+    ('1.8', 'compared with the first replica only', against_the_first, 'from each other'),
     (
         '1.9',
         'one replica sees the whole batch',
@@ -184,5 +184,5 @@ WRONG = [
         'sees its own shard',
     ),
     ('1.9', 'the remainder is dropped', without_the_rest, 'k does not divide'),
-    ('1.9', 'the last replica takes the rest', the_rest_for_the_last, 'get one image more'),
+    ('1.9', 'the last replica takes the remainder', the_rest_for_the_last, 'get one image more'),
 ]

@@ -1,4 +1,4 @@
-"""Right answers to the exercises of chapter 1 that go another way than ours: no hint for them."""
+"""Right answers to the exercises of chapter 1, written differently from ours; each must pass."""
 
 from itertools import accumulate, combinations
 
@@ -44,7 +44,7 @@ def split_with_1_1(X, devices):
 
 
 def shard_sizes(n, k):
-    """Be wrong, as somebody's 1.1 may be; 1.2 does not pay for it."""
+    """Return wrong sizes, as a student's 1.1 may do; 1.2 must not lose points for it."""
     return [n // k] * k
 
 

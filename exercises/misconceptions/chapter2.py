@@ -1,4 +1,4 @@
-"""What students get wrong in the exercises of chapter 2, and a part of the hint that each gets."""
+"""Wrong answers to the exercises of chapter 2, each with a part of the hint that it gets."""
 
 import numpy as np
 from mxnet import autograd
@@ -62,14 +62,19 @@ GAIN = 2 * COMPUTE / (COMPUTE + START + TRAVEL)
 
 WRONG = [
     ('2.1', 'the mean over the shard', backward_of(lambda l: l.mean()), 'do not use mean()'),
-    ('2.1', 'one backward for all', first_shard_only, 'device 1 has no gradient'),
-    ('2.1', 'nothing is given back', without_losses, 'is `return` missing'),
-    ('2.2', 'other arrays in the lists', other_arrays, 'their old gradients: write into these'),
-    ('2.2', 'each array by itself', each_array, 'changes the direction: use one norm'),
-    ('2.2', 'the limit for the sum', limit_of_the_sum, 'the limit applies to the mean'),
-    ('2.3', 'one start for all arrays', (0.02 + TRAVEL, GAIN, 1), 'takes 20 µs to start'),
-    ('2.3', 'one device as good as two', (START + TRAVEL, GAIN / 2, 1), 'twice as many images'),
-    ('2.3', 'twice, exchange or not', (START + TRAVEL, 2, 2), 'in the time of computing'),
-    ('2.4', 'mean of the variances', lambda m, v, s: np.mean(v), 'the means differ, too'),
-    ('2.4', 'shards taken as even', lambda m, v, s: np.mean(v) + np.var(m), 'counts for more'),
+    ('2.1', 'one backward pass for all devices', first_shard_only, 'device 1 has no gradient'),
+    ('2.1', 'nothing is returned', without_losses, 'is `return` missing'),
+    ('2.2', 'new arrays in the lists', other_arrays, 'their old gradients: write into those'),
+    ('2.2', 'each array clipped separately', each_array, 'changes the direction: use one norm'),
+    ('2.2', 'the limit applied to the sum', limit_of_the_sum, 'the limit applies to the mean'),
+    ('2.3', 'one latency for all arrays', (0.02 + TRAVEL, GAIN, 1), 'takes 20 µs to start'),
+    ('2.3', 'one batch instead of two', (START + TRAVEL, GAIN / 2, 1), 'twice as many images'),
+    ('2.3', 'a speed-up of 2 in any case', (START + TRAVEL, 2, 2), 'in the time of computing'),
+    (
+        '2.4',
+        'mean of the variances',
+        lambda m, v, s: np.mean(v),
+        'the means of the shards differ, too',
+    ),
+    ('2.4', 'shards assumed equal', lambda m, v, s: np.mean(v) + np.var(m), 'counts for more'),
 ]

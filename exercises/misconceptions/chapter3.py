@@ -1,4 +1,4 @@
-"""What students get wrong in the exercises of chapter 3, and a part of the hint that each gets."""
+"""Wrong answers to the exercises of chapter 3, each with a part of the hint that it gets."""
 
 import math
 
@@ -133,17 +133,17 @@ def sorted_first(ready, cost):
 WRONG = [
     ('3.1', 'added before the partner received', added_at_once, 'devices'),
     ('3.1', 'partners in a circle', in_a_circle, 'differ in their last bits'),
-    ('3.1', 'to all others', to_all, 'one array to one partner'),
+    ('3.1', 'sent to all others', to_all, 'one array to one partner'),
     ('3.1', 'buffers of another type', into_single_precision, 'dtype=x.dtype'),
     ('3.2', 'added before the partner received', pairs_added_at_once, '5 steps instead of 4'),
-    ('3.2', 'a ring over all four', allreduce_ring, 'cross between the pairs'),
-    ('3.2', 'everything through device 0', first_to_both, 'cross between the pairs'),
+    ('3.2', 'a ring over all four', allreduce_ring, 'cross between pairs'),
+    ('3.2', 'everything through device 0', first_to_both, 'cross between pairs'),
     ('3.3', 'algorithm bandwidth', lambda n, k, s: n / s / 1e9, 'the algorithm bandwidth'),
-    ('3.3', 'one way only', lambda n, k, s: (k - 1) / k * n / s / 1e9, 'half of it'),
+    ('3.3', 'one way only', lambda n, k, s: (k - 1) / k * n / s / 1e9, 'half of the value'),
     ('3.3', 'bytes for gigabytes', lambda n, k, s: 2 * (k - 1) / k * n / s, 'a GB is 1e9'),
-    ('3.4', 'from the first layer on', from_the_first, 'its gradients come last'),
+    ('3.4', 'starting with the first layer', from_the_first, 'its gradients come last'),
     ('3.4', 'the large one is lost', without_the_large, 'larger than a bucket'),
-    ('3.4', 'a bucket for each', one_each, 'buckets would do'),
+    ('3.4', 'one bucket per gradient', one_each, 'buckets are enough'),
     ('3.4', 'an empty one first', empty_first, 'an empty bucket'),
     ('3.5', 'all wait for the last', lambda r, c: max(r) + sum(c), 'before the last is ready'),
     (
@@ -153,11 +153,11 @@ WRONG = [
         'one at a time',
     ),
     ('3.5', 'sorted', sorted_first, 'in the order of the list'),
-    ('3.5', 'the costs alone', lambda r, c: sum(c), 'the one before has been sent'),
-    ('3.6', 'a sum for each small batch', accumulate(every=True), 'over the devices once'),
-    ('3.6', 'written, not added', accumulate('write'), 'each backward pass adds'),
+    ('3.5', 'only the costs', lambda r, c: sum(c), 'the one before has been sent'),
+    ('3.6', 'one sum per small batch', accumulate(every=True), 'over the devices once'),
+    ('3.6', 'gradients overwritten, not added', accumulate('write'), 'each backward pass adds'),
     ('3.6', 'divided by the last one', accumulate(last_only=True), 'divides by all examples'),
     ('3.7', 'one way', (NAIVE / 2, TREE, RING), 'the sum goes back'),
     ('3.7', 'up the tree only', (NAIVE, TREE / 2, RING), 'comes down again'),
-    ('3.7', 'whole arrays around the ring', (NAIVE, TREE, NAIVE), 'a k-th of the array'),
+    ('3.7', 'whole arrays around the ring', (NAIVE, TREE, NAIVE), '1/k of the array'),
 ]

@@ -1,4 +1,4 @@
-"""Right answers to the exercises of chapter 3 that go another way than ours: no hint for them."""
+"""Right answers to the exercises of chapter 3, written differently from ours; each must pass."""
 
 from math import log2
 

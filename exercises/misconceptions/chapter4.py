@@ -1,4 +1,4 @@
-"""What students get wrong in the exercises of chapter 4, and a part of the hint that each gets."""
+"""Wrong answers to the exercises of chapter 4, each with a part of the hint that it gets."""
 
 import numpy as np
 
@@ -24,7 +24,7 @@ def without_the_remainder(order, batch_size, rank, num_workers):
 
 
 def pushing(share, divisor='batch', empty='zeros'):
-    """A push of what ``share`` takes, divided by the length of the batch, of the shard, or by 1."""
+    """Return a push of the shard's gradient, divided by the batch's length, the shard's, or 1."""
 
     def to_push(X, y, w, rank, num_workers):
         a, b = (len(X) * r // num_workers for r in (rank, rank + 1))
@@ -93,10 +93,10 @@ def restore_the_arrays_themselves(training, state):
 
 
 WRONG = [
-    ('4.1', 'the data set divided', of_the_data_set, 'not the data set'),
+    ('4.1', 'the data set is divided', of_the_data_set, 'not the data set'),
     ('4.1', 'no empty step', without_empty_steps, 'with an empty list'),
     ('4.1', 'the remainder forgotten', without_the_remainder, 'belong to no worker'),
-    ('4.2', 'a mean of means', pushing('own', 'workers'), 'in a mean of their means'),
+    ('4.2', 'a mean of means', pushing('own', 'workers'), 'in a mean of means'),
     ('4.2', 'a sum', pushing('own', 'nothing'), 'gradient of the sum'),
     (
         '4.2',
@@ -104,12 +104,12 @@ WRONG = [
         pushing('own', 'batch', None),
         'a worker with no examples pushes zeros',
     ),
-    ('4.3', 'to the shortest list', to_the_shortest, 'a worker waits for ever if another'),
-    ('4.3', 'lengths only', by_length, 'go through all lists at once'),
-    ('4.3', 'numbers only', by_number, 'go through all lists at once'),
+    ('4.3', 'stops at the shortest list', to_the_shortest, 'a worker waits forever if another'),
+    ('4.3', 'compares lengths only', by_length, 'go through all lists in parallel'),
+    ('4.3', 'compares counts only', by_number, 'go through all lists in parallel'),
     ('4.4', 'no copy', asynchronous('no copy'), 'change with those of the server'),
-    ('4.4', 'the newest', asynchronous('new'), 'of the newest parameters'),
-    ('4.4', 'the start', asynchronous('start'), 'a pull returns newer'),
+    ('4.4', 'the newest parameters', asynchronous('new'), 'at the newest parameters'),
+    ('4.4', 'the initial parameters', asynchronous('start'), 'a pull returns newer'),
     ('4.5', 'no momentum', (without('velocity'), restore), "the optimizer's state"),
     ('4.5', 'saved without a copy', (lambda t: save(t, keep=np.asarray), restore), 'keep copies'),
     ('4.5', 'restored without a copy', (save, restore_the_arrays_themselves), 'restore copies'),

@@ -1,4 +1,4 @@
-"""Right answers to the exercises of chapter 4 that go another way than ours: no hint for them."""
+"""Right answers to the exercises of chapter 4, written differently from ours; each must pass."""
 
 import copy
 from collections import Counter, defaultdict

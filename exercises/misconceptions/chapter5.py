@@ -1,4 +1,4 @@
-"""What students get wrong in the exercises of chapter 5, and a part of the hint that each gets."""
+"""Wrong answers to the exercises of chapter 5, each with a part of the hint that it gets."""
 
 import math
 
@@ -197,13 +197,13 @@ def turned(n, size, rank, seed, epoch):
 
 WRONG = [
     ('5.1', 'entries rebound', rebound, 'only name new tensors'),
-    ('5.1', 'set_', given_memory, 'exchange the memory'),
-    ('5.1', '.data', given_data, 'exchange the memory'),
+    ('5.1', 'set_', given_memory, 'swap the memory'),
+    ('5.1', '.data', given_data, 'swap the memory'),
     ('5.1', 'not divided', summed, 'that is the sum'),
     ('5.1', 'means of means', one_after_the_other, 'compute the mean first'),
     ('5.2', 'no buffers', begin(lambda net: net.parameters()), 'such as running statistics'),
-    ('5.2', 'only what is trained', begin(trained), 'frozen parameters'),
-    ('5.2', 'into copies', begin(how='copies'), 'the tensor itself, or a copy?'),
+    ('5.2', 'only trained parameters', begin(trained), 'frozen parameters'),
+    ('5.2', 'broadcast into copies', begin(how='copies'), 'the tensor itself, or a copy?'),
     ('5.3', 'divided by the ranks', step(after=lambda n, s, k: s), '4.5 times as large'),
     (
         '5.3',
@@ -211,27 +211,32 @@ WRONG = [
         step(reduction='mean', after=lambda n, s, k: s),
         'each example with the same weight',
     ),
-    ('5.3', 'never cleared', step(dirty=True), 'is the gradient of the first one cleared'),
-    ('5.4', 'one each', each_by_itself, 'in 3 messages'),
+    ('5.3', 'gradients never cleared', step(dirty=True), 'clear the gradient of the first'),
+    ('5.4', 'one message per gradient', each_by_itself, 'in 3 messages'),
     ('5.4', 'entries rebound', at_once(back=False), 'in place'),
     ('5.4', 'not divided', at_once(divide=False), 'it is the sum'),
     ('5.5', 'divided afterwards', half(first=False), 'the sum does not fit'),
-    ('5.5', 'in whole', in_whole, 'in float16 they take 100'),
+    ('5.5', 'sent in float32', in_whole, 'in float16 they take 100'),
     ('5.5', 'never written back', half(back=False), 'in place'),
-    ('5.6', 'as they come', lambda ready: [[i] for i in ready], 'would be added up'),
-    ('5.6', 'one at a time', lambda ready: queue(ready, -1, False), 'may, together'),
-    ('5.6', 'its turn or never', if_it_is_its_turn, 'every sum starts once'),
+    ('5.6', 'in order of arrival', lambda ready: [[i] for i in ready], 'would be added up'),
+    ('5.6', 'one at a time', lambda ready: queue(ready, -1, False), 'start together'),
+    ('5.6', 'skipped if not ready in its turn', if_it_is_its_turn, 'starts exactly once'),
     ('5.4', 'never waited for', never_waited, 'never calls `wait()`'),
     ('5.7', 'not strict', load(lambda name: name, strict=False), 'strict=False'),
     ('5.7', 'as it is', load(lambda name: name), EACH_NAME),
     ('5.7', 'replaced everywhere', load(lambda n: n.replace('module.', '')), EACH_NAME),
     ('5.8', 'set_epoch forgotten', cards(lambda s, e, r: [s]), 'set_epoch'),
     ('5.8', 'an order for each rank', cards(lambda s, e, r: [s, e, r]), 'the same order'),
-    ('5.8', 'turned, not shuffled', turned, 'is not shuffled'),
-    ('5.8', 'the rest dropped', cards(rest='dropped'), 'is the remainder used'),
+    ('5.8', 'rotated, not shuffled', turned, 'is not shuffled'),
+    ('5.8', 'the remainder dropped', cards(rest='dropped'), 'is the remainder used'),
     ('5.9', 'full steps only', (STEPS - 1, TWICE, LAST, LEFT), 'counts, too'),
-    ('5.9', 'left over', (STEPS, N % K, LAST, LEFT), 'a full round lacks'),
-    ('5.9', 'only the sampler drops', (STEPS, TWICE, LAST, N % K), 'the loader drops the last'),
+    ('5.9', 'counts what is left over', (STEPS, N % K, LAST, LEFT), 'a full round lacks'),
+    (
+        '5.9',
+        'only the sampler drops',
+        (STEPS, TWICE, LAST, N % K),
+        'the loader also drops the last',
+    ),
     *MESSAGES,
     *TIMING,
 ]

@@ -1,4 +1,4 @@
-"""Right answers to the exercises of chapter 5 that go another way than ours: no hint for them."""
+"""Right answers to the exercises of chapter 5, written differently from ours; each must pass."""
 
 import functools
 import math
@@ -55,7 +55,7 @@ def slice_by_slice(x, dist):
 
 
 def exchange(messages, dist):
-    """Send and receive all of these at once."""
+    """Send and receive all messages at once."""
     ops = [dist.P2POp(op, part, peer) for op, part, peer in messages if part.numel()]
     for work in dist.batch_isend_irecv(ops) if ops else ():
         work.wait()
@@ -116,7 +116,7 @@ def told_beforehand(micro_batches, net, dist):
 
 
 def put_in(buckets, gradient):
-    """Give the buckets with one gradient more, number and bytes; ``limit`` comes first."""
+    """Return the buckets with one more gradient, (index, bytes); ``limit`` is the first entry."""
     limit, *done = buckets
     number, nbytes = gradient
     if done and sum(size for _, size in done[-1]) + nbytes <= limit:

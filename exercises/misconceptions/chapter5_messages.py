@@ -1,4 +1,4 @@
-"""What students get wrong in exercises 5.10 to 5.14, and a part of the hint that each gets."""
+"""Wrong answers to exercises 5.10 to 5.14, each with a part of the hint that it gets."""
 
 import math
 
@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 
 
 def through_rank_0(receive='beside', add='in place', back='sum', own=True):
-    """Rank 0 adds up what the others send, and sends it back, with one thing done otherwise."""
+    """Let rank 0 sum what the others send, and send it back, with one known mistake."""
 
     def my_all_reduce(x, dist):
         rank, size = dist.get_rank(), dist.get_world_size()
@@ -31,7 +31,7 @@ def through_rank_0(receive='beside', add='in place', back='sum', own=True):
 
 
 def around(send='send', add=True, forward='received', until=-1):
-    """Arrays go around a ring, each of them k - 1 times."""
+    """Send every array around the ring, k - 1 times."""
 
     def my_all_reduce(x, dist):
         rank, size = dist.get_rank(), dist.get_world_size()
@@ -86,7 +86,7 @@ def cost(ring=lambda k, n: (2 * (k - 1), 2 * (k - 1) / k * n), halving=None, res
 
 
 def odd(k):
-    """Say whether k is no power of two."""
+    """Check whether k is not a power of two."""
     return k.bit_count() > 1
 
 
@@ -163,7 +163,7 @@ WRONG = [
     ('5.11', 'no all-gather', ring(gather='never'), 'all others need it'),
     ('5.11', 'all through rank 0', through_rank_0(), '2(k - 1) slices for each'),
     ('5.12', 'a ring: added only', cost(lambda k, n: (k - 1, n)), 'the sum has to come back'),
-    ('5.12', 'the rest forgotten', cost(rest='forgotten'), 'send whole arrays first'),
+    ('5.12', 'the surplus ranks forgotten', cost(rest='forgotten'), 'send whole arrays first'),
     (
         '5.12',
         'whole arrays when halving',
@@ -171,9 +171,9 @@ WRONG = [
         'a half, a quarter',
     ),
     ('5.13', 'a mean of means', accumulate('mean', by='means'), 'with the same weight'),
-    ('5.13', 'never cleared', accumulate(clear='never'), 'is the gradient of the first one'),
-    ('5.13', 'a rank without any leaves', accumulate(empty='leaves'), 'rank 2 never calls it'),
-    ('5.14', 'from the first layer on', fill(first=1), 'its gradients come last'),
+    ('5.13', 'never cleared', accumulate(clear='never'), 'clear the gradient of the first'),
+    ('5.13', 'an empty rank returns early', accumulate(empty='leaves'), 'rank 2 never calls it'),
+    ('5.14', 'starting with the first layer', fill(first=1), 'its gradients come last'),
     ('5.14', 'the large one is lost', fill(what='skip large'), 'larger than a bucket'),
     ('5.14', 'filled beyond the limit', fill(what='overfull'), 'more bytes than that'),
     ('5.14', 'an empty one first', empty_first, 'an empty bucket'),

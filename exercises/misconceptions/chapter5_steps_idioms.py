@@ -1,4 +1,4 @@
-"""Right answers to exercises 5.1 to 5.8 that go another way than ours: no wrong hint for them."""
+"""Right answers to exercises 5.1 to 5.8, written differently from ours; each must pass."""
 
 import math
 import random

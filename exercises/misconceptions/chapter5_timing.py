@@ -1,4 +1,4 @@
-"""Wrong answers to exercise 5.15, with a part of the hint, and right ones that go another way."""
+"""Wrong answers to exercise 5.15, each with a part of its hint, and other right answers."""
 
 
 def timed(before=True, after=True, each=False, warm=True, over=lambda warmup, steps: steps):
@@ -49,9 +49,9 @@ def waits_while_warming_up(step, synchronize, clock, warmup, steps):
 
 
 WRONG = [
-    ('5.15', 'asked for alone', timed(after=False), 'the time to queue a step'),
-    ('5.15', 'the first steps under way', timed(before=False), 'still running'),
-    ('5.15', 'waits after each', timed(each=True), 'is idle while Python queues'),
+    ('5.15', 'only queuing is timed', timed(after=False), 'the time to queue a step'),
+    ('5.15', 'warm-up steps still running', timed(before=False), 'still running'),
+    ('5.15', 'waits after each step', timed(each=True), 'is idle while Python queues'),
 ]
 RIGHT = [
     ('5.15', 'the same for both', in_a_helper),

@@ -1,4 +1,4 @@
-"""What students get wrong in the exercises of chapter 6, and a part of the hint that each gets."""
+"""Wrong answers to the exercises of chapter 6, each with a part of the hint that it gets."""
 
 from contextlib import nullcontext
 
@@ -121,11 +121,11 @@ def gathered(compare):
 
 WRONG = [
     *SHARES,
-    ('6.2', 'each by its own norm, then the mean', clip('after'), 'in another direction'),
-    ('6.2', 'made longer, too', clip(always=True), 'within the limit stays'),
-    ('6.2', 'names, not tensors', scaled('names'), 'g = g * x makes a new tensor'),
+    ('6.2', 'each by its own norm, then the mean', clip('after'), 'in a different direction'),
+    ('6.2', 'short gradients made longer, too', clip(always=True), 'within the limit stays'),
+    ('6.2', 'names rebound, tensors unchanged', scaled('names'), 'g = g * x makes a new tensor'),
     ('6.3', 'a mean of means', classes(sums='means'), 'then divide'),
-    ('6.3', 'its own share only', classes(sums='none'), 'add up the counts'),
+    ('6.3', 'its own shard only', classes(sums='none'), 'add up the counts'),
     ('6.3', 'in training mode', classes(modes=False), 'call net.eval() before'),
     (
         '6.4',
@@ -135,9 +135,9 @@ WRONG = [
     ),
     ('6.4', 'a mean of means', pieces('mean', lambda n, s, p, k: 1 / p), 'differ in length'),
     ('6.4', 'each piece sent', pieces(quiet='none'), 'by the passes [1, 2, 3] of 3'),
-    ('6.5', 'rank 0 alone', rank_0_alone, 'waits for ever'),
+    ('6.5', 'rank 0 alone', rank_0_alone, 'waits forever'),
     ('6.5', "like rank 0's", gathered(lambda r, i: r[i] == r[0]), 'compare the same list'),
-    ('6.5', 'None is 0', gathered(lambda r, i: len({x or 0 for x in r}) == 1), 'not False'),
+    ('6.5', 'None counted as 0', gathered(lambda r, i: len({x or 0 for x in r}) == 1), 'not False'),
     (
         '6.5',
         'only rank 0 says it',

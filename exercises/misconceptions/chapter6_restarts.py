@@ -1,4 +1,4 @@
-"""What students get wrong in exercises 6.6 and 6.7: what a run needs to go on after a death."""
+"""Wrong answers to exercises 6.6 and 6.7, on checkpoints, each with a part of its hint."""
 
 import os
 import shutil
@@ -56,9 +56,9 @@ def in_one_line(file, write, flush):
 
 
 WRONG = [
-    ('6.6', 'over the old one', in_place, 'write to another name'),
-    ('6.6', 'removed first', moved_away, 'only change this one'),
-    ('6.6', 'the old one kept', with_a_copy, 'another file, too'),
+    ('6.6', 'the old file overwritten', in_place, 'write to another name'),
+    ('6.6', 'the old file removed first', moved_away, 'only change this one'),
+    ('6.6', 'the old file kept as a copy', with_a_copy, 'another file, too'),
     ('6.6', 'removed in the same line', in_one_line, 'only change this one'),
     ('6.6', 'renamed, then flushed', renamed_first, 'before it is flushed'),
     ('6.7', 'whole objects', kept(objects=True), 'no objects'),

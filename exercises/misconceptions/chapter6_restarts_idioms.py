@@ -1,4 +1,4 @@
-"""Right answers to exercises 6.6 and 6.7 that go another way than ours: no wrong hint for them."""
+"""Right answers to exercises 6.6 and 6.7, written differently from ours; each must pass."""
 
 import copy
 import os

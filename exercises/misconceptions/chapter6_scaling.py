@@ -1,4 +1,4 @@
-"""Wrong answers to exercise 6.8, with a part of the hint, and right ones that go another way."""
+"""Wrong answers to exercise 6.8, each with a part of its hint, and other right answers."""
 
 import torch
 
@@ -47,8 +47,8 @@ def votes_first(grads, scale, dist):
 
 
 WRONG = [
-    ('6.8', 'by its own alone', unscaled(finite='own'), 'replicas drift apart'),
-    ('6.8', 'the scale stays', unscaled(finite='kept'), 'next scale is 1024, and 512'),
+    ('6.8', 'each rank decides alone', unscaled(finite='own'), 'replicas drift apart'),
+    ('6.8', 'the scale is not halved', unscaled(finite='kept'), 'next scale is 1024, but 512'),
     ('6.8', 'summed in float16', unscaled(kind=torch.float16), 'only the sum overflows float16'),
 ]
 RIGHT = [

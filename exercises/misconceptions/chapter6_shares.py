@@ -1,4 +1,4 @@
-"""What students get wrong in exercise 6.1: what is drawn, and from what."""
+"""Wrong answers to exercise 6.1: random numbers that depend on too much, or too little."""
 
 import random
 
@@ -24,9 +24,9 @@ def on_one_line(seed, epoch, index):
 
 
 WRONG = [
-    ('6.1', 'seeds the generator of all', seeds_all, 'random numbers of dropout'),
-    ('6.1', 'added up', same(lambda s, e, i: s + e + i), 'a sum, or xor'),
+    ('6.1', 'seeds the shared generator', seeds_all, 'random numbers of dropout'),
+    ('6.1', 'seed, epoch and index added up', same(lambda s, e, i: s + e + i), 'a sum, or xor'),
     ('6.1', "a string's hash", lambda *n: hash(f'{n}') % 2 == 0, 'another process'),
-    ('6.1', 'numbers without a gap', run_together, 'something between them'),
-    ('6.1', 'on one line', on_one_line, 'what example 4099 gets'),
+    ('6.1', 'digits joined without a separator', run_together, 'something between them'),
+    ('6.1', 'multiplied and added', on_one_line, 'that example 4099 had'),
 ]

@@ -1,4 +1,4 @@
-"""What students get wrong in the exercises of chapter 7, and a part of the hint that each gets."""
+"""Wrong answers to the exercises of chapter 7, each with a part of the hint that it gets."""
 
 import torch
 from torch.nn import functional as F
@@ -99,22 +99,22 @@ STEP, IDLE, ENOUGH = 3 * ms * (m + p - 1), (p - 1) / (m + p - 1), 9 * (p - 1) + 
 
 WRONG = [
     ('7.1', 'padding forgotten', held(3, 2, 1, shard=lambda n, k: n / k), 'is padded first'),
-    ('7.1', 'state counted once', held(3, 2, 1, state=4), 'two numbers for each'),
+    ('7.1', 'state counted once', held(3, 2, 1, state=4), 'two numbers per parameter'),
     ('7.1', 'gradients in stage 1', held(3, 1, 1), 'keeps all of the gradients'),
     ('7.2', 'not gathered', zero1(gather=False), 'then gathers all'),
     ('7.2', 'the sum', zero1(mean=False), 'divide the sum to get the mean'),
-    ('7.2', 'allreduce of gradients', zero1(scatter=False), 'its own shard alone'),
-    ('7.3', 'not gathered for backward', events(again=False), 'its backward pass needs it'),
-    ('7.3', 'never dropped', events(drop=False), 'are whole at one time'),
+    ('7.2', 'allreduce of gradients', zero1(scatter=False), 'only its own shard'),
+    ('7.3', 'not gathered for backward', events(again=False), 'its backward pass needs'),
+    ('7.3', 'never dropped', events(drop=False), 'are whole at the same time'),
     ('7.3', 'one gather too many', events(), 'gathered twice in a row'),
     ('7.4', 'a bias on every rank', cut_mlp(b2s=lambda b, k: [b] * k), 'to its own term'),
-    ('7.4', 'along the other axes', cut_mlp(axis=1), 'features between the layers'),
-    ('7.4', 'blocks, then modulo', cut_mlp(strided=True), 'does each feature meet'),
-    ('7.5', 'the copy copies back', tensor_step(enters=False), 'is a sum backward'),
-    ('7.5', 'a term for the sum', tensor_step(leaves=False), 'has a term of the sum'),
-    ('7.5', 'no ReLU on the way back', tensor_step(mask=False), 'are above 0'),
-    ('7.6', 'no bubble', (3 * ms * m, IDLE, ENOUGH, p), 'begins late'),
-    ('7.6', 'beside the work', (STEP, (p - 1) / m, ENOUGH, p), 'a share of the whole step'),
-    ('7.6', 'as GPipe', (STEP, IDLE, ENOUGH, m), 'GPipe keeps all'),
+    ('7.4', 'split along the wrong axes', cut_mlp(axis=1), 'features between the layers'),
+    ('7.4', 'W1 in blocks, W2 every k-th', cut_mlp(strided=True), 'does each feature meet'),
+    ('7.5', 'no sum for the gradient of x', tensor_step(enters=False), 'is a sum backward'),
+    ('7.5', 'a term returned as the sum', tensor_step(leaves=False), 'only one term of the sum'),
+    ('7.5', 'no ReLU in the backward pass', tensor_step(mask=False), 'are above 0'),
+    ('7.6', 'no bubble', (3 * ms * m, IDLE, ENOUGH, p), 'starts late'),
+    ('7.6', 'divided by the work', (STEP, (p - 1) / m, ENOUGH, p), 'divide by the whole step'),
+    ('7.6', 'as in GPipe', (STEP, IDLE, ENOUGH, m), 'GPipe keeps all'),
     *FSDP,
 ]

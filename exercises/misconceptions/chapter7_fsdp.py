@@ -1,4 +1,4 @@
-"""Wrong answers to exercise 7.7, with a part of the hint, and right ones that go another way."""
+"""Wrong answers to exercise 7.7, each with a part of its hint, and other right answers."""
 
 from torch import nn
 from torch.distributed.fsdp import fully_shard
@@ -34,8 +34,8 @@ def layer_by_layer(net, X, y, dist):
 
 
 WRONG = [
-    ('7.7', 'one unit', step(lambda net: [net]), 'are whole at one time'),
-    ('7.7', 'everyone everything', step(cut=False), 'each example belongs to one rank'),
+    ('7.7', 'wrapped as one unit', step(lambda net: [net]), 'are whole at one time'),
+    ('7.7', 'the batch on every rank', step(cut=False), 'each example belongs to exactly one rank'),
     ('7.7', 'a mean of means', step(loss='mean', factor=lambda n, k: 1), 'a short shard counts'),
 ]
 RIGHT = [

@@ -1,4 +1,4 @@
-"""What students get wrong in the exercises of chapter 8, and a part of the hint that each gets."""
+"""Wrong answers to the exercises of chapter 8, each with a part of the hint that it gets."""
 
 import math
 
@@ -9,7 +9,7 @@ from .chapter8_idioms import RIGHT as RIGHT
 
 
 def smallest(rounded=math.ceil, passes=2, backward=2, byte=8):
-    """A batch from numbers of passes through the port, backward passes, and bits per byte."""
+    """Return the batch for these passes through the port, backward passes, and bits per byte."""
 
     def smallest_batch(parameters, flops, value_bytes, operations, gigabits):
         sending = passes * parameters * value_bytes / (gigabits * 1e9 / byte)
@@ -50,7 +50,7 @@ def right_between(n, gpus, servers, ports, network):
 
 
 def fits(shared=1, kept=1, later=0, up=math.ceil, never=0):
-    """A number of devices for activations kept or shared, a stage too far or too near."""
+    """Return the number of devices, with activations kept or shared, or the wrong stage."""
 
     def devices_needed(parameters, stage, memory, activations):
         stage = min(3, max(0, stage + later))
@@ -64,11 +64,11 @@ def fits(shared=1, kept=1, later=0, up=math.ceil, never=0):
 
 
 WRONG = [
-    ('8.1', 'bits for bytes', smallest(byte=1), 'are bits'),
+    ('8.1', 'bits for bytes', smallest(byte=1), 'counts bits'),
     ('8.1', 'one pass through the port', smallest(passes=1), 'passes a port twice'),
     ('8.1', 'always one more', smallest(lambda x: int(x) + 1), 'divides evenly'),
     ('8.1', 'rounded down', smallest(math.floor), 'sending takes longer'),
-    ('8.2', 'there and back as one', fit(messages=1), 'are two messages'),
+    ('8.2', 'a round trip taken for one message', fit(messages=1), 'are two messages'),
     (
         '8.2',
         'the short time is the latency',
@@ -81,17 +81,17 @@ WRONG = [
         lambda n1, t1, n2, t2: (fit()(n1, t1, n2, t2)[0], 2 * n2 / t2),
         'a time includes a latency',
     ),
-    ('8.3', 'up the tree', lambda k, a, b: crossing(k, a, b, up=1), 'comes down again'),
+    ('8.3', 'up the tree only', lambda k, a, b: crossing(k, a, b, up=1), 'comes down again'),
     ('8.3', 'ln', lambda k, a, b: crossing(k, a, b, log=math.log), 'not ln(k)'),
-    ('8.3', 'whole arrays around', lambda k, a, b: -a * b, 'a k-th of the array travels'),
-    ('8.4', 'forward only', (HOURS / 3, DAYS, DOLLARS), 'the forward pass only'),
-    ('8.4', 'always busy', (HOURS * PERCENT / 100, DAYS, DOLLARS), 'that are always busy'),
-    ('8.4', 'one GPU', (HOURS, DAYS * GPUS, DOLLARS), 'at the same time'),
+    ('8.3', 'whole arrays around the ring', lambda k, a, b: -a * b, '1/k of the array travels'),
+    ('8.4', 'the forward pass only', (HOURS / 3, DAYS, DOLLARS), 'the forward pass only'),
+    ('8.4', 'always busy', (HOURS * PERCENT / 100, DAYS, DOLLARS), 'full use of the GPUs'),
+    ('8.4', 'the time of one GPU', (HOURS, DAYS * GPUS, DOLLARS), 'at the same time'),
     (
         '8.5',
-        'every device its whole array',
+        'every device sends its whole array',
         levels(lambda n, g, s, p, network: ring(s, n * g / p, network)),
-        'a device only sends slices',
+        'a device sends only slices',
     ),
     (
         '8.5',
@@ -99,8 +99,8 @@ WRONG = [
         levels(lambda n, g, s, p, network: ring(s, n, network)),
         'the ports share',
     ),
-    ('8.5', 'reduce-scatter only', levels(right_between, factor=0.5), 'there and back'),
-    ('8.6', 'no activations', fits(kept=0), 'needs its activations'),
+    ('8.5', 'the reduce-scatter only', levels(right_between, factor=0.5), 'this is half'),
+    ('8.6', 'no activations', fits(kept=0), 'stores its activations'),
     ('8.6', 'rounded down', fits(up=math.floor), 'round up'),
     ('8.6', 'always one more', fits(up=lambda x: int(x) + 1), 'not 3'),
     ('8.6', 'a negative number', fits(never=-1), 'unsharded part does not fit, so'),

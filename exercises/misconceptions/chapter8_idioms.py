@@ -1,4 +1,4 @@
-"""Right answers to the exercises of chapter 8 that go another way than ours: no hint for them."""
+"""Right answers to the exercises of chapter 8, written differently from ours; each must pass."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What students get wrong in the exercises of chapter 9, and a part of the hint that each gets."""
+"""Wrong answers to the exercises of chapter 9, each with a part of the hint that it gets."""
 
 import torch
 from torch.nn import functional as F
@@ -50,7 +50,7 @@ def the_sum_as_a_result(logits, labels, dist):
 
 
 def prepare(after=1, pad=-100, mask=lambda ones: ones.tril(), also=None, inputs=slice(None)):
-    """Targets some positions later, padded with something, and some mask."""
+    """Return inputs, targets ``after`` positions later, padded with ``pad``, and a mask."""
 
     def examples(sequences):
         t = max(map(len, sequences)) - 1
@@ -67,14 +67,14 @@ WRONG = [
     ('9.1', 'its own tokens, times ranks', by_its_own_tokens, 'how many are there on all ranks'),
     ('9.1', 'a rank without tokens has 0', nothing_to_learn, 'cannot call backward()'),
     ('9.1', 'nan without tokens', nan_where_nothing_counts, 'the loss of rank 1 is nan'),
-    ('9.1', 'words in the wrong place', words_in_the_wrong_place, 'flatten both'),
-    ('9.1', 'the sum as a result', the_sum_as_a_result, 'returns nothing'),
+    ('9.1', 'words in the wrong place', words_in_the_wrong_place, 'flatten the first two axes'),
+    ('9.1', 'all_reduce taken to return the sum', the_sum_as_a_result, 'returns nothing'),
     ('9.2', 'not shifted', prepare(after=0), 'nothing to learn'),
-    ('9.2', 'targets padded with 0', prepare(pad=0), 'from there on no target counts'),
-    ('9.2', 'every 0 taken for padding', prepare(pad=0, also=0), 'which token comes after'),
+    ('9.2', 'targets padded with 0', prepare(pad=0), 'from there on the target is -100'),
+    ('9.2', 'every 0 mistaken for padding', prepare(pad=0, also=0), 'which token comes after'),
     ('9.2', 'a mask of numbers', prepare(mask=lambda x: x.tril().float()), 'torch.float32'),
-    ('9.2', 'the last token dropped', prepare(inputs=slice(-1)), 'belongs into the inputs, too'),
-    ('9.2', 'the mask sees one too many', prepare(mask=lambda x: x.tril(1)), 'it must predict'),
+    ('9.2', 'the last token dropped', prepare(inputs=slice(-1)), 'belongs in the inputs, too'),
+    ('9.2', 'the mask allows too much', prepare(mask=lambda x: x.tril(1)), 'it must predict'),
     *CONTEXT,
     *EXPERTS,
 ]

@@ -1,10 +1,10 @@
-"""What students get wrong in exercises 9.3 to 9.5, and a part of the hint that each gets."""
+"""Wrong answers to exercises 9.3 to 9.5, each with a part of the hint that it gets."""
 
 import torch
 
 
 def combine(weight='exp', out='mean', total='scaled', largest=torch.maximum):
-    """Weights of the two parts, what is made of the outputs, and of the sums, by another way."""
+    """Combine two parts with the wrong weights, outputs, sums or maximum."""
 
     def answer(first, second):
         (o1, m1, t1), (o2, m2, t2) = first, second
@@ -38,7 +38,7 @@ def combine(weight='exp', out='mean', total='scaled', largest=torch.maximum):
 
 
 def rounds(count=0, way=-1, own='triangle', before='whole', after='nothing', first=0):
-    """A ring of more or fewer rounds, the other way round, with something else to compute."""
+    """Return the rounds of a ring that is too long, turns the wrong way, or computes too much."""
 
     def answer(rank, k):
         blocks = [(rank + way * (i + first)) % k for i in range(k + count)]
@@ -64,15 +64,15 @@ WRONG = [
     ('9.3', 'a mean of both', combine(out='half'), 'as if both had the same weights'),
     ('9.3', 'without the maximum', combine(weight='none'), 'against the same maximum'),
     ('9.3', 'sums added', combine(total='added'), 'two different maxima'),
-    ('9.4', 'one round too many', rounds(count=1), 'need not travel on'),
-    ('9.4', 'the other way', rounds(way=1), 'receive from the one before'),
-    ('9.4', 'its own whole', rounds(own='whole'), 'the first query sees one key'),
+    ('9.4', 'one round too many', rounds(count=1), 'is not sent on'),
+    ('9.4', 'the other direction', rounds(way=1), 'receive from the previous one'),
+    ('9.4', 'its own block computed whole', rounds(own='whole'), 'the first query sees one key'),
     ('9.5', 'neighbours', zigzag(other(lambda r, k: (2 * r, 2 * r + 1))), 'these are neighbours'),
     (
         '9.5',
         'no mask',
         zigzag(pairs=lambda positions, k, n: len(positions) * n),
-        'a query sees the keys up to itself',
+        'sees only the keys up to itself',
     ),
     ('9.5', 'half of the square', zigzag(pairs=lambda p, k, n: n * n // k // 2), 'the diagonal'),
 ]

@@ -1,4 +1,4 @@
-"""Right answers to exercises 9.3 to 9.5 that go another way than ours: no hint for them."""
+"""Right answers to exercises 9.3 to 9.5, written differently from ours; each must pass."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""What students get wrong in exercise 9.6, and a part of the hint that each gets."""
+"""Wrong answers to exercise 9.6, each with a part of the hint that it gets."""
 
 import torch
 
@@ -6,7 +6,7 @@ import torch
 def mixture(
     back='inverse', weight='own', send=lambda x: x, counts='all', order='sorted', times=lambda w: w
 ):
-    """Tokens sent in some order with some counts, and what comes back put somewhere."""
+    """Send tokens to experts, with a known mistake in their order, counts or weights."""
 
     def answer(x, choices, weights, k, exchange):
         by_expert = choices.argsort(stable=True)
@@ -33,7 +33,7 @@ def mixture(
 
 
 WRONG = [
-    ('9.6', 'not put back', mixture(back='never', weight='sorted'), "the experts' order"),
+    ('9.6', 'not put back in order', mixture(back='never', weight='sorted'), "the experts' order"),
     ('9.6', 'weights forgotten', mixture(weight='none'), "the router's weights are not"),
-    ('9.6', 'an expert without tokens', mixture(counts='without 0'), 'give one for each, even if'),
+    ('9.6', 'an expert without tokens', mixture(counts='without 0'), 'pass one for each, even if'),
 ]

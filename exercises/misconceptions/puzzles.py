@@ -1,4 +1,4 @@
-"""What is wrong or too expensive in the puzzles, and a part of the hint that each gets."""
+"""Answers to the puzzles that are wrong or too expensive, each with a part of its hint."""
 
 from mgpu_helpers.collectives import (
     all_gather,
@@ -9,7 +9,7 @@ from mgpu_helpers.collectives import (
 
 
 def in_thirds(written):
-    """Reach the first target; what crossed is added by ``written``."""
+    """Reach the first target; ``written`` adds the received values."""
 
     def two_servers(data):
         n, before = len(data[0]), None
