@@ -148,7 +148,7 @@ def test_a_class_has_a_row_each_with_what_was_set(tmp_path):
     assert chau['1.1'] == '' and int(chau['5.1']) > 0 == int(chau['points']), (
         'late by more than a day'
     )
-    assert 'notes.ipynb' in chau['remarks'] and 'counts nothing' in chau['late']
+    assert 'notes.ipynb' in chau['remarks'] and 'counts for nothing' in chau['late']
     assert absent['points'] == '0' and absent['files'] == ''
     assert (tmp_path / 'out/weeks.csv').read_text().startswith('id,name,week-3,points,out_of')
     page = tmp_path / 'out/week-3/feedback' / f'lovelaceada_12345_678_{ONE}.html'

@@ -1,6 +1,6 @@
-"""The chapters of the course, as ``notebooks/chapters.yml`` lists them.
+"""Read the list of chapters in ``notebooks/chapters.yml``.
 
-``python tools/chapters.py`` writes the openings of the notebooks and the tables in README.md and
+``python tools/chapters.py`` writes the notebooks' opening lines and the tables in README.md and
 book/index.md.
 """
 
@@ -16,7 +16,7 @@ START, END = '<!-- chapters -->\n', '<!-- end -->\n'  # around a table of the ch
 
 @dataclass
 class Chapter:
-    """One entry of the list; chapters.yml says what its fields mean."""
+    """One entry of the list; chapters.yml explains its fields."""
 
     number: int
     file: str
@@ -48,7 +48,7 @@ CHAPTERS = [Chapter(number, **entry) for number, entry in enumerate(LIST, 1)]
 
 
 def table(to_notebooks):
-    """Make the Markdown table; ``to_notebooks`` is the path from the page to the notebooks."""
+    """Return the Markdown table; ``to_notebooks`` is the path from the page to the notebooks."""
     rows = [
         f'| {c.number} | [{c.title}]({to_notebooks}/{c.path.name}) | {c.question} |\n'
         for c in CHAPTERS
@@ -57,7 +57,7 @@ def table(to_notebooks):
 
 
 def renewed():
-    """Map each file that repeats part of the list to the text that it should have."""
+    """Return {file: its up-to-date text} for the files that repeat part of the list."""
     texts = {}
     for name, to_notebooks in {'README.md': 'notebooks', 'book/index.md': '../notebooks'}.items():
         text = (ROOT / name).read_text(encoding='utf8')

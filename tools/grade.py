@@ -1,7 +1,7 @@
-"""Grade submissions of the exercises: ``make grade FROM=folder`` leaves ``build/grades/``.
+"""Grade submissions of the exercises: ``make grade FROM=folder`` writes ``build/grades/``.
 
-``handed_in.py`` finds them below the folder, ``grading.py`` grades one in a sandbox
-(``sandbox.py``) and in the environment of the chapter, ``grades.py`` keeps the table.
+``handed_in.py`` finds them in the folder, ``grading.py`` grades each one in a sandbox
+(``sandbox.py``) and in its chapter's environment, ``grades.py`` keeps the table.
 """
 
 import os
@@ -25,10 +25,10 @@ from tqdm import tqdm
 
 from student import CHECK, set_of
 
-PLAN = ROOT / 'exercises' / 'teaching' / 'plan.yml'  # what each exercise is worth
-EXAMPLE = 'Ada Lovelace'  # stands in the exercises' cell for the name
+PLAN = ROOT / 'exercises' / 'teaching' / 'plan.yml'  # the points of each exercise
+EXAMPLE = 'Ada Lovelace'  # the name in the notebooks' name cell
 NEVER = False, 'not reached'
-# Where an environment is: itself, what it was made from, and its packages, if they are links.
+# The folders of an environment: its own, its base Python's, and its packages' if they are links.
 WHERE = 'import os, sys, numpy\nfor p in (sys.prefix, sys.base_prefix, '
 WHERE += 'os.path.dirname(os.path.dirname(os.path.realpath(numpy.__file__)))): print(p)'
 HIDDEN = 'submissions have no network, and see no files or processes of yours'
@@ -38,14 +38,14 @@ HEAD = """<!doctype html><meta charset="utf8"><title>Exercises</title>
 
 
 def checks_in(path):
-    """Return the calls of ``check`` in a source of ours, by exercise number."""
+    """Return the ``check`` calls in one of our own notebooks, by exercise number."""
     cells = nbformat.read(path, as_version=4).cells
     lines = [line for cell in cells if cell.cell_type == 'code' for line in cell.source.split('\n')]
     return {match[1]: line for line in lines if (match := CHECK.match(line))}
 
 
 def environments(sources, chapters):
-    """Find the Python of each chapter, and what it must see; stop where that lacks a part."""
+    """Find each chapter's Python and the folders it must see; stop if a package is missing."""
     found, places = {chapter: python_of(sources[chapter]) for chapter in chapters}, set()
     for chapter, python in found.items():
         first = min(checks_in(sources[chapter]))
@@ -68,13 +68,13 @@ def environments(sources, chapters):
 
 
 def is_theirs(name, student):
-    """Say whether a name can be a student's: in a file's name it may be a part."""
+    """Return whether a name can be this student's; a file's name may have only a part of it."""
     words = {*words_in(name)} & {*words_in(student.name)}
     return bool(words) or same_person(name, student.name)
 
 
 def about(submission, names):
-    """Say what a lecturer should know of a submission beside its verdicts."""
+    """Return remarks on a submission for the lecturer, in addition to its verdicts."""
     student, remarks = submission.student, []
     if submission.others:
         earlier = ', '.join(submission.others)
@@ -86,13 +86,13 @@ def about(submission, names):
 
 
 def plain(text):
-    """Replace what no file can hold, and what a terminal or a table would act upon."""
+    """Replace invalid characters and those that a terminal or a table would interpret."""
     text = os.fsencode(text) if isinstance(text, Path) else str(text).encode('utf8', 'replace')
     return ' '.join(re.sub(r'[\x00-\x1f\x7f]', ' ', text.decode('utf8', 'replace')).split())
 
 
 def page(student, chapter, checks, right, verdicts, remarks, worth):
-    """Write the page that a student is given back."""
+    """Return the HTML page with a student's results."""
     lines = [
         (n, f'{worth(n) if n in right else 0} of {worth(n)}', verdicts.get(n, NEVER)[1])
         for n in checks
@@ -104,7 +104,7 @@ def page(student, chapter, checks, right, verdicts, remarks, worth):
 
 
 def grade_one(course, submission, checks, apart, judge):
-    """Return what ``grade`` does; whatever a student hands in, it must not cost another's grade."""
+    """Return the result of ``grade``; no submission may affect the grade of another student."""
     names = {}
     try:
         with course:
@@ -117,7 +117,7 @@ def grade_one(course, submission, checks, apart, judge):
         verdicts, remarks = {}, [f'it could not be graded: {type(error).__name__}']
     for number, name in names.items():
         if same_person(name, EXAMPLE) and not is_theirs(name, submission.student):
-            sentence = f"not yet: '{EXAMPLE}' is the example's name; with yours come other numbers"
+            sentence = f"not yet: '{EXAMPLE}' is the example's name; your name gives other numbers"
             verdicts[number] = False, sentence
     return verdicts, [plain(remark) for remark in remarks + about(submission, names)]
 
@@ -136,9 +136,9 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.command()
 @click.argument('folder', type=FOLDER)
 @click.option('--roster', type=FILE)
-@click.option('--set', 'chosen', help='Exercises that were set, such as "1.1 1.5 3.2".')
-@click.option('--due', help='When, such as "2026-12-01 18:00": what is later is marked.')
-@click.option('--week', help='Its number: points of all weeks add up in weeks.csv.')
+@click.option('--set', 'chosen', help='Exercises that were assigned, such as "1.1 1.5 3.2".')
+@click.option('--due', help='Due date, such as "2026-12-01 18:00": later submissions are marked.')
+@click.option('--week', help='Number of the week: weeks.csv adds up the points of all weeks.')
 @click.option('--build', type=click.Path(path_type=Path), default=ROOT / 'build' / 'grades')
 def main(folder, roster, chosen, due, week, build):
     """Grade the notebooks below FOLDER."""
@@ -151,11 +151,11 @@ def main(folder, roster, chosen, due, week, build):
     for path, _ in skipped:
         click.echo(f'not graded, its name has no chapter: {plain(path.relative_to(folder))}')
     if roster and not any(submission.student in roster for submission in submissions):
-        click.echo('no submission is of a student in the roster: is it that of this course?')
+        click.echo('no submission is from a student in the roster: is it the right roster?')
     if not submissions:
         like = next(iter(sources.values())).name
         raise click.ClickException(f"there is no submission in '{folder}': notebooks like {like}")
-    keep_apart((folder, build), [ROOT, Path(tempfile.gettempdir())])  # before any Python is started
+    keep_apart((folder, build), [ROOT, Path(tempfile.gettempdir())])  # before starting any Python
     every = {chapter: checks_in(source) for chapter, source in sources.items()}
     known = {number for of in every.values() for number in of}
     if unknown := [n for n in (chosen or '').split() if n not in known]:
@@ -175,7 +175,7 @@ def main(folder, roster, chosen, due, week, build):
     with Course() as course:
         apart = (hidden, needed) if isolation(course, hidden, needed) else ()
     click.echo(HIDDEN if apart else NOT_HIDDEN)
-    # A teacher's own exercise, which is not in the plan, is worth one point.
+    # A teacher's own exercise that is not in the plan is worth one point.
     worth = yaml.safe_load(PLAN.read_text(encoding='utf8'))['points']
     grades = Grades(roster, numbers, lambda number: worth.get(number, [1])[0])
     for path, student in skipped:
@@ -193,7 +193,7 @@ def main(folder, roster, chosen, due, week, build):
             grades.add(submission, plain(inside), mine, right, remarks)
             grades.write(build / 'grades.csv')
             text = page(name, submission.chapter, mine, right, verdicts, remarks, grades.worth)
-            # Under the submission's own name, by which a learning management system takes it back.
+            # Under the submission's file name, so that a learning management system can import it.
             target = (build / 'feedback' / inside).with_suffix('.html')
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding='utf8')

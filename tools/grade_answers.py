@@ -1,7 +1,7 @@
 """Run a student's cells, then answer for their functions; ``tools/grading.py`` starts this.
 
-Each job has a process of its own, forked from one that has imported what the checks need. Nothing
-is decided here: ``grade_checks.py`` asks for what a function gives.
+Each job runs in a separate process, forked from one that has imported the checks' packages. Nothing
+is decided here: ``grade_checks.py`` asks for the results of functions.
 """
 
 import json
@@ -17,7 +17,7 @@ from grade_wire import Wire
 
 from mgpu_exercises.checking import find
 
-MEMORY = 2 << 30  # bytes beyond what importing the course takes; also the limit on a file's size
+MEMORY = 2 << 30  # bytes in addition to importing the course; also the limit on a file's size
 
 
 def limit_memory():
@@ -28,7 +28,7 @@ def limit_memory():
 
 
 def start():
-    """Return the jobs, and a function that sends messages; cells see /dev/null in place of both."""
+    """Return the jobs and a function that sends messages; cells see /dev/null instead of both."""
     lines = os.fdopen(os.dup(0))
     results = os.fdopen(os.dup(1), 'w')
     for fd in (0, 1):
@@ -44,7 +44,7 @@ def start():
 
 
 def answer(path, lines, send):
-    """Answer what is asked about the answer in a file, until we are ended."""
+    """Reply to questions about the answer stored in a file, until this process is killed."""
 
     def exchange(message):
         send(**message)
@@ -66,7 +66,7 @@ def main():
     lines, send = start()
     while line := lines.readline():
         job = {}
-        with suppress(ValueError):  # the rest of what a child has not read
+        with suppress(ValueError):  # input that a child has left unread
             job = json.loads(line)
         if 'word' in job:
             send(word=job['word'])

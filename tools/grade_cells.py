@@ -1,7 +1,7 @@
 """Execute the cells of one submission and send its answers, for ``grade_answers.py``.
 
-Nothing is checked here: the answers travel to other processes, as functions travel to the workers
-of ``mgpu_helpers.processes``, so what a cell does to the checks has no effect.
+Nothing is checked here: the answers are sent to other processes, as functions are sent to the
+workers of ``mgpu_helpers.processes``, so a cell cannot tamper with the checks.
 """
 
 import base64
@@ -17,23 +17,23 @@ from student import CHECK
 
 
 def answers_to(call, names):
-    """Evaluate a call of ``check`` in a submission's names; return what it is given."""
+    """Evaluate the arguments of a ``check`` call in a submission's namespace and return them."""
     given = eval(call, names | {'check': lambda _, *args, **options: (args, options)})
     return base64.b64encode(dumps(given)).decode()
 
 
 def run_cells(job, send):
-    """Run the cells of a notebook, and end this process."""
+    """Run the cells of a notebook, then end this process."""
     checks, skipped = job['checks'], job['skipped']
     shell, sent = InteractiveShell.instance(), set()
-    shell.cache_size = 0  # what cells give back is not kept
+    shell.cache_size = 0  # do not keep the cells' values
     shell.history_manager.enabled = False
-    shell._tee = lambda channel: contextlib.nullcontext()  # nor what they print, 2 GB in seconds
+    shell._tee = lambda channel: contextlib.nullcontext()  # nor their output, 2 GB in seconds
     try:
         text = Path(job['notebook']).read_bytes().decode('utf-8-sig')
         cells = nbformat.reads(text, as_version=4).cells
         cells = [str(cell.source) for cell in cells if cell.cell_type == 'code']
-    except BaseException as error:  # the file can hold anything
+    except BaseException as error:  # the file may contain anything
         send(unreadable=type(error).__name__)
         os._exit(0)
     for position, code in enumerate([*cells, '']):

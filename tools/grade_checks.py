@@ -1,6 +1,6 @@
-"""Check the answers of submissions; ``tools/grade.py`` starts this. Nothing of theirs runs here.
+"""Check the answers of submissions; ``tools/grade.py`` starts this. No student's code runs here.
 
-It asks the process of the answer (``grade_answers.py``) for what the answer gives.
+It asks the answer's process (``grade_answers.py``) for the answer's results.
 """
 
 import inspect
@@ -17,12 +17,12 @@ from mgpu_exercises.checking import Away, find
 
 
 def verdict_on(number, seed, exchange):
-    """Check an answer that is reached by ``exchange``."""
+    """Check an answer in another process, to which ``exchange`` sends messages."""
     wire = Wire(exchange, decides=True)
     try:
         args, name = wire.ask(do='answers', of=None, args=(), options={})
         Away.run = lambda *args, **options: wire.ask(do='run', of=None, args=args, options=options)
-        # A sentence says "my_split is still blank", by the task's own word.
+        # The message is "my_split is still blank", with the name from the task.
         words = [
             w for w in inspect.signature(find(number)).parameters if w not in ('rng', 'numbers')
         ]

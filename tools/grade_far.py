@@ -1,4 +1,4 @@
-"""What stays in its process, and is reached from the other one: functions, the checks' objects."""
+"""Proxies for objects that stay in the other process: functions, and the checks' objects."""
 
 import types
 
@@ -9,7 +9,7 @@ OPERATORS = 'len getitem setitem add radd iadd mul rmul sub truediv call enter e
 
 
 def is_ours(value):
-    """Tell whether an object of the checks stays with them: what it hears decides."""
+    """Return whether an object stays in the checks' process, because its calls decide a check."""
     kind = value if isinstance(value, type) else type(value)
     if kind in (types.FunctionType, types.MethodType):
         return value.__module__.startswith(OURS) and (
@@ -24,7 +24,7 @@ def is_ours(value):
 
 
 class Far:
-    """What stands for a function or an object of the other process."""
+    """A proxy for a function or an object in the other process."""
 
     def __init__(self, wire, number, name):
         self.__dict__['_wire'], self.__dict__['_number'] = wire, number
@@ -35,7 +35,7 @@ class Far:
 
 
 class FarObject(Far):
-    """What has attributes there, too."""
+    """A proxy for an object whose attributes can be read as well."""
 
     def __getattr__(self, name):
         if name.startswith('_'):
@@ -44,7 +44,7 @@ class FarObject(Far):
 
 
 class Opaque:
-    """Something of a student's that is no data: it can be handed back to their functions."""
+    """A student's object that is not data: it can only be passed back to their functions."""
 
 
 def operator(name):
@@ -55,7 +55,7 @@ def operator(name):
 
 
 def told(value, number, decides):
-    """Give JSON for what stays here, under its number; of an object, which operators it has."""
+    """Return JSON for an object that stays here: its number and, for the checks', its operators."""
     name = getattr(value, '__name__', type(value).__name__)
     found = {'k': 'far', 'n': number, 'call': callable(value), 'v': str(name)[:40]}
     if decides and not isinstance(value, types.FunctionType | types.MethodType):
@@ -64,7 +64,7 @@ def told(value, number, decides):
 
 
 def standing_for(sent, wire):
-    """Make what stands for it in the other process."""
+    """Return the proxy for an object that was sent as ``told`` describes it."""
     if wire.decides:
         return Far(wire, sent['n'], 'your function') if sent['call'] is True else Opaque()
     if 'has' not in sent:

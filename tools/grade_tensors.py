@@ -1,4 +1,4 @@
-"""The kinds of values that MXNet and PyTorch have; ``grade_values.py`` says what a kind is."""
+"""Kinds of values for MXNet and PyTorch; ``grade_values.py`` defines what a kind is."""
 
 import sys
 import types
@@ -12,7 +12,7 @@ def torch_or_none():
 
 
 def named(value):
-    """Give JSON for a type or a device, by its name; or None."""
+    """Return JSON for a type or a device, by its name, or None for anything else."""
     torch, mx = torch_or_none(), sys.modules.get('mxnet')
     if torch and isinstance(value, torch.dtype | torch.device):
         return {'k': type(value).__name__, 'v': str(value).removeprefix('torch.')}
@@ -58,7 +58,7 @@ class Tensor(Kind):
         }  # fmt: skip
 
     def more(wire, value):
-        """Tell which tensors of the checks one depends upon, by the student's own passes."""
+        """Return which of the checks' tensors a student's ``value`` depends on, by autograd."""
         torch = torch_or_none()
         if wire.decides or value.grad_fn is None or wire.depth:
             param = wire.decides and isinstance(value, torch.nn.Parameter)
@@ -109,7 +109,7 @@ class Tensor(Kind):
 
 
 def back_through(wire, number, of, value, leaves):
-    """Give a tensor whose gradient is asked for where it was computed."""
+    """Return a tensor whose backward pass runs in the process that computed it."""
     torch = torch_or_none()
 
     class Back(torch.autograd.Function):
@@ -192,7 +192,7 @@ KINDS = Tensor, Module, Optimizer, NDArray, Array, List, Dict, Space
 
 
 def kind_of(value):
-    """Give the kind of a value, or None if it has none."""
+    """Return the kind of a value, or None if it has none."""
     torch, mx = torch_or_none(), sys.modules.get('mxnet')
     of = {list: List, dict: Dict, types.SimpleNamespace: Space}
     if mx:

@@ -1,8 +1,8 @@
-"""Values as JSON, and back: what travels between the two processes that ``grade_wire.py`` joins.
+"""Convert values to JSON and back, for the two processes that ``grade_wire.py`` connects.
 
-What can be changed (a list, an array) is of a *kind*: a class that says what the content of one
-is, makes another of it in the other process, and lets that take over a new content later. The kinds
-of MXNet and PyTorch are in ``grade_tensors.py``.
+A mutable value (a list, an array) has a *kind*: a class that returns its content, creates a copy
+from that in the other process, and updates the copy when the content changes. The kinds for MXNet
+and PyTorch are in ``grade_tensors.py``.
 """
 
 import base64
@@ -15,8 +15,8 @@ import numpy as np
 PLAIN = bool, int, str, type(None)
 
 
-class Broken(BaseException):  # no check catches it
-    """What the other process has sent is no message."""
+class Broken(BaseException):  # so no check catches it
+    """The other process has sent something that is not a valid message."""
 
 
 def text_of(data):
@@ -39,7 +39,7 @@ def plain_dtype(text):
 
 
 def constant(value, encode):
-    """Give JSON for what cannot be changed; None for anything else."""
+    """Return JSON for an immutable value, or None for anything else."""
     if value is ...:
         return {'k': 'ellipsis'}
     if isinstance(value, np.generic):
@@ -61,14 +61,14 @@ def constant(value, encode):
 
 
 def items(value, encode):
-    """Give JSON for what can be gone through, such as a range or a generator; or None."""
+    """Return JSON for an iterable, such as a range or a generator, or None for anything else."""
     if isinstance(value, type) or not isinstance(value, collections.abc.Iterable):
         return None
     kind = 'iter' if isinstance(value, collections.abc.Iterator) else 'items'
     return {'k': kind, 'v': [encode(x) for x in value]}
 
 
-CONSTANTS = {  # by the name of a kind: what makes one of its JSON
+CONSTANTS = {  # for each name of a kind: a function that decodes its JSON
     'ellipsis': lambda v, decode: ...,
     'scalar': lambda v, decode: np.frombuffer(bytes_of(v[1]), plain_dtype(v[0]))[0],
     'np': lambda v, decode: plain_dtype(v),
@@ -84,14 +84,14 @@ CONSTANTS = {  # by the name of a kind: what makes one of its JSON
 
 
 class Kind:
-    """What can be changed, and here what most kinds do. Nothing is made of one: it is a table."""
+    """The base of all kinds of mutable values, with their defaults; it is never instantiated."""
 
-    filled = False  # whether one is made empty, and given its content when it is known by number
-    stays = False  # whether one that a student has made is told by number alone
-    pickled = False  # whether one is pickled, to the student's process alone
+    filled = False  # whether it is created empty and filled once it has a number
+    stays = False  # whether one that a student has created is sent by number only
+    pickled = False  # whether it is pickled (only to the student's process)
 
     def more(wire, value):
-        """Give what is told of one only when it is first sent."""
+        """Return additional JSON for the first time that the value is sent."""
         return {}
 
 
@@ -124,7 +124,7 @@ class Dict(Kind):
 
 
 class Space(Kind):
-    """An object whose attributes are all that there is to it."""
+    """An object that is fully described by its attributes."""
 
     name, filled, stays = 'space', True, True
 

@@ -1,10 +1,10 @@
-"""How what decides on an answer calls it: two processes that exchange data, and no code.
+"""Call an answer from the checks' process: the two processes exchange data, never code.
 
 The checks run in one process (``grade_checks.py``), the answer in another (``grade_answers.py``).
-When a check calls a student's function, the other process is asked to, and says what was given
-back and what has changed in lists, arrays and tensors. When the function calls what it was given
-(``dist``, ``sync``), the first process is asked in turn. Pickles travel to the answer alone: what
-comes from it is JSON, of numbers, words and bytes (``grade_values.py``).
+When a check calls a student's function, the other process runs it, and reports the result and the
+changes in lists, arrays and tensors. When the function calls one of its arguments (``dist``,
+``sync``), the first process is asked in turn. Pickles are sent only to the answer: it replies
+with JSON of numbers, strings and bytes (``grade_values.py``).
 """
 
 import builtins
@@ -26,19 +26,19 @@ KINDS = {kind.name: kind for kind in KINDS}
 
 
 class Raised(Exception):
-    """What the other process has raised, on its way."""
+    """Carries an exception that was raised in the other process."""
 
 
 class Wire:
-    """One end; ``exchange`` sends a message, and gives the next one that comes."""
+    """One end of the connection; ``exchange`` sends a message and returns the next one received."""
 
     def __init__(self, exchange, decides):
         self.exchange, self.decides = exchange, decides
         self.objects, self.numbers, self.shown, self.next = {}, {}, {}, 0 if decides else 1
-        self.places, self.depth = {}, 0  # where a tensor's numbers were; calls within calls
-        self.final = False  # is this what a function of a student's gives? It is not followed up
+        self.places, self.depth = {}, 0  # tensors' earlier addresses; depth of nested calls
+        self.final = False  # a student's final result? Later changes are not tracked
 
-    # What is sent.
+    # Sending.
 
     def number_of(self, value):
         number, self.next = self.next, self.next + 2
@@ -52,7 +52,7 @@ class Wire:
             self.places[number] = value.data_ptr()
 
     def encode(self, value):
-        """Give JSON for a value; of lists, arrays and the like, later changes are told as well."""
+        """Return JSON for a value; later changes to lists, arrays and the like are sent as well."""
         if type(value) in PLAIN or type(value) is float:
             return value
         if id(value) in self.numbers:
@@ -63,7 +63,7 @@ class Wire:
             return told(value, self.number_of(value), self.decides)
         if found := constant(value, self.encode) or named(value):
             return found
-        for base in (int, str, float):  # a subclass travels as what it is
+        for base in (int, str, float):  # an instance of a subclass is sent as its base type
             if isinstance(value, base):
                 return base(value)
         kind = kind_of(value)
@@ -84,7 +84,7 @@ class Wire:
         return found | kind.more(self, value)
 
     def pickled(self, value, kind='pickle', number=None):
-        """Pickle what is no data, with tensors and what is ours in it told by number."""
+        """Pickle an object that is not data; send tensors and our own objects in it by number."""
         found = {'k': kind, 'n': self.number_of(value) if number is None else number}
         wire, file, torch = self, io.BytesIO(), torch_or_none()
 
@@ -112,20 +112,20 @@ class Wire:
             self.shown[number] = json.dumps(kind_of(value).content(self, value))
 
     def changes(self):
-        """Give what has changed since the other process knew it."""
+        """Return the objects that have changed since the other process last saw them."""
         found = []
         for number in [*self.shown]:
             value = self.objects[number]
             content = kind_of(value).content(self, value)
             if json.dumps(content) != self.shown[number]:
                 found.append([number, content])
-                self.note(number)  # what is new in it is known by its number now
+                self.note(number)  # its new parts have numbers now
         return found
 
-    # What comes.
+    # Receiving.
 
     def decode(self, sent):
-        """Give the value that was sent."""
+        """Return the value that was sent."""
         if not isinstance(sent, dict):
             if type(sent) not in (*PLAIN, float):
                 raise Broken
@@ -153,7 +153,7 @@ class Wire:
 
     def unpickled(self, sent):
         if self.decides:
-            raise Broken  # nothing that a student's process has pickled is opened here
+            raise Broken  # never unpickle anything from a student's process
         wire = self
 
         class Unpickler(pickle.Unpickler):
@@ -170,7 +170,7 @@ class Wire:
         return value
 
     def apply(self, changes):
-        """Let objects here become what the other process says that they are now."""
+        """Update our objects with the changes that the other process has sent."""
         for number, v in changes:
             if number not in self.shown:
                 raise Broken
@@ -181,7 +181,7 @@ class Wire:
     # Calls.
 
     def ask(self, do, of, args, options):
-        """Let the other process do something; give what comes of it, or raise what it raised."""
+        """Have the other process do something; return its result, or raise its exception."""
         message = {'do': do, 'of': of, 'args': [self.encode(x) for x in args],
                    'options': {k: self.encode(x) for k, x in options.items()}}  # fmt: skip
         if self.decides:
@@ -194,7 +194,7 @@ class Wire:
         return self.guarded(self.result_of, reply)
 
     def guarded(self, function, *args):
-        """Call what reads a message: from a student's process it can be anything."""
+        """Call a function that reads a message; one from a student's code may contain anything."""
         try:
             return function(*args)
         except Raised as raised:
@@ -230,7 +230,7 @@ class Wire:
         return (kind if exact is True else type('an error', (kind,), {}))('')
 
     def done(self, message):
-        """Do what the other process asks for; give the reply."""
+        """Do what the other process asks for; return the reply."""
         try:
             found = self.do(message)
             self.final = not self.decides and not self.depth
@@ -271,14 +271,14 @@ class Wire:
             if args[0].startswith('_'):
                 raise Broken
             found = getattr(target, args[0])
-            return copy.deepcopy(found) if kind_of(found) else found  # theirs to look at
+            return copy.deepcopy(found) if kind_of(found) else found  # a copy for them
         if do != 'call' and do[2:-2] not in OPERATORS:
             raise Broken
         return target(*args, **options) if do == 'call' else getattr(target, do)(*args)
 
 
 def run_within(wire, message, target, do, args, options):
-    """Do what a check asks for, under what it says must hold there (``checking.around``)."""
+    """Do what a check asks for, in the context managers that it requires (``checking.around``)."""
     if do == 'grad':
         torch = torch_or_none()
         leaves = [wire.objects[n] for n in args[1]]

@@ -1,11 +1,11 @@
-"""The table that a lecturer gets: a row for each student, a column for each exercise."""
+"""Write the lecturer's table: a row for each student, a column for each exercise."""
 
 import csv
 import re
 
 
 class Grades:
-    """Rows by student, in the order of the roster; who handed in nothing has one, too."""
+    """Rows in the order of the roster, also for students who have handed in nothing."""
 
     def __init__(self, roster, numbers, worth):
         self.numbers, self.worth, self.rows = numbers, worth, {}
@@ -13,7 +13,7 @@ class Grades:
             self.row_of(student, None)
 
     def row_of(self, student, chapter):
-        """Give the row of a student; a second one of the same name in a chapter has their own."""
+        """Return a student's row; a second student of the same name in a chapter gets a new one."""
         key = student.id or student.name, 0
         while chapter is not None and chapter in self.rows.get(key, {}).get('chapters', ()):
             key = key[0], key[1] + 1
@@ -21,7 +21,7 @@ class Grades:
         return self.rows.setdefault(key, empty | {'late': [], 'files': [], 'remarks': []})
 
     def add(self, submission, name, checks, right, remarks):
-        """Enter the verdicts on one submission, and how it is called."""
+        """Add the verdicts on one submission, and its file name."""
         row = self.row_of(submission.student, submission.chapter)
         row['chapters'].append(submission.chapter)
         points = {n: self.worth(n) if n in right else 0 for n in checks}
@@ -30,11 +30,11 @@ class Grades:
         row['files'].append(name)
         row['remarks'] += remarks
         if submission.late:
-            share = {1.0: '', 0.5: ', counts half', 0.0: ', counts nothing'}[submission.counts]
+            share = {1.0: '', 0.5: ', counts half', 0.0: ', counts for nothing'}[submission.counts]
             row['late'].append(f'chapter {submission.chapter}: {submission.late}{share}')
 
     def write(self, path):
-        """Write all rows that there are so far."""
+        """Write all rows so far to a CSV file."""
         out_of = sum(map(self.worth, self.numbers))
         with path.open('w', newline='', encoding='utf8') as file:
             table = csv.writer(file)
@@ -48,12 +48,12 @@ class Grades:
 
 
 def harmless(cell):
-    """Keep a spreadsheet from taking text for a formula."""
+    """Keep a spreadsheet from interpreting text as a formula."""
     return f"'{cell}" if str(cell).startswith(tuple('=+-@')) else cell
 
 
 def add_weeks(folder):
-    """Write ``weeks.csv``: each student's points of all weeks that were graded, and their sum."""
+    """Write ``weeks.csv``: each student's points in each graded week, and their sum."""
 
     def number(path):
         return [int(n) for n in re.findall(r'\d+', path.parent.name)]

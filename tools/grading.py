@@ -1,7 +1,7 @@
 """Grade one submission: run its cells and its answers in one process, decide in another.
 
-The process of a submission (``grade_answers.py``) forks: one child runs the cells, then one child
-each answer. What decides (``grade_checks.py``) runs nothing of a student's: it asks, and gets data.
+A submission's process (``grade_answers.py``) forks: one child runs the cells, then one child runs
+each answer. The checks (``grade_checks.py``) run no student's code: they ask, and receive data.
 """
 
 import base64
@@ -13,30 +13,30 @@ from contextlib import ExitStack
 
 from sandbox import Course, Ended, Program
 
-SECONDS = 240  # for a submission, restarts included; after that, what has been graded counts
+SECONDS = 240  # for a submission, restarts included; after that, the verdicts so far count
 CELL_SECONDS = 20  # for one cell
 ANSWER_SECONDS = 90  # 5.11 sends 3,400 messages; some checks start processes, 20 s on busy machines
-START_SECONDS = 120  # for the checks to be imported
-LARGEST = 10 << 20  # bytes of a notebook
+START_SECONDS = 120  # for importing the checks
+LARGEST = 10 << 20  # the largest notebook, in bytes
 
 
 class Refused(Exception):
-    """Why a submission has no verdicts."""
+    """A submission has no verdicts; the message says why."""
 
 
 def error_name(name):
-    """Name an error of a student's; another name than a built-in one can be anything."""
+    """Return the name of a student's error if it is built in; any other name is untrusted text."""
     kind = getattr(builtins, str(name), None)
     return name if isinstance(kind, type) and issubclass(kind, BaseException) else 'an error'
 
 
 def content_of(path):
-    """Read a submission: a regular file, and not by a link, which may lead to another student's."""
+    """Read a submission from a regular file; a link may lead to another student's."""
     if path.is_dir():
         raise Refused('it is a folder, not a notebook')
     if path.is_symlink():
         raise Refused('it is a link: hand in the notebook itself')
-    file = os.open(path, os.O_RDONLY | getattr(os, 'O_NONBLOCK', 0))  # a pipe would wait
+    file = os.open(path, os.O_RDONLY | getattr(os, 'O_NONBLOCK', 0))  # a pipe would block
     with open(file, 'rb') as opened:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise Refused('it is not a file')
@@ -48,19 +48,19 @@ def content_of(path):
 
 
 def ready(script, course, prefix, number):
-    """Start a program that has imported what the checks of an exercise need."""
+    """Start a program and wait until it has imported the packages for an exercise's checks."""
     program = Program(script, course, prefix)
     try:
         program.send({'number': number})
         program.receive(time.monotonic() + START_SECONDS)
     except Ended as how:
         program.stop()
-        raise Refused(f'nothing could be checked: what checks it {how}') from None
+        raise Refused(f'nothing could be checked: the checking process {how}') from None
     return program
 
 
 class Room:
-    """The process of a student's code: it forks for each job, and starts again if it ends."""
+    """The process for a student's code: it forks for each job, and is restarted if it ends."""
 
     def __init__(self, course, prefix, number):
         self.of, self.program = (course, prefix, number), None
@@ -77,21 +77,21 @@ class Room:
         self.program.send(job)
 
     def receive(self, deadline):
-        """Return what the child sends next; whoever writes more than messages ends the process."""
+        """Return the child's next message; raise ``Ended`` if the process has ended."""
         message = self.program.receive(deadline)
         if 'ended' in message:
             raise Ended('ended the process')
         return message
 
     def clear(self):
-        """End the child and what it has left; return ``Ended`` if it had sent more than was read.
+        """Kill the child and its processes; return ``Ended`` if unread messages were left.
 
-        The process answers by a word that it is told only then.
+        To confirm, the process must reply with a random word that it is sent only now.
         """
         word, deadline, ended = os.urandom(8).hex(), time.monotonic() + START_SECONDS, 0
         try:
             self.program.end_all_but(self.kept | Program.lasting)
-            for job in {}, {'word': word}:  # the first ends a line that was sent in part
+            for job in {}, {'word': word}:  # the first completes a line that was sent in part
                 self.program.send(job, deadline)
             while (message := self.program.receive(deadline)).get('word') != word:
                 if [*message] != ['ended'] or (ended := ended + 1) > 1:
@@ -102,7 +102,7 @@ class Room:
 
 
 def run_cells(room, job, deadline):
-    """Run a submission's cells, again without one that ends them; yield what they send."""
+    """Run a submission's cells and yield their messages; if a cell ends them, rerun without it."""
     skipped, done = [], False
     while not done and time.monotonic() < deadline:
         cell = None
@@ -124,7 +124,7 @@ def run_cells(room, job, deadline):
 
 
 class Judge:
-    """The processes in which checks decide, one for each chapter; they last for all submissions."""
+    """The processes that run the checks, one per chapter, shared by all submissions."""
 
     def __init__(self):
         self.at_end, self.programs = ExitStack(), {}
@@ -134,7 +134,7 @@ class Judge:
         self.programs = {}
 
     def program(self, python, number):
-        """Give the process for an exercise, and start it if there is none."""
+        """Return the process for an exercise; start it if it is not running."""
         key = python, number.partition('.')[0]
         if key not in self.programs:
             own = self.at_end.enter_context(Course())
@@ -145,7 +145,7 @@ class Judge:
         return self.programs[key]
 
     def verdict(self, room, path, number, seed, deadline):
-        """Let an answer be checked: carry questions to its process, and data back."""
+        """Have an answer checked: pass the checks' questions to its process, and its data back."""
         course, *_ = room.of
         judge, how, reply = self.program(course.python, number), None, {}
         room.start({'answer': str(path)})
@@ -169,15 +169,15 @@ class Judge:
     def receive(self, judge, end):
         try:
             return judge.receive(end + CELL_SECONDS)
-        except Ended:  # what was given to it keeps it busy
+        except Ended:  # an argument that it received keeps it busy
             self.close()
             raise
 
 
 def run_checks(room, judge, answers, seed, deadline):
-    """Check answers; yield the number and what came of each. One that ends its process is wrong.
+    """Check answers; yield each number and verdict. An answer that ends its process is wrong.
 
-    Each answer is sent as the name of a file: it may be longer than a pipe holds.
+    Each answer is sent as a file name, because it may not fit into a pipe.
     """
     course, *_ = room.of
     for number, answer in answers.items():
@@ -198,7 +198,7 @@ def run_checks(room, judge, answers, seed, deadline):
 def grade(room, judge, checks, path, names, seed=1):
     """Return the verdicts on a submission, {number: (right, sentence)}, and remarks on the rest.
 
-    ``names`` collects for whom the personal numbers of an exercise were drawn.
+    ``names`` collects the names for which personal numbers were drawn.
     """
     course, *_ = room.of
     verdicts, remarks, answers, deadline = {}, [], {}, time.monotonic() + SECONDS
@@ -207,7 +207,7 @@ def grade(room, judge, checks, path, names, seed=1):
     for message in run_cells(room, {'notebook': str(notebook), 'checks': checks}, deadline):
         if 'unreadable' in message:
             why = error_name(message['unreadable'])
-            raise Refused(f'it is no notebook that can be read: {why}')
+            raise Refused(f'it cannot be read as a notebook: {why}')
         number = message.get('number')
         if 'error' in message:
             remarks.append(f'cell {int(message["cell"]) + 1}: {error_name(message["error"])}')

@@ -1,7 +1,7 @@
-"""Find submissions as learning management systems hand them over: which file is whose, and when.
+"""Find submissions as learning management systems export them: each file's student and date.
 
-A notebook counts where the name of a chapter's exercises stands anywhere in its own, or where it
-begins with the chapter's number. What is left of the name, or else the folder, is the student:
+A notebook counts if its name contains the name of a chapter's exercises or begins with the
+chapter's number. The rest of the name, or else the folder, is the student:
 
     lovelaceada_LATE_12345_678_01-multiple-gpus-scratch-1.ipynb                 Canvas
     Ada Lovelace_12345_assignsubmission_file_/01-multiple-gpus-scratch.ipynb    Moodle, or flat
@@ -24,7 +24,7 @@ NOT_THEIRS = '.ipynb_checkpoints', '__MACOSX'
 
 @dataclass
 class Student:
-    """A person: the number that Canvas or a roster has, and the name."""
+    """A student: the id from Canvas or a roster, and the name."""
 
     id: str
     name: str
@@ -32,29 +32,29 @@ class Student:
 
 @dataclass
 class Submission:
-    """One notebook of a student; ``late`` says by how much, where a date was set."""
+    """One notebook of a student; ``late`` says by how much, if there is a due date."""
 
     student: Student
     chapter: str
     path: Path
     late: str = ''
-    counts: float = 1.0  # the share of its points: a day late one half, later none
+    counts: float = 1.0  # the share of its points: one half if up to a day late, then none
     others: tuple = ()  # names of earlier files of the same student and chapter
 
 
 def words_in(name):
-    """Split a name into words, in lower case: 'Lovelace, Ada' is lovelace and ada."""
+    """Split a name into lower-case words: 'Lovelace, Ada' becomes lovelace and ada."""
     return re.findall(r'\w+', name.casefold().replace('_', ' '))
 
 
 def same_person(one, other):
-    """Say whether two names have the same words, in any order; Canvas leaves no spaces."""
+    """Return whether two names have the same words in any order; Canvas removes the spaces."""
     one, other = words_in(one), words_in(other)
     turned = [''.join(one[i:] + one[:i]) for i in range(len(one))]
     return sorted(one) == sorted(other) or ''.join(other) in turned
 
 
-HEADINGS = (  # of Canvas's gradebook, of Moodle's, of a table of your own
+HEADINGS = (  # in a Canvas gradebook, in Moodle's, in your own table
     (('id',), ('student',)),
     (('id number', 'username', 'email address'), ('first name', 'surname')),
     (('id number', 'username', 'email address'), ('first name', 'last name')),
@@ -63,7 +63,7 @@ HEADINGS = (  # of Canvas's gradebook, of Moodle's, of a table of your own
 
 
 def read_roster(path):
-    """Read ids and names from a CSV, by its headings if it has them, else its first columns."""
+    """Read ids and names from a CSV file, by its headings or else from its first columns."""
     with path.open(encoding='utf-8-sig', newline='') as file:
         rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
     heads = [head.strip().casefold() for head in rows[0]] if rows else []
@@ -86,7 +86,7 @@ def read_roster(path):
 
 
 def chapter_of(path, sources):
-    """Name the chapter of a file, and what its name has beside that; None, '' if there is none."""
+    """Return a file's chapter and the rest of its name, or (None, '') if it has no chapter."""
     for chapter, source in sources.items():
         before, found, after = path.stem.partition(source.stem)
         if found:
@@ -98,9 +98,9 @@ def chapter_of(path, sources):
 
 
 def student_of(rest, above):
-    """Give the student, by what else stands in a file's name or its folder; whose it is; if late.
+    """Return the student, from the rest of a file's name or its folder; a key; whether it is late.
 
-    Moodle's numbers are others in each assignment: they tell two students of one name apart.
+    The key separates students of the same name; Moodle's numbers differ in each assignment.
     """
     for text in (rest, above.name):
         if match := CANVAS.fullmatch(text.strip('_-. ')):
@@ -112,9 +112,9 @@ def student_of(rest, above):
 
 
 def find(folder, sources, roster=(), due=None):
-    """Return the submissions below a folder, the last of each student and chapter, and the rest.
+    """Return the last submission of each student and chapter in a folder, and all other files.
 
-    Of the rest, each path has its student beside it, if the name tells one.
+    Each of the other files is a pair: its path, and its student if the name tells.
     """
     found, skipped = {}, []
     for path in sorted(p for p in folder.rglob('*') if not p.is_dir() or p.suffix == '.ipynb'):
@@ -123,12 +123,12 @@ def find(folder, sources, roster=(), due=None):
             continue
         chapter, rest = chapter_of(path, sources) if path.suffix == '.ipynb' else (None, '')
         above = path.parent.relative_to(folder)
-        if chapter is None:  # whose it is, the beginning of the name may tell, or the folder
+        if chapter is None:  # the beginning of the name, or the folder, may name the student
             match = CANVAS.match(path.stem) or MOODLE.match(path.stem)
             rest = match[0] if match else ''
         student, whose, late = student_of(rest, above)
         known = [s for s in roster if student.id and s.id == student.id]
-        name = student.name.rpartition('/')[2]  # of a folder in another one
+        name = student.name.rpartition('/')[2]  # the innermost folder
         known = known or [s for s in roster if same_person(s.name, name)]
         student = known[0] if len(known) == 1 else student
         if chapter is None:
@@ -136,7 +136,7 @@ def find(folder, sources, roster=(), due=None):
             continue
         when = path.lstat().st_mtime
         hours = (when - due.timestamp()) / 3600 if due else 0
-        counts = 1.0 if hours <= 0 else 0.5 if hours <= 24 else 0.0  # as the syllabus says
+        counts = 1.0 if hours <= 0 else 0.5 if hours <= 24 else 0.0  # as in the syllabus
         late = f'{hours:.1f} h' if hours > 0 else 'yes' if late else ''
         one = Submission(student, chapter, path, late, counts)
         found.setdefault((whose, chapter), []).append((when, path.name, one))
@@ -149,5 +149,5 @@ def find(folder, sources, roster=(), due=None):
 
 
 def due_date(text):
-    """Read a date and time of this machine's clock, such as 2026-12-01 18:00."""
+    """Parse a date and time in this machine's time zone, such as 2026-12-01 18:00."""
     return datetime.fromisoformat(text) if text else None

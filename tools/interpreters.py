@@ -1,4 +1,4 @@
-"""Find the Python of a notebook's kernel: a GPU server has two, for MXNet and for PyTorch."""
+"""Find the Python of a notebook's kernel: a GPU server has one for MXNet and one for PyTorch."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 
 
 def python_of(path):
-    """Name the program that runs the cells of a notebook of ours."""
+    """Return the Python that runs the cells of one of our notebooks."""
     kernel = nbformat.read(path, as_version=4).metadata.kernelspec.name
     try:
         python = KernelSpecManager().get_kernel_spec(kernel).argv[0]

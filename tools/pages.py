@@ -1,7 +1,7 @@
-"""A notebook's text as HTML for a self-contained file: figures and formulas are embedded.
+"""Convert a notebook's text to HTML for a self-contained file, with its figures and formulas.
 
 Jupyter's own pages fetch scripts from the internet; offline, formulas stay raw TeX. Here a
-displayed formula (``$$...$$``) is drawn as an SVG by matplotlib, which the course has anyway.
+displayed formula (``$$...$$``) is drawn as an SVG by matplotlib, which the course needs anyway.
 """
 
 import re
@@ -9,7 +9,7 @@ from xml.sax.saxutils import quoteattr
 
 WIDGET = 'application/vnd.jupyter.widget-view+json'
 FORMULA = re.compile(r'\$\$(.+?)\$\$', re.DOTALL)
-FORMULA_SIZE = 1.5  # of the text around it
+FORMULA_SIZE = 1.5  # times the surrounding text
 CHAPTER_LINK = re.compile(r'\]\((\d\d-[\w-]+)\.ipynb([)#])')
 
 
@@ -23,7 +23,7 @@ def prefer_pictures(nb):
 
 
 def formula(tex):
-    """Make a ``<div>`` with the formula as an ``<svg>``, in the colour of the surrounding text.
+    """Return a ``<div>`` with the formula as an ``<svg>``, in the colour of the surrounding text.
 
     A ValueError names a command in ``tex`` that matplotlib's mathtext does not know.
     """
@@ -35,7 +35,7 @@ def formula(tex):
     path = TextPath((0, 0), f'${tex}$', size=FORMULA_SIZE * 14, prop=font)
     box, drawn = path.get_extents(), []
     for points, code in path.iter_segments(curves=True, simplify=False):
-        pairs = zip(points[::2], -points[1::2])  # SVG counts downwards
+        pairs = zip(points[::2], -points[1::2])  # SVG's y axis points down
         drawn.append(' MLQC'[code] if code < 5 else 'Z')
         drawn += [f'{x:.2f} {y:.2f}' for x, y in pairs] if code < 5 else []
     size = box.width + 2, box.height + 2
@@ -50,15 +50,15 @@ def formula(tex):
 def _typeset(match):
     try:
         return formula(match[1])
-    except ValueError:  # in a reader's own notebook; tests hold that the course has none
+    except ValueError:  # in a reader's own notebook; tests ensure that the course has none
         return match[0]
 
 
 def text_of(source, up=''):
     """Convert Markdown for a page: formulas as SVG, links to notebooks as links to their pages.
 
-    ``up`` is the path from the page's folder to one beside ``notebooks/``, for links to files.
+    ``up`` is the path from the page's folder to the parent of ``notebooks/``, for links to files.
     """
-    # nbconvert embeds images only from the folder that it is given, here the one above notebooks/.
+    # nbconvert embeds images only from the given folder, here the one above notebooks/.
     text = source.replace('../img/', 'img/').replace('](../', f'](../{up}')
     return FORMULA.sub(_typeset, CHAPTER_LINK.sub(r'](\1.html\2', text))

@@ -2,9 +2,9 @@
 
 ``make run`` calls this: it executes every chapter whose framework is installed (``--chapter 1``:
 that one in any case) from top to bottom in ``notebooks/``, in its framework's kernel, prints a line
-per cell, and writes the chapter to ``build/``. A cell that fails ends the run; the outputs until
-then are in ``build/<chapter>.failed.ipynb``. With ``--store`` the executed notebook also replaces
-the one in ``notebooks/``, in a form that differs from run to run only where results do.
+per cell, and writes the chapter to ``build/``. A failing cell ends the run; the outputs up to there
+are in ``build/<chapter>.failed.ipynb``. With ``--store`` the executed notebook also replaces the
+one in ``notebooks/``, in a form that differs between runs only where the results do.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = click.Path(path_type=Path)
-PATIENCE = 10  # seconds; a cell notices an interrupt only when a long MXNet operator has ended
-# The kernels, as tools/setup.sh registers them on every machine: if PyTorch has an environment of
-# its own, its kernel starts the Python there. Chapters without PyTorch use the default kernel.
+PATIENCE = 10  # seconds; a cell notices an interrupt only after a long MXNet operator ends
+# The kernels that tools/setup.sh registers on every machine: if PyTorch has a separate environment,
+# its kernel starts the Python there. Chapters without PyTorch use the default kernel.
 KERNELS = {'torch': ('mgpu-torch', 'PyTorch'), None: ('python3', 'Python 3')}
-# A stored notebook's language info: only what is the same on every machine.
+# A stored notebook's language info: only the parts that are the same on every machine.
 LANGUAGE = dict(
     file_extension='.py', mimetype='text/x-python', name='python', pygments_lexer='ipython3'
 )
-# A kernel notices by itself that we are gone, unless a cell holds Python's lock. This (prctl with
-# PR_SET_PDEATHSIG and SIGKILL) lets Linux end it.
+# A kernel notices by itself that we have ended, unless a cell holds Python's lock. With this (prctl
+# with PR_SET_PDEATHSIG and SIGKILL), Linux kills it.
 END_WITH_US, LINUX = '__import__("ctypes").CDLL(None).prctl(1, 9)', sys.platform == 'linux'
 FRAMEWORK = re.compile(r'^\s*(?:import|from) (mxnet|torch)\b', re.MULTILINE)
 # Not imported, so that our package's settings do not leak into the notebooks' kernels.
@@ -47,11 +47,11 @@ class ChapterError(Exception):
 
 
 class Stopped(Exception):
-    """Ctrl-C, or SIGTERM."""
+    """The user pressed Ctrl-C, or this process received SIGTERM."""
 
 
 def find_chapters(folder, wanted=None):
-    """List the notebooks of the chapters ``wanted``, such as ``'1'`` or ``'1,3'``, or all."""
+    """Return the notebooks of the chapters in ``wanted``, such as ``'1'`` or ``'1,3'``, or all."""
     chapters = {p.name.split('-')[0].lstrip('0'): p for p in sorted(folder.glob('[0-9]*-*.ipynb'))}
     if not chapters:
         raise ChapterError(f"there are no chapters in '{folder}'")
@@ -65,7 +65,7 @@ def find_chapters(folder, wanted=None):
 
 
 def frameworks(nb):
-    """List which of ``'mxnet'`` and ``'torch'`` a chapter imports, in its order."""
+    """Return which of ``'mxnet'`` and ``'torch'`` a chapter imports, in order of import."""
     code = '\n'.join(cell.source for cell in nb.cells if cell.cell_type == 'code')
     return list(dict.fromkeys(FRAMEWORK.findall(code)))
 
@@ -77,7 +77,7 @@ def kernel_of(nb):
 
 
 def label(cell):
-    """Shorten a cell's first line, marks and magics aside, for a line of progress."""
+    """Return a cell's first line, shortened and without marks and magics, for the progress line."""
     lines = (line.strip() for line in cell.source.splitlines())
     code = (line for line in lines if line and line != '#@save' and not line.startswith('%'))
     text = next(code, '(empty)')
@@ -85,11 +85,11 @@ def label(cell):
 
 
 class Run:
-    """The execution of one notebook: prints a line per cell and, on a terminal, a progress bar.
+    """Execute one notebook; print a line per cell and, on a terminal, a progress bar.
 
-    At Ctrl-C nbclient would kill the kernel, so that a cell could not end the processes that it
-    started. Here the kernel is interrupted, as by JupyterLab's stop button, and killed only if it
-    has not stopped after ``PATIENCE`` seconds, or at the second Ctrl-C.
+    On Ctrl-C nbclient would kill the kernel, and a cell could not end the processes that it
+    started. Here the kernel is interrupted, as with JupyterLab's stop button, and killed only if
+    it has not stopped after ``PATIENCE`` seconds, or at the second Ctrl-C.
     """
 
     def __init__(self, nb, folder, name, timeout):
@@ -114,7 +114,7 @@ class Run:
         )
 
     def where(self):
-        """Name the last cell that was started, with its number among the code cells."""
+        """Describe the last cell that was started, with its number among the code cells."""
         if self.index is None:
             return 'before the first cell'
         return f'cell {self.code.index(self.index) + 1}/{len(self.code)}'
@@ -142,7 +142,7 @@ class Run:
             self.index, self.since = cell_index, time.perf_counter()
             self.bar.set_postfix_str(label(cell))
 
-    def _end(self, cell, cell_index, **_):  # also called when a cell failed
+    def _end(self, cell, cell_index, **_):  # also called after a failed cell
         if cell_index == self.index:
             seconds = time.perf_counter() - self.since
             self.bar.write(f'{self.name}  {self.where()}  {seconds:6.1f} s  {label(cell)}')
@@ -154,10 +154,10 @@ def execute(nb, folder, name, timeout):
     """Execute a notebook in place, in a fresh kernel started in ``folder``.
 
     A ChapterError names the chapter, the cell and the error: the cell raised, ran for more than
-    ``timeout`` seconds, or the kernel died. ``nb`` then has the outputs up to there. After Ctrl-C
-    or SIGTERM, Stopped is raised when the kernel has ended.
+    ``timeout`` seconds, or the kernel died. ``nb`` then has the outputs up to that point. After
+    Ctrl-C or SIGTERM, Stopped is raised once the kernel has ended.
     """
-    # A bar leaves an empty output behind. Our own has read its settings when it was imported.
+    # A bar leaves an empty output behind. Our own bar read its settings when it was imported.
     os.environ['TQDM_DISABLE'] = '1'
     run = Run(nb, folder, name, timeout)
     try:
@@ -169,7 +169,7 @@ def execute(nb, folder, name, timeout):
         ) from error
     except asyncio.CancelledError as error:  # stopped while the kernel was starting
         raise Stopped from error
-    except (CellExecutionError, RuntimeError) as error:  # nbclient's DeadKernelError is the latter
+    except (CellExecutionError, RuntimeError) as error:  # DeadKernelError is a RuntimeError
         if run.stopping:
             raise Stopped from error
         if not isinstance(error, CellExecutionError):
@@ -184,10 +184,10 @@ def execute(nb, folder, name, timeout):
 
 
 def normalise(nb):
-    """Bring an executed notebook into its stored form; refuse errors and stderr.
+    """Convert an executed notebook to its stored form; refuse errors and stderr.
 
-    Kernel and language say nothing about this machine; execution times and progress bars are
-    dropped. Sources, cell ids, tags and outputs stay.
+    Kernel and language metadata say nothing about this machine; execution times and progress bars
+    are dropped. Sources, cell ids, tags and outputs stay.
     """
     prefer_pictures(nb)
     for position, cell in enumerate((c for c in nb.cells if c.cell_type == 'code'), 1):
@@ -200,7 +200,7 @@ def normalise(nb):
             output.pop('transient', None)
         cell.outputs = [o for o in cell.outputs if WIDGET not in o.get('data', {})]
         cell.outputs = [o for o in cell.outputs if o.get('data') != {'text/plain': ''}]
-    for cell in nb.cells:  # 'jupyter': which cells the author hides
+    for cell in nb.cells:  # 'jupyter': cells that the author hides
         kept = {key: cell.metadata[key] for key in ('tags', 'jupyter') if cell.metadata.get(key)}
         cell.metadata = nbformat.from_dict(kept)
     kept = {key: nb.metadata[key] for key in ('title', 'authors') if key in nb.metadata}
@@ -209,9 +209,9 @@ def normalise(nb):
 
 
 def tidied(path):
-    """Return a chapter's file as ``--store`` would write it, with the outputs that it has.
+    """Return a chapter's file as ``--store`` would write it, with its present outputs.
 
-    What JupyterLab adds when it saves (its version, widget state, times) is removed.
+    Everything that JupyterLab adds on saving (its version, widget state, times) is removed.
     """
     nb = nbformat.read(path, as_version=4)
     normalise(nb)
@@ -219,14 +219,14 @@ def tidied(path):
 
 
 def write(path, text):
-    """Write a file atomically: a reader sees the old text or the new one, never a part."""
+    """Write a file atomically: a reader sees the old text or the new one, never a partial file."""
     partial = path.with_name(path.name + '.part')
     partial.write_text(text, encoding='utf-8')
     os.replace(partial, path)
 
 
 def run_chapter(path, build, timeout, store):
-    """Execute one chapter and write it to ``build``; with ``store``, also where it came from."""
+    """Execute one chapter and write it to ``build``; with ``store``, also overwrite its source."""
     nb = nbformat.read(path, as_version=4)
     for old in build.glob(f'{path.stem}.*'):
         old.unlink()
@@ -244,14 +244,14 @@ def run_chapter(path, build, timeout, store):
 
 
 @click.command(help=__doc__.split('\n')[0])
-@click.option('--chapter', metavar='N', help='Which: 1, or 1,3 (default: all there are).')
-@click.option('--store', is_flag=True, help='Store the outputs in notebooks/ too.')
+@click.option('--chapter', metavar='N', help='Chapters to run: 1, or 1,3 (default: all).')
+@click.option('--store', is_flag=True, help='Also store the outputs in notebooks/.')
 @click.option('--tidy', is_flag=True, help='Run nothing; remove what an editor added on saving.')
-@click.option('--timeout', default=900, show_default=True, help='Seconds one cell may take.')
+@click.option('--timeout', default=900, show_default=True, help='Maximum seconds per cell.')
 @click.option('--notebooks', type=FOLDER, default=ROOT / 'notebooks', metavar='DIR')
 @click.option('--build', type=FOLDER, default=ROOT / 'build', metavar='DIR')
 def main(chapter, store, tidy, timeout, notebooks, build):
-    """Exit status: 1 if a chapter failed, 2 if there is no such chapter, 130 after Ctrl-C."""
+    """Run chapters. Exit status: 1 if one failed, 2 if one does not exist, 130 after Ctrl-C."""
     try:
         chapters = find_chapters(notebooks, chapter)
     except ChapterError as error:
@@ -266,9 +266,7 @@ def main(chapter, store, tidy, timeout, notebooks, build):
             wanted = frameworks(nbformat.read(path, as_version=4))
             missing = [name for name in wanted if not python_with(name)]
             if missing and not chapter:
-                print(
-                    f'{path.stem}  left out: no {missing[0]} is installed here (make setup TORCH=1)'
-                )
+                print(f'{path.stem}  left out: {missing[0]} is not installed (make setup TORCH=1)')
             else:
                 run_chapter(path, build, timeout, store)
     except ChapterError as error:

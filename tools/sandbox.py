@@ -1,9 +1,9 @@
-"""Run a program of ours that runs students' code: what it may see, change and take, how it ends.
+"""Run our programs that execute students' code, isolated and within limits.
 
-Where the system has ``unshare``, a student's code has no network, sees no other processes, may
-write nowhere but in an empty folder in memory, and finds empty what is the teacher's: the home
-folder, the course with its solutions, the submissions, temporary files.
-Elsewhere it has the rights of whoever grades, and only limits of time and memory hold.
+If the system has ``unshare``, a student's code has no network, sees no other processes, and may
+write only to an empty folder in memory. The teacher's files look empty to it: the home folder, the
+course with its solutions, the submissions, temporary files.
+Otherwise it has the permissions of the user who grades, and only time and memory are limited.
 """
 
 import ctypes
@@ -24,15 +24,15 @@ import psutil
 from mgpu_helpers.processes import leashed
 
 ROOT = Path(__file__).resolve().parent.parent
-# What of our environment a program gets: names like MY_PAT or AUTHORIZATION are secrets, too.
+# The environment variables that a program may see; MY_PAT or AUTHORIZATION could be secrets, too.
 SHOWN = (
     'PATH LANG LC_ALL TZ LD_LIBRARY_PATH CUDA_VISIBLE_DEVICES MXNET_HOME OMP_NUM_THREADS'.split()
 )
-MEMORY, PROCESSES = 4 << 30, 200  # bytes in all of its processes, and how many these may be
+MEMORY, PROCESSES = 4 << 30, 200  # limits: bytes of all its processes together, and their number
 COPIED = 'mgpu_helpers', 'exercises/mgpu_exercises', 'tools'
 NOT_COPIED = shutil.ignore_patterns('__pycache__', 'locks', 'lab', 'kernels', '*.sh', '*.j2')
-LONGEST = 32 << 20  # bytes of a message; an answer with a network's parameters has under one
-# The mounts are made by root of one user namespace and cannot be undone by root of the next one.
+LONGEST = 32 << 20  # bytes of a message; an answer with a network's parameters needs under 1 MB
+# Root of one user namespace makes the mounts; root of the next one cannot undo them.
 ENTER = r"""
 ip link set lo up
 findmnt -rno TARGET | grep -Ev '^/(proc|sys|dev)' | while read -r target; do
@@ -60,13 +60,13 @@ exec unshare -rm "$@"
 
 
 class Ended(Exception):
-    """How a program ended that was not done."""
+    """A program ended before it was done; the message says how."""
 
 
 def isolation(course, hidden, shown):
-    """Return the command prefix that isolates a program in a course; [] if there is no way.
+    """Return the command prefix that isolates a program in a course, or [] if that is impossible.
 
-    Of ``hidden`` folders a program sees nothing but what of ``shown`` is in them.
+    In the ``hidden`` folders, a program sees only the ``shown`` ones.
     """
     hidden = [p for p in hidden if not any(p != q and p.is_relative_to(q) for q in hidden)]
     inside = {p for p in (course.top, *shown) if any(p.is_relative_to(q) for q in hidden)}
@@ -80,11 +80,9 @@ def isolation(course, hidden, shown):
 
 
 class Course:
-    """A copy of our packages for one submission, next to an empty folder and the files that the
-    submission is given.
-    """
+    """A copy of our packages for one submission, with an empty folder and its own files."""
 
-    python = sys.executable  # or that of another environment, before a submission
+    python = sys.executable  # or another environment's Python, set before a submission
 
     def __enter__(self):
         self.top = Path(tempfile.mkdtemp(prefix='mgpu-grade-')).resolve()
@@ -96,7 +94,7 @@ class Course:
         return self
 
     def __exit__(self, *error):
-        # Not shutil.rmtree: 1,500 folders in one another are too many for it.
+        # Not shutil.rmtree: it fails on 1,500 nested folders.
         for command in ['chmod', '-R', 'u+rwX'], ['rm', '-rf']:
             subprocess.run([*command, self.top], capture_output=True)
 
@@ -104,11 +102,11 @@ class Course:
 class Program:
     """A script in ``tools`` that runs in a sandbox and sends messages; ``with`` ends it.
 
-    Its messages are lines on its standard output: a secret token, a space, JSON. Whoever writes
-    anything else there, or when it is not their turn, is ended.
+    Its messages are lines on its standard output: a secret token, a space, JSON. A program that
+    writes anything else, or out of turn, is killed.
     """
 
-    lasting = set()  # numbers of our own processes, in which nothing of a student's runs
+    lasting = set()  # ids of our own processes, which run no student's code
 
     def __init__(self, script, course, prefix):
         self.token, self.rest = os.urandom(16).hex().encode(), bytearray()
@@ -119,7 +117,7 @@ class Program:
         environment |= {'PYTHONPATH': f'{course.top}:{course.top}/exercises'}
         environment |= {'PYTHONDONTWRITEBYTECODE': '1'}
         self.process = subprocess.Popen(
-            leashed(command, signal.SIGKILL),  # even if we are killed
+            leashed(command, signal.SIGKILL),  # killed even if we are killed
             cwd=course.folder, env=environment, start_new_session=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
@@ -133,9 +131,9 @@ class Program:
         self.stop()
 
     def send(self, message, deadline=None):
-        """Send a line; what does not read it keeps us waiting until the deadline alone."""
+        """Send a line; wait at most until the deadline for the program to read it."""
         line, pipe = json.dumps(message).encode() + b'\n', self.process.stdin.fileno()
-        with suppress(BrokenPipeError):  # it has ended, as the next message will tell
+        with suppress(BrokenPipeError):  # it has ended, as the next receive will report
             while line:
                 if deadline and time.monotonic() > deadline:
                     raise Ended('ran out of time')
@@ -143,7 +141,7 @@ class Program:
                     line = line[os.write(pipe, line) :]
 
     def receive(self, deadline):
-        """Return its next message; raise ``Ended`` if there is none."""
+        """Return the program's next message; raise ``Ended`` if there is none."""
         output = self.process.stdout.fileno()
         while b'\n' not in self.rest:
             if time.monotonic() > deadline:
@@ -167,11 +165,11 @@ class Program:
         raise Ended('wrote to the results')
 
     def below(self):
-        """List our own processes but those that last."""
+        """Return all processes that we have started, except the lasting ones."""
         return [p for p in psutil.Process().children(recursive=True) if p.pid not in self.lasting]
 
     def end_all_but(self, kept):
-        """Kill what runs below us, but for processes of these numbers."""
+        """Kill all processes that we have started, except those with the ids in ``kept``."""
         while children := [child for child in self.below() if child.pid not in kept]:
             for child in children:
                 with suppress(psutil.Error):
@@ -181,7 +179,7 @@ class Program:
                 break
 
     def stop(self):
-        """Kill the program and all that it has started."""
+        """Kill the program and all processes that it has started."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.lasting.discard(self.process.pid)
@@ -193,7 +191,7 @@ class Program:
 
 
 def check_resources():
-    """Raise ``Ended`` if what runs below us takes more than it may."""
+    """Raise ``Ended`` if our child processes exceed the limits."""
     total, children = 0, psutil.Process().children(recursive=True)
     for child in children:
         with suppress(psutil.Error):
@@ -206,6 +204,6 @@ def check_resources():
 
 
 def adopt_orphans(adopt=True):
-    """Become the parent of whatever loses its own below us, so that ``stop`` finds it (Linux)."""
+    """Become the parent of orphaned processes below us, so that ``stop`` finds them (Linux)."""
     if shutil.which('unshare'):
         ctypes.CDLL(None).prctl(36, int(adopt))  # PR_SET_CHILD_SUBREAPER

@@ -1,4 +1,4 @@
-"""Figures on slides: their shape, and where a tall drawing is cut in two."""
+"""Prepare figures for slides: find their shape, and cut a tall drawing in two."""
 
 import base64
 import contextlib
@@ -7,11 +7,11 @@ import struct
 from html import escape
 from xml.etree import ElementTree
 
-TALL, BETWEEN = 1.25, 20  # a drawing of a smaller aspect ratio is cut, at a gap of so many pixels
+TALL, BETWEEN = 1.25, 20  # cut below this aspect ratio, at a gap of this many pixels
 
 
 def drawing_of(figure, folder):
-    """Return the text of the SVG that a figure's Markdown names or has, a PNG's bytes, or None."""
+    """Return a figure's SVG text (in its Markdown or in a file), its PNG's bytes, or None."""
     embedded = re.search(r'data:image/(png|svg\+xml);base64,([^)"\s]+)', figure)
     address = re.search(r'\]\(([^)\s]+\.svg)\)', figure)
     if embedded:
@@ -31,13 +31,13 @@ def size_of(drawing):
 
 
 def aspect_ratio(figure, folder):
-    """Return width over height of an SVG, in a file or cut out of one, or of an embedded PNG."""
+    """Return width over height of a figure: an SVG file, part of one, or an embedded PNG."""
     width, height = size_of(drawing_of(figure, folder))
     return width / height
 
 
 def heights_in(drawing):
-    """List from where to where each shape of an SVG of ours reaches downwards."""
+    """Return the top and bottom of each shape in one of our SVGs."""
     found = []
     for shape in list(ElementTree.fromstring(drawing))[3:]:  # after title, description and card
         of = {name: float(shape.get(name, 0)) for name in ('y', 'height', 'cy', 'r', 'font-size')}
@@ -53,7 +53,7 @@ def heights_in(drawing):
 
 
 def cut(figure, folder):
-    """Cut a tall drawing in two where nothing is drawn, so that both halves can be larger."""
+    """Cut a tall drawing in two at a gap between shapes, so that both halves can be larger."""
     drawing, reached, gaps = drawing_of(figure, folder), 0, []
     width, height = size_of(drawing)
     if isinstance(drawing, bytes) or width >= TALL * height:
@@ -71,7 +71,7 @@ def cut(figure, folder):
 
 
 def part_of_svg(svg, top, bottom):
-    """Give what is between two heights of a drawing, on a card of its own."""
+    """Return the part of a drawing between two heights, on a separate card."""
     size = f'width="760" height="{bottom - top:g}" viewBox="0 {top:g} 760 {bottom - top:g}"'
     svg = re.sub(r'width="760" height="\S+" viewBox="[^"]*"', size, svg, count=1)
     card = f'y="{top + 0.75:g}" width="758.5" height="{bottom - top - 1.5:g}"'

@@ -2,10 +2,10 @@
 
 ``make slides SESSION='five weeks 2'`` writes a session of the teacher's plans to
 ``build/slides/five-weeks-2.html``, ``make slides CHAPTER=3`` all sections of a chapter: one
-self-contained file. What is shown, and in which order, stands in ``exercises/teaching/plan.yml``:
-of a section what `show` names, the question, and what answers it. A piece of text names a cell of
-code, which gives its output (its source too, if it is short, or alone), or a paragraph, figure,
-formula, table or list of a text. The chapter's text is the note for the speaker.
+self-contained file. ``exercises/teaching/plan.yml`` says what is shown, and in which order: for
+each section the pieces in `show`, the question, and its answer. A piece of text identifies a code
+cell, shown by its output (and its source, if that is short or there is no output), or a paragraph,
+figure, formula, table or list. The chapter's text becomes the speaker's notes.
 """
 
 import re
@@ -26,16 +26,16 @@ from slide_figures import aspect_ratio, cut
 
 TEMPLATE = Path(__file__).resolve().with_name('slides.html.j2')
 STYLES = {'light': HtmlFormatter(style='default'), 'dark': HtmlFormatter(style='github-dark')}
-NARROW, HIGH = 1.85, 37.5  # a figure of a smaller aspect ratio stands beside the words, so high
-TOGETHER, BESIDE = 17, 6  # lines of source and output on one slide; of printed lines at a picture
-ROWS = 10  # of a table that is shown whole
-SAVED = re.compile(r'\A(%%px.*\n)?#@save\n')  # what the package has too; on ranks, maybe
+NARROW, HIGH = 1.85, 37.5  # below this aspect ratio a figure is next to the text, this high
+TOGETHER, BESIDE = 17, 6  # lines of source and output on one slide; printed lines next to a picture
+ROWS = 10  # the longest table that is shown whole
+SAVED = re.compile(r'\A(%%px.*\n)?#@save\n')  # code that is also in the package; maybe on ranks
 PARAGRAPH = re.compile(r'```.*?```|(?:(?!\n\n|```).)+', re.DOTALL)
-UNSAID = re.compile(r'(?sm)<details>.*?</details>|^#+ [^\n]*|^!\[[^\n]*')  # not in notes
+UNSAID = re.compile(r'(?sm)<details>.*?</details>|^#+ [^\n]*|^!\[[^\n]*')  # left out of the notes
 
 
 def coded(source, kind='code'):
-    """Make a block of code, or of what was printed, in colours."""
+    """Return a block of coloured code or printed output."""
     lexer = PythonLexer if kind == 'code' else TextLexer
     lexer = DiffLexer if re.search(r'^@@ |^[+-] {4}', source, re.MULTILINE) else lexer
     html = highlight(coloured(source), lexer(stripnl=False), STYLES['light'])
@@ -43,15 +43,15 @@ def coded(source, kind='code'):
 
 
 def drawn(figure, folder):
-    """Make the block of a figure, or those of its two halves if it is tall."""
+    """Return the block of a figure, or the blocks of its two halves if it is tall."""
     for half in cut(figure, folder):
         aspect = aspect_ratio(half, folder)
-        beside = min(56, HIGH * aspect) if aspect < NARROW else 0  # its width beside the words
+        beside = min(56, HIGH * aspect) if aspect < NARROW else 0  # its width next to the text
         yield {'kind': 'figure', 'html': text_of(half, up='../'), 'beside': round(beside, 1)}
 
 
 def of_text(cell, piece, folder):
-    """Make the block of a text's paragraph that has a piece of text."""
+    """Return the block of the paragraph that contains a piece of text."""
     items = [part for p in PARAGRAPH.findall(cell.source) for part in re.split(r'\n(?=\d+\. )', p)]
     found = next((item for item in items if piece in item), cell.source)
     part = re.sub(r'^\d+\. ', '', found.strip())
@@ -61,13 +61,13 @@ def of_text(cell, piece, folder):
         return drawn(part, folder)
     kind = {'|': 'table', '$': 'formula'}.get(part[0], 'text')
     head, *rows = part.split('\n')
-    if kind == 'table' and len(rows) > ROWS:  # of a long one, only what was named
+    if kind == 'table' and len(rows) > ROWS:  # of a long table, only the rows that were named
         part = '\n'.join([head, rows[0], *(row for row in rows if piece in row)])
     return [{'kind': kind, 'html': text_of(part, up='../')}]
 
 
 def of_code(cell, folder):
-    """Make the blocks of a code cell: what it shows, with its source if there is room for both."""
+    """Return the blocks of a code cell: its output, and its source if both fit on a slide."""
     source, blocks, lines = SAVED.sub(r'\1', cell.source).strip('\n'), [], 0
     for output in cell.outputs:
         data = output.get('data', {})
@@ -77,7 +77,7 @@ def of_code(cell, folder):
             blocks += drawn(picture, folder)
         elif text.strip():
             html = data.get('text/html')
-            lines += (text.count('\n') + 1) * (1.4 if html else 1)  # rows are higher than lines
+            lines += (text.count('\n') + 1) * (1.4 if html else 1)  # rows are taller than lines
             blocks.append({'kind': 'html', 'html': html} if html else coded(text, 'output'))
     if pictures := [block for block in blocks if block['kind'] == 'figure']:
         return blocks if lines <= BESIDE else pictures
@@ -92,7 +92,9 @@ def blank(heading, words=(), blocks=(), notes=(), **more):
 
 
 def spread(slide):
-    """Give each figure but one a slide: a question is on the last, an answer on the first."""
+    """Move all figures but one to separate slides; the text stays with the last one (question) or
+    the first one (answer).
+    """
     figures = [block for block in slide['blocks'] if block['kind'] == 'figure']
     rest = [block for block in slide['blocks'] if block not in figures]
     keeps = len(figures) - 1 if slide.get('asks') else 0
@@ -102,7 +104,7 @@ def spread(slide):
 
 
 class Chapter:
-    """A notebook, its sections by their headings, and what the teacher's plan says of them."""
+    """A notebook, its sections by heading, and the teacher's plan for them."""
 
     def __init__(self, path, plan, question):
         nb = nbformat.read(path, as_version=4)
@@ -116,7 +118,7 @@ class Chapter:
         self.title = re.match('# (.+)', self.sections['opening'][0].source)[1]
 
     def find(self, section, piece):
-        """Return the place of the one cell of a section that has a piece of text, or that tag."""
+        """Return the index of the only cell in a section with this piece of text, or this tag."""
         cells = self.sections[section]
         found = [
             i for i, c in enumerate(cells)
@@ -128,14 +130,14 @@ class Chapter:
         return found[0]
 
     def shown(self, section, pieces):
-        """Make the blocks of the cells that have these pieces."""
+        """Return the blocks of the cells that have these pieces of text."""
         for piece in [pieces] if isinstance(pieces, str) else pieces:
             cell, folder = self.sections[section][self.find(section, piece)], self.path.parent
             of = of_code(cell, folder) if cell.cell_type == 'code' else of_text(cell, piece, folder)
             yield from of
 
     def slides_of(self, name):
-        """Make the slides of a section: what `show` names, the question, and its answer."""
+        """Return the slides of a section: the pieces in `show`, the question, and its answer."""
         entry = next((s for s in self.plan['sections'] if s['section'] == name), None)
         if name not in self.sections or not entry and name != 'opening':
             has = ' · '.join(self.sections)
@@ -146,7 +148,7 @@ class Chapter:
         *before, last = [[], *entry.get('show', [])] if 'ask' in entry else [[]]
         slides = [blank(name, (), self.shown(name, pieces)) for pieces in before if pieces]
         if 'ask' in entry:
-            if 'task' in entry:  # on paper: its text, and the answer for the speaker alone
+            if 'task' in entry:  # on paper: the text; only the speaker sees the answer
                 last = f'**{entry["task"]}'
             answer = [f'Many believe: {entry["wrong"]}'] if 'wrong' in entry else []
             asked = blank(name, [entry['ask']], self.shown(name, last), asks=True)
@@ -166,7 +168,7 @@ def chapter_of(number, notebooks, plans):
 
 
 def entry_test(plans):
-    """Make the slides of the entry test: questions, then the answers."""
+    """Return the slides of the entry test: the questions, then the answers."""
     asked = plans.PLAN['entry_test']
     for what, key in (('questions, on paper', 'ask'), ('answers', 'answer')):
         for start in range(0, len(asked), 5):
@@ -175,7 +177,7 @@ def entry_test(plans):
 
 
 def session_slides(session, notebooks, plans):
-    """Make the slides of a session, in the order of its parts."""
+    """Return the slides of a session, in the order of its parts."""
     slides = [blank(session['session'], where=f'{session["minutes"]} minutes')]
     for part in session['parts']:
         if 'chapter' in part:
@@ -194,7 +196,7 @@ def session_slides(session, notebooks, plans):
 
 
 def page_of(slides, title, notebooks, name):
-    """Render slides as HTML, for ``build/slides/``."""
+    """Render slides as an HTML page for ``build/slides/``."""
     for slide in slides:
         slide['words'] = [text_of(words, up='../') for words in slide['words']]
         slide['notes'] = text_of('\n\n'.join(slide['notes']), up='../')
@@ -207,7 +209,7 @@ def page_of(slides, title, notebooks, name):
 
 
 def wanted(chapter, session, notebooks):
-    """Yield the name, the title and the slides of each page that was asked for."""
+    """Yield the name, the title and the slides of each requested page."""
     try:
         import teaching_plan as plans  # students have no plan.yml
     except FileNotFoundError:
@@ -226,12 +228,12 @@ def wanted(chapter, session, notebooks):
 
 
 @click.command(help=__doc__.split('\n')[0])
-@click.option('--chapter', metavar='N', help='Which: 1, or 1,3 (default: all there are).')
+@click.option('--chapter', metavar='N', help='Chapters: 1, or 1,3 (default: all).')
 @click.option('--session', metavar='NAME', help="A session of a plan: 'five weeks 2'.")
 @click.option('--notebooks', type=FOLDER, default=ROOT / 'notebooks', metavar='DIR')
 @click.option('--build', type=FOLDER, default=ROOT / 'build' / 'slides', metavar='DIR')
 def main(chapter, session, notebooks, build):
-    """Exit status: 2 if there is no such chapter, session or cell."""
+    """Make slides. The exit status is 2 if there is no such chapter, session or cell."""
     try:
         for name, title, slides in wanted(chapter, session, notebooks):
             build.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 """Run Python with words from make's variables: ``split_arguments.py NAME ... -- ARGUMENTS``.
 
 Each NAME is an environment variable whose words are quoted as in a shell. Nothing in it is executed
-or expanded: ``$``, ``;`` and ``*`` are ordinary characters. Only ``~/`` is the home folder, and
-TESTS may hold patterns.
+or expanded: ``$``, ``;`` and ``*`` are ordinary characters. There are two exceptions: ``~/`` is the
+home folder, and TESTS may contain patterns.
 """
 
 import glob

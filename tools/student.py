@@ -1,7 +1,7 @@
-"""Write the students' version of the exercises: blanks for solutions, and no outputs.
+"""Write the students' version of the exercises: blanks instead of solutions, and no outputs.
 
-``make student`` calls this. ``exercises/student/`` is under version control, and a test holds it
-equal to what this script writes.
+``make student`` calls this. ``exercises/student/`` is under version control, and a test checks
+that it is what this script writes.
 """
 
 import re
@@ -16,12 +16,12 @@ SOLUTION = re.compile(r'^( *)### BEGIN SOLUTION\n(.*?)^ *### END SOLUTION\n?', r
 
 
 def set_of(path):
-    """Name the set of exercises in a file: '1' for 01-….ipynb, or 'puzzles'."""
+    """Return the name of a file's set of exercises: '1' for 01-….ipynb, or 'puzzles'."""
     return path.stem.split('-')[0].lstrip('0')
 
 
 def blank(match):
-    """Blank a solution: ``raise NotImplementedError`` in a function, else ``name = ...``."""
+    """Return the blank for a solution: ``raise NotImplementedError`` or ``name = ...``."""
     indent, solution = match.groups()
     if indent:
         return f'{indent}raise NotImplementedError  # your lines instead of this one\n'
@@ -30,12 +30,12 @@ def blank(match):
 
 
 def student_version(path):
-    """Return the text of the students' notebook for one source."""
+    """Return the text of the students' version of one notebook."""
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         if cell.cell_type == 'code':
             cell.outputs, cell.execution_count = [], None
-        else:  # student/ is one folder below
+        else:  # student/ is one level deeper
             cell.source = cell.source.replace('](../', '](../../')
         if 'solution' in cell.metadata.get('tags', []):
             cell.source = SOLUTION.sub(blank, cell.source).rstrip()

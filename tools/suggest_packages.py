@@ -1,7 +1,7 @@
 """Ask NVIDIA's driver which packages suit this machine's GPUs; tools/setup.sh runs this.
 
 Prints two words, for MXNet (none, cu112, torch, update or old) and for PyTorch (none, cpu or pypi),
-then the reasons, a line each. It runs before any package is installed, with any Python from 3.9 on.
+then the reasons, one per line. It runs before any package is installed, on Python 3.9 or newer.
 """
 
 import collections
@@ -11,11 +11,11 @@ import runpy
 ROOT = pathlib.Path(__file__).parent.parent
 DRIVER = runpy.run_path(str(ROOT / 'mgpu_helpers' / 'devices' / 'driver.py'))
 has_code, TOO_NEW = DRIVER['has_code'], DRIVER['CAPABILITIES'][1]
-PYTORCH = (7, 5)  # the oldest that PyPI's PyTorch 2.13, built with CUDA 13, has code for
+PYTORCH = (7, 5)  # the oldest that PyPI's PyTorch 2.13, built with CUDA 13, supports
 
 
 def mxnet(gpus, cuda):
-    """Return the word for MXNet, and the reasons for it."""
+    """Return the word for MXNet and the reasons for it."""
     usable = [gpu for gpu in gpus if has_code(gpu)]
     others = [gpu for gpu in gpus if gpu not in usable]
     no_code = "MXNet's last release has machine code for compute capability 5.0 to 8.9 only"
@@ -40,7 +40,7 @@ def mxnet(gpus, cuda):
 
 
 def pytorch(gpus, cuda):
-    """Choose between PyPI's build, 2.7 GB, and the one without CUDA, 190 MB; with the reason."""
+    """Choose PyPI's build (2.7 GB) or the one without CUDA (190 MB); return it and the reason."""
     best = max((gpu.capability for gpu in gpus), default=None)
     if best is None:
         return ['none']

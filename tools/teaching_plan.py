@@ -2,8 +2,8 @@
 
 It has the questions for each section and their answers, the cells that show them, and common
 mistakes in the exercises with their hints. ``CHAPTER=test`` is the entry test, with its answers on
-a page of their own. Each is also a page to print, ``build/sheets/3.html``.
-``teaching_plan.py guide`` rewrites the tables of guide and syllabus instead.
+a separate page. Each sheet is also written as a printable page, ``build/sheets/3.html``.
+``teaching_plan.py guide`` rewrites the tables in the guide and the syllabus instead.
 """
 
 import importlib
@@ -32,7 +32,7 @@ ul, ol {{ margin: .2em 0; padding-left: 1.5em }} li {{ break-inside: avoid }}
 
 
 def minutes_in(chapter):
-    """Map a chapter's headings to their minutes; 'opening' is what precedes the first one."""
+    """Return {heading: minutes} for a chapter; 'opening' is the part before the first heading."""
     sections = {s['section']: s['minutes'] for s in CHAPTERS[chapter]['sections']}
     return {'opening': CHAPTERS[chapter]['opening'], **sections}
 
@@ -44,7 +44,7 @@ def minutes_of(part):
 
 
 def reading(home):
-    """Sum the minutes that it takes to read sections alone, by what each chapter's opening says."""
+    """Return the minutes to read these sections alone, estimated from each chapter's total."""
     return sum(
         minutes_in(n)[name] * LISTED[n - 1].read / sum(minutes_in(n).values())
         for n, names in home['read'].items()
@@ -57,7 +57,7 @@ def project_in(part):
 
 
 def hours_at_home(home):
-    """Write the time that a week needs at home, the project aside, in halves of an hour."""
+    """Format the hours of homework in a week, without the project, to half an hour."""
     tasks = sum(map(len, home.get('tasks', {}).values())) - project_in(home)
     points = sum(POINTS[n][0] for n in home['exercises'])
     by = PLAN['homework']
@@ -66,7 +66,7 @@ def hours_at_home(home):
 
 
 def work(part):
-    """List the tasks: '1.3, 1.5 (3 points); "A famous bug" at the end of chapter 1'."""
+    """Format the tasks: '1.3, 1.5 (3 points); "A famous bug" at the end of chapter 1'."""
     exercises = part.get('exercises', [])
     points = sum(POINTS[n][0] for n in exercises)
     what = [f'{", ".join(exercises)} ({points} points)'] if exercises else []
@@ -76,7 +76,7 @@ def work(part):
 
 
 def schedule(plan):
-    """Make a plan's table: a row for each part of each session."""
+    """Return a plan's table: a row for each part of each session."""
     lines = ['| minutes | what |', '|---:|:---|']
     for session in PLAN['plans'][plan]:
         lines.append(f'| **{session["minutes"]}** | **{session["session"]}** |')
@@ -94,7 +94,7 @@ def schedule(plan):
             lines.append(f'| home | do {work(home)}; in all about {hours_at_home(home)} hours |')
             if project_in(home):
                 hours = PLAN['homework']['hours']
-                lines.append(f'| home | beside it the project, in about {hours} hours |')
+                lines.append(f'| home | work on the project, for about {hours} hours |')
     return lines
 
 
@@ -117,7 +117,7 @@ def entry_test():
 
 
 def weeks(plan):
-    """Make a syllabus's table: what each week has in class, what is due at its end, and points."""
+    """Return a syllabus's table: each week's topics in class, the work due by its end, points."""
     lines = ['| week | date | in class | in pairs | due at its end | points |']
     lines.append('|---:|:---|:---|:---|:---|---:|')
     total = 0
@@ -138,7 +138,7 @@ def weeks(plan):
 
 
 def objectives():
-    """Make the table of objectives with chapters, exercises and points, then the talks."""
+    """Return the table of objectives with chapters, exercises and points, then the talks."""
     lines = ['| a student can … | chapters | exercises | points |', '|:---|:---|:---|---:|']
     for name, text in PLAN['objectives'].items():
         where = [
@@ -158,7 +158,7 @@ def objectives():
 
 
 def without_mxnet():
-    """Make the table of what stands in for exercises that need MXNet."""
+    """Return the table of replacements for exercises that need MXNet."""
     lines, total = ['| instead of | do | points |', '|:---|:---|---:|'], 0
     for pair in PLAN['without_mxnet']:
         points = sum(POINTS[n][0] for n in pair['do'])
@@ -168,7 +168,7 @@ def without_mxnet():
 
 
 def renewed(path):
-    """Return the text of guide or syllabus, with its tables from plan.yml."""
+    """Return the text of the guide or the syllabus, with up-to-date tables from plan.yml."""
     tables = {'chapters': chapters(), 'objectives': objectives(), 'without mxnet': without_mxnet()}
     tables |= {'entry test': [*entry_test()][:-1]}  # its last line is empty
     tables |= {f'plan: {plan}': schedule(plan) for plan in PLAN['plans']}
@@ -184,14 +184,14 @@ def renewed(path):
 
 
 def source_of(chapter):
-    """Find the exercises of chapter '3', or of 'puzzles'."""
+    """Return the path of the exercises of chapter '3', or of 'puzzles'."""
     name = f'{int(chapter):02}-*.ipynb' if chapter.isdigit() else f'{chapter}.ipynb'
     return next((ROOT / 'exercises').glob(name))
 
 
 def mistakes_in(chapter):
-    """List known mistakes in the exercises of chapter '3', or of 'puzzles'."""
-    importlib.import_module('mgpu_helpers')  # before MXNet, which takes its settings
+    """Return the known mistakes in the exercises of chapter '3', or of 'puzzles'."""
+    importlib.import_module('mgpu_helpers')  # before MXNet, which reads our settings
     name = f'chapter{chapter}' if chapter.isdigit() else chapter
     return importlib.import_module(f'misconceptions.{name}').WRONG
 
@@ -224,7 +224,7 @@ def sheet(chapter):
 
 
 def paper():
-    """Yield the entry test as a page to print, and its answers as another one."""
+    """Yield the lines of the printable entry test, with its answers on a second page."""
     asked = PLAN['entry_test']
     yield '# Before the course: ten questions, eight minutes, on paper\n\n<div class="room">\n'
     yield from (f'{i}. {one["ask"]}' for i, one in enumerate(asked, 1))
@@ -233,7 +233,7 @@ def paper():
 
 
 def printed(name):
-    """Print a sheet, and leave it as a page to print in ``build/sheets/``."""
+    """Print a sheet, and write it as a printable page to ``build/sheets/``."""
     from nbconvert.filters.markdown_mistune import markdown2html_mistune
 
     text = '\n'.join([*(paper() if name == 'test' else sheet(name)), ''])
@@ -247,7 +247,7 @@ def printed(name):
 @click.command()
 @click.argument('what', type=click.Choice(['guide', 'test', *map(str, CHAPTERS), 'puzzles']))
 def main(what):
-    """Print the sheet of a chapter; or rewrite the tables of guide and syllabus."""
+    """Print a chapter's sheet, or rewrite the tables of the guide and the syllabus."""
     if what == 'guide':
         for path in (GUIDE, SYLLABUS):
             path.write_text(renewed(path), encoding='utf8')
