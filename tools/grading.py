@@ -55,7 +55,7 @@ def ready(script, course, prefix, number):
         program.receive(time.monotonic() + START_SECONDS)
     except Ended as how:
         program.stop()
-        raise Refused(f'nothing could be checked: the checking process {how}') from None
+        raise Refused(f'nothing could be checked: what checks it {how}') from None
     return program
 
 
@@ -207,7 +207,7 @@ def grade(room, judge, checks, path, names, seed=1):
     for message in run_cells(room, {'notebook': str(notebook), 'checks': checks}, deadline):
         if 'unreadable' in message:
             why = error_name(message['unreadable'])
-            raise Refused(f'it cannot be read as a notebook: {why}')
+            raise Refused(f'it is no notebook that can be read: {why}')
         number = message.get('number')
         if 'error' in message:
             remarks.append(f'cell {int(message["cell"]) + 1}: {error_name(message["error"])}')
