@@ -20,7 +20,7 @@ BUSY = 0.5  # load per core above which other work affects the measurements
 
 
 def choose(words, quick):
-    """Return the cases to run, and the missing modules because of which others are left out."""
+    """Return the cases to run, and the missing modules that caused other cases to be left out."""
     if words:
         chosen = names_with(words)
         if not chosen:
@@ -36,7 +36,7 @@ def choose(words, quick):
     if absent:
         click.echo(f'left out: runs that need {" and ".join(absent)}, not installed here', err=True)
     if not runnable:
-        raise click.ClickException('nothing that was chosen is left to measure')
+        raise click.ClickException('none of the chosen cases can be measured')
     return runnable, absent
 
 
@@ -45,7 +45,7 @@ def publish():
     result = newest()
     if result is None:
         raise click.ClickException(
-            'no complete result of a full run in benchmarks/results; make bench makes one'
+            'no complete result of a full run in benchmarks/results; run make bench to create one'
         )
     write_page(result)
     click.echo(f'book/measured.md has the table of {result.name}')

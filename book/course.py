@@ -107,7 +107,7 @@ def links(app, docname, source):
 
 
 def shown(notebook):
-    """Remove the empty outputs that progress bars leave, and give plots an alternative text."""
+    """Remove the empty outputs that progress bars leave, and give plots alt text."""
     heading = ''
     for cell in notebook['cells']:
         text = ''.join(cell['source'])

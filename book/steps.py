@@ -49,7 +49,7 @@ class Sent(int):
 
 
 class Cells:
-    """A slice of one device's array, with only what an allreduce uses; each number is one byte."""
+    """A slice of one device's array, with an allreduce's operations alone; a number is one byte."""
 
     dtype = None
 

@@ -105,7 +105,7 @@ def torch() -> Iterator[Row]:
 
 
 def _train(name: str, module: Any, for_gpus: bool, where: str, step: Callable[[], float]) -> Row:
-    """Train LeNet for a second, where ``step`` returns the loss; return the resulting row."""
+    """Train LeNet for a second by calling ``step``, which returns the loss; return the row."""
     from .devices.driver import driver_gpus, has_code
 
     _say('train for a second')

@@ -86,7 +86,7 @@ def test_simulate_refuses_bad_input():
     for changed, kind, message in (
         ({'steps': 10**8}, ValueError, 'devices times steps must be at most 100000000'),
         ({'spread': -0.1}, ValueError, 'spread must be a number of at least 0, not -0.1'),
-        ({'spread': 1.5}, ValueError, 'spread must be a share of the mean, at most 1, not 1.5'),
+        ({'spread': 1.5}, ValueError, 'spread must be a fraction of the mean, at most 1, not 1.5'),
         ({'bucket_bytes': 0}, ValueError, 'bucket_bytes must be a number above 0, not 0'),
         ({'machine': LINK}, TypeError, 'machine must be a Machine'),
         ({'model': 'ResNet'}, TypeError, "such as MODELS.*, not 'ResNet'"),

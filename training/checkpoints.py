@@ -80,7 +80,7 @@ def expect_finite(network, name):
 
 
 def mark_best(folder, epoch, done):
-    """Write into the file `best` which checkpoint is, so that it stays."""
+    """Record in the file `best` which checkpoint is the best, so that it is kept."""
     (folder / 'best.new').write_text(name_of(epoch, done))
     os.replace(folder / 'best.new', folder / 'best')
 
@@ -112,7 +112,7 @@ def find(folder, options=None):
 
 
 def load(file, net, optimizer, group=None):
-    """Put into each rank what it holds of a checkpoint, however many ranks have saved it."""
+    """Load each rank's part of a checkpoint, however many ranks saved it."""
     state = dict(zip(('net', 'optimizer'), get_state_dict(net, optimizer), strict=True))
     told = f'{file} does not fit this network, or this optimizer'
     attempt(group, exiting, told, dcp.load, state, file, group)
@@ -142,7 +142,7 @@ def draw_from(states):
 
 
 def same_rate(schedule, rate, step):
-    """Stop if the schedule (may depend on --epochs) would not give this learning rate."""
+    """Stop if the schedule (which may depend on --epochs) would not give this learning rate."""
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')  # of a schedule that steps before its optimizer
         for _ in range(step):

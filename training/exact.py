@@ -105,7 +105,7 @@ def evaluate(args, task, net, tests):
 
 
 def first_pass(args, task, net, model, examples, step, unused=False):
-    """Do one pass that is no step.
+    """Run one forward and backward pass without a training step.
 
     DDP orders its buckets by its first backward pass. That must not be a step: after a restart,
     three ranks would add up in another order than before, and round otherwise.

@@ -82,9 +82,9 @@ def leave(code):
 def meet(device, limit):
     """Join the process group; return a store that only this start of all ranks uses.
 
-    torchrun keeps one store: after a restart, gloo and NCCL would read in it the addresses at which
-    dead ranks listened (PyTorch's issue 135712). TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in torchrun's
-    environment lets it open one for each start; without it, 5 restarts were needed for 4 kills.
+    torchrun keeps one store: after a restart, gloo and NCCL would find the addresses of dead ranks
+    there (PyTorch's issue 135712). TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in torchrun's environment
+    lets it open one for each start; without it, 5 restarts were needed for 4 kills.
     """
     store, rank, size = dist.HashStore(), 0, 1
     if 'RANK' in os.environ:
@@ -123,7 +123,7 @@ def watch(store, limit, done):
 
 
 def stop(why):
-    """End all ranks, which all know why, with one sentence."""
+    """Exit on all ranks with a one-sentence message; every rank must already know the reason."""
     if dist.get_rank() == 0:
         sys.stderr.write(f'error: {why}\n')
     dist.barrier()
@@ -206,7 +206,7 @@ def fingerprint(folder, group):
 
 
 def tell(line, log_file=None, **found):
-    """Let rank 0 print a line; the one place from which it also goes to a file, or elsewhere."""
+    """Print a line on rank 0; the one place to change if it should also go elsewhere."""
     if dist.get_rank() == 0:
         print(line.format(**found), flush=True)
         if log_file:  # for TensorBoard or Weights & Biases, write here: found is a dict of numbers

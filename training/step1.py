@@ -14,7 +14,7 @@ def options(add):
 
 
 def evaluate(args, task, net, tests):
-    """Give mean loss and score of the tests."""
+    """Return the mean loss and the score on the test set."""
     sums = 0
     net.eval()
     with torch.no_grad():

@@ -6,7 +6,7 @@ from .checking import expect, expect_value
 
 
 class Played:
-    """A simulated device, with a clock, that works off a queue while Python continues.
+    """A simulated device, with a clock, that works through a queue while Python continues.
 
     The first ``slow`` steps take longer, as when a library is loaded and memory is allocated.
     """

@@ -86,7 +86,7 @@ def _save_in(my_save: Callable[..., Any], file: Path, killed: str) -> None:
     hint = f'afterwards {wrote[-1].name} is still there: was it copied? That takes time; rename it'
     expect(not wrote[-1].exists(), hint)
     left = sorted(path.name for path in file.parent.iterdir() if path != file)
-    expect(not left, f'afterwards there is another file, too: {", ".join(left)}')
+    expect(not left, f'extra files are left behind: {", ".join(left)}')
 
 
 class Run:

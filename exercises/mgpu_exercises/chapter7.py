@@ -99,7 +99,7 @@ def exercise_6(numbers: Numbers, step_ms: float, idle: float, enough: float, kep
     enough, kept = number(enough), number(kept)
     waits = (p - 1) / (enough + p - 1)
     expect(waits < 0.1, f'with {enough:g} micro-batches {waits:.1%} of a step is idle')
-    expect(enough == 9 * (p - 1) + 1, f'{enough:g} micro-batches are enough, but fewer are, too')
+    expect(enough == 9 * (p - 1) + 1, f'{enough:g} micro-batches are enough, but fewer would do')
     expect(kept != m, f'{kept:g} micro-batches held: GPipe keeps all; 1F1B starts backward sooner')
     hint = 'when the first gradient reaches stage 0, how many micro-batches has it sent?'
     expect(kept == p, f'{kept:g} held: {hint}')

@@ -129,7 +129,7 @@ def exercise_4(rounds: Callable[..., Any]) -> None:
         for block, what in found:
             case = f"rank {rank} of {k}, block {block}, '{what}'"
             known = ('whole', 'triangle', 'nothing')
-            expect(what in known, "the values are 'whole', 'triangle' and 'nothing'", case)
+            expect(what in known, "each value must be 'whole', 'triangle' or 'nothing'", case)
             if block == rank:
                 hint = 'queries and keys are of the same tokens: the first query sees one key, the '
                 hint += 'last one sees them all'

@@ -227,7 +227,7 @@ def given(number: str, name: str) -> dict[str, Any]:
     """Draw a student's numbers for an exercise on paper; the same name draws the same numbers."""
     draw: Callable[..., dict[str, Any]] | None = getattr(find(number), 'draw', None)
     if draw is None:
-        raise ValueError(f'exercise {number} has no numbers of its own: they are in its text')
+        raise ValueError(f'exercise {number} has no personal numbers: use those in its text')
     return draw(random.Random(f'{number} {name.strip().lower()}'))
 
 

@@ -250,7 +250,7 @@ class Figure:
                 self.line((cx - r, cy + rise), (cx + r, cy - rise), color=color, width=width)
 
     def matrix(self, x, y, rows, w, h, k=None):
-        """Draw a table of numbers with cells of `w` times `h`, grey or in device `k`'s colour."""
+        """Draw a table of numbers with cells of `w` by `h`, grey or in device `k`'s colour."""
         fill, edge = (DATA, DATA_EDGE) if k is None else (WHITE, SOLID[k])
         for i, row in enumerate(rows):
             for j, value in enumerate(row):

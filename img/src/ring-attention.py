@@ -1,7 +1,7 @@
 """Ring attention: queries stay, keys and values go around the ring.
 
 Left, four ranks in a ring; each has the queries of its quarter of the sequence and sends keys and
-values to the next rank. Right, the table of queries by keys, in four by four blocks. Below the
+values to the next rank. Right, the query-by-key matrix, as a grid of four by four blocks. Below the
 diagonal a whole block is computed, on the diagonal a triangle, above it nothing. The number in a
 block is the turn in which its keys reach the row's rank.
 

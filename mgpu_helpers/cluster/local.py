@@ -35,7 +35,7 @@ def serve(workers: ipyparallel.DirectView, servers: int = 1) -> dict[str, psutil
 
     They replace this notebook's earlier ones and end with the notebook. Returns all by name:
     ``'scheduler'``, ``'server 0'``, ``'worker 0'``, ... Workers find the others, and their share of
-    the GPUs, in variables (``DMLC_…``), so call this before the ranks load MXNet. Scheduler
+    the GPUs, by environment variables (``DMLC_…``), so call this before they load MXNet. Scheduler
     and servers end when the workers close their store: call this again for each new store.
     """
     count = len(workers)

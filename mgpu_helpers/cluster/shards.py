@@ -1,4 +1,4 @@
-"""Cut out a worker's shard of a joint batch; without MXNet, because exercises use it, too."""
+"""Cut out a worker's shard of a joint batch, without MXNet, as exercises use it, too."""
 
 from __future__ import annotations
 

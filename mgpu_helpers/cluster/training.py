@@ -109,7 +109,7 @@ def train_epoch(
     trainer: Trainer,
     store: KVStore,
 ) -> None:
-    """Train on this worker's shard of each joint batch; all workers pass the same ``batches``."""
+    """Train on this worker's shard of each global batch; all workers pass the same ``batches``."""
     for X, y in batches:
         compute_gradients(X, y, net, devices, store.rank, store.num_workers)
         trainer.step(1, ignore_stale_grad=True)  # allows the zeros on idle devices

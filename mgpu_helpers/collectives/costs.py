@@ -49,7 +49,7 @@ def sharded(devices: int, nbytes: float, link: Wire) -> float:
 
 
 def ring(devices: int, nbytes: float, link: Wire) -> float:
-    """Return the time of a ring: as ``sharded``, but each device sends only to its neighbour."""
+    """Return the time of a ring: like ``sharded``, but each device sends only to its neighbour."""
     return sharded(devices, nbytes, link)  # the same number of messages, of the same length
 
 

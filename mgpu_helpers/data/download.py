@@ -21,7 +21,7 @@ CONNECT, SILENT, WHOLE = 3.0, 10.0, 900.0
 
 
 class Unavailable(Exception):
-    """Raised if a set is incomplete; the message says what to do, then lists what was tried."""
+    """Raised if a data set is incomplete; the message says what to do and what was tried."""
 
 
 class _Refused(Exception):

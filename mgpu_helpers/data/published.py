@@ -44,7 +44,7 @@ def mirrors_of(name: str) -> list[str]:
 
 
 def public(address: str) -> str:
-    """Return an address without user name and password, for printing."""
+    """Return a URL without its user name and password, for printing."""
     return re.sub('^(.*//)?.*@', r'\1', address)
 
 

@@ -49,7 +49,7 @@ class Link:
         arguments.positive_number('bandwidth in bytes per second', self.bandwidth)
 
     def seconds(self, nbytes: float) -> float:
-        """Return the time of one message: its latency plus the time of its bytes."""
+        """Return the time of one message: its latency plus the time to send its bytes."""
         arguments.not_negative('nbytes', nbytes)
         return self.latency + nbytes / self.bandwidth
 

@@ -32,7 +32,7 @@ class Simulation:
 
 
 def last_arrival(filled: Iterable[Any], seconds: Iterable[float]) -> Any:
-    """Return when the last bucket arrives, if bucket i is full at ``filled[i]``.
+    """Return the time at which the last bucket arrives if bucket i is full at ``filled[i]``.
 
     Each bucket waits for the previous one, then takes its ``seconds``. Times may be arrays.
     """
@@ -69,7 +69,7 @@ def simulate(
     arguments.whole_number('seed', seed)
     arguments.whole_number('devices times steps', devices * steps, most=10**8)  # 8 bytes each
     if spread > 1:
-        raise ValueError(f'spread must be a share of the mean, at most 1, not {spread}')
+        raise ValueError(f'spread must be a fraction of the mean, at most 1, not {spread}')
     forward = np.array([batch * layer.flops / machine.flops for layer in model.layers])
     # The backward pass goes from the last layer to the first: when is each gradient ready?
     ready = machine.overhead + forward.sum() + 2 * forward[::-1].cumsum()[::-1]

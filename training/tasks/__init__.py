@@ -66,7 +66,7 @@ def units_of(net):
 
 
 def load(file):
-    """Import a task; what is missing, or takes other arguments, is said in a sentence."""
+    """Import a task; one sentence names a function that is missing or takes other arguments."""
     if not file.is_file():
         sys.exit(f'error: --task: there is no file {file}')
     spec = importlib.util.spec_from_file_location(f'task_{file.stem}', file)

@@ -32,7 +32,7 @@ def collate(batch):
 
 
 def read(args, training):
-    """Give images (n, 1, 28, 28), as bytes, and labels (n,)."""
+    """Return images (n, 1, 28, 28), as uint8, and labels (n,)."""
     found, part = [], 'train' if training else 't10k'
     for name, head in (('images-idx3', 16), ('labels-idx1', 8)):
         file = args.data / f'{part}-{name}-ubyte.gz'

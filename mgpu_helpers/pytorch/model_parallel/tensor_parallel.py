@@ -86,7 +86,7 @@ class RowLinear(nn.Linear):
     group, cut = None, {'weight': 1}  # the axis of the cut
 
     def forward(self, x: Tensor) -> Tensor:
-        """Allreduce the terms from each shard of ``x`` (n, in / k); then add the bias, once."""
+        """Allreduce the partial sums from each shard of ``x`` (n, in / k); add the bias once."""
         y = SumForward.apply(F.linear(x, self.weight), self.group)
         return y if self.bias is None else y + self.bias
 
