@@ -141,7 +141,7 @@ def test_what_is_raised_in_an_answer_is_told_and_what_cannot_be_checked_refused(
     )
     assert not told.right and 'still blank' in check('1.6', 1.0, ..., None).sentence
     for number, answers, words in (
-        ('1.99', [1], "there is no exercise '1.99' to check; there are 1.1"),
+        ('1.99', [1], "there is no exercise '1.99' to check; the exercises are 1.1"),
         ('77.1', [1], "no exercises for chapter '77'"),
     ):
         with pytest.raises(ValueError, match=words):

@@ -1,4 +1,4 @@
-"""Run a student's cells, then answer for their functions; ``tools/grading.py`` starts this.
+"""Run a student's cells, then call their functions on request; ``tools/grading.py`` starts this.
 
 Each job runs in a separate process, forked from one that has imported the checks' packages. Nothing
 is decided here: ``grade_checks.py`` asks for the results of functions.

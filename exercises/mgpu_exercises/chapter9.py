@@ -74,7 +74,7 @@ def exercise_1(rng: random.Random, token_loss: Callable[..., Any]) -> None:
 def expect_token_mean(
     case: str, found: list[torch.Tensor], drawn: list[tuple[torch.Tensor, torch.Tensor]]
 ) -> None:
-    """Raise a hint unless the ranks' averaged gradients are that of the mean over all tokens."""
+    """Raise a hint unless the ranks' averaged gradients are those of the mean over all tokens."""
     k, sums, counts = len(drawn), [], [int((labels >= 0).sum()) for _, labels in drawn]
     for rank, (logits, labels) in enumerate(drawn):
         leaf = logits.clone().requires_grad_()

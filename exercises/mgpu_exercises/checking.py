@@ -22,7 +22,7 @@ class Hint(Exception):
 
 
 class Lacks(Hint, AttributeError):
-    """Raised where an object passed to an answer lacks an attribute of this name."""
+    """Raised when an object passed to an answer lacks an attribute of this name."""
 
 
 class WaitsForEver(Hint):
@@ -240,7 +240,7 @@ def find(number: str) -> Callable[..., None]:
     there = exercises_of(importlib.import_module(module, __package__))
     if which not in there:
         numbers = ', '.join(f'{chapter}.{n}' for n in there)
-        raise ValueError(f"there is no exercise '{number}' to check; there are {numbers}")
+        raise ValueError(f"there is no exercise '{number}' to check; the exercises are {numbers}")
     return there[which]
 
 

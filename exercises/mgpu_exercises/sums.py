@@ -13,7 +13,7 @@ from .checking import Hint, expect
 def expect_sum(before: Sequence[Any], after: Sequence[Any], who: str) -> None:
     """Raise a hint unless each of these NumPy arrays has become the sum of all.
 
-    ``who`` names what holds one array each: devices or ranks.
+    ``who`` says what the holders of the arrays are called: devices or ranks.
     """
     k, total = len(before), sum(before)
     where = [i for i, x in enumerate(after) if np.array_equal(x, total)]

@@ -25,7 +25,7 @@ def this_device() -> torch.device:
     """Return the device of this process, one of several that were started together.
 
     Each process gets its own GPU if the machine has enough usable ones. Otherwise all get the CPU,
-    and each process, on one core, is a stand-in.
+    and each process, on one core, stands in for a GPU.
     """
     rank, ranks = os.environ.get('LOCAL_RANK', 0), os.environ.get('LOCAL_WORLD_SIZE', 1)
     return device_for(int(rank), int(ranks), usable_gpus())

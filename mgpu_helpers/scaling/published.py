@@ -29,7 +29,7 @@ class AllReduce:
 
     @property
     def bus_bandwidth(self) -> float:
-        """Return a ring's bytes per second through a port, as nccl-tests defines it."""
+        """Return a ring's bus bandwidth in bytes per second, as nccl-tests defines it."""
         return 2 * (self.devices - 1) / self.devices * self.nbytes / self.measured
 
     @property
