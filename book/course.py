@@ -121,9 +121,7 @@ def shown(notebook):
 
 
 def buttons(app, pagename, templatename, context, doctree):
-    """Omit the Colab button from the MXNet chapters, which Colab cannot run; point the edit button
-    of top-level pages to book/.
-    """
+    """Omit Colab's button where MXNet is needed; let top-level pages be edited in book/."""
 
     def kept(button):
         if 'url' in button and '/' not in pagename:

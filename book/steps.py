@@ -14,10 +14,7 @@ DEVICES = range(2, 9)
 
 
 def load(path, names='', **given):
-    """Run the named definitions of a file, or all, with only its standard-library imports.
-
-    ``given`` replaces the other imports.
-    """
+    """Run the named definitions of a file, or all; ``given`` replaces non-standard imports."""
     tree, wanted = ast.parse((PACKAGE / path).read_text('utf8')), set(names.split())
 
     def kept(node):
