@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import reference
-from chapters import CHAPTERS, begin_by_cloning
+from chapters import CHAPTERS
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from on_ranks import coloured, quiet
@@ -102,7 +102,8 @@ def links(app, docname, source):
             notebook['cells'][0]['source'] += ['\n\n', HOSTED]
         source[0] = shown(notebook)
     if known := app.config.html_theme_options['repository_url']:
-        text = begin_by_cloning(source[0], known)
+        before, clone = 'In the folder of the course,\n\n```\n', f'```\ngit clone {known} course\n'
+        text = source[0].replace(before, f'{clone}cd course\n')
         source[0] = text.replace('https://github.com/OWNER/NAME', known)
 
 
