@@ -46,11 +46,11 @@ def deal(args, task, examples, steps, epoch=0, training=False):
 def loader_of(args, task, examples, pieces, epoch):
     if hasattr(examples, 'epoch'):  # what is random in an example depends on both, and its index
         examples.seed, examples.epoch = args.seed, epoch
-    own = hash((args.seed, epoch, dist.get_rank()))  # seeds the workers
+    own = np.random.default_rng([args.seed, epoch, dist.get_rank()]).integers(2**62)
     return DataLoader(
         examples, batch_sampler=[piece if len(piece) else [0] for piece in pieces],
         collate_fn=task.collate, num_workers=args.num_workers, pin_memory=args.device == 'cuda',
-        generator=torch.Generator().manual_seed(own),
+        generator=torch.Generator().manual_seed(int(own)),  # from it workers draw their seeds
     )  # fmt: skip
 
 
