@@ -18,6 +18,7 @@ import warnings
 from collections import Counter
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 
 if sys.platform == 'linux' and 'TORCHELASTIC_RUN_ID' in os.environ:
     import ctypes  # before PyTorch, which takes seconds: torchrun may be killed while it loads
@@ -246,10 +247,13 @@ def on_sigterm():
     asked = []
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
     if hasattr(signal, 'pthread_sigmask'):  # not on Windows
-        # A thread of its own hears it. What this one forks does not: a DataLoader's worker that is
-        # told while it starts would die, and the training with it.
-        threading.Thread(target=threading.Event().wait, daemon=True).start()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        # Blocked while this process forks, and in the child for good: a DataLoader's worker that
+        # is told while it starts would die, and the training with it.
+        mask = partial(signal.pthread_sigmask, mask={signal.SIGTERM})
+        os.register_at_fork(
+            before=lambda: mask(signal.SIG_BLOCK),
+            after_in_parent=lambda: mask(signal.SIG_UNBLOCK),
+        )
     return asked
 
 
