@@ -1,12 +1,6 @@
 """History's table and plot, and what a waiting reader sees."""
 
-import contextlib
 import io
-import os
-import pty
-import subprocess
-import sys
-import termios
 
 import pytest
 from PIL import Image
@@ -65,21 +59,6 @@ with progress(range(3), 'epoch 1/1') as numbers:
     for _ in numbers: time.sleep(0.3)
 print('done')
 """
-
-
-def test_progress_bar_on_a_terminal_is_gone_when_done_and_in_a_file_there_is_none():
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, 80))  # a terminal without columns has no room for a bar
-    process = subprocess.Popen([sys.executable, '-c', LOOP], stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    shown = b''
-    with contextlib.suppress(OSError):  # how a terminal says that the other side is closed
-        while chunk := os.read(ours, 4096):
-            shown += chunk
-    assert process.wait() == 0
-    assert b'epoch 1/1' in shown and shown.split(b'\r')[-2].strip() == b'done'
-    done = subprocess.run([sys.executable, '-c', LOOP], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ('done\n', '')
 
 
 def test_first_plot_of_a_kernel_is_a_picture_and_a_progress_bar_moves_and_leaves_nothing(kernel):

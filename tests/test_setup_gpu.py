@@ -2,13 +2,10 @@
 
 import ctypes.util
 import json
-import re
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
-from checkouts import call, choose, folder_of_tools, python, refused, setup
+from checkouts import call, choose, python, refused, setup
 
 A100, H100 = ('A100', 80, (8, 0)), ('H100', 80, (9, 0))
 K80, M60, B200 = ('K80', 12, (3, 7)), ('M60', 8, (5, 0)), ('B200', 192, (10, 0))
@@ -73,22 +70,6 @@ def test_first_setup_chooses_by_itself_and_stays_with_it(
     if gpus == [A100] and given == {'GPU': 0}:  # until it is asked for
         locks, _ = choose(checkout, **offline, LD_LIBRARY_PATH=driver, GPU=1)
         assert (locks, remembered(checkout)) == (CU112, ['cu112', '1', 'pypi'])
-
-
-def test_the_driver_is_asked_also_where_the_only_python_is_the_one_that_setup_fetches(
-    checkout, tmp_path, offline, stub_driver
-):
-    tools = folder_of_tools(tmp_path / 'bin')
-    (tools / 'uv').symlink_to(shutil.which('uv', path=offline['PATH']))
-    # Where uv keeps the Pythons that it has fetched.
-    version = '.'.join(map(str, sys.version_info[:3]))
-    fetched = tmp_path / f'pythons/cpython-{version}-linux-x86_64-gnu/bin/python3.11'
-    fetched.parent.mkdir(parents=True)
-    fetched.symlink_to(Path(sys.base_prefix) / 'bin/python3.11')
-    here = offline | {'PATH': tools, 'UV_PYTHON_INSTALL_DIR': tmp_path / 'pythons'}
-    locks, said = choose(checkout, **here, LD_LIBRARY_PATH=stub_driver([A100]))
-    assert (locks, remembered(checkout)) == (CU112, ['cu112', '1', 'pypi'])
-    assert 'make setup GPU=0' in said
 
 
 def test_gpu_1_is_refused_or_means_pytorch_if_all_are_too_new(checkout, offline, stub_driver):
@@ -161,54 +142,3 @@ def test_mxnet_and_pytorch_for_gpus_have_an_environment_and_a_kernel_each(two):
     assert done.stdout.endswith('setup: ready (MXNet for CPUs and PyTorch in .venv)\n'), done.stderr
     assert not (folder / '.venv-torch').exists() and setup(folder, **given).stdout.count('\n') == 1
     assert python(folder, 'import mgpu_helpers, mxnet, torch').returncode == 0
-
-
-STEP = """
-import mgpu_helpers as mgpu, mxnet as mx
-from mgpu_helpers import scratch
-assert mx.runtime.Features().is_enabled('CUDA')
-devices = mgpu.devices(2)
-start = scratch.init_params(scale=0.1, seed=1)
-replicas = [scratch.get_params(start, device) for device in devices]
-X, y = mx.nd.random.uniform(shape=(16, 1, 28, 28)), mx.nd.arange(16) % 10
-losses = scratch.train_batch(X, y, replicas, devices, lr=0.1)
-print(devices, sum(len(one) for one in losses))
-for before, one, other in zip(start, *replicas):
-    assert (one.asnumpy() == other.asnumpy()).all() and (one.asnumpy() != before.asnumpy()).any()
-"""
-
-
-@pytest.mark.slow  # the first time it downloads 5 GB
-def test_both_frameworks_for_gpus_are_installed_and_compute(checkout, with_uv, stub_driver):
-    """The stub has no GPU: once it names one, CUDA asks it for what only a driver can do."""
-    if shutil.disk_usage(checkout).free < 20e9:
-        pytest.skip('less than 20 GB of disk are free')
-    try:
-        driver, bare = stub_driver([]), {'PATH': with_uv, 'LD_LIBRARY_PATH': None}
-        done = setup(checkout, timeout=1500, GPU=1, MGPU_DRIVER='later', **bare)
-        if 'is there a network?' in done.stderr or 'Failed to download' in done.stderr:
-            pytest.skip(f'the packages cannot be downloaded here:\n{done.stderr}')
-        assert done.stdout.endswith(f'setup: ready ({BOTH_READY})\n'), done.stderr
-
-        if not ctypes.util.find_library('cuda'):
-            done = python(checkout, 'import mgpu_helpers, mxnet', LD_LIBRARY_PATH=None)
-            assert 'the GPU build of MXNet and needs the NVIDIA driver' in done.stderr
-        # Nothing is looked up anew, and nothing changed, while the driver is away.
-        assert setup(checkout, **bare).stdout.count('\n') == 1
-
-        done = python(checkout, STEP, LD_LIBRARY_PATH=driver)
-        assert done.stdout.endswith('[cpu(0), cpu(1)] 16\n'), done.stderr
-        code = 'import mgpu_helpers as m, mxnet, torch; '
-        code += 'print(torch.version.cuda, m.pytorch.devices(2))'
-        done = call(checkout, '.venv-torch/bin/python', '-W', 'ignore', '-c', code, PYTHONPATH=None)
-        assert done.stdout.startswith('13.') and 'cpu' in done.stdout, done.stderr
-
-        command = (checkout / '.venv/bin/python', '-m', 'mgpu_helpers', 'doctor', '--seconds', '60')
-        more = {'PYTHONPATH': None, 'JUPYTER_PREFER_ENV_PATH': 1}
-        done = call(checkout, *command, LD_LIBRARY_PATH=driver, **more)
-        for name in ('MXNet', 'PyTorch', 'kernel python3', 'kernel mgpu-torch', 'packages'):
-            assert re.search(f'^{name} +ok ', done.stdout, re.M), done.stdout
-        assert re.search('^GPUs +warning +the driver reports none', done.stdout, re.M), done.stdout
-    finally:
-        for name in ('.venv', '.venv-torch'):  # 12 GB where files cannot be linked
-            shutil.rmtree(checkout / name, ignore_errors=True)
