@@ -127,10 +127,8 @@ def name_of(epoch, done):
 
 def random_states(device, group=None):
     """Give of each rank the states from which it draws: the CPU's, and that of its GPU."""
-    own = [torch.get_rng_state()]
-    if device == 'cuda':
-        own.append(torch.cuda.get_rng_state())
-    return gathered(own, group)
+    gpu = [torch.cuda.get_rng_state()] if device == 'cuda' else []
+    return gathered([torch.get_rng_state(), *gpu], group)
 
 
 def draw_from(states):

@@ -249,11 +249,9 @@ def on_sigterm():
     if hasattr(signal, 'pthread_sigmask'):  # not on Windows
         # Blocked while this process forks, and in the child for good: a DataLoader's worker that
         # is told while it starts would die, and the training with it.
-        mask = partial(signal.pthread_sigmask, mask={signal.SIGTERM})
-        os.register_at_fork(
-            before=lambda: mask(signal.SIG_BLOCK),
-            after_in_parent=lambda: mask(signal.SIG_UNBLOCK),
-        )
+        block = partial(signal.pthread_sigmask, signal.SIG_BLOCK, {signal.SIGTERM})
+        unblock = partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, {signal.SIGTERM})
+        os.register_at_fork(before=block, after_in_parent=unblock)
     return asked
 
 
