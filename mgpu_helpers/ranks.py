@@ -58,7 +58,7 @@ def _activate(client: ipyparallel.Client) -> None:
 
         def px(line: str, cell: str) -> None:
             if len(client.ids) < k:  # ipyparallel would run it on the remaining ones
-                raise RuntimeError('a rank has ended: start new ones with mgpu.ranks')
+                raise RuntimeError('a rank has exited: start new ones with mgpu.ranks')
             # A rank interrupted in a message notices at the time-out only, and drops its next cell.
             client.wait(client.outstanding)
             sent.clear()

@@ -163,7 +163,7 @@ class Judge:
         if how:
             raise how
         if 'broken' in message:
-            raise Ended('returned something that is not data, or wrote to the results')
+            raise Ended('returned something other than plain data, or wrote to the results')
         return message
 
     def receive(self, judge, end):

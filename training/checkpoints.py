@@ -49,7 +49,7 @@ def exiting(told, what, state, file, group):
 
 
 def finish(new, file, sums, facts, keep):
-    """Add facts and checksums, flush, rename: whoever looks finds it whole, or not at all."""
+    """Add facts and checksums, flush, then rename: readers see a complete folder or none."""
     torch.save(facts, new / 'facts.pt')
     sums = {name: sha for rank in sums for name, sha in rank.items()}
     sums |= {name: sha256(new / name) for name in ('.metadata', 'facts.pt')}
@@ -86,7 +86,7 @@ def mark_best(folder, epoch, done):
 
 
 def find(folder, options=None):
-    """Give the facts of the newest checkpoint, its folder and a hash; nothing if there is none.
+    """Return the facts of the newest checkpoint, its folder and a hash; nothing if there is none.
 
     Each rank hashes some of the files. If one is not as it was saved, this exits.
     """
@@ -126,7 +126,7 @@ def name_of(epoch, done):
 
 
 def random_states(device, group=None):
-    """Give of each rank the states from which it draws: the CPU's, and that of its GPU."""
+    """Return the states of each rank's random generators: the CPU's, and its GPU's."""
     gpu = [torch.cuda.get_rng_state()] if device == 'cuda' else []
     return gathered([torch.get_rng_state(), *gpu], group)
 

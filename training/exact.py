@@ -20,7 +20,7 @@ def options(add):
 
 
 def steps_of(args, task, examples, epoch):
-    """Give the epoch's steps, those of one device: which examples each takes."""
+    """Return the epoch's steps, as one device would take them: the examples of each."""
     draw = torch.Generator().manual_seed(args.seed + epoch)  # the same on all ranks
     order = np.asarray(task.order_of(examples, draw))
     steps = np.split(order, range(args.batch_size, len(order), args.batch_size))
@@ -28,7 +28,7 @@ def steps_of(args, task, examples, epoch):
 
 
 def deal(args, task, examples, steps, epoch=0, training=False):
-    """Give this rank's shard of each step, in micro-batches: of each the batch and a weight, 1.
+    """Yield this rank's shard of each step: its micro-batches, each with a weight, 1.
 
     All ranks must make equally many passes: an empty one takes the first example, with weight 0.
     """
@@ -86,7 +86,7 @@ def step(args, task, model, optimizer, batches, asked=False):
 
 
 def evaluate(args, task, net, tests):
-    """Give mean loss and score of the tests, over all ranks, by rank 0's running statistics."""
+    """Return the tests' mean loss and score, over all ranks, with rank 0's running statistics."""
     at_once = max(dist.get_world_size(), args.batch_size // args.accumulate)  # as in training
     steps = np.split(np.arange(len(tests)), range(at_once, len(tests), at_once))
     sums = torch.zeros(3, dtype=torch.float64, device=args.device)

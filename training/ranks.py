@@ -132,7 +132,7 @@ def stop(why):
 
 
 def gathered(found, group=None):
-    """Give what each rank has found, in their order."""
+    """Return every rank's result, in rank order."""
     ranks = [None] * dist.get_world_size()
     dist.all_gather_object(ranks, found, group)
     return ranks

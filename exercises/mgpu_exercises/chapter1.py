@@ -29,7 +29,7 @@ def exercise_1(rng: random.Random, shard_sizes: Callable[..., Any]) -> None:
         hint = 'lengths are whole numbers, but / gives a float; // drops the fraction'
         expect(all(hasattr(size, '__index__') for size in sizes), hint, case)
         expect(len(sizes) == k, f'return one length for each of the {k} devices', case)
-        hint = f'{case}, together {sum(sizes)}: each example belongs to exactly one shard'
+        hint = f'{case}, {sum(sizes)} in all: each example belongs to exactly one shard'
         expect(sum(sizes) == n, hint)
         hint = 'all devices wait for the longest shard, so lengths may differ by at most one'
         expect(max(sizes) - min(sizes) <= 1, hint, case)
@@ -59,10 +59,10 @@ def exercise_2(rng: random.Random, my_split: Callable[..., Any]) -> None:
         lengths, shapes = [len(s) for s in shards], [s.shape for s in shards]
         n, left = len(X), sum(lengths)
         case = f'{n} examples became shards of {lengths}'
-        hint = f'{case}, together {left} of {n}: what about the last n mod k?'
+        hint = f'{case}, {left} of {n} in all: what about the last n mod k?'
         expect(left >= n or len(set(lengths)) > 1, hint)
         expect(
-            left == n, f'{case}, together {left} of {n}: each example belongs to exactly one shard'
+            left == n, f'{case}, {left} of {n} in all: each example belongs to exactly one shard'
         )
         hint = f'X has the shape {X.shape}, its shards {shapes}: only the first axis is split'
         expect(all(s[1:] == X.shape[1:] for s in shapes), hint)

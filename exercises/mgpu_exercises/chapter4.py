@@ -40,7 +40,11 @@ def exercise_1(rng: random.Random, my_steps: Callable[..., Any]) -> None:
             expect(max(lengths) - min(lengths) <= 1, f'{where}: all wait for the longest shard')
         steps = [len(worker) for worker in found]
         case = f'{case}: they take {steps} steps, not {len(batches)}'
-        expect(max(steps) == len(batches), 'the last batch has the remainder; none is empty', case)
+        expect(
+            max(steps) == len(batches),
+            'the last batch takes the remainder; none may be empty',
+            case,
+        )
         hint = 'a worker without examples takes part with an empty list, or the others wait forever'
         expect(min(steps) == len(batches), hint, case)
 

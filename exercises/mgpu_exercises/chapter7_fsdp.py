@@ -89,7 +89,7 @@ def step_of(
 def steps_of(
     size: int, sharded_step: Callable[..., None], seed: int, n: int
 ) -> tuple[list[torch.Tensor], list[int], list[float]]:
-    """Let all ranks take their step; return gradients, numbers of examples, and divide factors."""
+    """Run one step on every rank; return gradients, numbers of examples, and divide factors."""
     factors, set_factor = list[float](), FSDPModule.set_gradient_divide_factor
 
     def noted(module: Any, factor: float) -> None:

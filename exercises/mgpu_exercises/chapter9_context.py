@@ -67,7 +67,9 @@ def exercise_3(rng: random.Random, combine: Callable[..., Any]) -> None:
         ),
     ):
         expect(not near(out, wrong), f'the output: {hint}')
-    expect(near(out, right), 'not attention over all nine keys at once; try with one query')
+    expect(
+        near(out, right), 'differs from attention over all nine keys at once; try it with one query'
+    )
     hint = 'the largest score overall is the larger of those of the parts'
     expect(near(largest, m), f'{hint}: {[round(float(x), 3) for x in largest]}')
     hint = 'the sum: the parts have sums against two different maxima, so rescale before you add'

@@ -102,7 +102,7 @@ class Peer:
         return Work(wait)
 
     def irecv(self, tensor: torch.Tensor, src: int, group: Any = None) -> Work:
-        """Start to receive."""
+        """Start a receive."""
         key, number = self._next('recv', tensor, src), self.count[src, self.rank] - 1
         wanted, pair = self.network.wanted, (src, self.rank)
         wanted[pair] = max(wanted[pair], number + 1)

@@ -37,7 +37,7 @@ class Work:
         return start + seconds
 
     def played(self, score: dict[str, float]) -> Played:
-        """Return the schedule, with the milliseconds until all work is done added to its score."""
+        """Return the schedule, with its total time in milliseconds added to the score."""
         return Played(Lanes(self.spans), {'ms': 1e3 * max(self.free.values()), **score})
 
 

@@ -55,4 +55,6 @@ def expect_buckets(found: Any, sizes: list[int], limit: int) -> None:
     hint = 'gradients become ready from last to first; in any other order one would wait'
     expect(flat == sorted(flat, reverse=True), hint, case)
     expect(len(found) <= len(ours), f'{len(ours)} buckets are enough', case)
-    expect(found == ours, f'{case}, not {ours}: start a new bucket when the next does not fit')
+    expect(
+        found == ours, f'{case}, not {ours}: start a new bucket when the next gradient does not fit'
+    )

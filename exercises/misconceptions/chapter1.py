@@ -129,7 +129,7 @@ def against_the_first(replicas):
 
 
 WRONG = [
-    ('1.1', 'the remainder is dropped', lambda n, k: [n // k] * k, 'together 6'),
+    ('1.1', 'the remainder is dropped', lambda n, k: [n // k] * k, '6 in all'),
     (
         '1.1',
         'the last device takes the whole remainder',
@@ -152,7 +152,7 @@ WRONG = [
         lambda X, ds: slices(X, [X.context] * len(ds)),
         'as_in_context',
     ),
-    ('1.2', 'begins at i times the first length', offsets, 'together 6 of 7'),
+    ('1.2', 'begins at i times the first length', offsets, '6 of 7 in all'),
     ('1.2', 'begins at the end', from_the_end, 'a slice is empty'),
     ('1.3', 'the entries of the list are rebound', rebinding, 'changes the list'),
     ('1.3', 'the mean instead of the sum', a_mean, 'hold the mean'),

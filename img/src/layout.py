@@ -28,7 +28,11 @@ for server in range(8):
     for gpu in range(8):
         x = LEFT + gpu * WIDE + (WIDE - SIDE) / 2
         figure.box(x, y + 3, SIDE, SIDE, str(gpu), size=d.SMALL)
-figure.hint((LEFT + right) / 2, bottom + 16, 'a square is a GPU, its number the eighth of each layer that it has')
+figure.hint(
+    (LEFT + right) / 2,
+    bottom + 16,
+    'a square is a GPU, its number the eighth of each layer that it has',
+)
 x = right + 32
 figure.arrow((x, TOP + 4), (x, bottom - 8), both=True, width=2.5)
 middle = (TOP + bottom) / 2

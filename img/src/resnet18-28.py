@@ -21,7 +21,7 @@ def conv(inputs, outputs, side):
 
 
 def residual(inputs, outputs):
-    """Return the sizes of a residual block's arrays, with its shortcut's if it halves images."""
+    """Return the sizes of a residual block's arrays, with the shortcut's if it halves the image."""
     arrays = conv(inputs, outputs, 3) + conv(outputs, outputs, 3) + 4 * [outputs]  # two norms
     return arrays + (conv(inputs, outputs, 1) if inputs != outputs else [])
 

@@ -6,7 +6,7 @@ from jupyter_server.services.contents.largefilemanager import AsyncLargeFileMana
 
 
 class Chapters(AsyncLargeFileManager):
-    """Serve each notebook with its kernel's own description, so that opening it changes nothing."""
+    """Serve each notebook with its kernel's own description, so that opening changes no file."""
 
     def __init__(self, **options):
         super().__init__(**options)

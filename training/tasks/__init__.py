@@ -54,7 +54,7 @@ def prepare(batch, args, training):
 
 
 def units_of(net):
-    """Give the children of the network and, where one holds a list of blocks, those blocks."""
+    """Yield the children of the network and, where one holds a list of blocks, those blocks."""
     lists = torch.nn.ModuleList, torch.nn.ModuleDict
     for child in net.children():
         if isinstance(child, lists):
@@ -87,7 +87,7 @@ def load(file):
 
 
 def limited(kind, good, words):
-    """Give a type for argparse: a number that is ``good``, and ``words`` for the others."""
+    """Make a type for argparse: a number that is ``good``, and ``words`` for the others."""
 
     def read(text):
         with suppress(ValueError):
