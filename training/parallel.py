@@ -82,6 +82,8 @@ def split_layers(net, mesh):
 
 def wrap(net, mesh, dtype):
     """Recompute and shard each block; the root shards what is left."""
+    # Two traps: `output_dtype` is for the root's policy alone, as the last norm is the root's and has
+    # bfloat16 weights; and tied weights (embedding, head) are untied by `to_empty` before this cut.
     rows = mesh['replica', 'shard']  # with several replicas this is HSDP
     both = {'param_dtype': torch.bfloat16, 'reduce_dtype': torch.float32}  # gradients: the latter
     policy = MixedPrecisionPolicy(**both if dtype == 'bfloat16' else {})
