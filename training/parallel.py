@@ -82,15 +82,13 @@ def split_layers(net, mesh):
 
 def wrap(net, mesh, dtype):
     """Recompute and shard each block; the root shards what is left."""
-    # Two traps: `output_dtype` is for the root's policy alone, as the last norm is the root's and has
-    # bfloat16 weights; and tied weights (embedding, head) are untied by `to_empty` before this cut.
     rows = mesh['replica', 'shard']  # with several replicas this is HSDP
     both = {'param_dtype': torch.bfloat16, 'reduce_dtype': torch.float32}  # gradients: the latter
     policy = MixedPrecisionPolicy(**both if dtype == 'bfloat16' else {})
     for i in range(1, LAYERS + 1):
         net[i] = checkpoint_wrapper(net[i])
         fully_shard(net[i], mesh=rows, mp_policy=policy)
-    fully_shard(net, mesh=rows, mp_policy=policy)
+    fully_shard(net, mesh=rows, mp_policy=policy)  # `output_dtype` only here: the last norm is the root's
 
 
 def main():
@@ -110,7 +108,7 @@ def main():
     torch.manual_seed(0)
     net = gpt().to(device, torch.float64 if args.dtype == 'float64' else torch.float32)
     split_layers(net, mesh['tensor'])
-    wrap(net, mesh, args.dtype)
+    wrap(net, mesh, args.dtype)  # only after this does `to_empty` keep tied weights tied
     done, optimizer = 0, torch.optim.AdamW(net.parameters(), lr=3e-3)
     facts, newest, _ = checkpoints.find(args.checkpoint)
     if newest:
