@@ -88,7 +88,7 @@ def wrap(net, mesh, dtype):
     for i in range(1, LAYERS + 1):
         net[i] = checkpoint_wrapper(net[i])
         fully_shard(net[i], mesh=rows, mp_policy=policy)
-    fully_shard(net, mesh=rows, mp_policy=policy)  # `output_dtype` only here: the last norm is the root's
+    fully_shard(net, mesh=rows, mp_policy=policy)  # `output_dtype` here alone: it has the last norm
 
 
 def main():
