@@ -171,6 +171,11 @@ def test_replicas_that_drift_are_found_before_they_are_saved(alone):
     assert not list((alone.folder / 'run').glob('step-*'))
 
 
+def test_an_order_that_each_rank_draws_by_itself_is_named(alone):
+    said = alone.run(change(alone, ('(n,), generator=draw)', '(n,))')), 2, status=1)
+    assert any(line.startswith('error: not the same order in all ranks') for line in said)
+
+
 def test_an_exception_prints_its_traceback_and_fails(alone):
     raising = 'def loss_of(output, batch):\n    assert rank != "1", "on purpose"'
     options = change(

@@ -116,9 +116,8 @@ def load(file, net, optimizer, group=None):
     state = dict(zip(('net', 'optimizer'), get_state_dict(net, optimizer), strict=True))
     told = f'{file} does not fit this network, or this optimizer'
     attempt(group, exiting, told, dcp.load, state, file, group)
-    set_state_dict(
-        net, optimizer, model_state_dict=state['net'], optim_state_dict=state['optimizer']
-    )
+    states = {'model_state_dict': state['net'], 'optim_state_dict': state['optimizer']}
+    set_state_dict(net, optimizer, **states)
 
 
 def name_of(epoch, done):
