@@ -1,7 +1,6 @@
 """Chapter 9: ranks against one device in float64, with shapes that the notebook has not."""
 
 import itertools
-import json
 import sys
 from functools import partial
 
@@ -36,6 +35,7 @@ from mgpu_helpers.pytorch import (  # noqa: E402
     worst,
     zigzag,
 )
+from mgpu_helpers.pytorch.language import text  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures('without_compiler')
 SHAPES = (1, 6, 3), (2, 30, 3), (3, 18, 2)  # sequences, tokens, heads
@@ -174,17 +174,21 @@ def test_experts_on_ranks_also_one_without_a_token_and_a_rank_without_a_sequence
         assert {name for f in found for name in f.grads} == set(alone.grads)
 
 
-def test_sentences_come_from_the_course_or_from_a_folder(tmp_path):
+def test_sentences_are_lines_of_a_file_that_is_found_from_a_folder_of_the_course(
+    tmp_path, monkeypatch
+):
     found = course_sentences()
-    assert len(found) > 1000 and all(20 <= len(sentence) <= 94 for sentence in found)
+    assert len(found) == 1601 and all(20 <= len(sentence) <= 94 for sentence in found)
     assert all(decode(encode(sentence)) == sentence for sentence in found)
-    assert found == course_sentences(ROOT / 'notebooks')
-    text = '# A *heading* of some length\n\nOne [sentence](x.md), which is *here*. | no'
-    cells = [{'cell_type': 'markdown', 'source': [text]}]
-    (tmp_path / '01-x.ipynb').write_text(json.dumps({'cells': cells}), encoding='utf8')
-    assert course_sentences(tmp_path) == ['One sentence, which is here.']
-    with pytest.raises(FileNotFoundError, match='no chapters in .*: run this in a folder'):
-        course_sentences(tmp_path / 'none')
+    monkeypatch.setattr(text, '__file__', f'{tmp_path}/x/site-packages/a/b/text.py')
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match='sentences.txt was not found: run this in a'):
+        course_sentences()
+    monkeypatch.chdir(ROOT / 'notebooks')
+    assert found == course_sentences()
+
+
+def test_sequences_are_shifted_by_one_and_padded():
     x, y = shifted([encode('ab'), encode('abcd')])
     assert x.shape == y.shape == (2, 5) and int((y == PAD).sum()) == 2
     assert x[1, 1:].tolist() == y[1, :-1].tolist()

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from checkouts import ROOT
 
 torch = pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
 
@@ -67,16 +66,6 @@ def table(alone):
     return alone
 
 
-@pytest.fixture
-def language(alone):
-    words = (ROOT / 'LICENSE').read_text(encoding='utf8').splitlines()  # a text that stays
-    words = [line.strip() for line in words if len(line.strip()) > 2]
-    (alone.folder / 'words').mkdir()
-    for part, lines in {'train': words[::2], 'test': words[1::2]}.items():
-        (alone.folder / 'words' / f'{part}.txt').write_text('\n'.join(lines), encoding='utf8')
-    return alone
-
-
 def logged(alone, options, ranks, name):
     """Run it; give from its log all losses, norms and scores."""
     alone.run(f'{options} --report 1 --log-file {name}', ranks)
@@ -96,7 +85,7 @@ def compare(alone, options, cases):
 
 
 # 50 lines in steps of 16: the last step has two, for three ranks and five micro-batches each.
-WORDS = '--task tasks/language.py --data words --limit 50 --batch-size 16 --epochs 1 '
+WORDS = '--task tasks/language.py --limit 50 --batch-size 16 --epochs 1 '
 WORDS += '--dtype float64 --clip 0.1 --warmup 2 --dropout 0'
 ALL = [(k, n, how) for k in (1, 2, 3) for n in (1, 2, 5) for how in ('', '--shard')]
 
@@ -104,8 +93,8 @@ ALL = [(k, n, how) for k in (1, 2, 3) for n in (1, 2, 5) for how in ('', '--shar
 @pytest.mark.parametrize(
     'cases', [[(3, 5, '--recompute')], pytest.param(ALL, marks=pytest.mark.slow)]
 )
-def test_tokens_count_whatever_the_ranks_and_micro_batches(language, cases):
-    compare(language, WORDS, cases)
+def test_tokens_count_whatever_the_ranks_and_micro_batches(alone, cases):
+    compare(alone, WORDS, cases)
 
 
 def test_dicts_an_order_of_its_own_and_workers_that_draw_by_seed_and_epoch(table):

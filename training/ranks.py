@@ -189,10 +189,10 @@ def digest(values):
 
 
 def fingerprint(folder, group):
-    """Hash all names in a folder, and of 1,000 files length and end, once on each machine."""
+    """Hash a file, or a folder: all names, and of 1,000 files length and end, once a machine."""
     sha, files = hashlib.sha256(), []
     if folder and LOCAL == 0:
-        files = sorted(path for path in folder.rglob('*') if path.is_file())
+        files = sorted(path for path in [folder, *folder.rglob('*')] if path.is_file())
     for path in files:
         sha.update(f'{path.relative_to(folder)} '.encode())
     for path in files[:: len(files) // 1000 + 1]:

@@ -3,7 +3,7 @@
 ``examples`` is what ``read`` gives; ``batch`` is what ``collate`` makes of some of them: tensors,
 or tuples, lists and dicts of tensors, on their device. ``args`` has all options, args.real (the
 type of the parameters), args.device and, after `read`, args.steps (of all epochs together). The
-folder --data, where a task has that option, must hold the same files on all machines and restarts.
+files at --data, where a task has that option, must be the same on all machines and restarts.
 """
 
 import argparse

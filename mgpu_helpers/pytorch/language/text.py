@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,14 +9,6 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 PAD, EDGE, SYMBOLS = 0, 1, 97  # padding; a sentence's ends; number of tokens, with printable ASCII
-REPLACED = str.maketrans({'’': "'", '–': '-', '−': '-', '×': 'x', '…': '...', '·': '*'})
-# Headings, tables, figures and HTML; hidden answers and formulas; link addresses; emphasis.
-MARKUP = (
-    r'(?m)^(#|\||!\[|\s*<).*$',
-    r'(?s)<details>.*?</details>|\$\$.*?\$\$',
-    r'\]\([^)]*\)',
-    r'[][*`]',
-)
 
 
 def encode(sentence: str) -> list[int]:
@@ -38,20 +28,11 @@ def shifted(sequences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Ten
     return x, y
 
 
-def course_sentences(folder: str | Path | None = None) -> list[str]:
-    """Return the course's sentences of 20 to 94 characters; they change when the course does."""
+def course_sentences() -> list[str]:
+    """Return 1,601 sentences of this course in ASCII, of 20 to 94 characters, from a file."""
     above = [Path(__file__).parents[3], Path.cwd(), *Path.cwd().parents]
-    inside = 'notebooks', 'course/notebooks', '.'  # the second on Colab, see book/elsewhere.md
-    places = [Path(folder)] if folder else [p / name for p in above for name in inside]
-    paths = next((found for p in places if (found := sorted(p.glob('0[1-9]-*.ipynb')))), None)
-    if not paths:
-        raise FileNotFoundError(
-            f'no chapters in {places[0]}: run this in a folder of the course, or pass its path'
-        )
-    cells = (cell for path in paths for cell in json.loads(path.read_text('utf8'))['cells'])
-    text = '\n\n'.join(''.join(c['source']) for c in cells if c['cell_type'] == 'markdown')
-    for pattern in MARKUP:
-        text = re.sub(pattern, '', text)
-    found = (' '.join(s.split()) for s in re.split(r'(?<=[.?!:])\s+|\n\n', text))
-    plain = (decode(encode(s.translate(REPLACED))) for s in found)
-    return [s for s in plain if 20 <= len(s) <= 94]
+    names = 'training/sentences.txt', 'course/training/sentences.txt'  # on Colab: book/elsewhere.md
+    for path in (folder / name for folder in above for name in names):
+        if path.exists():
+            return path.read_text('utf8').splitlines()
+    raise FileNotFoundError(f'{names[0]} was not found: run this in a folder of the course')
