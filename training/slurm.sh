@@ -2,7 +2,7 @@
 #SBATCH --nodes=2 --ntasks-per-node=1 --gpus-per-node=8 --cpus-per-task=64
 #SBATCH --time=24:00:00 --requeue
 #SBATCH --signal=TERM@120
-# SIGTERM reaches every process two minutes before the end: all ranks save, and the job is requeued.
+# SIGTERM reaches every process 2 to 3 minutes before the end: all ranks save; the job is requeued.
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 export TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 TORCH_ELASTIC_SHUTDOWN_TIMEOUT=110 # torchrun's own: 30 s
 srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=1 \
