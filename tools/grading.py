@@ -207,7 +207,7 @@ def grade(room, judge, checks, path, names, seed=1):
     for message in run_cells(room, {'notebook': str(notebook), 'checks': checks}, deadline):
         if 'unreadable' in message:
             why = error_name(message['unreadable'])
-            raise Refused(f'it is no notebook that can be read: {why}')
+            raise Refused(f'it is not a readable notebook: {why}')
         number = message.get('number')
         if 'error' in message:
             remarks.append(f'cell {int(message["cell"]) + 1}: {error_name(message["error"])}')

@@ -198,7 +198,7 @@ def check_resources():
             memory = child.memory_info()
             total += memory.rss - getattr(memory, 'shared', 0)
     if total > MEMORY:
-        raise Ended(f'took more than {MEMORY >> 30} GB of memory')
+        raise Ended(f'used more than {MEMORY >> 30} GB of memory')
     if len(children) > PROCESSES:
         raise Ended(f'started more than {PROCESSES} processes')
 

@@ -150,7 +150,7 @@ def same_rate(schedule, rate, step):
 
 def sha256(path):
     if path.is_symlink() or not path.is_file():
-        raise OSError(f'{path} is no file')
+        raise OSError(f'{path} is not a file')
     return hashlib.sha256(np.memmap(path, np.uint8, 'r')).hexdigest()
 
 

@@ -24,7 +24,7 @@ from .sums import expect_buckets
 
 @there  # where its own arrays count, too, which nd.zeros_like and nd.empty give
 def traffic_of(allreduce: Callable[..., None], k: int) -> tuple[int, int]:
-    """Count the messages and the steps of a sum of 100 numbers."""
+    """Count the messages and the steps of an allreduce of 100 numbers."""
     found = counted(allreduce, k, 100)
     return found.messages, found.steps
 

@@ -29,7 +29,7 @@ def allreduce_naive(data: Sequence[NDArray]) -> None:
 
 
 def allreduce_tree(data: Sequence[NDArray]) -> None:
-    """Sum up a binary tree, then send the sum back down: 2 ⌈log₂ k⌉ steps, in place."""
+    """Reduce up a binary tree, then send the sum back down: 2 ⌈log₂ k⌉ steps, in place."""
     arguments.one_per_device(data)
     k = len(data)
     distances = [2**i for i in range((k - 1).bit_length())]

@@ -143,7 +143,7 @@ class Counted:
     def __iadd__(self, other: Counted) -> Counted:
         if other.context != self.context:
             raise ValueError(
-                f'device {self.context} cannot add an array of device {other.context}: copy it'
+                f'device {self.context} cannot add an array on device {other.context}: copy it'
             )
         self.values += other.values
         self.book.additions[self.context] += other.size

@@ -52,7 +52,7 @@ class Model:
 
     @property
     def flops(self) -> float:
-        """Return the operations of the forward pass for one example."""
+        """Return the number of operations in the forward pass for one example."""
         return sum(layer.flops for layer in self.layers)
 
     @property
