@@ -108,7 +108,7 @@ def meet(device, limit):
 
 
 def watch(store, limit, done):
-    """Count up every second; end this rank if the next rank's count has not changed for too long."""
+    """Count up every second; end this rank if the next rank's count stands still for too long."""
     rank, beats, silent = dist.get_rank(), 0, 0
     other = (rank + 1) % dist.get_world_size()
     why = f'rank {other} is stopped, or cut off'

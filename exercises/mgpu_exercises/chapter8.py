@@ -146,7 +146,7 @@ def exercise_6(devices_needed: Callable[..., int]) -> None:
     """Check the number of devices that each stage of ZeRO needs."""
 
     def fewest(stage: int, kept: float = 1, shared: float = 0) -> int:
-        """Return the fewest devices that suffice if fractions of the activations are kept or shared."""
+        """Return the fewest devices that suffice if activations are kept or shared in part."""
         parts = [12 * parameters, 2 * parameters, 2 * parameters]
         room = memory - kept * activations - sum(parts[stage:])
         needed = sum(parts[:stage]) + shared * activations

@@ -8,7 +8,8 @@ exposed: it lengthens the step. With more, the allreduce hides.
 
 import draw as d
 
-figure = d.Figure(416, __doc__, 'Computing grows with the tokens on a device, the allreduce does not')
+title = 'Computing grows with the tokens on a device, the allreduce does not'
+figure = d.Figure(416, __doc__, title)
 
 C, W, P = 395.6e12, 40e9, 1e9  # operations and bytes per second; parameters
 LEFT, BOTTOM, MOST = 96, 344, 25_000  # the most tokens

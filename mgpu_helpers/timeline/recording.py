@@ -179,7 +179,7 @@ class Listener:
         """Assign a phase to each operator that ran, in order: the phase of its push.
 
         A device runs operators of the same name in the order of their pushes. Operators without a
-        push belong to the backward pass or the store; they come after the forward pass and before the rest.
+        push belong to the backward pass or the store, which come after the forward pass.
         """
         starts = [step.start for step in self.steps[1:]]
         alike = collections.defaultdict(list)
