@@ -174,9 +174,7 @@ def test_experts_on_ranks_also_one_without_a_token_and_a_rank_without_a_sequence
         assert {name for f in found for name in f.grads} == set(alone.grads)
 
 
-def test_sentences_are_lines_of_a_file_that_is_found_from_a_folder_of_the_course(
-    tmp_path, monkeypatch
-):
+def test_sentences_are_found_from_a_folder_of_the_course(tmp_path, monkeypatch):
     found = course_sentences()
     assert len(found) == 1601 and all(20 <= len(sentence) <= 94 for sentence in found)
     assert all(decode(encode(sentence)) == sentence for sentence in found)

@@ -73,6 +73,14 @@ def test_other_options_are_refused(ranks, saved):
         ranks.checkpoints.find(saved.folder, {'lr': 0.2})
 
 
+def test_data_may_be_one_file(ranks, tmp_path):
+    hashes = []
+    for text in ('a line\n', 'one line\n', 'two line\n'):
+        (tmp_path / 'text').write_text(text)
+        hashes += ranks.ranks.fingerprint(tmp_path / 'text', None)
+    assert len(set(hashes)) == 3
+
+
 def test_damaged_checkpoints_are_all_refused(saved):
     draw = random.Random(0)
     for i in range(1000):
