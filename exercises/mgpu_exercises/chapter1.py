@@ -39,7 +39,7 @@ def exercise_1(rng: random.Random, shard_sizes: Callable[..., Any]) -> None:
 
 @around
 def with_right_sizes(my_split: Any) -> Iterator[None]:
-    """Give 1.2 a right ``shard_sizes``, which it may call, so that a mistake costs points once."""
+    """Give 1.2 a correct ``shard_sizes`` to call, so that a mistake costs points only once."""
 
     def shard_sizes(n: int, k: int) -> list[int]:
         return [n // k + (i < n % k) for i in range(k)]

@@ -37,7 +37,7 @@ class Away:
 
 
 def there(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make one of our functions run in the process of the answers, and return its data."""
+    """Make one of our functions run in the process that runs the answers, and return its data."""
 
     @functools.wraps(function)
     def run(*args: Any, **options: Any) -> Any:
@@ -47,7 +47,7 @@ def there(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def around(manager: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a context manager that is also entered in the process of the answers."""
+    """Make a context manager that is also entered in the process that runs the answers."""
 
     @functools.wraps(manager)
     @contextlib.contextmanager

@@ -126,5 +126,5 @@ def parse(doc, options):
 
 
 def move(batch, device):
-    """Bring a batch to its device, whatever it is made of."""
+    """Move a batch to its device, whatever its structure."""
     return tree_map_only(torch.Tensor, lambda x: x.to(device, non_blocking=True), batch)

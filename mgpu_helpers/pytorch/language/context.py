@@ -31,7 +31,7 @@ def zigzag(size: int) -> list[list[int]]:
 
 
 def pairs(mine: Sequence[int], theirs: Sequence[int]) -> list[tuple[int, int, bool]]:
-    """List which of my pieces i attend to which of theirs, j, and whether with a causal mask."""
+    """List the pairs (i, j) where my piece i attends to their piece j, and if masked causally."""
     found = [(i, j) for i in range(len(mine)) for j in range(len(theirs))]
     return [(i, j, theirs[j] == mine[i]) for i, j in found if theirs[j] <= mine[i]]
 

@@ -175,7 +175,7 @@ def check_blocks(net: nn.Module, group: dist.ProcessGroup | None) -> None:
     needed = 'q', 'k', 'v', 'out', 'head_width'
     if not blocks or not all(hasattr(b.attention, name) for b in blocks for name in needed):
         raise ValueError(
-            'this network has no blocks with .attention and .mlp, as vit() has: cut its layers '
+            'this network has no blocks with .attention and .mlp, as vit() has: split its layers '
             'with column_linear and row_linear'
         )
     ranks = dist.get_world_size(group)
