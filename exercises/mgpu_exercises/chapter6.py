@@ -49,7 +49,7 @@ def exercise_1(rng: random.Random, mirrored: Callable[..., Any]) -> None:
     hint = f'{sum(first)} of {n} are mirrored, not about half: does each index get its own number?'
     expect(0.35 < sum(first) / n < 0.65, hint)
     expect(first != second, 'in epochs 0 and 1 the same examples are mirrored')
-    expect(first != other, f'seeds {seed} and {seed + 1} flip the same examples')
+    expect(first != other, f'seeds {seed} and {seed + 1} mirror the same examples')
     for what, one, two in (
         ('epoch 0 to epoch 1', first, second),
         ('epoch 1 to epoch 2', second, images(seed, 2)),
