@@ -47,8 +47,8 @@ def notebook(fill=None, first=None, without=(), chapter='1'):
 
 
 ODD_NAMES = {  # they mean something to a shell, a page and a spreadsheet; the last is in Latin-1
-    '=cmd()': ('', [], 'no notebook'),
-    """O'Neil, "Bo" & <b>Co""": ('', [], 'no notebook'),
+    '=cmd()': ('', [], 'not a readable note'),
+    """O'Neil, "Bo" & <b>Co""": ('', [], 'not a readable note'),
     'M\udcfcller': (notebook(first=r"raise ValueError('\ud800')"), NUMBERS['1'], 'ValueError'),
 }
 
@@ -64,10 +64,10 @@ def to_chapter_1():
         'blank': (notebook('raise NotImplementedError'), [], ''),
         'no checks': (notebook(without=['check(']), all_of_it, ''),
         'one deleted': (notebook(without=['def shard_sizes']), all_of_it[1:], ''),
-        'no notebook': ('PK\x03\x04 not JSON', [], 'no notebook'),
-        'half': (notebook()[:5000], [], 'no notebook'),
-        'odd cells': (json.dumps({'cells': [1, {'cell_type': 'code'}]}), [], 'no notebook'),
-        'deep': ('[' * 10**6, [], 'no notebook'),
+        'no notebook': ('PK\x03\x04 not JSON', [], 'not a readable note'),
+        'half': (notebook()[:5000], [], 'not a readable note'),
+        'odd cells': (json.dumps({'cells': [1, {'cell_type': 'code'}]}), [], 'not a readable note'),
+        'deep': ('[' * 10**6, [], 'not a readable note'),
         'large': (' ' * (grading.LARGEST + 1), [], 'too large'),
         'objects': (json.dumps(solved | {'metadata': {'x': [{}] * 10**6}}), all_of_it, ''),
         'marked': ('\ufeff' + notebook(), all_of_it, ''),  # as some editors begin a file
