@@ -55,7 +55,7 @@ def operator(name):
 
 
 def told(value, number, decides):
-    """Return JSON for an object that stays here: its number, and a check's object's operators."""
+    """Return JSON for an object that stays here: its number; for the checks' own, its operators."""
     name = getattr(value, '__name__', type(value).__name__)
     found = {'k': 'far', 'n': number, 'call': callable(value), 'v': str(name)[:40]}
     if decides and not isinstance(value, types.FunctionType | types.MethodType):

@@ -81,7 +81,7 @@ def split_layers(net, mesh):
 
 
 def wrap(net, mesh, dtype):
-    """Checkpoint and shard each block; the root shards what is left."""
+    """Apply activation checkpointing and sharding to each block; the root shards the rest."""
     rows = mesh['replica', 'shard']  # with several replicas this is HSDP
     both = {'param_dtype': torch.bfloat16, 'reduce_dtype': torch.float32}  # gradients: the latter
     policy = MixedPrecisionPolicy(**both if dtype == 'bfloat16' else {})
