@@ -1,9 +1,9 @@
 """Helpers for the course: train a neural network on several GPUs.
 
-``import mgpu_helpers as mgpu`` offers chapter 1's names and the shared ones directly; the other
-chapters have their own modules. Importing it runs only what must happen before MXNet loads; the
-rest loads on first use (SPEC 1). ``__init__.pyi`` lists the names, also for editors and mypy; each
-lazily loaded chapter has its own.
+``import mgpu_helpers as mgpu`` gives direct access to chapter 1's names and the shared ones; every
+other chapter is a module. The import runs only what must happen before MXNet loads; the rest loads
+on first use (SPEC 1). ``__init__.pyi`` lists the names, for editors and mypy, too; each lazily
+loaded chapter has a stub of its own.
 """
 
 import sys

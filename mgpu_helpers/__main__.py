@@ -17,7 +17,7 @@ COMMANDS = {
 
 
 class Commands(click.Group):
-    """The group of the commands in ``COMMANDS``, which are imported when needed."""
+    """A click group of ``COMMANDS``; each command is imported only when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the command names."""

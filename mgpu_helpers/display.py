@@ -118,11 +118,11 @@ def percent(share: float) -> str:
 def progress(
     iterable: Iterable[T], label: str | None, unit: str = 'batch', total: int | None = None
 ) -> Iterator[Iterator[T]]:
-    """Show a loop's progress, its speed and the time left; yield its iterator.
+    """Show a progress bar for a loop, with its speed and the time left; yield its iterator.
 
-    It shows a bar in a notebook and on a terminal, after half a second, and nothing if output goes
-    to a file or there is no label. The bar disappears when the block or the cell ends, even after
-    an error.
+    The bar appears after half a second, in a notebook or on a terminal; there is none without a
+    label, or if output goes to a file. It disappears when the block or the cell ends, even after an
+    error.
     """
     if label is None:
         yield iter(iterable)

@@ -1,7 +1,7 @@
 """Check what this machine can do, and name the command that fixes what is wrong.
 
-``python -m mgpu_helpers doctor`` asks each question in its own process, all at the same time. So it
-ends within seconds, even if a package, a framework or the driver crashes or hangs.
+``python -m mgpu_helpers doctor`` asks each question in its own process, all at the same time, so it
+ends within seconds even if a package, a framework or the driver crashes or hangs.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def _setup(choice: str = '') -> str:
 
 
 def _say(what: str) -> None:
-    """Announce the next check, so that an error appears after it."""
+    """Print what is checked next, so that a crash's message follows it."""
     print(f'\n{what}: ', end='', flush=True)
 
 
 def packages() -> Iterator[Row]:
-    """Is this the Python of the course, with the packages that the notebooks need?"""
+    """Is this the course's Python, with the packages that the notebooks need?"""
     found = f'{platform.python_version()} in {sys.prefix}, {platform.system()} {platform.machine()}'
     good = (3, 11) <= sys.version_info[:2] <= (3, 13)  # MXNet supports 3.11 at most
     yield Row('Python', OK if good else FAILED, found, '' if good else _setup())

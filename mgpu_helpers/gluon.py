@@ -1,7 +1,7 @@
 """Chapter 2: the same training with Gluon, its networks and its ``Trainer``.
 
-This file holds the chapter's functions marked ``#@save``, with checks of their arguments. The
-originals are *The Straight Dope*'s (LeNet) and *Dive into Deep Learning*'s (ResNet-18).
+These are the chapter's functions marked ``#@save``, with argument checks added. LeNet follows *The
+Straight Dope*, ResNet-18 *Dive into Deep Learning*.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def lenet() -> nn.HybridSequential:
 
 
 class Residual(nn.HybridBlock):
-    """Two 3×3 convolutions and a shortcut; if they ``halve`` the image, it is a 1×1 convolution."""
+    """Two 3×3 convolutions and a shortcut, a 1×1 convolution if they ``halve`` the image."""
 
     def __init__(self, channels: int, halve: bool = False, norm: Norm = nn.BatchNorm) -> None:
         super().__init__()
@@ -67,9 +67,9 @@ class Residual(nn.HybridBlock):
 def resnet18_28(num_classes: int, norm: Norm = nn.BatchNorm) -> nn.HybridSequential:
     """Build *Dive into Deep Learning*'s ResNet-18 for images of 28×28 pixels, uninitialized.
 
-    It maps (n, 1, 28, 28) to (n, ``num_classes``). Unlike He et al.'s of 2015, it starts with a
-    3×3 convolution and has three widths instead of four. With ten classes it has 2,777,868
-    trainable values in 58 arrays and 3,586 running statistics in 26.
+    It maps (n, 1, 28, 28) to (n, ``num_classes``). Unlike the original (He and others 2015), it
+    starts with a 3×3 convolution and has three widths instead of four. With ten classes it has
+    2,777,868 trainable values in 58 arrays and 3,586 running statistics in 26.
     """
     arguments.check(num_classes=num_classes)
     arguments.function('norm', norm, 'that makes a layer, such as nn.BatchNorm')
@@ -123,7 +123,7 @@ def train_epoch(
 def evaluate_accuracy_gpus(net: Block, data_iter: Pairs) -> float:
     """Compute a network's accuracy, 0 to 1, on all its devices.
 
-    The original texts use one device, and *The Straight Dope* counts the padding of its last batch.
+    The original texts use one device, and *The Straight Dope* also counts the last batch's padding.
     """
     arguments.check(data_iter=data_iter)
     devices, counts, seen = devices_of(net), [], 0
@@ -140,7 +140,7 @@ def evaluate_accuracy_gpus(net: Block, data_iter: Pairs) -> float:
 def average_running_stats(net: Block) -> None:
     """Average the running statistics of a network's replicas, in place.
 
-    The ``Trainer`` lets them differ between devices. ``save_parameters`` saves the same mean.
+    The ``Trainer`` does not synchronize them. ``save_parameters`` saves the same mean.
     """
     devices = devices_of(net)
     nd.waitall()  # a compiled backward pass may still write statistics without telling the engine

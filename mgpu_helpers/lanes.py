@@ -55,14 +55,14 @@ class Span:
 
 
 class Lanes:
-    """The work of several lanes over time: spans in any order, which may overlap on one lane."""
+    """The work of several lanes over time; spans on the same lane may overlap."""
 
     def __init__(self, spans: Iterable[Span] = (), title: str = '') -> None:
         self.title, self.spans = title, list[Span]()
         self.add(spans)
 
     def add(self, spans: Iterable[Span]) -> None:
-        """Add spans, sorting all of them by time."""
+        """Add spans, keeping all of them sorted by time."""
         self.spans = sorted([*self.spans, *spans], key=lambda s: (s.start, s.end))
         lanes = {s.lane for s in self.spans}
         self.lanes = sorted(lanes, key=lambda lane: re.sub(r'\d+', lambda i: i[0].zfill(9), lane))
@@ -88,7 +88,7 @@ class Lanes:
 
     @property
     def overlap(self) -> float:
-        """Return the share of ``seconds``, 0 to 1, with two or more devices (not ports) at work."""
+        """Return the share of time, 0 to 1, with two or more devices (not ports) busy."""
         return float(self._shares([])[-1][0])
 
     def by_lane(self) -> dict[str, list[Span]]:
@@ -96,7 +96,7 @@ class Lanes:
         return {lane: [s for s in self.spans if s.lane == lane] for lane in self.lanes}
 
     def table(self) -> Table:
-        """Tabulate each lane's shares of time; with several lanes, a last row shows two at once."""
+        """Tabulate each lane's shares of time; a last row has two or more lanes at once."""
         kinds = [kind for kind in KINDS if any(s.kind == kind for s in self.spans)]
         names = [*self.lanes, 'at least two at once']
         rows = [[name, *map(percent, row)] for name, row in zip(names, self._shares(kinds))]
@@ -123,7 +123,7 @@ class Lanes:
     def plot(self, *others: Lanes) -> Figure:
         """Draw a row per lane and a bar per span; gaps are idle time.
 
-        ``others``, for comparison, get panels below; each starts at 0 ms with its first span.
+        ``others`` are drawn below, for comparison; in each panel the first span starts at 0 ms.
         """
         from matplotlib.patches import Patch
 
@@ -145,7 +145,7 @@ class Lanes:
 
 
 def _rows_of(spans: Sequence[Span]) -> list[list[Span]]:
-    """Arrange spans in rows without overlap: one, or else computation above communication."""
+    """Arrange spans in rows without overlap: in one if possible, else computation on top."""
     beside = [[s for s in spans if (s.kind in MOVING) == moving] for moving in (False, True)]
     for groups in ([spans], beside):
         rows: list[list[Span]] = []
@@ -187,7 +187,7 @@ def _draw_panel(axes: Axes, panel: Lanes, longest: float) -> None:
 def _draw_row(
     axes: Axes, row: Sequence[Span], first: float, inch: float, y: float, height: float
 ) -> None:
-    """Draw bars that do not overlap, with their names if these fit."""
+    """Draw bars that do not overlap, with names where they fit."""
     row = sorted(row, key=lambda s: s.kind in MOVING)  # communication last, on top: it is short
     # At least 0.01 inch wide, and without edges, which would cover short bars.
     bars = [(1e3 * (s.start - first), 1e3 * max(s.seconds, inch / 100)) for s in row]

@@ -1,7 +1,7 @@
 """Start ranks for a notebook: processes that run the cells beginning with ``%%px``.
 
 They are ``ipyparallel``'s engines, on this machine. Code under ``%%px`` also works in a script
-under ``torchrun``: it has the same environment variables and makes the same calls.
+under ``torchrun``, with the same environment variables and calls.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def stop() -> None:
 
 
 def _activate(client: ipyparallel.Client) -> None:
-    """Make ``%%px`` show outputs rank by rank, so that a second run shows the same."""
+    """Make ``%%px`` show outputs rank by rank, so that every run shows the same."""
     from IPython.core.getipython import get_ipython
 
     if shell := get_ipython():

@@ -1,8 +1,8 @@
 """Settings that must precede MXNet's import: threads, workspaces, memory, NVIDIA's libraries.
 
-``configure()`` runs when ``mgpu_helpers`` is imported. It sets what the engine reads at load time
-and adds an import hook. So ``import mxnet`` - here, in a notebook, in d2l - first checks the
-machine, and raises one sentence that says what to do if it fails.
+``configure()`` runs when ``mgpu_helpers`` is imported. It makes these settings and adds an import
+hook: any ``import mxnet``, here or in d2l, first checks the machine, and raises one sentence that
+says what to do if a check fails.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ LIBC: Any = None if sys.platform == 'win32' else ctypes.CDLL(None)
 
 
 def configure() -> None:
-    """Set what MXNet reads when it loads, and add a hook that checks the machine just before.
+    """Make the settings that MXNet reads when it loads, and add a hook that checks the machine.
 
-    Values that the user set in the environment stay as they are. The package calls this when it is
+    Values that the user set in the environment are kept. The package calls this when it is
     imported; calling it again changes nothing.
     """
     missing = {name: value for name, value in SETTINGS.items() if name not in os.environ}
@@ -91,13 +91,13 @@ def configure() -> None:
 
 
 def give_back_memory() -> None:
-    """Return freed memory to the kernel once, after work that needed far more memory."""
+    """Return freed memory to the operating system, once, after work that needed a lot of it."""
     if hasattr(LIBC, 'malloc_trim'):
         LIBC.malloc_trim(0)
 
 
 class _BeforeMXNet:
-    """An import hook that finds nothing: it only checks the machine just before MXNet loads."""
+    """An import hook that finds no module: it only checks the machine just before MXNet loads."""
 
     @staticmethod
     def find_spec(fullname: str, path: Any = None, target: Any = None) -> None:

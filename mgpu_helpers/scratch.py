@@ -1,7 +1,7 @@
 """Chapter 1: data parallelism from scratch - copy, split, sum, update.
 
-This file holds the chapter's functions marked ``#@save``, with checks of their arguments. "The
-original texts" are *The Straight Dope*'s and *Dive into Deep Learning*'s chapters on multiple GPUs.
+These are the chapter's functions marked ``#@save``, with argument checks added. "The original
+texts" are *The Straight Dope*'s and *Dive into Deep Learning*'s chapters on multiple GPUs.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def allreduce(data: Arrays) -> None:
 
 
 def split_and_load(data: NDArray, devices: Devices) -> list[NDArray]:
-    """Cut a batch (n, ...) into k shards, in order, and copy each to its device.
+    """Split a batch (n, ...) into k shards, in order, and copy each to its device.
 
     The first n mod k shards get one more example; the original texts drop these. A shard that stays
     on the device of ``data`` shares its memory.
@@ -96,7 +96,7 @@ def split_and_load(data: NDArray, devices: Devices) -> list[NDArray]:
 
 
 def split_batch(X: NDArray, y: NDArray, devices: Devices) -> tuple[list[NDArray], list[NDArray]]:
-    """Cut X (n, ...) and y (n,) alike; return their shards, one per device that gets examples."""
+    """Split X (n, ...) and y (n,) alike; return the shards, one per device that gets examples."""
     arguments.batch(X, y, devices)
     busy = devices[: len(X)]
     return split_and_load(X, busy), split_and_load(y, busy)
@@ -154,8 +154,8 @@ class NDArrayIter:
     """Batches of ``data.Batches`` as NDArrays on the CPU; each pass over them is one epoch.
 
     MXNet's operators return at once, so a plain loop would queue every batch: memory would fill up,
-    and the stop button would work only after the last one. So this waits for the devices after each
-    half second of work, or after 16 batches. With a ``label`` it shows a progress bar.
+    and the stop button would work only after the last one. This iterator waits for the devices
+    after half a second of work or 16 batches. With a ``label`` it shows a progress bar.
     """
 
     def __init__(self, batches: Batches, label: str | None = None) -> None:

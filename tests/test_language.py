@@ -96,7 +96,7 @@ def what_is_refused(k):
     for way in (ring(rows), ulysses):
         words = '20 tokens cannot be cut into 3 equal pieces: pad the sequence with PAD to 21'
         refused((words, by_context, *tokens(1, 20), (way, rows)))
-    words = '3 ranks cannot divide 4 heads: use 2, or a ring'
+    words = 'cannot split 4 heads over 3 ranks: use 2, or a ring'
     refused((words, partial(by_context, width=16, heads=4), *tokens(1, 21), (ulysses, rows)))
 
 

@@ -101,5 +101,5 @@ WRONG = [
         allreduce_halving_doubling,
         '3 MB through the busiest port, and',
     ),
-    ('puzzles.3', 'pairs alone', pairs_alone, 'do not end with the sum'),
+    ('puzzles.3', 'pairs alone', pairs_alone, 'do not end up with the sum'),
 ]

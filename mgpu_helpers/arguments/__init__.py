@@ -1,8 +1,8 @@
-"""Check arguments, with one or two calls per function, so that checks do not clutter a lesson.
+"""Argument checks: one or two calls per function, so that they do not clutter a lesson.
 
-The checks raise before anything is changed, and say what was passed, what was expected and what to
-do: TypeError for a wrong kind of object, ValueError for a wrong value. They import no framework;
-they recognize arrays, devices and networks by their attributes and their class's library.
+A check raises before anything is changed; the message says what was passed, what was expected and
+what to do. TypeError is for a wrong type, ValueError for a wrong value. No framework is imported:
+attributes and a class's library identify arrays, devices and networks.
 """
 
 from .steps import *  # noqa: F403

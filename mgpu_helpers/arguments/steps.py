@@ -45,7 +45,7 @@ def for_device(name: str, value: Any, where: Any) -> None:
 
 
 def same_length(X: Array, y: Array, flat: bool = False) -> None:
-    """Raise unless ``y`` has one label per example of ``X``; with ``flat``, it must be (n,)."""
+    """Raise unless ``y`` has one label per example of ``X``; with ``flat``, ``y`` must be (n,)."""
     array('X', X)
     array('y', y)
     of_X, of_y = tuple(X.shape), tuple(y.shape)
@@ -55,7 +55,7 @@ def same_length(X: Array, y: Array, flat: bool = False) -> None:
 
 
 def classes(y: Array, most: int = 9) -> None:
-    """Raise unless labels (n,) are classes up to ``most``; MXNet takes higher ones for ``most``."""
+    """Raise unless labels (n,) are classes 0 to ``most``; MXNet silently clips higher ones."""
     # Skipped on a GPU, because it would wait for the GPU; on the CPU, 256 labels take 16 µs.
     if str(y.context).startswith('cpu'):
         values = y.asnumpy()
@@ -64,7 +64,7 @@ def classes(y: Array, most: int = 9) -> None:
 
 
 def batch(X: Array, y: Array | None, devices: Sequence[object], each: bool = False) -> None:
-    """Raise unless a batch can be split over the devices; with ``each``, each must get examples."""
+    """Raise unless a batch can be split over devices; with ``each``, all must get examples."""
     device_list('devices', devices)
     if y is not None:
         same_length(X, y)
@@ -75,7 +75,7 @@ def batch(X: Array, y: Array | None, devices: Sequence[object], each: bool = Fal
 
 
 def inputs(X: Array, params: Sequence[Array]) -> None:
-    """Raise unless LeNet can process images X with these parameters, on the same device."""
+    """Raise unless ``X`` has 28×28 images on the device of LeNet's parameters."""
     array('X', X)
     check(params=params)
     shape = tuple(X.shape)
@@ -87,7 +87,7 @@ def inputs(X: Array, params: Sequence[Array]) -> None:
 def training_step(
     X: Array, y: Array, device_params: Lists, devices: Sequence[Any], lr: float, sync: object
 ) -> None:
-    """Raise unless LeNet can take a training step with these arguments; see ``train_batch``."""
+    """Raise unless these are valid arguments of ``train_batch``."""
     check(lr=lr, sync=sync)
     batch(X, y, devices)
     same_length(X, y, flat=True)
@@ -122,11 +122,11 @@ def one_per_device(data: Sequence[Array]) -> None:
     same('the types of arrays to sum', types, 'convert them with astype', TypeError)
     places = [x.context if hasattr(x, 'context') else id(x) for x in data]
     if twice := [i for i, here in enumerate(places) if places.count(here) > 1]:
-        raise ValueError(f'data{twice} share a device, or memory: is a replica listed twice?')
+        raise ValueError(f'data{twice} share a device or memory: is a replica listed twice?')
 
 
 def lists_of_gradients(grads: Lists, shapes: bool = False) -> None:
-    """Raise unless ``grads[c]`` lists the same number of gradients, not 0, for each device c."""
+    """Raise unless ``grads[c]`` lists gradients for each device c, equally many, but not 0."""
     fits = isinstance(grads, LISTS) and all(isinstance(of_one, LISTS) for of_one in grads)
     expect(fits, 'grads', 'grads[c][i], a list of gradients for each device c', grads)
     for c, of_one in enumerate(grads):
@@ -152,7 +152,7 @@ def network(net: Any, devices: Sequence[object] = ()) -> None:
 def network_step(
     X: Array, y: Array, devices: Any, trainer: Any, loss: Any, net_devices: Any, params: Any
 ) -> None:
-    """Raise unless a network on ``net_devices`` can take a training step on this batch."""
+    """Raise unless a network on ``net_devices`` can be trained on this batch."""
     check(loss=loss)
     batch(X, y, devices, each=True)
     outputs = params[-1] if params[-1].name.endswith(('bias', 'weight')) else None
@@ -167,7 +167,7 @@ def network_step(
 
 
 def network_shards(data: Sequence[Array], label: Sequence[Array]) -> None:
-    """Raise unless there is a shard of labels for each shard of data."""
+    """Raise unless each shard of data has a shard of labels."""
     for name, values in (('data', data), ('label', label)):
         list_of_arrays(name, values, 'one per device, from split_and_load', least=1)
     same('the numbers of data and label shards', [len(data), len(label)], 'split both the same way')
@@ -183,6 +183,6 @@ def training(num_gpus: int, batch_size: int, **others: object) -> None:
 
 
 def message(devices: object, nbytes: object, link: object) -> None:
-    """Raise unless devices, bytes and link are valid for computing the cost of an allreduce."""
+    """Raise unless these are valid arguments of an allreduce's cost formula."""
     positive_int('devices', devices)
     check(nbytes=nbytes, link=link)

@@ -1,4 +1,4 @@
-"""Check single arguments; the table ``TESTS`` has those that several chapters use."""
+"""Checks of single arguments; the table ``TESTS`` has those that several chapters share."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def whole_number(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -
 
 
 def positive_number(name: str, value: Any, zero: bool = False) -> None:
-    """Raise unless ``value`` is a number above 0 that fits a float; ``zero`` allows 0, too."""
+    """Raise unless ``value`` is a finite number above 0 or, with ``zero``, 0."""
     wanted = 'a number of at least 0' if zero else 'a number above 0'
     expect(isinstance(value, numbers.Real) and not isinstance(value, bool), name, wanted, value)
     fits = 0 < value <= sys.float_info.max or (zero and value == 0)
@@ -77,7 +77,7 @@ def divisible(name: str, value: Any, k: Any, parts: str) -> None:
 
 
 def device(name: str, value: Any) -> None:
-    """Raise unless ``value`` is a device; a GPU must be usable on this machine."""
+    """Raise unless ``value`` is a device and, if it is a GPU, usable on this machine."""
     expect(hasattr(value, 'device_id'), name, A_DEVICE, value)  # MXNet's devices have one
     for usable in USABLE_GPUS if value.device_type == 'gpu' else []:
         gpus = usable()
@@ -87,13 +87,13 @@ def device(name: str, value: Any) -> None:
 
 @functools.cache
 def library(kind: Any) -> str:
-    """Return the library that an array's or a device's class comes from, or says that it mimics."""
+    """Return the library of an array's or device's class, or the one that it imitates."""
     homes = [base.__module__.partition('.')[0] for base in kind.__mro__]
     return getattr(kind, 'library', '') or next(filter(None, map(LIBRARIES.get, homes)), '')
 
 
 def is_array(value: object) -> bool:
-    """Return whether ``value`` has a shape; ask its class first: MXNet computes them on access."""
+    """Return whether ``value`` has a shape; asks the class first: MXNet computes it on access."""
     return hasattr(type(value), 'shape') or hasattr(value, 'shape')
 
 
@@ -116,7 +116,7 @@ def device_list(name: str, devices: Any) -> None:
 
 
 def test(wanted: str, fits: Callable[[Any], object], error: type[Exception] = TypeError) -> Test:
-    """Return a check of one argument, made from a predicate and a description of valid values."""
+    """Make a check of one argument from a predicate and a description of valid values."""
     return lambda name, value: expect(fits(value), name, wanted, value, error)
 
 

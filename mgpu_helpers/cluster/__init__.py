@@ -1,7 +1,7 @@
-"""Chapter 4: more than one machine - a cluster with a scheduler, servers and workers.
+"""Chapter 4: several machines, as a cluster of a scheduler, servers and workers.
 
-``local`` starts a cluster on this machine; ``training`` has a worker's code; ``checkpoint`` saves
-and resumes a run; ``sockets`` counts bytes.
+``local`` starts a cluster on this machine, ``training`` is what a worker runs, ``checkpoint`` saves
+and resumes a run, ``sockets`` counts bytes.
 """
 
 import lazy_loader

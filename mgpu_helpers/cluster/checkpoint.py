@@ -27,18 +27,18 @@ _keys = itertools.count(100_000)  # above a trainer's keys, which are its parame
 
 
 def parameters(net: Block) -> dict[str, np.ndarray]:
-    """Copy the parameters of an initialized network's first replica into NumPy arrays."""
+    """Copy the parameters of a network's first replica into NumPy arrays."""
     return {name: p.list_data()[0].asnumpy() for name, p in net.collect_params().items()}
 
 
 def save_checkpoint(
     folder: str | Path, epoch: int, net: Block, trainer: Trainer | None = None, **info: Any
 ) -> Path:
-    """Save the network and a trainer's state after an epoch; return its folder, ``epoch-0003``.
+    """Save a network and a trainer's state after an epoch; return the folder, ``epoch-0003``.
 
     ``info`` holds JSON values, such as ``lr=0.2``. Everything is written to a temporary folder,
-    which is then renamed, so a killed process leaves a complete checkpoint or none. A trainer that
-    updates on the servers keeps its states there and cannot save them: leave it out.
+    which is then renamed, so a killed process leaves a complete checkpoint or none. If updates run
+    on the servers, the state is there, too, and cannot be saved: pass no trainer.
     """
     arguments.whole_number('epoch', epoch)
     path = Path(folder) / f'epoch-{epoch:04d}'
@@ -65,7 +65,7 @@ def latest_checkpoint(folder: str | Path) -> tuple[int, Path] | None:
 def load_checkpoint(
     path: str | Path, net: Block, trainer: Trainer | None = None, **info: Any
 ) -> None:
-    """Load a checkpoint into a network and a trainer; raise if it has different ``info``."""
+    """Load a checkpoint into a network and a trainer; raise if its ``info`` differs."""
     there = json.loads((Path(path) / 'info.json').read_text())
     if there != info:
         raise ValueError(
@@ -88,10 +88,10 @@ def resume(
 ) -> int:
     """Resume from the newest checkpoint in a folder; return the number of completed epochs, or 0.
 
-    Every worker calls this before its trainer's first step. All raise if they found different
-    epochs, because they would take different numbers of steps and wait forever. ``net`` must be
-    initialized, with known shapes. ``train_iter`` must be new and have a seed; it continues with
-    the next epoch. ``info``, such as ``seed=0, lr=0.3``, must equal the saved run's.
+    Every worker calls this before its trainer's first step. All raise if they find different
+    epochs: with different numbers of steps, some would wait forever. ``net`` must be initialized,
+    with known shapes. ``train_iter`` must be new and seeded; it is advanced to the next epoch.
+    ``info``, such as ``seed=0, lr=0.3``, must match the saved run's.
     """
     epoch, path = (folder and latest_checkpoint(folder)) or (0, None)
     # Each worker fills in its own entry; the sum on the servers has all of them.

@@ -1,4 +1,4 @@
-"""Start MXNet's parameter server here: a scheduler and servers for a notebook's ranks."""
+"""Start MXNet's parameter server on this machine: scheduler and servers for a notebook's ranks."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def serve(workers: ipyparallel.DirectView, servers: int = 1) -> dict[str, psutil
     """Start a scheduler and servers, and make ranks their workers: ``serve(ranks[:])``.
 
     They replace this notebook's earlier ones and end with the notebook. Returns all by name:
-    ``'scheduler'``, ``'server 0'``, ``'worker 0'``, ... Workers find the others, and their share of
-    the GPUs, by environment variables (``DMLC_…``), so call this before they load MXNet. Scheduler
-    and servers end when the workers close their store: call this again for each new store.
+    ``'scheduler'``, ``'server 0'``, ``'worker 0'``, ... Environment variables (``DMLC_…``) tell
+    workers where the others are and which GPUs are theirs: call this before they load MXNet.
+    Scheduler and servers exit when the workers close their store: call this again for a new one.
     """
     count = len(workers)
     arguments.positive_int('the number of servers', servers, most=count)
@@ -48,7 +48,7 @@ def serve(workers: ipyparallel.DirectView, servers: int = 1) -> dict[str, psutil
     if not closing.ready():
         raise RuntimeError(
             f'the ranks did not answer within {SECONDS:.0f} s; they may be blocked in a kvstore '
-            'call. Restart them with mgpu.ranks, then call serve'
+            'call. Restart them with mgpu.ranks, then call serve again'
         )
     names = ['scheduler', *(f'server {i}' for i in range(servers))]
     ports = free_ports(len(names) + count)
@@ -90,9 +90,9 @@ def free_ports(count: int) -> list[int]:
 
 
 def share_gpus(workers: int) -> list[dict[str, str]]:
-    """Divide this machine's GPUs: return a ``CUDA_VISIBLE_DEVICES`` per worker; {} without GPUs.
+    """Divide this machine's GPUs; return each worker's ``CUDA_VISIBLE_DEVICES``, {} without GPUs.
 
-    With fewer GPUs than workers, all workers use CPUs, so that all compute the same way.
+    With fewer GPUs than workers, all workers use CPUs: never a mix.
     """
     count = len(driver_gpus())
     if not count:

@@ -1,4 +1,4 @@
-"""Cut out a worker's shard of a joint batch, without MXNet, as exercises use it, too."""
+"""Take a worker's shard of a joint batch; needs no MXNet, as PyTorch's exercises use it, too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def shard(X: Array, rank: int, num_workers: int) -> Array:
     """Return one worker's shard of a joint batch (n, ...) or of a list.
 
-    Its length is n / ``num_workers``, rounded down or up: some are empty if there are fewer
-    examples than workers. The shards of all ranks, in order, contain each example once.
+    Its length is n / ``num_workers``, rounded down or up; with fewer examples than workers, some
+    shards are empty. Joined in rank order, the shards are the batch.
     """
     return X[len(X) * rank // num_workers : len(X) * (rank + 1) // num_workers]

@@ -28,12 +28,12 @@ class SocketBytes(NamedTuple):
 
 
 def socket_bytes() -> SocketBytes:
-    """Count the bytes of this process's open TCP connections, including those of libraries.
+    """Count the bytes of this process's open TCP connections, libraries' included.
 
-    The count starts when a connection opens: take the difference of two calls, with all connections
-    open at both. Headers and retransmissions are excluded, and bytes waiting for a slow receiver
-    count on neither side. The count is exact, except for one extra received byte after both ends
-    have closed. It uses Linux's ``getsockopt(TCP_INFO)`` and takes 0.6 ms for 100 connections.
+    Counting starts when a connection opens: open all, call this twice, and subtract. Headers and
+    retransmissions are excluded, and bytes waiting for a slow receiver count on neither side. The
+    count is exact, except for one extra received byte after both ends have closed. It uses Linux's
+    ``getsockopt(TCP_INFO)`` and takes 0.6 ms for 100 connections.
     """
     if sys.platform != 'linux':
         raise NotImplementedError(

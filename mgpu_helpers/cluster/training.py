@@ -1,8 +1,7 @@
-"""One worker's part of the training: its shard, its gradients, push and pull, a checkpoint.
+"""A worker's side of training: shard, gradients, push and pull, checkpoints.
 
-This file holds the functions marked ``#@save`` in ``notebooks/04-multiple-machines.ipynb``, except
-``shard`` (in ``shards``); a test keeps them equal. It builds on chapter 2 and its ResNet-18 from
-Dive into Deep Learning.
+These are the functions marked ``#@save`` in ``notebooks/04-multiple-machines.ipynb``, except
+``shard`` (in ``shards``); a test keeps them equal. They build on chapter 2.
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ if TYPE_CHECKING:
 def compute_gradients(
     X: NDArray, y: NDArray, net: Block, devices: Sequence[Context], rank: int, num_workers: int
 ) -> list[NDArray]:
-    """Compute this worker's part of the gradient of one joint batch, ``X`` (n, ...), ``y`` (n,).
+    """Compute this worker's term of a joint batch's gradient, for ``X`` (n, ...) and ``y`` (n,).
 
-    Returns the losses divided by n, one array per device with examples. So the sum of all workers'
-    gradients is the gradient of the mean over the joint batch, for shards of any length. Devices
-    without examples contribute a gradient of 0.
+    Returns the losses divided by n, one array per device with examples. All workers' gradients thus
+    add up to that of the joint batch's mean loss, whatever the shards' lengths. Devices without
+    examples contribute a gradient of 0.
     """
     X_rank, y_rank = shard(X, rank, num_workers), shard(y, rank, num_workers)
     busy, idle = devices[: len(X_rank)], devices[len(X_rank) :]  # idle: a gradient of 0
@@ -75,8 +74,8 @@ def check_kind(kind: str) -> None:
 def make_trainer(net: Block, lr: float, store: KVStore) -> Trainer:
     """Make a plain SGD trainer whose updates run on a store's servers.
 
-    Call its ``step(1)``: ``compute_gradients`` already divides the losses by the batch size, and
-    the servers would not notice if it changed later.
+    Always call ``step(1)``: ``compute_gradients`` has divided by the batch size, and the servers
+    ignore later changes of ``step``'s argument.
     """
     arguments.positive_number('lr', lr)
     check_kind(getattr(store, 'type', store))  # a trainer also accepts a store's name
@@ -130,8 +129,8 @@ def train(
 
     Every worker calls this with the same arguments. ``batch_size`` counts all devices of all
     workers, ``num_gpus`` the devices of each worker, and ``num_epochs`` includes those done before
-    resuming. After each epoch rank 0 saves a checkpoint in the folder ``checkpoints``. If there is
-    one already, the run resumes from it.
+    resuming. After each epoch rank 0 saves a checkpoint in the folder ``checkpoints``; a run that
+    finds one there resumes from it.
     """
     arguments.positive_int('num_epochs', num_epochs)
     train_iter, test_iter = load_data_fashion_mnist(batch_size, num_examples, seed)

@@ -1,8 +1,8 @@
-"""Chapter 3: cheaper ways to sum gradients, counted and ready for ``train(..., sync=...)``.
+"""Chapter 3: cheaper ways to sum gradients, and their cost in messages, bytes and time.
 
-``costs`` lists the allreduces of ``algorithms`` with their formulas. ``messages`` counts what each
-sends and adds, and when, over any link; ``slow_network`` slows copies between stand-ins.
-``buckets`` packs many gradients into few messages, and makes a ``sync`` for training steps.
+``algorithms`` has the allreduces, ``costs`` their formulas. ``messages`` logs what each sends and
+adds, and when, over any link; ``slow_network`` delays copies between stand-ins. ``buckets`` packs
+many gradients into few messages; its ``sync_with`` is for ``train(..., sync=...)``.
 """
 
 import lazy_loader

@@ -1,10 +1,10 @@
-"""Sum arrays over devices, in place: chapter 3's answers to "make allreduce cheaper".
+"""Chapter 3's allreduce algorithms, which sum arrays over devices in place.
 
-Each takes one array per device, all of one shape, and leaves the same sum, bit for bit, on every
-device. They need no framework: they also run on the counting arrays of ``messages``.
+Each takes one array per device, all of the same shape, and leaves the same sum, bit for bit, on
+every device. None needs a framework: all also run on the counting arrays of ``messages``.
 
-They send first and add afterwards. MXNet's engine makes an operator wait for all earlier ones on
-the same *array*, even on other parts of it: adding at once would serialize a ring's messages.
+All send first and add afterwards. MXNet's engine makes an operator wait for all earlier ones on the
+same *array*, even on another slice: adding at once would serialize a ring's messages.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def allreduce_butterfly(data: Sequence[NDArray]) -> None:
     """Exchange sums with a partner at doubling distance, in place: recursive doubling.
 
     Takes log₂ k steps for a power of two; otherwise the surplus devices first send their arrays to
-    others, and receive the sum at the end. Partners compute a + b and b + a, which floating-point
-    arithmetic rounds to the same value.
+    others, and receive the sum at the end. Partners compute a + b and b + a, which round to the
+    same value.
     """
     arguments.one_per_device(data)
     steps = len(data).bit_length() - 1
@@ -81,10 +81,10 @@ def send(messages: Iterable[tuple[NDArray | None, NDArray | None]], add: bool) -
 
 
 def allreduce_sharded(data: Sequence[NDArray]) -> None:
-    """Let each device sum one slice and send it to all others, in place.
+    """Sum each slice on one device, which sends it to all others, in place.
 
-    Each device sends 2 (k - 1) messages, each with a k-th of the array, to all others. *Dive into
-    Deep Learning* gives this as the answer to its exercise.
+    Each device sends 2 (k - 1) messages with 1/k of the array each. This is *Dive into Deep
+    Learning*'s answer to an exercise of its own.
     """
     arguments.one_per_device(data)
     k = len(data)
@@ -97,8 +97,8 @@ def allreduce_sharded(data: Sequence[NDArray]) -> None:
 def reduce_scatter(data: Sequence[NDArray]) -> list[NDArray | None]:
     """Sum around a ring, in place; return slice i of the sum on device i, as a view.
 
-    In each of k - 1 steps every device sends a k-th of its array to the next one, which adds it.
-    The rest of each array is left holding partial sums. ZeRO and FSDP stop here.
+    In each of k - 1 steps every device sends 1/k of its array to the next one, which adds it. The
+    other slices end as partial sums. ZeRO and FSDP stop here.
     """
     arguments.one_per_device(data)
     k = len(data)
@@ -122,7 +122,7 @@ def all_gather(data: Sequence[NDArray]) -> None:
 def allreduce_ring(data: Sequence[NDArray]) -> None:
     """Sum around a ring, in place: ``reduce_scatter``, then ``all_gather``.
 
-    It takes 2 (k - 1) steps, each with a k-th of the array sent to a neighbour. No algorithm that
+    In each of 2 (k - 1) steps, a device sends 1/k of the array to its neighbour. No algorithm that
     adds on the devices can send fewer bytes through the busiest port (Patarasuk and Yuan 2009).
     """
     reduce_scatter(data)

@@ -1,4 +1,4 @@
-"""Send many small gradients in few messages, in buckets; ``sync_with`` is for training steps."""
+"""Send many small gradients in few messages; ``sync_with`` makes a ``sync`` for training steps."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def sync_with(algorithm: Allreduce, bucket_bytes: int = 1) -> Sync:
     """Turn an allreduce into a ``sync`` for chapter 1's ``train`` and ``train_batch``.
 
-    It sums in buckets of at most ``bucket_bytes``, last layer first; with 1 byte, each gradient
-    travels alone. The next call with gradients of the same shapes reuses the buckets.
+    Gradients are summed in buckets of at most ``bucket_bytes``, last layer first; with 1 byte, each
+    is sent alone. Later calls with the same shapes reuse the buckets.
     """
     arguments.function('algorithm', algorithm, AN_ALLREDUCE)
     arguments.positive_int('bucket_bytes', bucket_bytes)
@@ -45,8 +45,8 @@ def sync_with(algorithm: Allreduce, bucket_bytes: int = 1) -> Sync:
 class Bucket:
     """One long array with room for many small ones; Horovod calls it tensor fusion.
 
-    ``flat`` is one-dimensional, and ``parts`` are views of it in the shapes of ``arrays``, whose
-    values are not copied yet.
+    ``flat`` is one-dimensional, and ``parts`` are views of it in the shapes of ``arrays``; no
+    values are copied yet.
     """
 
     def __init__(self, arrays: Sequence[NDArray]) -> None:
@@ -60,9 +60,9 @@ class Bucket:
 
 
 def copy_all(sources: Sequence[NDArray], targets: Sequence[NDArray]) -> None:
-    """Copy arrays into others on the same device; one operator, made for casts, copies float32.
+    """Copy arrays into others on the same device; float32 in one operator, meant for casts.
 
-    For LeNet's 8 gradients this takes 47 µs, eight separate copies 91, and ``nd.concat`` 494.
+    For LeNet's 8 gradients this takes 47 µs, eight separate copies 91 µs, ``nd.concat`` 494 µs.
     """
     if all(x.dtype == np.float32 for x in sources):
         nd.amp_multicast(*sources, num_outputs=len(sources), out=list(targets))
@@ -85,7 +85,7 @@ def make_buckets(
 def sum_in_buckets(
     algorithm: Allreduce, buckets: Sequence[Bucket], grads: Sequence[Sequence[NDArray]]
 ) -> None:
-    """Sum the gradients ``grads[c]`` of all devices c through their ``buckets[c]``, in place."""
+    """Sum the gradients ``grads[c]`` over the devices c, in place, by way of ``buckets[c]``."""
     if len(grads[0]) == 1:  # alone in its bucket: already one message
         algorithm([arrays[0] for arrays in grads])
         return

@@ -15,27 +15,27 @@ from . import algorithms
 
 
 class Wire(Protocol):
-    """An object that knows how long a message takes, such as ``scaling.Link``."""
+    """A link whose ``seconds`` times a message, such as ``scaling.Link``."""
 
     def seconds(self, nbytes: float) -> float:
-        """Return the seconds for a message of ``nbytes``."""
+        """Return the time of a message of ``nbytes``."""
 
 
 def naive(devices: int, nbytes: float, link: Wire) -> float:
-    """Return the time of chapter 1's allreduce: the first device's link carries 2(k-1) in turn."""
+    """Return the time of chapter 1's allreduce: 2(k-1) messages in turn over one link."""
     arguments.message(devices, nbytes, link)
     return 2 * (devices - 1) * link.seconds(nbytes)
 
 
 def tree(devices: int, nbytes: float, link: Wire) -> float:
-    """Return the time of a binary tree: up and down, with the whole array in each round."""
+    """Return the time of a binary tree: up and down, the whole array in each round."""
     arguments.message(devices, nbytes, link)
     rounds = math.ceil(math.log2(devices))
     return 2 * rounds * link.seconds(nbytes)
 
 
 def butterfly(devices: int, nbytes: float, link: Wire) -> float:
-    """Return the time of a butterfly: links work both ways at once; a surplus adds two messages."""
+    """Return the time of a butterfly on two-way links; surplus devices add two messages."""
     arguments.message(devices, nbytes, link)
     rounds = math.floor(math.log2(devices))
     extra = 0 if devices == 2**rounds else 2
@@ -43,7 +43,7 @@ def butterfly(devices: int, nbytes: float, link: Wire) -> float:
 
 
 def sharded(devices: int, nbytes: float, link: Wire) -> float:
-    """Return the time if each device sums a slice and all pairs send at once, through a switch."""
+    """Return the time of a sharded allreduce, in which all pairs send at once, through a switch."""
     arguments.message(devices, nbytes, link)
     return 2 * (devices - 1) * link.seconds(nbytes / devices)
 
@@ -54,7 +54,7 @@ def ring(devices: int, nbytes: float, link: Wire) -> float:
 
 
 def halving_doubling(devices: int, nbytes: float, link: Wire) -> float:
-    """Return the time of a butterfly on slices: half the array, a quarter, ... and back."""
+    """Return the time of a butterfly that sends half the array, a quarter, ..., and back."""
     arguments.message(devices, nbytes, link)
     rounds = math.floor(math.log2(devices))
     extra = 0 if devices == 2**rounds else 2

@@ -1,4 +1,4 @@
-"""Count what an allreduce sends and adds, and when, with arrays that log both."""
+"""Log an allreduce's messages and additions with counting arrays, and time them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Message(NamedTuple):
 
 @dataclass
 class Count:
-    """The messages that devices have sent, and the additions that they have made."""
+    """A log of the devices' messages and additions."""
 
     devices: int
     additions: Counter[int] = field(default_factory=Counter)  # device -> how many numbers it added
@@ -42,7 +42,7 @@ class Count:
         return len(self._sent) - 1
 
     def kept(self, device: int, message: int | None) -> None:
-        """Log that a device has stored or added a message's content (None: it was local)."""
+        """Log that a device has stored or added a message's content, or local data (None)."""
         if message is not None:
             self._kept.setdefault(device, []).append(message)
 
@@ -52,7 +52,7 @@ class Count:
         network: Callable[[int], float] | None = None,
         per_server: int = 1,
     ) -> list[Message]:
-        """Compute when each message travels, if a message of n bytes takes ``seconds(n)``.
+        """List the messages with their times, if one of n bytes takes ``seconds(n)``.
 
         Each leaves as soon as its source has the content; a device sends and receives one message
         at a time, and adding takes no time. With ``network``, each group of ``per_server`` devices
@@ -74,12 +74,12 @@ class Count:
         return timed
 
     def seconds(self, link: Any) -> float:
-        """Return when the last message arrives, if all links are like ``link``."""
+        """Return the time at which the last message arrives, if every link is like ``link``."""
         return max((m.end for m in self.travel(link.seconds)), default=0.0)
 
     @property
     def steps(self) -> int:
-        """Return the length of the longest chain of messages, all taking the same time."""
+        """Return the number of steps, if every message takes one."""
         return round(max((m.end for m in self.travel(lambda nbytes: 1)), default=0))
 
     @property
@@ -169,7 +169,7 @@ def count(algorithm: Callable[[list[Any]], None], devices: int, size: int) -> Co
     total = values * (devices * (devices + 1) // 2)
     wrong = [x.context for x in data if (x.values != total).any()]
     if wrong:
-        raise ValueError(f'{name} is not an allreduce: devices {wrong} do not end with the sum')
+        raise ValueError(f'{name} is not an allreduce: devices {wrong} do not end up with the sum')
     return book
 
 

@@ -35,7 +35,7 @@ def _travel(_: int, number: int) -> None:
 
 
 def _push(message: NDArray, source: Context, seconds: float) -> None:
-    """Make readers of an array wait until its message has arrived; devices compute meanwhile."""
+    """Make an array's readers wait until its message has arrived; devices compute meanwhile."""
     # Each device in MXNet's engine has a thread, so a device that computes nothing serves as the
     # outgoing port. The profiler accepts any number for a device of this type.
     port = (ctypes.c_int * 2)(Context.devstr2type['cpu_shared'], 1000 + source.device_id)

@@ -1,8 +1,8 @@
-"""Load Fashion-MNIST, MNIST or, without them, scikit-learn's digits, in batches, with NumPy only.
+"""Load Fashion-MNIST or MNIST in batches, with NumPy only.
 
 They come from ``$MXNET_HOME/datasets`` if the checksums match, else from a verified download into
-that folder. If neither works, one visible ``OfflineDataWarning`` says that scikit-learn's digits
-are used instead, in the same shape and number, so that every lesson still runs.
+that folder. If neither works, an ``OfflineDataWarning`` says that scikit-learn's digits are used
+instead, equally many and of the same shape, so that every lesson still runs.
 """
 
 import lazy_loader

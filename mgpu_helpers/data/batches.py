@@ -15,8 +15,8 @@ class Batches:
 
     An epoch yields ``X`` (batch, 1, height, width) in [0, 1] and ``y`` (batch,), new arrays of
     ``dtype``; the last batch may be smaller. Epoch e with seed s always has the same order,
-    regardless of other iterators. Unlike Gluon's ``DataLoader``, it does no Python work per
-    example: a batch of 256 takes 0.07 ms.
+    whatever other iterators do. Unlike Gluon's ``DataLoader``, it does no Python work per example:
+    a batch of 256 takes 0.07 ms.
     """
 
     def __init__(

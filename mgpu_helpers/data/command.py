@@ -47,5 +47,5 @@ def bring(name: str, source: Path | None) -> None:
         after = len(verified(each))
         brought = f'{after - before} {"copied" if source else "downloaded"}'
         rows.append([each, f'{after} of {len(FILES[each])}', brought, folder_of(each)])
-    click.echo(Table(rows, ['set', 'verified', 'brought now', 'folder']))
+    click.echo(Table(rows, ['set', 'verified', 'fetched now', 'folder']))
     sys.exit(incomplete)

@@ -1,4 +1,4 @@
-"""Make the offline replacement: scikit-learn's digits, in MNIST's shape and number."""
+"""Make the offline substitute for MNIST: scikit-learn's digits, equally many and of its shape."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Fetch the missing files of a data set, from mirrors or from a folder.
 
-A file is received into memory, verified, and only then written under its name, in one step: even a
+A file is downloaded into memory, verified, and only then saved under its name, atomically: even a
 killed download leaves no partial or unverified file.
 """
 
@@ -82,7 +82,7 @@ def _keep(path: Path, content: bytes, known: Known) -> None:
 
 
 def _download(name: str, missing: list[str], tried: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the missing files, trying the mirrors in order; record in ``tried`` why one failed."""
+    """Yield the missing files, trying the mirrors in order; note failures in ``tried``."""
     from requests import RequestException
     from urllib3.exceptions import HTTPError
 

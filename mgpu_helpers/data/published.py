@@ -2,8 +2,8 @@
 
 ``published.toml`` lists them. ``$MXNET_HOME`` (default ``~/.mxnet``) ``/datasets/fashion-mnist``
 and ``/mnist`` hold four files each, in MXNet's own layout. ``MGPU_DATA_MIRRORS`` (base addresses
-separated by spaces, ``{name}`` for the set's folder) replaces the listed mirrors, for example with
-a server in the classroom.
+separated by spaces, ``{name}`` for the set's folder) replaces these mirrors, for example by a
+server in the classroom.
 """
 
 from __future__ import annotations

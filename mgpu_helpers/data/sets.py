@@ -1,4 +1,4 @@
-"""Load a whole data set into memory, decode it once, and make batches of it."""
+"""Load a whole data set into memory, decoded once, and make batches of it."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def dataset(name: str) -> Dataset:
     """Return ``'fashion-mnist'`` or ``'mnist'``, decoded once per process and cached.
 
     It uses the files and folders of ``mxnet.gluon.data.vision``, and accepts its repacked copies of
-    Fashion-MNIST. If a set is unavailable, one ``OfflineDataWarning`` says so, scikit-learn's
-    digits are used instead, and later calls do not try again.
+    Fashion-MNIST. If a set is unavailable, an ``OfflineDataWarning`` says so, scikit-learn's digits
+    are used instead, and later calls do not try again.
     """
     arguments.one_of('name', name, tuple(FILES))
     folder = folder_of(name)
@@ -76,9 +76,9 @@ def dataset(name: str) -> Dataset:
 
 
 def home_with_files(name: str, folder: Path) -> Path:
-    """Return a folder to use as ``MXNET_HOME``, with a set's files, for programs that read these.
+    """Return a folder with a set's files, to be used as ``MXNET_HOME`` by programs that read them.
 
-    This is the usual folder if the files are there or can be fetched. Otherwise the digits are
+    It is the usual folder if the files are there or can be fetched. Otherwise the digits are
     written into ``folder`` in the same format, 28 MB.
     """
     loaded, usual = dataset(name), folder_of(name)

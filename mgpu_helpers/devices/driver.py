@@ -51,7 +51,7 @@ def has_code(gpu: GPU) -> bool:
 def ask_driver() -> tuple[tuple[int, int], int]:
     """Return the driver's CUDA version, and the error code of its initialization.
 
-    Code 0 is no error; with 100, this process may use no GPU. Raises ``OSError`` without a driver.
+    Code 0 is no error, 100 is no GPU for this process. Raises ``OSError`` without a driver.
     """
     cuda = ctypes.CDLL('libcuda.so.1')
     version = _number(cuda.cuDriverGetVersion)

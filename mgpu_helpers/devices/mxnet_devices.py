@@ -105,7 +105,7 @@ def try_all_gpus() -> list[mx.Context]:
 
 
 def describe_devices() -> Table:
-    """Tabulate every GPU that the driver reports, and why some cannot be used.
+    """Tabulate the GPUs that the driver reports, and say why some cannot be used.
 
     If none can be used, the table lists one stand-in per usable core.
     """

@@ -61,7 +61,7 @@ def seconds_of(steps: int, step: Callable[[], object]) -> float:
 def steps_per_second(
     prepare: Prepare, devices: Sequence[list[Any]], folder: str, turns: int
 ) -> list[float]:
-    """Return this process's steps per second in each of its turns; a file ``turn n`` starts one."""
+    """Return this process's steps per second in each of its turns; ``turn n`` starts one."""
     rank = int(os.environ['RANK'])
     step, steps = prepare(devices[rank]), 2
     rates: list[float] = []

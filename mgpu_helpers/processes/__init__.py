@@ -1,7 +1,7 @@
 """Start processes that run and end together; none hangs or is left behind.
 
 ``launch`` calls a function on several new ranks and returns each rank's result; ``Engines`` are
-ranks that stay and run cells. All end with the process that started them.
+ranks that stay alive to run cells. All end with the process that started them.
 """
 
 import lazy_loader

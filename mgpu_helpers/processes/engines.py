@@ -50,7 +50,7 @@ FOLDER = 'mgpu-ranks-'  # followed by the parent's process id
 
 
 class Engines:
-    """``k`` ranks that run here until ``stop`` or the end of this process; see ``ranks``."""
+    """``k`` ranks on this machine, until ``stop`` or the end of this process; see ``ranks``."""
 
     def __init__(self, k: int) -> None:
         import ipyparallel
@@ -99,7 +99,7 @@ class Engines:
             answer.get()
 
     def join(self, seconds: float) -> None:
-        """Put all ranks into a process group; an operation in it times out after ``seconds``."""
+        """Put all ranks into a process group whose operations time out after ``seconds``."""
         try:
             options = f'timeout=datetime.timedelta(seconds={seconds})'
             self.client[:].execute(JOIN.format(options=options), silent=True).get()
@@ -149,7 +149,7 @@ def kill_all(pids: Iterable[int]) -> None:
 
 
 def environment(rank: int, k: int) -> dict[str, str]:
-    """Return the environment variables of one rank here, named as by ``torchrun``."""
+    """Return the environment variables that ``torchrun`` would set for this rank."""
     return {
         **dict.fromkeys(['WORLD_SIZE', 'LOCAL_WORLD_SIZE'], str(k)),
         **dict.fromkeys(['RANK', 'LOCAL_RANK'], str(rank)),

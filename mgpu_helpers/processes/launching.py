@@ -73,12 +73,12 @@ def launch(
     timeout: float | None = None,
     **kwargs: Any,
 ) -> list[Any]:
-    """Call a function on ``k`` new ranks, one for each device; return the results in rank order.
+    """Call a function on ``k`` new ranks, one per device; return the results in rank order.
 
     The function may be defined in a notebook, and all ranks get the same arguments. With ``group``
     they are in a PyTorch process group. ``envs`` lists additional environment variables for each
-    rank. The ranks' printed lines appear here, with ``labels`` after ``[rank i]``. If a rank fails,
-    or after ``timeout`` seconds, all are stopped and ``RankFailed`` or ``TimeoutError`` is raised.
+    rank. The ranks' output is printed here, ``labels`` adds ``[rank i]``. If a rank fails, or after
+    ``timeout`` seconds, all are stopped and ``RankFailed`` or ``TimeoutError`` is raised.
     """
     arguments.positive_int('the number of ranks', k, most=MOST)
     arguments.function('function', function, 'to call on each rank')
@@ -125,7 +125,7 @@ def launch(
 
 
 def _run(folder: str, group: bool) -> None:
-    """Call the function in a rank; write a file with its result, or with its error and the time."""
+    """Call the function in a rank; write its result, or its error and the time, into a file."""
     path, rank = Path(folder), os.environ['RANK']
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it is Python's own
     try:

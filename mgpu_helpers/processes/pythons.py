@@ -1,4 +1,4 @@
-"""Find the Python that has a framework, because one environment cannot always hold both."""
+"""Find the Python that has a framework, because both do not always fit into one environment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def python_with(framework: str) -> str | None:
-    """Return the Python that has ``'mxnet'`` or ``'torch'``: this, the one beside it, or None."""
+    """Return a Python with ``'mxnet'`` or ``'torch'``: this, the one beside it, or None."""
     # Their GPU builds need conflicting versions of NVIDIA's libraries.
     # Not importlib.util.find_spec, which would also run runtime.py's check of MXNet.
     if importlib.machinery.PathFinder.find_spec(framework) is not None:

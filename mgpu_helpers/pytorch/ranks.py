@@ -33,7 +33,7 @@ def this_device() -> torch.device:
 
 @functools.cache
 def usable_gpus() -> tuple[torch.device, ...]:
-    """List the GPUs that this PyTorch can compute on; warn, once, about those that are too old."""
+    """List the GPUs that this PyTorch supports; warn once about those that are too old."""
     if not torch.cuda.is_available():
         return ()
     archs = [int(arch.split('_')[1].rstrip('af')) for arch in torch.cuda.get_arch_list()]

@@ -13,7 +13,7 @@ from torch.profiler import profile
 
 @contextlib.contextmanager
 def recorded(folder: str | Path) -> Iterator[None]:
-    """Record a block of code; write ``rank-0.json``, ..., for ``timeline.read_traces``."""
+    """Profile a block of code; write ``rank-0.json``, ..., for ``timeline.read_traces``."""
     with _quiet():
         profiler = profile()
         profiler.start()

@@ -14,7 +14,7 @@ BETWEEN_FAILURES = 54 * 24 * 16_384 / 419
 
 @dataclass(frozen=True)
 class Chip:
-    """A kind of GPU, with its data sheet's operations per second for dense bfloat16."""
+    """A GPU model, with its data sheet's operations per second for dense bfloat16."""
 
     name: str
     flops: float
@@ -71,8 +71,8 @@ def time_lost(save: float, restart: float, between_failures: float, every: float
 def tokens_needed(tokens: float, batch: float, critical: float) -> float:
     """Return how many tokens it takes to reach the same loss with batches of ``batch`` tokens.
 
-    A very small batch takes ``tokens``. The ``critical`` batch takes twice as many, in twice as
-    many steps as an infinite batch (McCandlish and others 2018).
+    Very small batches take ``tokens``. Batches of ``critical`` tokens take twice as many, in twice
+    as many steps as infinite batches (McCandlish and others 2018).
     """
     arguments.positive_number('tokens', tokens)
     arguments.positive_number('batch', batch)

@@ -18,7 +18,7 @@ COSTS = {name: algorithm.seconds for name, algorithm in REGISTRY.items()}
 
 
 def meeting_point(devices: int, link: Link) -> float:
-    """Return the bytes at which ``butterfly`` and ``halving_doubling`` cost the same.
+    """Return the array size in bytes at which ``butterfly`` and ``halving_doubling`` cost the same.
 
     ``devices`` must be a power of two above 2; with 2, the butterfly is always better, because it
     sends fewer messages.
@@ -44,17 +44,17 @@ def nvls(devices: int, nbytes: float, link: Link) -> float:
     """Return the time of a sum computed by the switch (NCCL's NVLS, a form of SHARP).
 
     Each device reads the sum of its slice, which the switch collects, and writes it to all. So its
-    port carries the whole array plus one slice, in either direction.
+    port carries the whole array plus one slice, in each direction.
     """
     arguments.message(devices, nbytes, link)
     return link.seconds((1 + 1 / devices) * nbytes)
 
 
 def bubble(stages: int, micro_batches: int) -> float:
-    """Return the share of a step, 0 to 1, in which a device in a pipeline waits.
+    """Return the share of a step, 0 to 1, in which a pipeline's device is idle.
 
-    From Huang and others (2019), for equally long stages. GPipe and 1F1B wait equally long; GPipe
-    stores the activations of all micro-batches, 1F1B those of at most ``stages``.
+    From Huang and others (2019), for equally long stages. It is the same for GPipe and 1F1B, but
+    GPipe stores the activations of all micro-batches, 1F1B those of at most ``stages``.
     """
     arguments.positive_int('stages', stages)
     arguments.positive_int('micro_batches', micro_batches)

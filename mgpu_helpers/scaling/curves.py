@@ -1,8 +1,8 @@
-"""The time of a training step, and how it grows with the devices: formulas, no simulation.
+"""The time of a training step, and how it scales with the number of devices, by formulas.
 
 A step is a forward pass, a backward pass that takes twice as long, and the part of the allreduce
 that is not hidden behind the backward pass. Devices are equally fast, and gradients can be sent at
-any time during the backward pass. This is the best case for a machine.
+any time during the backward pass: the best case.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .models import Model
 
 @dataclass(frozen=True)
 class Step:
-    """How the time of one training step is spent, in seconds."""
+    """The parts of one training step's time, in seconds."""
 
     devices: int
     batch: int  # examples on each device
@@ -92,11 +92,11 @@ def strong_scaling(
     machine: Machine,
     **options: Any,
 ) -> Scaling:
-    """Share one batch among more and more devices: the work stays, each device's shard shrinks.
+    """Split one batch over more and more devices: the work stays the same, the shards shrink.
 
-    If it cannot be shared evenly, the largest shard sets the time. The speed-up is over one device
-    that has the whole batch, even if it would not fit there; ``options`` are ``algorithm``,
-    ``overlap`` and ``buckets``, as in ``step``.
+    If it does not split evenly, the largest shard sets the time. The speed-up is over one device
+    with the whole batch, even if that would not fit; ``options`` are ``algorithm``, ``overlap`` and
+    ``buckets``, as in ``step``.
     """
     arguments.check(device_counts=device_counts)
     arguments.positive_int('global_batch', global_batch)

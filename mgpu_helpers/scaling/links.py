@@ -16,7 +16,7 @@ ARRIVES = PUBLISHED['arrives']  # share of a label's bandwidth that a ring achie
 
 
 class Library(dict[str, Entry]):
-    """A dictionary of named things; its error for an unknown name lists the known ones."""
+    """A dictionary by name; the error for an unknown name lists the known ones."""
 
     def __init__(self, kind: str, entries: Iterable[Entry]) -> None:
         super().__init__((entry.name, entry) for entry in entries)  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
-"""Ratios of communication time to computing time, per way to split; above 1, communication shows.
+"""Ratios of communication time to computing time, for each way to split; above 1, it shows.
 
-All follow from C/W, the operations that a device performs while it sends a byte. Numbers have 2
-bytes, computing includes forward and backward, latency is ignored. ``weights`` counts parameters.
+All follow from C/W, the operations that a device performs while it sends a byte. Numbers take 2
+bytes, computing is forward and backward, latency is ignored. ``weights`` counts parameters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def sharded_load(
 
 
 def tensor_load(cw: float, devices: int, width: int, weights: float) -> float:
-    """Return the time of a block's four allreduces of activations over that of its products.
+    """Return the time of a block's four allreduces over that of its matrix products.
 
     From Shoeybi and others (2019). A GPT's block has 12 ``width`` ** 2 ``weights``.
     """
@@ -46,13 +46,13 @@ def tensor_load(cw: float, devices: int, width: int, weights: float) -> float:
 
 
 def pipeline_load(cw: float, width: int, weights: float) -> float:
-    """Return the time to send activations on and gradients back over that of a stage's products."""
+    """Return the time to send activations and gradients over that of a stage's matrix products."""
     arguments.positive_number('weights', weights)
     return 2 / 3 * cw * width / weights
 
 
 def context_load(cw: float, tokens: float, keys_per_query: float) -> float:
-    """Return the time to send keys and values over that of attention, in a round of ring attention.
+    """Return the time to send keys and values over that of attention, per round of a ring.
 
     Each device has ``tokens`` of the sequence; a causal mask leaves half of the pairs.
     ``keys_per_query`` is the number of key heads over the number of query heads.
@@ -62,7 +62,7 @@ def context_load(cw: float, tokens: float, keys_per_query: float) -> float:
 
 
 def expert_load(cw: float, devices: int, hidden: int, products: int = 3) -> float:
-    """Return the time to send tokens to experts and back over that of an expert's ``products``.
+    """Return the time to send tokens to an expert and back over that of its matrix ``products``.
 
     Each token's vector travels four times, forward and backward, except to an expert on its own
     device (or server: if ``cw`` is that of a network port, ``devices`` counts servers).

@@ -39,7 +39,7 @@ class Machine:
             arguments.message(self.devices_per_server, 1, self.network)
 
     def levels(self, devices: int) -> list[tuple[int, Link]]:
-        """Return the levels that this many devices fill, as ``hierarchical`` takes."""
+        """Return the levels that this many devices fill, for ``hierarchical``."""
         n = self.devices_per_server or devices
         if self.network is None or devices <= n:
             return [(devices, self.link)]
@@ -54,12 +54,12 @@ class Machine:
 def communication_seconds(
     devices: int, nbytes: float, machine: Machine, algorithm: str = 'ring', buckets: int = 1
 ) -> float:
-    """Return the time of an allreduce, sent as ``buckets`` of equal size in turn.
+    """Return the time of an allreduce, sent in ``buckets`` of equal size, one after the other.
 
     ``algorithm`` is a name in ``collectives.REGISTRY``, or ``'hierarchical'``. Across servers, the
-    other algorithms run at the network's speed. Of a ring's 2 (k - 1) latencies, all but 2 (s - 1),
-    for s servers, are those of the link inside a server, as in NCCL's own model
-    (src/graph/tuning.cc). Algorithms in which all devices send across at once are refused there.
+    other algorithms run at the network's speed. Of a ring's 2 (k - 1) latencies, 2 (s - 1), for s
+    servers, are the network's and the others those inside a server, as in NCCL's own model
+    (src/graph/tuning.cc). Algorithms in which all devices use the network at once are refused.
     """
     such = "a Machine, such as MACHINES['p3.16xlarge']"
     arguments.expect(hasattr(machine, 'levels'), 'machine', such, machine)

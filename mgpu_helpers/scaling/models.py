@@ -47,7 +47,7 @@ class Model:
 
     @property
     def nbytes(self) -> int:
-        """Return the bytes of the gradient, which are as many as those of the parameters."""
+        """Return the size of the gradient, or of the parameters, in bytes."""
         return self.value_bytes * self.parameters
 
     @property

@@ -1,6 +1,6 @@
 """Compare published measurements (published.toml) with the predictions of our formulas.
 
-Only ``NVLS_ARRIVES`` was fitted, to one row of the results that it then predicts.
+Only ``NVLS_ARRIVES`` was fitted, to one of the measurements that it then predicts.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Simulate training steps, with gradients in buckets and devices of unequal speed.
 
-The formulas of ``curves`` let every byte travel as soon as the link is free. Here gradients travel
-in buckets, one after the other, and a bucket leaves when every device has filled it.
+In the formulas of ``curves``, every byte is sent as soon as the link is free. Here gradients are
+sent in buckets, one after the other, once every device has filled the bucket.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from .models import Model
 
 @dataclass(frozen=True)
 class Simulation:
-    """The result of a simulation; seconds are those of one step, the mean over all steps."""
+    """The result of a simulation; times are in seconds per step, averaged over the steps."""
 
     seconds: float  # from forward pass to update
     alone: float  # seconds on one device without waiting
 
     @property
     def efficiency(self) -> float:
-        """Return a device's speed as a share of that of one device alone, 0 to 1."""
+        """Return a device's speed relative to one device alone, 0 to 1."""
         return self.alone / self.seconds
 
 
@@ -56,10 +56,10 @@ def simulate(
 ) -> Simulation:
     """Simulate data-parallel training steps, with ``batch`` examples on each device.
 
-    ``bucket_bytes`` is for ``fill_buckets``: 1 sends each layer's gradient alone, 1e12 sends all of
-    them at the end. A device's computing time is multiplied by a random factor, from a log-normal
-    distribution with mean 1 and standard deviation ``spread``: drawn again for every step or, if
-    ``lasting``, once for all steps.
+    ``bucket_bytes`` is for ``fill_buckets``: 1 sends each layer's gradient alone, 1e12 all of them
+    together at the end. A device's computing time is multiplied by a random factor, from a
+    log-normal distribution with mean 1 and standard deviation ``spread``: drawn again for every
+    step or, if ``lasting``, once for all steps.
     """
     arguments.check(model=model)
     arguments.positive_int('batch', batch)

@@ -28,7 +28,7 @@ NOISE = ('DeleteVariable', 'WaitForVar', 'ResourceParallelRandomSetSeed', LINK)
 
 @contextlib.contextmanager
 def profiling(spans: list[Span]) -> Iterator[None]:
-    """Profile a block of code: append its operators to ``spans``, by start, all as ``compute``."""
+    """Profile a block of code; append its operators to ``spans``, by start time, as ``compute``."""
     with tempfile.TemporaryDirectory(prefix='mgpu-') as folder:
         # It writes again when the process ends, after removing the file of that name. So the file
         # must not exist (root would remove /dev/null), and creating it must be impossible.
@@ -61,7 +61,7 @@ def known_lanes() -> list[str]:
 
 
 def check_known(lane: str) -> None:
-    """Raise unless the profiler has a number for this device; otherwise it ends the process."""
+    """Raise unless the profiler has a number for this device; without one it ends the process."""
     if lane not in known_lanes():
         known = ', '.join(dict.fromkeys(known_lanes()))
         way = f"MXNet's profiler only supports {known}: use only these"

@@ -35,11 +35,11 @@ _listener: Listener | None = None  # that of the running recording
 
 @contextlib.contextmanager
 def record(title: str = '', python: bool = False) -> Iterator[Lanes]:
-    """Record each device's work while a block of code runs; yield Lanes that its end fills.
+    """Record each device's work while a block of code runs; yield Lanes, filled when it ends.
 
     Each device has a lane with a span per operator; ``python`` adds one for Python, with the phases
-    in which it queues operators. It waits for the devices at both ends, and before each new
-    training step (the first copy or forward pass after an update). It resets MXNet's profiler.
+    in which it queues operators. Recording waits for the devices at both ends and before each new
+    training step (the first copy or forward pass after an update), and resets MXNet's profiler.
     """
     global _listener
     if _listener is not None:
@@ -176,10 +176,10 @@ class Listener:
             yield Span(PYTHON, 'python', push.kind, start, stop)
 
     def spans(self, ran: Iterable[Span]) -> Iterator[Span]:
-        """Assign a phase to each operator that ran, in order: the phase of its push.
+        """Give each operator that ran, in order, the phase of its push.
 
         A device runs operators of the same name in the order of their pushes. Operators without a
-        push belong to the backward pass or the store, which come after the forward pass.
+        push are from the backward pass or the store, so they come after the forward pass.
         """
         starts = [step.start for step in self.steps[1:]]
         alike = collections.defaultdict(list)
@@ -228,7 +228,7 @@ def freed_later(stack: contextlib.ExitStack, free: Function) -> Function:
 
 
 def lane_of(device: mx.Context | str) -> str:
-    """Return the lane of a device's work; the first CPU does that of pinned memory."""
+    """Return the lane of a device; pinned memory is on the first CPU's."""
     name = str(device)
     return name if name.startswith(('cpu(', 'gpu(')) else 'cpu(0)'
 

@@ -21,7 +21,7 @@ SUMS = 'all_reduce', 'allreduce'  # in gloo's and NCCL's names
 
 
 def read_traces(*files: str | Path, title: str = '') -> Lanes:
-    """Read the traces of several ranks as Lanes, two for each rank: work and allreduces.
+    """Read the traces of several ranks as Lanes, with two per rank: work and allreduces.
 
     ``files`` are from ``torch.profiler``'s ``export_chrome_trace``, .json or .json.gz, one per
     rank. Allreduces include the wait for other ranks. The clocks of several machines may differ.

@@ -22,9 +22,9 @@ STEPS = 6  # per turn; half a second with 256 examples
 def compare_ranks(batch_size: int = 256, rounds: int = 5) -> Speeds:
     """Measure LeNet's examples per second in training, on one device and on two ranks.
 
-    Each of two ranks calls this. The settings get the same batch and take turns, so that other load
-    on the machine affects all of them: one device (on CPUs with one core, and with both), and two
-    ranks with DDP.
+    Both of two ranks call this. It compares one device (on CPUs, with one core and with both) and
+    two ranks with DDP, which take turns on the same batch, so that other load on the machine
+    affects all of them.
     """
     arguments.positive_int('batch_size', batch_size)
     arguments.positive_int('rounds', rounds)

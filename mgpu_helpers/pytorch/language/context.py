@@ -31,13 +31,13 @@ def zigzag(size: int) -> list[list[int]]:
 
 
 def pairs(mine: Sequence[int], theirs: Sequence[int]) -> list[tuple[int, int, bool]]:
-    """List the pairs (i, j) where my piece i attends to their piece j, and if masked causally."""
+    """List (i, j, causal) where my piece i attends to their piece j, with a causal mask or not."""
     found = [(i, j) for i in range(len(mine)) for j in range(len(theirs))]
     return [(i, j, theirs[j] == mine[i]) for i, j in found if theirs[j] <= mine[i]]
 
 
 def my_part(whole: Tensor, pieces: Pieces) -> Tensor:
-    """Return this rank's pieces of whole sequences (..., t), joined in its own order."""
+    """Return this rank's pieces of whole sequences (..., t), concatenated."""
     check_group()
     check_length(whole.shape[-1], sum(map(len, pieces)))
     parts = whole.chunk(sum(map(len, pieces)), dim=-1)
@@ -71,7 +71,7 @@ def pass_on(*tensors: Tensor) -> Callable[[], list[Tensor]]:
 
 
 def nothing_yet(q: Tensor) -> State:
-    """Return an empty running softmax for queries (..., t, d): weighted sum, sum, and maximum."""
+    """Return the initial running softmax of queries (..., t, d): weighted sum, sum, maximum."""
     first = q[..., :1]
     return torch.zeros_like(q), torch.zeros_like(first), torch.full_like(first, -math.inf)
 
@@ -112,7 +112,7 @@ def block_backward(mine: Sequence[Tensor], theirs: Sequence[Tensor], causal: boo
 def ring_backward(
     grad: Tensor, pieces: Pieces, q: Tensor, k: Tensor, v: Tensor, out: Tensor, log_sum: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the gradients of queries, keys and values; the last two end on their own ranks."""
+    """Return the gradients of q, k and v; those of k and v travel back to their own rank."""
     rank, size = dist.get_rank(), dist.get_world_size()
     cut = partial(torch.chunk, chunks=len(pieces[rank]), dim=2)
     dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
@@ -128,7 +128,7 @@ def ring_backward(
 
 
 class RingAttention(torch.autograd.Function):
-    """Causal attention over the tokens of all ranks: keys and values go round in both passes."""
+    """Causal attention over the tokens of all ranks: keys and values circulate in both passes."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, pieces: Pieces) -> Tensor:
@@ -140,17 +140,17 @@ class RingAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
-        """Return the gradients; keys and values go round again, with their own gradients."""
+        """Return the gradients; keys and values circulate again, along with their gradients."""
         return *ring_backward(grad, ctx.pieces, *ctx.saved_tensors), None
 
 
 def ring(pieces: Pieces) -> Attend:
-    """Return ring attention, over these pieces of a sequence, as a GPT's attention function."""
+    """Return an attention function for a GPT: ring attention over these pieces of a sequence."""
     return lambda q, k, v: RingAttention.apply(q, k, v, pieces)
 
 
 def to_heads(x: Tensor) -> Tensor:
-    """Exchange some tokens of all heads (n, h, t/N, d) for all of some heads (n, h/N, t, d)."""
+    """Exchange all heads of some tokens (n, h, t/N, d) for some heads of all (n, h/N, t, d)."""
     size = dist.get_world_size()
     check_heads(x.shape[1], size)
     rows = torch.stack(x.chunk(size, dim=1))
@@ -158,26 +158,26 @@ def to_heads(x: Tensor) -> Tensor:
 
 
 def to_tokens(x: Tensor) -> Tensor:
-    """Exchange all tokens of some heads (n, h/N, t, d) for some of all heads (n, h, t/N, d)."""
+    """Exchange some heads of all tokens (n, h/N, t, d) for all heads of some (n, h, t/N, d)."""
     rows = torch.stack(x.chunk(dist.get_world_size(), dim=2))
     return torch.cat(AllToAll.apply(rows).unbind(), dim=1)
 
 
 def ulysses(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attend to all tokens for this rank's heads, with an all-to-all before and after."""
+    """Compute attention over all tokens, each rank for some heads; all-to-all before and after."""
     q, k, v = to_heads(torch.cat([q, k, v])).chunk(3)
     return to_tokens(attend(q, k, v))
 
 
 def check_heads(heads: int, size: int) -> None:
-    """Raise unless the heads can be divided evenly among the ranks."""
+    """Raise unless the number of ranks divides the number of heads."""
     if heads % size:
         few = ' or '.join(str(k) for k in range(2, min(heads, size) + 1) if heads % k == 0)
-        raise ValueError(f'{size} ranks cannot divide {heads} heads: use {few or 1}, or a ring')
+        raise ValueError(f'cannot split {heads} heads over {size} ranks: use {few or 1}, or a ring')
 
 
 def by_context(x: Tensor, y: Tensor, *ways: tuple[Attend, Pieces], **sizes: int) -> list[Found]:
-    """Run this rank's tokens through a GPT with each way to attend; return each way's result."""
+    """Run a GPT on this rank's tokens with each attention function; return the results."""
     found, here, wholes = [], this_device(), (x, y, torch.arange(x.shape[1]))
     for way, pieces in ways:
         own_x, own_y, places = (my_part(whole, pieces).to(here) for whole in wholes)

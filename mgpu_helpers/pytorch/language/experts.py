@@ -1,4 +1,4 @@
-"""A mixture of experts; each token uses one (Fedus and others, *Switch Transformers*, 2022)."""
+"""A mixture of experts, one per token (Fedus and others, *Switch Transformers*, 2022)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AllExperts(nn.Module):
 
 
 class Experts(AllExperts):
-    """A layer of experts, one on each rank: tokens travel there and back."""
+    """A layer of experts, one on each rank: tokens travel to their expert and back."""
 
     one_a_rank = True
 

@@ -17,14 +17,14 @@ Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def scores_of(q: Tensor, k: Tensor, causal: bool) -> Tensor:
-    """Score queries (..., t, d) against keys (..., s, d); if causal, positions must be the same."""
+    """Score queries (..., t, d) against keys (..., s, d); ``causal`` needs the same positions."""
     scores = q @ k.mT / q.shape[-1] ** 0.5
     later = torch.ones_like(scores, dtype=torch.bool).triu(1)
     return scores.masked_fill(later, -math.inf) if causal else scores
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attend causally: average the values up to each token. All tensors are (n, heads, t, d)."""
+    """Return, per token, a weighted mean of the values up to it. All tensors: (n, heads, t, d)."""
     return scores_of(q, k, causal=True).softmax(-1) @ v
 
 
@@ -43,7 +43,7 @@ class CausalAttention(Attention):
 
 
 class GPT(nn.Module):
-    """For each token of a batch (n, t), score all symbols as the next token: (n, t, SYMBOLS)."""
+    """A GPT: maps tokens (n, t) to scores of all possible next tokens (n, t, SYMBOLS)."""
 
     def __init__(self, width: int, heads: int, depth: int, attend: Attend) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def gpt(
 
 @torch.no_grad()
 def continue_text(net: nn.Module, begins: Sequence[str], length: int = 60) -> list[str]:
-    """Continue the beginnings of sentences, always with the most likely token."""
+    """Complete these beginnings of sentences, always with the most likely token."""
     rows = [encode(begin)[:-1] for begin in begins]
     for row in rows:
         while len(row) <= length and row[-1] != EDGE:

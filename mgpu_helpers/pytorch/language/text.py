@@ -17,12 +17,12 @@ def encode(sentence: str) -> list[int]:
 
 
 def decode(tokens: Sequence[int]) -> str:
-    """Return the sentence that these tokens encode, without its ends and padding."""
+    """Return the sentence that these tokens encode, without EDGEs and padding."""
     return ''.join(chr(int(t) + 30) for t in tokens if t > EDGE)
 
 
 def shifted(sequences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a batch of tokens (n, t) and of the next token for each (n, t), padded with PAD."""
+    """Return tokens (n, t) and the token that follows each (n, t), padded with PAD."""
     rows = [torch.tensor(s) for s in sequences]
     x, y = (pad_sequence([r[s] for r in rows], True, PAD) for s in (slice(-1), slice(1, None)))
     return x, y

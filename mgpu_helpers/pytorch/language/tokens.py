@@ -26,7 +26,7 @@ def token_loss(scores: Tensor, y: Tensor) -> Tensor:
 
 
 def backward(net: nn.Module, x: Tensor, y: Tensor, micro_batches: int = 1, *more: Any) -> Tensor:
-    """Backpropagate this rank's terms of the mean loss over all ranks' tokens; return that mean."""
+    """Backpropagate this rank's terms of the mean loss over all ranks' tokens; return the mean."""
     arguments.positive_int('micro_batches', micro_batches)
     count, total = (y != PAD).sum(), torch.zeros((), dtype=torch.float64, device=y.device)
     dist.all_reduce(count)
@@ -40,7 +40,7 @@ def backward(net: nn.Module, x: Tensor, y: Tensor, micro_batches: int = 1, *more
 
 
 def sum_gradients(params: Iterable[nn.Parameter]) -> None:
-    """Sum gradients over the ranks, in place, with all of them in one vector."""
+    """Sum gradients over the ranks, with all of them in one vector."""
     params = list(params)
     whole = flatten([p.grad for p in params], 1)  # type: ignore[misc]
     dist.all_reduce(whole)
@@ -73,14 +73,14 @@ class Found(NamedTuple):
     sent: dict[str, int]
 
     def differs(self, one: Found) -> float:
-        """Return the relative difference from one device: of loss or gradients, the larger."""
+        """Return the relative difference from one device, the larger of loss and gradients."""
         a, b = (np.concatenate([t.grads[n].ravel() for n in self.grads]) for t in (self, one))
         far = np.linalg.norm(a - b) / np.linalg.norm(b)
         return max(float(far), abs(self.loss / one.loss - 1))
 
 
 def found_by(net: Any, x: Tensor, y: Tensor, *how: Any, way: Any = backward) -> Found:
-    """Run forward, and backward with ``way``; sum all gradients but the experts' over the ranks."""
+    """Run forward and backward by ``way``; sum all gradients except the experts' over the ranks."""
     with Traffic() as traffic:
         loss = way(net, x, y, *how)
     sum_gradients(p for name, p in net.named_parameters() if '.experts.' not in name)

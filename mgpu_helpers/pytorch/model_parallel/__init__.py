@@ -1,1 +1,1 @@
-"""Chapter 7: no device has the whole network; there is a file for each way to split it."""
+"""Chapter 7: no device has the whole network; one file for each way to split it."""

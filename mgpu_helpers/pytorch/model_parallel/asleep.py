@@ -1,4 +1,4 @@
-"""Layers that sleep for a known time, so that their timelines look right on any machine."""
+"""Layers that sleep for a known time, so that timelines look the same on every machine."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class _Pause(torch.autograd.Function):
 class Sleeper(nn.Module):
     """A layer for (n, 8) that sleeps ``seconds`` in forward and in each half of backward.
 
-    It adds each sleep to ``spans``, on ``lane``. A span is named ``name`` or, without one, by its
-    micro-batch, counted from 0 in an empty list, and ``mark``, which identifies a rank's layer.
+    Each sleep is added to ``spans``, on ``lane``, as ``name`` or, without one, as the micro-batch's
+    index, counted from the spans so far, and ``mark``, which identifies a rank's layer.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Count the bytes that a rank sends at PyTorch's dispatcher, for any caller of a collective."""
+"""Count the bytes that a rank sends, at PyTorch's dispatcher, so no caller is missed."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SENDS = {
 class Traffic(TorchDispatchMode):
     """Count the bytes that this rank sends in a ``with`` block: ``sent``, by kind of collective.
 
-    It counts in forward and backward, in our code and in PyTorch's own engines, using the size of
-    each collective's group. ``total`` is the sum of all kinds; ``calls`` counts the calls.
+    This includes forward and backward, our code and PyTorch's own engines, with the size of each
+    collective's own group. ``total`` is the sum of all kinds; ``calls`` counts the calls.
     """
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Traffic(TorchDispatchMode):
 
 
 def _group_of(args: Any) -> ProcessGroup:
-    """Find the process group in a call's arguments: an object for c10d, else the last name."""
+    """Find the process group in a call's arguments: an object in c10d's, else the last, a name."""
     for arg in args:
         if isinstance(arg, torch.ScriptObject):
             return ProcessGroup.unbox(arg)

@@ -28,7 +28,7 @@ TO = {'forward': 1, 'backward': -1}  # offset of the rank that needs a pass's re
 
 
 def stage_of(net: nn.Sequential, stage: int, num_stages: int) -> nn.Sequential:
-    """Cut a network into stages with similar numbers of parameters, and return one of them.
+    """Cut a network into stages with similar numbers of parameters; return one stage.
 
     It shares its layers with ``net``. If the number of parameters does not reflect a layer's time,
     cut by hand: ``net[a:b]``.
@@ -133,8 +133,8 @@ def room_for(stage: Stage, kind: str, i: int) -> Tensor | None:
 def trade(stage: Stage, done: Pass, out: Tensor | None, following: Pass | None) -> Tensor | None:
     """Send a pass's result, and wait for the input of the following pass.
 
-    Both go in one batch: in 1F1B, a stage sends an activation on while the next one sends a
-    gradient back. If each sent before receiving, both might wait for ever.
+    Both are one batch of messages: in 1F1B, a stage sends an activation on while the next one sends
+    a gradient back. If each sent before receiving, both might wait for ever.
     """
     ops = []
     if out is not None:
@@ -162,7 +162,7 @@ def run_stage(
     num_micro_batches: int,
     group: dist.ProcessGroup | None = None,
 ) -> Done:
-    """Run a stage's part of one step, forward and backward, in the order that ``order_of`` returns.
+    """Run one stage's passes of a step, in the order that ``order_of`` returns.
 
     Each rank of the group calls it with its own stage, rank 0 with the first. All pass the same
     batch, ``X`` (n, ...) and ``y`` (n,), which is cut into micro-batches as evenly as possible. The

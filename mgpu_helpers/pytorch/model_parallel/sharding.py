@@ -60,7 +60,7 @@ def shard_gradients(
     shard: nn.Parameter,
     then: Callable[[], object] = lambda: None,
 ) -> nn.Parameter:
-    """Keep only this rank's shard of a layer's gradients from now on (ZeRO 2); return it.
+    """From now on, keep only this rank's shard of a layer's gradients (ZeRO 2); return it.
 
     When a backward pass has computed the last of them, they are reduced and scattered, each
     ``.grad`` becomes ``None``, and ``then`` is called.
@@ -83,7 +83,7 @@ def shard_gradients(
 
 
 def shard_parameters(layer: nn.Module) -> nn.Parameter:
-    """Keep only this rank's shard of a layer's parameters (ZeRO 3); return it for an optimizer.
+    """From now on, keep only this rank's shard of a layer's parameters (ZeRO 3); return it.
 
     All are gathered just before the layer's forward and backward passes, and dropped after them.
     """

@@ -1,6 +1,6 @@
-"""Test each of chapter 7's ways to split a network: ten steps of Adam, compared to one device.
+"""Test chapter 7's ways to split a network: ten steps of Adam, compared with one device.
 
-This uses float64 and batches of 51 images, which neither 2 nor 4 divides.
+All use float64, and batches of 51 images, which neither 2 nor 4 divides.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ def ten_steps(
     state: Callable[[], Any] | None = None,
     over: Any = None,
 ) -> Trained:
-    """Train; ``gradients(X, y)`` computes them and returns the batch's loss, or a rank's term.
+    """Take ten steps; ``gradients(X, y)`` computes the gradients and returns the loss.
 
-    Such terms are summed ``over`` a group. ``step`` replaces the optimizer's, and ``state()``
-    returns the parameters by name if ``net`` does not hold them as usual.
+    With a group ``over``, that loss is one rank's term, and the terms are summed. ``step`` replaces
+    the optimizer's; ``state()`` returns the parameters by name where ``net`` cannot.
     """
     optimizer, losses = optimizer or torch.optim.Adam(net.parameters(), lr=1e-3), []
     warnings.filterwarnings('ignore', category=data.OfflineDataWarning)  # the notebook warned
@@ -112,7 +112,7 @@ def train_by(prepare: Callable[[nn.Module], Any]) -> Trained:
 
 
 def group_of(k: int) -> bool:
-    """Put the first ``k`` ranks in a group; all ranks call this. Return whether this one is in."""
+    """Put the first ``k`` ranks into a group; return whether this rank is one. All must call it."""
     arguments.whole_number('k', k, least=1, most=int(os.environ['WORLD_SIZE']))
     rank, store = int(os.environ['RANK']), dist.PrefixStore(f'{next(_meetings)}', _meeting_place())
     if dist.is_initialized():

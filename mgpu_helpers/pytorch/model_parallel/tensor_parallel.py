@@ -1,6 +1,6 @@
-"""Tensor parallelism: ranks share each layer, with two allreduces a block forward and two back.
+"""Tensor parallelism: each layer is split; two allreduces per block forward, two backward.
 
-For two consecutive linear layers, each rank has some columns of the first and the matching rows of
+Of two consecutive linear layers, each rank has some columns of the first and the matching rows of
 the second. The features between them (attention heads, or an MLP's hidden features) never leave the
 rank. The source is Shoeybi and others, *Megatron-LM*, 2019.
 """

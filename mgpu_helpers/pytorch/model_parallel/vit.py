@@ -1,4 +1,4 @@
-"""Chapter 7's network: a small vision transformer that each of its techniques can split."""
+"""Chapter 7's network: a small vision transformer that all of its techniques can split."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Patches(nn.Module):
 
 
 class Attention(nn.Module):
-    """Let each of t patches attend to all of them, with several heads in parallel."""
+    """Let each of t patches attend to all t, with several heads."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
