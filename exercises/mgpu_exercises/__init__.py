@@ -1,7 +1,7 @@
-"""Exercises that check themselves: each answer is right, or gets one sentence with a hint.
+"""Exercises that check themselves: a wrong answer gets a hint of one sentence.
 
 The tasks are in ``exercises/``, one notebook per chapter. The checks are here. They never depend on
-time, only on results that are the same on any machine: bits, float64 values, counts.
+timing, only on results that are the same on every machine: bits, float64 values, counts.
 """
 
 from .checking import check as check

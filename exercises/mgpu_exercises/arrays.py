@@ -38,7 +38,7 @@ def expect_sums(allreduce: Callable[[Arrays], None], arrays: Arrays) -> None:
 
 @around
 def one_device_each() -> Iterator[None]:
-    """Refuse to add arrays on different devices, which MXNet allows between CPUs."""
+    """Raise a hint if arrays on different devices are added, which MXNet allows on CPUs."""
 
     def of_one(add: Callable[..., Any]) -> Callable[..., Any]:
         def checked(x: NDArray, y: Any) -> Any:

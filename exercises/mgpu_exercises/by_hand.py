@@ -11,7 +11,7 @@ from .checking import Hint, around
 
 @around
 def by_hand(*ours: Callable[..., Any]) -> Iterator[None]:
-    """Refuse calls of these functions, under any name and at any depth of the call stack.
+    """Raise a hint if these functions are called, under any name and at any depth.
 
     A profiler hook sees each call; patching would miss a function that was imported earlier.
     """

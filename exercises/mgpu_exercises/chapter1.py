@@ -64,17 +64,15 @@ def exercise_2(rng: random.Random, my_split: Callable[..., Any]) -> None:
         expect(
             left == n, f'{case}, {left} of {n} in all: each example belongs to exactly one shard'
         )
-        hint = f'X has the shape {X.shape}, its shards {shapes}: only the first axis is split'
+        hint = f'X has shape {X.shape}, its shards {shapes}: split only the first axis'
         expect(all(s[1:] == X.shape[1:] for s in shapes), hint)
-        hint = (
-            'joined, the shards are not in the order of the batch: each must be one slice, X[a:b]'
-        )
+        hint = 'the joined shards are not in the order of the batch: each must be one slice, X[a:b]'
         expect(np.array_equal(np.concatenate([s.asnumpy() for s in shards]), X.asnumpy()), hint)
         places = [s.context for s in shards]
         hint = f'the shards are on {places}, not on {devices}: shard i belongs on devices[i]; '
         hint += 'as_in_context copies it where needed'
         expect(places == devices, hint)
-        hint = f'with {k} devices, the first n mod k take one more'
+        hint = f'with {k} devices, the first n mod k get one more'
         expect(lengths == [len(s) for s in scratch.split_and_load(X, devices)], hint, case)
 
 
@@ -87,7 +85,7 @@ def exercise_3(rng: random.Random, my_allreduce: Callable[..., None]) -> None:
 
 
 def exercise_4(rng: random.Random, my_update: Callable[..., None]) -> None:
-    """Check one step along the mean gradient, in place."""
+    """Check an SGD step with the mean gradient, in place."""
     (value,), lr, n = on_devices(rng, 1), 0.5, 8
     params = scratch.get_params([value, value * 2], mx.cpu())
     for p in params:
@@ -124,7 +122,7 @@ def exercise_5(rng: random.Random, whole_mean: Callable[..., float]) -> None:
             'this is the sum over the batch; divide by the number of examples': total,
         }
         case = f'means {[round(m, 4) for m in means]} of {list(sizes)} examples gave {{}}'
-        hint = f'not {right:.6g}; a shard adds its mean times its length to the sum'
+        hint = f'not {right:.6g}; weight the mean of each shard by its length'
         expect_value(found, right, case, mistakes, hint, 1e-5)  # float32 is good enough
 
 
@@ -134,7 +132,7 @@ def exercise_6(numbers: Numbers, megabytes: float, messages: int, milliseconds: 
     k, speed = numbers.values()
     sent = 2 * (k - 1) * ARRAY_BYTES / 1e6
     mistakes = {
-        f'this is one way only; {k - 1} copies go in, and as many come back': sent / 2,
+        f'this is one way only; {k - 1} copies go in, and {k - 1} come back': sent / 2,
         'device 0 sends nothing to itself, so only k - 1 devices count': sent * k / (k - 1),
     }
     hint = '129,068 values of 4 bytes, times the number of copies'
@@ -157,7 +155,7 @@ def exercise_7(rng: random.Random, by_slices: Callable[..., None]) -> None:
             raise Hint(f'{hint}{left}') from None
     k, size = 4, 400
     busiest = max(counted(by_slices, k, size).additions.values())
-    hint = f'of {k} devices, one adds {busiest} of {size} numbers: each must add only its own slice'
+    hint = f'one of {k} devices adds {busiest} of {size} numbers: each must add only its own slice'
     expect(busiest <= (k - 1) * size // k, hint)
 
 
@@ -206,6 +204,6 @@ def exercise_9(rng: random.Random, count_right: Callable[..., int]) -> None:
         expect(0 <= float(found) and (found > 1 or n < 3), hint, case)
         hint = (
             'each replica sees its own shard, even if k does not divide n: as in 1.1, the first '
-            'n mod k get one image more'
+            'n mod k get one more image'
         )
         expect(int(found) == n - 1, hint, case)

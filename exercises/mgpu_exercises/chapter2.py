@@ -66,7 +66,7 @@ def exercise_2(rng: random.Random, clip: Callable[..., None]) -> None:
         grads = [[nd.array(v, ctx=mx.cpu(c)) for v in values] for c in range(k)]
         lists = [list(gs) for gs in grads]
         clip(lists, n, limit)
-        hint = 'the lists hold new arrays, the parameters their old gradients: write into those'
+        hint = 'the lists hold new arrays; the parameters keep the old gradients: write into those'
         expect(all(g is h for gs, hs in zip(grads, lists) for g, h in zip(gs, hs)), hint)
         norms = [float(np.sqrt(sum((g.asnumpy() ** 2).sum() for g in gs))) for gs in grads]
         each = [float(np.linalg.norm(g.asnumpy())) for g in grads[0]]
@@ -101,9 +101,7 @@ def exercise_3(numbers: Numbers, exchange_ms: float, speed_up: float, one_messag
     expect_value(exchange_ms, start + travel, '{} ms', mistakes, hint, 0.01)
     right = 2 * compute / (compute + start + travel)
     mistakes = {'two devices handle twice as many images in that time': right / 2}
-    hint = (
-        'two batches in the time of computing and exchange, over one batch in the time of computing'
-    )
+    hint = 'compare two batches per computing + exchange with one batch per computing'
     expect_value(speed_up, right, 'a speed-up of {}', mistakes, hint, 0.01)
     right, hint = 2 * compute / (compute + 0.02 + travel), 'the same bytes, but 20 µs only once'
     expect_value(one_message, right, 'a speed-up of {} with one message', {}, hint, 0.01)
@@ -117,7 +115,7 @@ def exercise_4(rng: random.Random, whole_variance: Callable[..., float]) -> None
         right, even = float(np.var(np.concatenate(shards))), np.mean(variances)
         within, alike = np.average(variances, weights=sizes), even + np.var(means)
         mistakes = {
-            'this is the mean of the variances, but the means of the shards differ, too': within,
+            'this is the mean of the variances, but the shards also have different means': within,
             'this is right only for shards of equal length; a longer one counts for more': alike,
             'the variance of the means themselves is missing': even,
             'this is a sum, and the variance of the means themselves is missing': sum(variances),

@@ -1,4 +1,4 @@
-"""Check the exercises of chapter 3: cheaper sums, buckets, and sending while computing."""
+"""Check the exercises of chapter 3: cheaper allreduces, buckets, and overlap."""
 
 import math
 import random
@@ -73,7 +73,7 @@ def exercise_3(bus_bandwidth: Callable[..., float]) -> None:
         right = 2 * (k - 1) / k * algorithm
         mistakes = {
             'this is the algorithm bandwidth; each port carries 2(k - 1)/k of the array': algorithm,
-            'half of the value; an allreduce is a reduce-scatter and an all-gather': right / 2,
+            'this is half of it; an allreduce is a reduce-scatter and an all-gather': right / 2,
             'count bytes, not bits': 8 * right,
         }
         case = f'{nbytes:,.0f} bytes on {k} devices in {seconds} s: {{}} GB/s'
@@ -91,7 +91,7 @@ def exercise_4(rng: random.Random, my_fill: Callable[..., list[list[int]]]) -> N
 
 
 def exercise_5(rng: random.Random, last_arrival: Callable[..., float]) -> None:
-    """Check when the last bucket arrives, if a port sends one bucket at a time."""
+    """Check the time at which the last bucket arrives, if a port sends one at a time."""
     drawn = sorted(rng.randrange(20) for _ in range(5)), [rng.randint(1, 9) for _ in range(5)]
     for ready, cost in (([1, 5], [2, 2]), ([3, 1, 1], [2, 2, 2]), ([1, 2, 9], [4, 1, 1]), drawn):
         right = 0

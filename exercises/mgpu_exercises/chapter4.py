@@ -1,6 +1,6 @@
 """Check the exercises of chapter 4: equal steps, push and pull, stale gradients, resuming.
 
-Workers and servers are simulated in one process, where their mistakes show as well.
+Workers and servers are simulated in one process, in which mistakes show just as well.
 """
 
 import random
@@ -45,7 +45,7 @@ def exercise_1(rng: random.Random, my_steps: Callable[..., Any]) -> None:
             'the last batch takes the remainder; none may be empty',
             case,
         )
-        hint = 'a worker without examples takes part with an empty list, or the others wait forever'
+        hint = 'a worker without examples must take part, with an empty list, or all wait forever'
         expect(min(steps) == len(batches), hint, case)
 
 
@@ -63,12 +63,12 @@ def exercise_2(rng: random.Random, to_push: Callable[..., Any]) -> None:
                 pushed = to_push(X.copy(), y.copy(), w.copy(), rank, k)
             case = f'{n} examples, {k} workers: rank {rank}, which has {m}, pushes {pushed!r}'
             there = pushed is not None and np.shape(pushed) == w.shape
-            expect(there, 'the server waits for all: a worker with no examples pushes zeros', case)
+            expect(there, 'the server waits for all: one with no examples must push zeros', case)
             expect(np.isfinite(pushed).all(), 'was 0 divided by 0?', case)
             total += pushed
         mistakes = {
             'in a mean of means, an example in a short shard counts for more': means / k,
-            'each divides by the size of its shard; divide by the size of the joint batch': means,
+            'this divides by the size of each shard; divide by the size of the joint batch': means,
             f'this is the gradient of the sum of {n} losses, not of their mean': n * right,
             f'{k} times too large: does each worker use only its own shard?': k * right,
         }
@@ -76,7 +76,7 @@ def exercise_2(rng: random.Random, to_push: Callable[..., Any]) -> None:
 
 
 def exercise_3(rng: random.Random, waits_for: Callable[..., Any]) -> None:
-    """Check where workers that run different scripts are stuck."""
+    """Check where workers that run different scripts get stuck."""
     for scripts in (
         [['push', 'push'], ['push', 'push']],
         [['push'], ['push', 'push', 'push']],
@@ -90,8 +90,8 @@ def exercise_3(rng: random.Random, waits_for: Callable[..., Any]) -> None:
         case, alike = f'{scripts} gave {found}', len({tuple(sorted(s)) for s in scripts}) == 1
         expect(right or not found, 'all workers finish', case)
         expect(found or not (right and alike), 'a worker at a barrier does not push', case)
-        expect(found or not right, 'a worker waits forever if another skips that entry', case)
-        expect(len(found) == len(right), 'return what each worker waits for', case)
+        expect(found or not right, 'a worker waits forever if another never makes that call', case)
+        expect(len(found) == len(right), 'return one entry per worker: what it waits for', case)
         case = f'{case}, not {right}: go through all lists in parallel'
         expect(found == right, f'{case}, up to the first entry that differs')
 
@@ -135,9 +135,7 @@ def exercise_4(rng: random.Random, train_async: Callable[..., Any]) -> None:
 
 
 class Training:
-    """A miniature training run, with momentum and a decaying learning rate; its attributes are its
-    state.
-    """
+    """A miniature training run with momentum and a decaying learning rate, as attributes."""
 
     BY_VALUE = True  # pickled with its class: a grader sends it to the answer, and back
 
@@ -158,7 +156,7 @@ class Training:
 WHY = {
     'w': 'the parameters',
     'velocity': "momentum is the optimizer's state, and each step continues from it",
-    'epoch': 'the number of completed epochs sets the order of the next',
+    'epoch': 'the number of completed epochs determines the order of the next',
     'lr': 'the learning rate has decayed by then',
 }
 

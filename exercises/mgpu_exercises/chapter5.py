@@ -73,7 +73,7 @@ def exercise_2(begin_alike: Callable[..., None]) -> None:
         expect(rank or not other, 'rank 0 itself has changed: it must broadcast its own values')
         calls = len(ranks[rank].calls)
         hint = f'rank {rank} starts without the values of rank 0: {", ".join(other[:3])}, ...; '
-        hint += 'broadcast(x) replaces x by the values of rank 0'
+        hint += 'broadcast(x) replaces the values of x with those of rank 0'
         if calls:
             hint += f', and was called {calls} times: was x the tensor itself, or a copy?'
         expect(len(other) < 5, hint)
@@ -103,14 +103,14 @@ def exercise_3(rng: random.Random, mean_gradients: Callable[..., None]) -> None:
         expect(sum(counts) == n and max(counts) < n, hint, case)
         expect_alike(case, found)
         if again:
-            case = f'{case}, in a second step: did you clear the gradient of the first step? Here'
+            case = f'{case}, in a second step (did you clear the gradient of the first one?)'
         expect_mean(case, found[0], seed, n, size)
     for grad in launch(real_gradients, 2, mean_gradients, seed, labels=False, timeout=300):
         expect_mean('9 examples in two processes', grad, seed, 9, 2)
 
 
 def real_gradients(mean_gradients: Callable[..., None], seed: int) -> torch.Tensor:
-    """Return the gradients of a step of 9 examples; run in each of two real processes."""
+    """Return the gradients of a step on 9 examples; runs in each of two real processes."""
     net, X, y = classifier(seed, 9)
     net = net.to(this_device())
     mean_gradients(X.to(this_device()), y.to(this_device()), net, torch.distributed)
@@ -128,7 +128,7 @@ def exercise_4(rng: random.Random, mean_at_once: Callable[..., None]) -> None:
         return mine
 
     found, ranks = on_ranks(3, call)
-    hint = 'it is not the mean over all ranks: do you slice each gradient out where you put it in?'
+    hint = 'it is not the mean over all ranks: does each slice return to its own gradient?'
     for i, (mine, right) in enumerate(zip(found[1], mean)):
         before = grads[1][i].numpy()
         mistakes = {
@@ -167,7 +167,7 @@ def exercise_5(rng: random.Random, mean_in_half: Callable[..., None]) -> None:
         expect(not torch.equal(found[0], grads[0]), hint, case)
         hint = 'this is the sum; divide by the number of ranks'
         expect(abs(float((grad / right).mean()) - 3) > 0.1, hint, case)
-        hint = f'off by up to {off:.1%}; float16 is good to 0.1% (bfloat16 has 8 bits)'
+        hint = f'off by up to {off:.1%}; float16 is accurate to 0.1% (bfloat16 is not)'
         expect(off < 2.5e-3, hint, case)
 
 
@@ -178,7 +178,7 @@ def exercise_6(rng: random.Random, my_order: Callable[..., Any]) -> None:
         order, case = sum(found, []), f'gradients ready in the order {ready}: {found}'
         hint = 'return one list per arrival, an empty one if nothing can start'
         expect(len(found) == n, hint, case)
-        hint = 'every sum starts exactly once; sums that wait start together, as soon as they may'
+        hint = 'every sum starts exactly once; sums that wait start together, as soon as they can'
         expect(sorted(order) == list(range(n)), hint, case)
         there: set[int] = set()
         for arrived, begun in zip(ready, found):
@@ -194,7 +194,7 @@ def exercise_6(rng: random.Random, my_order: Callable[..., Any]) -> None:
 
 
 class Inner(nn.Module):
-    """A network with a submodule called ``module``, below another one and maybe at the top."""
+    """A network with a submodule called ``module``, nested and, with ``top``, at the top, too."""
 
     def __init__(self, top: bool = False) -> None:
         super().__init__()
@@ -205,7 +205,7 @@ class Inner(nn.Module):
 
 
 def exercise_7(rng: random.Random, load_any: Callable[..., None]) -> None:
-    """Check loading of parameters that were saved with or without DDP's prefix."""
+    """Check that parameters load whether they were saved with DDP's prefix or without it."""
     torch.manual_seed(rng.randrange(99))
     for top, prefix in itertools.product((False, True), ('module.', '')):
         saved, net = Inner(top), Inner(top)
@@ -220,8 +220,7 @@ def exercise_7(rng: random.Random, load_any: Callable[..., None]) -> None:
             what = ' '.join(str(error).split())[:150]
             hint = f'{case}: {what} ...; DDP puts one `module.` in front of each name'
             raise Hint(hint) from None
-        hint = 'the network lacks some values; `strict=False` silently skips names that it does '
-        hint += 'not know'
+        hint = 'some values were not loaded; `strict=False` silently skips unknown names'
         expect(all(map(torch.equal, net.parameters(), saved.parameters())), hint, case)
     for prefix in ('module.', ''):
         state = {prefix + name: value for name, value in Inner().state_dict().items()}

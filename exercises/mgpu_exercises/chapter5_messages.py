@@ -70,7 +70,7 @@ def exercise_10(rng: random.Random, my_all_reduce: Callable[..., None]) -> None:
 
 
 def real_sum(my_all_reduce: Callable[..., None]) -> list[float]:
-    """Sum 1, 2 and 3 with the real ``torch.distributed``; run in each of three processes."""
+    """Sum 1, 2 and 3 with the real ``torch.distributed``; runs in each of three processes."""
     x = torch.full((2,), dist.get_rank() + 1.0, device=this_device())
     my_all_reduce(x, dist)
     values: list[float] = x.tolist()
@@ -114,7 +114,7 @@ def exercise_11(rng: random.Random, all_reduce_by_slices: Callable[..., None]) -
     _after, busiest = by_slices(all_reduce_by_slices, drawn(rng, size, (n,)))
     enough = 2 * (size - 1) * n // size
     hint = f'right, but one of {size} ranks sends or receives {busiest} numbers of {n}, and '
-    hint += f'{enough} will do: 2(k - 1) slices for each, none of which is the whole array'
+    hint += f'{enough} are enough: 2(k - 1) slices per rank, never the whole array'
     expect(busiest <= enough, hint)
 
 
@@ -137,7 +137,7 @@ def exercise_12(steps_and_bytes: Callable[..., Any]) -> None:
 
 
 def _mistakes(way: str, k: int, n: int) -> tuple[dict[str, Any], dict[str, Any], tuple[str, str]]:
-    """Return hints for known wrong steps and wrong bytes, and one for any other of each."""
+    """Return the hints for known wrong steps and bytes, and a default hint for each."""
     p = 2 ** (k.bit_length() - 1)
     rounds, inner, back = p.bit_length() - 1, 2 * (p - 1) * n // p, 'the sum has to come back, too'
     if way == 'ring':
@@ -145,8 +145,8 @@ def _mistakes(way: str, k: int, n: int) -> tuple[dict[str, Any], dict[str, Any],
         nbytes = {
             back: (k - 1) * n / k,
             'only one slice travels in a step, 1/k of the array': 2 * (k - 1) * n,
-            'in 2(k - 1) steps, not in 2k: a rank lacks k - 1 slices': 2 * n,
-            'that is one slice; a slice travels in each step': n / k,
+            '2(k - 1) steps, not 2k: a rank lacks k - 1 slices': 2 * n,
+            'that is one slice, but one travels in every step': n / k,
         }
         return steps, nbytes, ('k - 1 to add, and as many to pass on', 'n/k in each step')
     surplus = f'ranks beyond the first {p} send whole arrays first, and receive the sum last'
@@ -160,8 +160,8 @@ def _mistakes(way: str, k: int, n: int) -> tuple[dict[str, Any], dict[str, Any],
         f'2(k - 1)/k holds only for powers of two; here {surplus}': 2 * (k - 1) * n / k,
         'a rank sends only one of the two whole arrays; count what it sends': inner + 2 * n,
         back: inner / 2,
-        'this sends whole arrays, one way; a step sends a half, a quarter, ... of it': rounds * n,
-        'this sends whole arrays; a step sends a half, a quarter, ... of it': 2 * rounds * n,
+        'this sends whole arrays, one way; steps send a half, a quarter, ... of one': rounds * n,
+        'this sends whole arrays; steps send a half, a quarter, ... of one': 2 * rounds * n,
     }
     rest = '' if k == p else f'; and {surplus}'
     return steps, nbytes, (f'2 log2({p}){rest}', f'n/2 + n/4 + ... + n/{p}, twice{rest}')
@@ -170,7 +170,7 @@ def _mistakes(way: str, k: int, n: int) -> tuple[dict[str, Any], dict[str, Any],
 def cut(
     rank: int, lengths: Sequence[Sequence[int]], X: torch.Tensor, y: torch.Tensor
 ) -> list[Batch]:
-    """Return one rank's micro-batches, cut to ``lengths`` from a batch that all ranks have."""
+    """Cut one rank's micro-batches, of these lengths, from a batch that all ranks have."""
     start = sum(map(sum, lengths[:rank]))
     ends = [start + sum(lengths[rank][:i]) for i in range(len(lengths[rank]) + 1)]
     return [(X[a:b], y[a:b]) for a, b in pairwise(ends)]
@@ -212,7 +212,7 @@ def exercise_13(rng: random.Random, accumulate: Callable[..., None]) -> None:
         expect(sent < 2 * numbers, hint, case)
         expect_alike(case, found)
         if again:
-            case = f'{case}, in a second step: did you clear the gradient of the first step? Here'
+            case = f'{case}, in a second step (did you clear the gradient of the first one?)'
         hint = 'only the last micro-batch of each rank counts; clear gradients before the first '
         hint += 'one only'
         expect_mean(case, found[0], seed, n, size, {hint: (_last_ones(seed, lengths) / n).numpy()})

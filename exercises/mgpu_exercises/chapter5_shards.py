@@ -60,13 +60,11 @@ def exercise_9(numbers: Numbers, steps: int, twice: int, last: int, left_out: in
     right = math.ceil(each / batch)
     mistakes = {
         'the last step, which is not full, counts, too': each // batch,
-        'each rank takes `batch` examples in a step, so a step uses those of all ranks': -(
-            -n // batch
-        ),
+        'each rank takes `batch` examples in a step, not all ranks together': -(-n // batch),
     }
     hint = f'each rank gets {each} examples, {batch} in a step'
     expect_value(steps, right, '{} steps', mistakes, hint)
-    mistakes = {'these examples are left over; count how many a full round lacks': n - fewer * k}
+    mistakes = {'these are left over; count how many it takes to complete the round': n - fewer * k}
     hint = 'all ranks get as many examples as the rank with the most'
     expect_value(twice, each * k - n, '{} examples twice', mistakes, hint)
     rest = each - (right - 1) * batch
@@ -74,7 +72,7 @@ def exercise_9(numbers: Numbers, steps: int, twice: int, last: int, left_out: in
         'this counts one rank; a step uses the examples of all ranks': rest,
         'this is a full step; the last one has only what the earlier steps left over': batch * k,
     }
-    hint = "multiply one rank's rest after the full steps by the number of ranks"
+    hint = "multiply one rank's remainder after the full steps by the number of ranks"
     expect_value(last, rest * k, '{} examples in the last step', mistakes, hint)
     whole, dealt = n - fewer // batch * batch * k, n - fewer * k
     mistakes = {

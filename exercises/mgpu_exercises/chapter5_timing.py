@@ -1,4 +1,4 @@
-"""Check exercise 5.15: the time of a step, on a simulated device that Python runs ahead of."""
+"""Check exercise 5.15: the time of a step, on a simulated asynchronous device."""
 
 from collections.abc import Callable
 
@@ -38,7 +38,7 @@ def exercise_15(seconds_per_step: Callable[..., float]) -> None:
         def timed(
             *waits: str, slow: int = warmup, ask: float = asking, do: float = work, n: int = steps
         ) -> float:
-            """Time the steps, synchronizing only at the places in ``waits``, as students do."""
+            """Time the steps as students do, synchronizing only at the places in ``waits``."""
             device = Played(ask, do, slow)
             for _ in range(slow if 'all' not in waits else 0):
                 device.step()

@@ -60,19 +60,19 @@ def exercise_1(rng: random.Random, mirrored: Callable[..., Any]) -> None:
         expect(0.35 < kept < 0.65, hint)
     for k in (1, 10, 100):
         hint = f'seed {seed}, epoch {k} mirrors the same ones as seed {seed + 1}, epoch 0: a sum, '
-        hint += 'or xor, confuses different inputs; give the generator all three numbers'
+        hint += 'or xor, mixes up different inputs; give the generator all three numbers'
         expect(other != images(seed, k), hint)
     # If a student multiplies the epoch or the seed by a factor, it shows as a shift of the index.
     row = ''.join(str(int(x)) for x in images(seed, 0, 1, 10_100))
     for later in (second, other):
         k = row.find(''.join(str(int(x)) for x in later[:60])) + 1
         hint = f'example 0 gets the number that example {k} had, in the next epoch, or with the '
-        hint += 'next seed, and so on for all examples: a sum confuses different inputs'
+        hint += 'next seed, and so on for all examples: a sum mixes up different inputs'
         expect(not k, hint)
     pairs = [(a, b) for a in range(1, 10) for b in range(10)]
     one = [bool(mirrored(seed, 1, 10 * a + b)) for a, b in pairs]
-    hint = 'epoch 1, example 23 gets the same number as epoch 12, example 3, and so on: numbers '
-    hint += 'that are written one after another need something between them'
+    hint = 'epoch 1, example 23 gets the same number as epoch 12, example 3, and so on: join '
+    hint += 'the numbers with something between them'
     expect(one != [bool(mirrored(seed, 10 + a, b)) for a, b in pairs], hint)
     one = [bool(mirrored(seed, 10 * a + b, 0)) for a, b in pairs]
     hint = hint.replace('epoch 1, example 23', 'seed 1, epoch 23').replace(
@@ -126,8 +126,8 @@ def exercise_3(rng: random.Random, accuracy_by_class: Callable[..., Any]) -> Non
 
         found, _ranks = on_ranks(size, call)
         case, seen = f'{n} examples on {size} ranks', [sum(k for k, _ in log[r]) for r in log]
-        expect(max(seen) < n, f'{case} classify {seen} of them: each needs only its shard')
-        hint = f'the ranks classified {seen} of them, {sum(seen)} in all; each must count once'
+        expect(max(seen) < n, f'{case}: they classify {seen}, but each needs only its shard')
+        hint = f'the ranks classified {seen} of them, {sum(seen)} in all; each example counts once'
         expect(sum(seen) == n, hint, case)
         for rank, (given, training) in enumerate(found):
             values = [round(float(v), 4) for v in (given if given is not None else ())]
@@ -148,8 +148,8 @@ def exercise_4(rng: random.Random, my_step: Callable[..., None]) -> None:
             ddp, shares = Counting(net), [t.tensor_split(size)[rank] for t in batch]
             my_step(ddp, *shares, n, size, pieces)
             case = f'{n} examples on {size} ranks, shards in {pieces} piece(s)'
-            expect(ddp.passes == pieces, f'{ddp.passes} forward passes in ddp', case)
-            hint = f'sent by the passes {ddp.sent} of {pieces}; only the last one should send'
+            expect(ddp.passes == pieces, f'{ddp.passes} forward passes through ddp', case)
+            hint = f'the passes {ddp.sent} of {pieces} send gradients; only the last one should'
             expect(ddp.sent == [pieces], hint, case)
             grads.append(gradient(net))
         found = torch.stack(grads).mean(0)
@@ -160,11 +160,11 @@ def exercise_4(rng: random.Random, my_step: Callable[..., None]) -> None:
 
 
 def exercise_5(all_found_the_same: Callable[..., Any]) -> None:
-    """Check that all ranks return the same answer, whatever each of them found."""
+    """Check that all ranks return the same answer, whatever each one found."""
     for found in ([7, 7, 7], [7, None, 7], [0, None, 0], [1, 2, 3], [None] * 3, [2, 2, 5]):
         said, _ranks = on_ranks(3, lambda dist, f=found: all_found_the_same(f[dist.rank], dist))  # type: ignore[misc]
         right, case = len(set(found)) == 1, f'the ranks have found {found}, and return {said}'
-        hint = 'each rank must get True or False, not only rank 0'
+        hint = 'every rank must return True or False, not only rank 0'
         expect(all(isinstance(s, bool) for s in said), hint, case)
         hint = 'ranks that return True wait for the others forever; all must compare the same list'
         expect(len(set(said)) == 1, hint, case)

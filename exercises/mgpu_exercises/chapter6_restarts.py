@@ -23,7 +23,7 @@ class Killed(BaseException):
 
 
 def exercise_6(my_save: Callable[..., None]) -> None:
-    """Check that at any moment the old or the new checkpoint is there, and complete."""
+    """Check that the old or the new checkpoint is there, and complete, at any moment."""
     for killed in ('while writing', 'while flushing', 'nowhere'):
         _expect_whole(my_save, killed)
 
@@ -41,7 +41,7 @@ def _save_in(my_save: Callable[..., Any], file: Path, killed: str) -> None:
     def whole(when: str) -> None:
         there = file.read_text() if file.exists() else 'no byte'
         hint = f'{when}, {file.name} contains {there!r}: a run that is killed then has no '
-        hint += 'checkpoint; write to another name, and only change this one with os.replace'
+        hint += 'checkpoint; write under another name, and change this file only with os.replace'
         expect(there in (OLD, NEW), hint)
 
     def write(path: Any) -> None:
@@ -82,7 +82,7 @@ def _save_in(my_save: Callable[..., Any], file: Path, killed: str) -> None:
     hint = f'{wrote[-1].parent} may be another disk, and os.replace cannot rename between disks'
     expect(wrote[-1].parent == file.parent, hint)
     expect(flushed, 'nothing was flushed: the new name may reach the disk before the bytes')
-    expect(file.read_text() == NEW, f'afterwards {file.name} is still the old one: use os.replace')
+    expect(file.read_text() == NEW, f'in the end, {file.name} is the old one: use os.replace')
     hint = f'afterwards {wrote[-1].name} is still there: was it copied? That takes time; rename it'
     expect(not wrote[-1].exists(), hint)
     left = sorted(path.name for path in file.parent.iterdir() if path != file)
@@ -90,9 +90,7 @@ def _save_in(my_save: Callable[..., Any], file: Path, killed: str) -> None:
 
 
 class Run:
-    """A small training run that depends on momentum, the learning-rate schedule and random
-    numbers.
-    """
+    """A small training run with momentum, a learning-rate schedule and random numbers."""
 
     def __init__(self, seed: int) -> None:
         torch.manual_seed(seed)
@@ -131,7 +129,7 @@ def saved(my_state: Callable[..., Any], seed: int) -> bytes:
         torch.load(file, weights_only=True)
     except Exception as error:
         raise Hint(
-            f'torch.save, or torch.load with weights_only=True, refuses it ({error!s:.80}): '
+            f'torch.save, or torch.load with weights_only=True, refuses the state ({error!s:.80}): '
             'store only state_dict()s, tensors and numbers, no objects'
         ) from None
     return file.getvalue()

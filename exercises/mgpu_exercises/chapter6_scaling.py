@@ -38,7 +38,7 @@ def exercise_8(rng: random.Random, unscaled: Callable[..., Any]) -> None:
         hint = f'rank {skips.index(True) if True in skips else 0} skips the step, and rank '
         hint += f'{skips.index(False) if False in skips else 0} takes it: replicas drift apart'
         expect(len(set(skips)) == 1, hint, case)
-        hint = 'all ranks take the step; one such value spoils the sum of all ranks'
+        hint = 'all ranks take the step, but one such value spoils the sum'
         expect(skips[0] or not broken, hint, case)
         hint = 'all ranks skip the step, but gradients are finite; only the sum overflows float16'
         expect(broken or not skips[0], hint, case)
@@ -66,7 +66,7 @@ def expect_means(mine: list[Any], means: list[torch.Tensor], who: str, size: int
         if not isinstance(g, torch.Tensor) or g.shape != right.shape:
             raise Hint(f'{who} returns a gradient of the wrong shape')
         ratio = float((g.double() / right).mean())
-        hint = f'{who} has new zeros: float16 has no numbers below 6e-8, so make '
+        hint = f'{who} has new zeros: float16 rounds below 6e-8 to 0, so make '
         hint += 'the gradients float32 before you divide by the scale'
         expect(g.all() or s < 2**30, hint)
         expect(g.dtype in (torch.float32, torch.float64), f'{who} returns {g.dtype}, not float32')

@@ -1,4 +1,4 @@
-"""Check the exercises of chapter 7: cut layers and pipelines, besides the imported ones."""
+"""Check the exercises of chapter 7: split layers and pipelines; the others are imported."""
 
 import random
 from collections.abc import Callable
@@ -61,11 +61,11 @@ def exercise_5(rng: random.Random, tensor_step: Callable[..., Any]) -> None:
         hint += 'and the places where its features are above 0'
         expect(near(found, g), hint)
     own = [g @ w.T for g, w in zip(grad_H.chunk(k, 1), parts[0])]
-    hint = "the gradient of x has only one rank's features: a copy forward is a sum backward"
+    hint = "the gradient of x is from one rank's features only: a copy forward is a sum backward"
     expect(not all(near(a, b) for a, b in zip(grads_x, own)), hint)
     hint = 'the gradient of x differs from that of one device'
     expect(all(near(g, grad_H @ W.T) for g in grads_x), hint)
-    hint = f'all right, but {dict(ranks.calls)} sends {ranks.sent} bytes: two allreduces are enough'
+    hint = f'right, but {dict(ranks.calls)} sends {ranks.sent} bytes: two allreduces are enough'
     expect(dict(ranks.calls) == {'all_reduce': 2}, hint)
 
 
@@ -90,7 +90,7 @@ def exercise_6(numbers: Numbers, step_ms: float, idle: float, enough: float, kep
     right = (p - 1) / (m + p - 1)
     mistakes = {
         'a pipeline of one stage never waits: what does your formula give for it?': p / (m + p),
-        'this is waiting over working; divide by the whole step instead': (p - 1) / m,
+        'this is idle time over busy time; divide by the whole step instead': (p - 1) / m,
         'this is the busy fraction': 1 - right,
         'give a fraction between 0 and 1': 100 * right,
     }

@@ -1,4 +1,4 @@
-"""Check exercise 7.7: PyTorch's ``fully_shard``, rank after rank, in a one-process group."""
+"""Check exercise 7.7: PyTorch's ``fully_shard``, one rank after another, in a one-process group."""
 
 import contextlib
 import random
@@ -39,7 +39,7 @@ class Alone:
         return getattr(torch.distributed, name)
 
     def get_rank(self, group: Any = None) -> int:
-        """Return the rank that is simulated."""
+        """Return the simulated rank."""
         return self.rank
 
     def get_world_size(self, group: Any = None) -> int:
@@ -77,7 +77,7 @@ def step_of(
     sharded_step(net, X, y, Alone(rank, size))
     expect(lengths and most, 'the network ran no forward pass: call net(...)')
     values = sum(p.numel() for p in net.parameters())
-    hint = f'{max(most)} of {values} values are whole at one time: fully_shard(block) for each '
+    hint = f'{max(most)} of {values} values are unsharded at once: fully_shard(block) for each '
     hint += 'block, then for net; the rest of net then becomes one unit'
     expect(max(most) < values, hint)
     grads = [getattr(p.grad, 'full_tensor', lambda p=p: p.grad)() for p in net.parameters()]

@@ -46,7 +46,7 @@ class Ranks:
 
 
 def near(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Check whether two tensors have the same shape, and values that are equal up to rounding."""
+    """Return whether two tensors have the same shape and, up to rounding, the same values."""
     return a.shape == b.shape and torch.allclose(a.double(), b, rtol=1e-6, atol=1e-6)
 
 
@@ -124,7 +124,7 @@ def exercise_3(events: Callable[..., Any]) -> None:
             if what == 'gather':
                 whole.add(i)
                 gathers += 1
-                expect(len(whole) == 1, f'layers {sorted(whole)} are whole at the same time', case)
+                expect(len(whole) == 1, f'layers {sorted(whole)} are unsharded at once', case)
             elif what == 'drop':
                 whole.discard(i)
             elif what == 'forward':
@@ -146,7 +146,7 @@ def exercise_3(events: Callable[..., Any]) -> None:
         expect(forward == layers and back == 0, 'not all passes were run', case)
         hint = f'only gradients of {sorted(scattered)} were scattered: scatter those of all layers'
         expect(len(scattered) == layers, hint, case)
-        expect(not whole, f'layers {sorted(whole)} are still whole at the end: drop them', case)
+        expect(not whole, f'layers {sorted(whole)} are unsharded at the end: drop them', case)
         hint = (
             f'{gathers} gathers; {2 * layers - 1} are enough: which one is gathered twice in a row?'
         )

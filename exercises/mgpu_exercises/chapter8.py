@@ -1,4 +1,4 @@
-"""Check the exercises of chapter 8: hidden sums, links, servers, memory, and the bill."""
+"""Check the exercises of chapter 8: hidden allreduces, links, servers, memory, and the bill."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ def exercise_1(smallest_batch: Callable[..., float]) -> None:
         mistakes = {
             'a batch has whole examples: round up': exact,
             'with so few examples, sending takes longer: round up': math.floor(exact),
-            'it divides evenly, so one example less is enough': exact + 1,
+            'it divides evenly, so one example fewer is enough': exact + 1,
             f'{gigabits} Gb/s counts bits, and a byte has eight': math.ceil(exact / 8),
             'in a ring each byte passes a port twice': math.ceil(exact / 2),
             'the backward pass takes twice the operations of the forward pass': math.ceil(
@@ -53,9 +53,9 @@ def exercise_2(fit: Callable[..., Sequence[float]]) -> None:
         expect_value(found[0], alpha, f'{case}: latency {{}}', mistakes, hint, 1e-6)
         mistakes = {
             'there and back are two messages': bandwidth / 2,
-            'a time includes a latency: only their difference is due to bytes': 2 * n2 / t2,
-            'these are seconds per byte': 1 / bandwidth,
-            'these are bits per second': 8 * bandwidth,
+            'each time includes latency: only their difference is due to bytes': 2 * n2 / t2,
+            'this is in seconds per byte': 1 / bandwidth,
+            'this is in bits per second': 8 * bandwidth,
         }
         hint = f'not {bandwidth:.4g}: divide the extra bytes by the extra time'
         expect_value(found[1], bandwidth, f'{case}: bandwidth {{}}', mistakes, hint, 1e-6)
@@ -102,7 +102,7 @@ def exercise_4(numbers: Numbers, gpu_hours: float, days: float, dollars: float) 
         * percent
         / 100,
         'these are seconds, not hours': hours * 3600,
-        'this is the time of all GPUs together: add up the hours of each': hours / gpus,
+        'this is how long the run takes: add up the hours of all GPUs': hours / gpus,
     }
     hint = 'multiply parameters by tokens: 2 operations forward, 4 backward'
     expect_value(gpu_hours, hours, '{} GPU hours', mistakes, hint, 0.02)
@@ -136,7 +136,7 @@ def exercise_5(in_levels: Callable[..., float]) -> None:
             'the ring splits the bytes of a port into one slice per server': uncut,
         }
         right = within + between
-        hint = f'not {right:.4g}: add two rings, one over devices, one over servers'
+        hint = f'not {right:.4g}: add the times of two rings, over devices and over servers'
         case = f'{n:g} bytes, {servers} servers of {gpus}, {ports} port(s) gave {{}}'
         found = in_levels(n, gpus, servers, ports, inside, network)
         expect_value(found, right, case, mistakes, hint, 1e-6)
@@ -161,7 +161,7 @@ def exercise_6(devices_needed: Callable[..., int]) -> None:
         for stage in range(4):
             found, right = devices_needed(parameters, stage, memory, activations), fewest(stage)
             mistakes = {
-                'each device stores its activations, in every stage': fewest(stage, kept=0),
+                'each device stores its own activations, at every stage': fewest(stage, kept=0),
                 'no stage shards activations': fewest(stage, kept=0, shared=1),
                 'only the next stage shards that much': fewest(min(stage + 1, 3)),
                 'this stage shards more than that': fewest(max(stage - 1, 0)),

@@ -110,7 +110,7 @@ def expect_token_mean(
 
 
 def exercise_2(rng: random.Random, prepare: Callable[..., Any]) -> None:
-    """Check inputs, targets, and the mask of who may attend to what."""
+    """Check inputs, targets and the causal mask."""
     # Token 0 is a real token, so padding must be found from the lengths.
     drawn = [[rng.randint(1, 30) for _ in range(n)] for n in (4, rng.randint(5, 7), 1, 3)]
     drawn[0][2] = drawn[1][0] = drawn[3][1] = 0
@@ -149,7 +149,7 @@ def expect_next(tokens: list[int], given: list[float]) -> None:
     if given[:last] != right:
         hint = 'these are the input tokens themselves, so there is nothing to learn: shift them'
         expect(given[:last] != tokens[:last], hint, case)
-        hint = 'these are the tokens before; the targets are the tokens after'
+        hint = 'these are the preceding tokens; the targets are the following ones'
         expect(last < 2 or given[1:last] != tokens[: last - 1], hint, case)
         j = next(j for j in range(last) if given[j] != right[j])
         raise Hint(f'{case}: which token comes after {tokens[j]}, at position {j}?')
@@ -160,7 +160,7 @@ def expect_next(tokens: list[int], given: list[float]) -> None:
 
 def expect_causal(mask: torch.Tensor, t: int) -> None:
     """Raise a hint unless a mask lets each of t positions attend to itself and earlier ones."""
-    hint = f'a mask of shape {tuple(mask.shape)}, not {(t, t)}: queries by keys, the same for all'
+    hint = f'a mask of shape {tuple(mask.shape)}, not {(t, t)}: queries by keys, for all sequences'
     expect(tuple(mask.shape) == (t, t), hint)
     may, ones = mask.bool(), torch.ones(t, t, dtype=torch.bool)
     case = f'mask for {t} positions, row 1: {may[1].int().tolist()}'
@@ -173,4 +173,4 @@ def expect_causal(mask: torch.Tensor, t: int) -> None:
     ):
         expect(not torch.equal(may, wrong), hint, case)
     i = int((may != ones.tril()).any(1).nonzero()[0]) if not torch.equal(may, ones.tril()) else -1
-    expect(i < 0, f'row {i} of the mask is {may[i].int().tolist()}; to how many may it attend?')
+    expect(i < 0, f'row {i} of the mask is {may[i].int().tolist()}: how many may it attend to?')

@@ -48,9 +48,9 @@ def exercise_3(rng: random.Random, combine: Callable[..., Any]) -> None:
         return (a[:, None] * o1 + b[:, None] * o2) / (a + b)[:, None]
 
     for hint, wrong in (
-        ('this is the mean of both, as if both had the same weights in them', (o1 + o2) / 2),
+        ('this is the plain mean of both, as if their weights had the same sum', (o1 + o2) / 2),
         ('both were added: weights must add up to 1', o1 + o2),
-        ('weighted as if both sums were taken against the same maximum', mean(t1, t2)),
+        ('weighted as if both sums were relative to the same maximum', mean(t1, t2)),
         (
             'weighted by the numbers of keys, but keys have different weights',
             mean(5 + 0 * t1, 4 + 0 * t1),
@@ -70,9 +70,9 @@ def exercise_3(rng: random.Random, combine: Callable[..., Any]) -> None:
     expect(
         near(out, right), 'differs from attention over all nine keys at once; try it with one query'
     )
-    hint = 'the largest score overall is the larger of those of the parts'
+    hint = 'the largest score overall is the larger one of the two parts'
     expect(near(largest, m), f'{hint}: {[round(float(x), 3) for x in largest]}')
-    hint = 'the sum: the parts have sums against two different maxima, so rescale before you add'
+    hint = 'the sum: both sums are relative to different maxima, so rescale before you add'
     expect(not near(total, t1 + t2), hint)
     expect(near(total, t), 'the sum is not that of exp(score - largest) over all keys')
 
@@ -83,8 +83,8 @@ def exercise_3(rng: random.Random, combine: Callable[..., Any]) -> None:
     ):
         parts = attend(many[:, :5], values[:5]), attend(many[:, 5:], values[5:])
         out, _, total = combined(name, *parts)
-        hint = f'exp of {float(many.abs().max()):.0f} overflows, and so does a quotient by exp of '
-        hint += 'its negative: take differences of scores before you take exp'
+        hint = f'exp of {float(many.abs().max()):.0f} overflows, and so does dividing by exp of '
+        hint += 'its negative: subtract the scores before you take exp'
         expect(out.isfinite().all() and total.isfinite().all(), hint, name)
         same = near(out, attend(many, values)[0])
         expect(same, 'the output is not that of attention over all keys at once', name)
@@ -104,8 +104,8 @@ def exercise_3(rng: random.Random, combine: Callable[..., Any]) -> None:
 
     thirds = [attend(scores[:, a : a + 3], values[a : a + 3]) for a in (0, 3, 6)]
     found = combined('three parts', combined('three parts', *thirds[:2]), thirds[2])
-    hint = 'two parts are right, but three are not: do you return the same three kinds of values '
-    hint += 'that you take?'
+    hint = 'two parts are right, but three are not: do you return the three values in the form '
+    hint += 'in which you take them?'
     expect(near(found[0], right), hint)
 
 
@@ -133,7 +133,7 @@ def exercise_4(rounds: Callable[..., Any]) -> None:
             known = ('whole', 'triangle', 'nothing')
             expect(what in known, "each value must be 'whole', 'triangle' or 'nothing'", case)
             if block == rank:
-                hint = 'queries and keys are of the same tokens: the first query sees one key, the '
+                hint = 'queries and keys have the same tokens: the first query sees one key, the '
                 hint += 'last one sees them all'
                 expect(what == 'triangle', hint, case)
             elif block < rank:
@@ -157,15 +157,15 @@ def exercise_5(zigzag: Callable[..., Any]) -> None:
         right = [*range(a, a + piece), *range(b, b + piece)]
         case = f'{case}: {found}'
         expect(len(found) == m, f'1/{k} of the tokens is {m}', case)
-        hint = 'these are neighbours, so the last rank computes most: cut 2k pieces, and '
+        hint = 'these are neighbours, so the last rank has most work: cut 2k pieces, and '
         hint += 'give each rank a light one and a heavy one'
         expect(k == 1 or found != list(range(rank * m, (rank + 1) * m)), hint, case)
         hint = 'every k-th token still leaves later ranks slightly more work: assign pieces'
         expect(k == 1 or found != list(range(rank, n, k)), hint, case)
         hint = 'right tokens, wrong order: ascending in both pieces, the earlier piece first'
         expect(found == right or sorted(found) != right, hint, case)
-        hint = 'one piece is right; count the other from the end, so that both make up for '
-        hint += 'each other'
+        hint = 'one piece is right; count the other from the end, so that a light piece '
+        hint += 'goes with a heavy one'
         expect(found == right or not set(range(a, a + piece)) <= set(found), hint, case)
         expect(found == right, 'take one piece from the front and one from the end', case)
         pairs = sum(i + 1 for i in right)

@@ -66,7 +66,7 @@ def exercise_6(rng: random.Random, mixture: Callable[..., Any]) -> None:
         unsorted = torch.cat([experts.compute(x[[i]], experts.matrices[e])
                               for i, e in enumerate(sorted(choices))])  # fmt: skip
         for hint, wrong in (
-            ("the router's weights are not in the result", plain),
+            ("the result is not multiplied by the router's weights", plain),
             ("the results are in the experts' order, not in the tokens'", plain[order] * w[order]),
             ("the results are in the experts' order, the weights in the tokens'", plain[order] * w),
             ('the results were sorted again, not put back', (plain[order] * w[order])[order]),

@@ -1,4 +1,4 @@
-"""Find the check of an exercise, run it on an answer, and report the result in one sentence."""
+"""Find an exercise's check, run it on an answer, and report the result in one sentence."""
 
 import contextlib
 import copy
@@ -113,7 +113,7 @@ def expect_value(
 ) -> None:
     """Raise a hint unless a number or array is right; ``mistakes`` maps hints to wrong values.
 
-    A case may contain a place for the found value, ``'{} ms'``; ``hint`` is for all other values.
+    ``case`` may have a placeholder for the value, ``'{} ms'``; ``hint`` is for any other value.
     """
     expect(found is not None, f'{case.replace("{}", "None")}: return the result')
     found = number(found) if np.ndim(right) == 0 else found
@@ -153,7 +153,7 @@ def _close(x: Any, y: Any, tolerance: float) -> bool:
 
 
 def on_paper(draw: Any = None, **choices: tuple[Any, ...]) -> Callable[[Any], Any]:
-    """Draw numbers for each student in an exercise: by ``draw(rng)``, or one of each choice."""
+    """Give an exercise numbers drawn for each student, by ``draw(rng)`` or from ``choices``."""
 
     def mark(exercise: Any) -> Any:
         exercise.draw = draw or (lambda rng: {k: rng.choice(these) for k, these in choices.items()})
@@ -219,7 +219,7 @@ def _plain(error: Exception) -> str:
     if 'Incompatible attr' in said:
         return 'arrays of two types; nd.zeros and nd.empty make float32 without dtype=x.dtype'
     if 'inferring shapes failed. input shapes: [-1' in said:
-        return 'a slice is empty: in X[a:b], a must be less than b and than len(X)'
+        return 'a slice is empty: in X[a:b], a must be less than b and len(X)'
     return said.rpartition('MXNetError: ')[2]
 
 
@@ -245,6 +245,6 @@ def find(number: str) -> Callable[..., None]:
 
 
 def exercises_of(module: ModuleType) -> dict[str, Callable[..., None]]:
-    """Return a chapter's checks, keyed and sorted by the last part of their numbers."""
+    """Return a chapter's checks by exercise number, in order."""
     numbers = [n.removeprefix('exercise_') for n in vars(module) if n.startswith('exercise_')]
     return {number: getattr(module, f'exercise_{number}') for number in sorted(numbers, key=int)}

@@ -1,4 +1,4 @@
-"""Arrays that count messages, and support what students write in addition to our own code."""
+"""Arrays that count messages; they support what students write, not only our own code."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ KNOWN = 'copyto, as_in_context, copy, +=, +, x[a:b], x[a:b] = y, reshape, contex
 class Array(messages.Counted):
     """A counted array that also supports ``x[:] = y`` and ``x + y``.
 
-    A sum may hold the values of several messages; they count as kept once the sum is stored or
-    sent. The same holds for values received in the answer's own ``buffer``, shared by its views.
+    A sum may include the values of several messages; they count as kept once it is stored or sent.
+    The same holds for values received in the answer's own ``buffer``, shared by its views.
     """
 
     def __init__(

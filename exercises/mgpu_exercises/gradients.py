@@ -119,7 +119,7 @@ def expect_clipped(found: list[Any], grads: list[list[torch.Tensor]], limit: flo
 
 
 class Counting(nn.Module):
-    """A stand-in for DDP, with ``no_sync``, that does not sum; it records which passes send."""
+    """A stand-in for DDP, with ``no_sync``, that only records which passes would send."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ from .ranks import Waits, until_it_waits
 
 
 class Network:
-    """The messages sent between ranks so far, and how many of them were asked for."""
+    """The messages sent between ranks so far, and the number that receivers have asked for."""
 
     def __init__(self, size: int) -> None:
         pairs = [(a, b) for a in range(size) for b in range(size)]
@@ -51,7 +51,7 @@ class Op(NamedTuple):
 
 
 class Peer:
-    """One rank's view of ``torch.distributed`` with messages only."""
+    """One rank's view of a ``torch.distributed`` that has only messages."""
 
     P2POp = Op
 
@@ -120,14 +120,14 @@ class Peer:
         return Work(wait)
 
     def batch_isend_irecv(self, ops: Sequence[Op]) -> list[Work]:
-        """Start all of these."""
+        """Start all these messages."""
         return [op.op(op.tensor, op.peer) for op in ops]
 
     def _next(self, name: str, tensor: Any, other: int) -> tuple[str, int, int, int]:
         """Number a message and return its key; raise a hint if its arguments are wrong."""
         me, size = self.rank, self.network.size
         expect(isinstance(tensor, torch.Tensor), f'{name} takes a tensor, not {tensor!r:.60}')
-        expect(tensor.is_contiguous(), f'{name} takes a tensor that is contiguous in memory')
+        expect(tensor.is_contiguous(), f'{name} needs a contiguous tensor')
         hint = f'rank {me} of {size} calls {name} with rank {other}: the ranks are 0 to {size - 1}'
         expect(other in range(size) and other != me, f'{hint}, and no rank sends to itself')
         pair = (me, other) if name == 'send' else (other, me)
@@ -154,8 +154,8 @@ class Peer:
 def on_peers(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], Network]:
     """Call a function with ``dist`` on each rank; return the results and the messages.
 
-    It is called several times, so it must create what it changes. Ranks that wait in a circle, or
-    for a rank that has ended, raise a hint; real processes would wait forever.
+    It is called several times, so it must create what it changes. Ranks that wait for one another,
+    or for a rank that has ended, raise a hint; real processes would wait forever.
     """
     network, before = Network(size), -1
     while True:
@@ -180,7 +180,7 @@ def _stuck(waiting: list[Peer], size: int) -> str:
     if len(waiting) < size:
         return f'{hint}: other ranks are done, so a message has no `recv`, or a `recv` no message'
     if all(dist.waits_for.startswith('to send') for dist in waiting):
-        hint += ': `send` waits until the other rank receives, so some receive first; or `isend`, '
+        hint += ': `send` waits until the other receives, so some must receive first; or `isend`, '
         hint += 'receive, and then wait'
     return hint
 

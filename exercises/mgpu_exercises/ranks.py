@@ -135,7 +135,7 @@ def on_ranks(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], list
                 f'{come[0]} waits forever, since rank {away} never calls it: a collective must be '
                 'called on all ranks, even those with nothing to add'
             )
-        hint = f'the ranks call different things: {", ".join(come[:3])}; all must make the same '
+        hint = f'the ranks make different calls: {", ".join(come[:3])}; all must make the same '
         hint += 'calls in the same order, with tensors of the same shape'
         expect(len({_shown(*d.calls[-1]) for d in ranks}) == 1, hint)
         past.append([d.calls[-1][1] for d in ranks])

@@ -94,6 +94,6 @@ def pipelined(orders: Sequence[Order], micro_batches: int) -> Played:
                 held[stage] += (kind == 'forward') - (kind == 'weights')
                 kept[stage] = max(kept[stage], held[stage])
                 order.pop(0)
-        stuck = [f'stage {s} to {o[0][0]} {o[0][1]}' for s, o in enumerate(waiting) if o]
+        stuck = [f'{o[0][0]} {o[0][1]} of stage {s}' for s, o in enumerate(waiting) if o]
         expect(len(ends) > before, f'deadlock: {", ".join(stuck)} can never run')
     return work.played({'micro-batches kept at a time': max(kept)})

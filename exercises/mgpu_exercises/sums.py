@@ -35,7 +35,7 @@ def expect_sum(before: Sequence[Any], after: Sequence[Any], who: str) -> None:
 def expect_buckets(found: Any, sizes: list[int], limit: int) -> None:
     """Raise a hint unless ``found`` has gradient indices in buckets, the last gradient first."""
     found = [list(bucket) for bucket in found]
-    hint = 'a bucket is a list of gradient indices, 0 for the first one'
+    hint = 'a bucket is a list of gradient indices; the first one is 0'
     expect(all(np.ndim(i) == 0 for bucket in found for i in bucket), hint)
     found = [[int(i) for i in bucket] for bucket in found]
     found = [sorted(bucket, reverse=True) for bucket in found]  # a bucket is sent as a whole
@@ -51,7 +51,7 @@ def expect_buckets(found: Any, sizes: list[int], limit: int) -> None:
         case,
     )
     full = [b for b in found if len(b) > 1 and sum(sizes[i] for i in b) > limit]
-    expect(not full, f'{(full or [[]])[0]} has more bytes than that', case)
+    expect(not full, f'bucket {(full or [[]])[0]} has more bytes than that', case)
     hint = 'gradients become ready from last to first; in any other order one would wait'
     expect(flat == sorted(flat, reverse=True), hint, case)
     expect(len(found) <= len(ours), f'{len(ours)} buckets are enough', case)

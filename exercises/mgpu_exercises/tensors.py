@@ -13,7 +13,7 @@ def tensor(found: Any) -> torch.Tensor:
 
 
 def near(found: torch.Tensor, right: torch.Tensor) -> bool:
-    """Check whether two tensors have the same shape, and values that are equal up to rounding."""
+    """Return whether two tensors have the same shape and, up to rounding, the same values."""
     if found.shape != right.shape:
         return False
     return torch.allclose(found.detach().double(), right.detach().double(), rtol=1e-6, atol=1e-8)

@@ -184,5 +184,5 @@ WRONG = [
         'sees its own shard',
     ),
     ('1.9', 'the remainder is dropped', without_the_rest, 'k does not divide'),
-    ('1.9', 'the last replica takes the remainder', the_rest_for_the_last, 'get one image more'),
+    ('1.9', 'the last replica takes the remainder', the_rest_for_the_last, 'get one more image'),
 ]

@@ -139,7 +139,7 @@ WRONG = [
     ('3.2', 'a ring over all four', allreduce_ring, 'cross between pairs'),
     ('3.2', 'everything through device 0', first_to_both, 'cross between pairs'),
     ('3.3', 'algorithm bandwidth', lambda n, k, s: n / s / 1e9, 'the algorithm bandwidth'),
-    ('3.3', 'one way only', lambda n, k, s: (k - 1) / k * n / s / 1e9, 'half of the value'),
+    ('3.3', 'one way only', lambda n, k, s: (k - 1) / k * n / s / 1e9, 'this is half of it'),
     ('3.3', 'bytes for gigabytes', lambda n, k, s: 2 * (k - 1) / k * n / s, 'a GB is 1e9'),
     ('3.4', 'starting with the first layer', from_the_first, 'its gradients come last'),
     ('3.4', 'the large one is lost', without_the_large, 'larger than a bucket'),

@@ -102,7 +102,7 @@ WRONG = [
         '4.2',
         'the mean of nothing',
         pushing('own', 'batch', None),
-        'a worker with no examples pushes zeros',
+        'one with no examples must push zeros',
     ),
     ('4.3', 'stops at the shortest list', to_the_shortest, 'a worker waits forever if another'),
     ('4.3', 'compares lengths only', by_length, 'go through all lists in parallel'),

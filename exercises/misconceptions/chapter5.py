@@ -230,7 +230,7 @@ WRONG = [
     ('5.8', 'rotated, not shuffled', turned, 'is not shuffled'),
     ('5.8', 'the remainder dropped', cards(rest='dropped'), 'is the remainder used'),
     ('5.9', 'full steps only', (STEPS - 1, TWICE, LAST, LEFT), 'counts, too'),
-    ('5.9', 'counts what is left over', (STEPS, N % K, LAST, LEFT), 'a full round lacks'),
+    ('5.9', 'counts what is left over', (STEPS, N % K, LAST, LEFT), 'to complete the round'),
     (
         '5.9',
         'only the sampler drops',

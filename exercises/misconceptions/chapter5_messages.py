@@ -156,12 +156,12 @@ def empty_first(grads, limit):
 
 
 WRONG = [
-    ('5.10', 'all send first', around(), '`send` waits until the other rank receives'),
+    ('5.10', 'all send first', around(), '`send` waits until the other receives'),
     ('5.10', 'received into x', through_rank_0(receive='into x'), '`recv` replaces'),
     ('5.10', 'never sent back', through_rank_0(back='never'), 'send it back'),
-    ('5.11', 'all send first', ring(send='send'), '`send` waits until the other rank receives'),
+    ('5.11', 'all send first', ring(send='send'), '`send` waits until the other receives'),
     ('5.11', 'no all-gather', ring(gather='never'), 'all others need it'),
-    ('5.11', 'all through rank 0', through_rank_0(), '2(k - 1) slices for each'),
+    ('5.11', 'all through rank 0', through_rank_0(), '2(k - 1) slices per rank'),
     ('5.12', 'a ring: added only', cost(lambda k, n: (k - 1, n)), 'the sum has to come back'),
     ('5.12', 'the surplus ranks forgotten', cost(rest='forgotten'), 'send whole arrays first'),
     (

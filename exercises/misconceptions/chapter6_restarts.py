@@ -56,10 +56,10 @@ def in_one_line(file, write, flush):
 
 
 WRONG = [
-    ('6.6', 'the old file overwritten', in_place, 'write to another name'),
-    ('6.6', 'the old file removed first', moved_away, 'only change this one'),
+    ('6.6', 'the old file overwritten', in_place, 'write under another name'),
+    ('6.6', 'the old file removed first', moved_away, 'change this file only'),
     ('6.6', 'the old file kept as a copy', with_a_copy, 'extra files are left behind'),
-    ('6.6', 'removed in the same line', in_one_line, 'only change this one'),
+    ('6.6', 'removed in the same line', in_one_line, 'change this file only'),
     ('6.6', 'renamed, then flushed', renamed_first, 'before it is flushed'),
     ('6.7', 'whole objects', kept(objects=True), 'no objects'),
     ('6.7', 'no optimizer', kept('optimizer'), 'without its momentum'),

@@ -105,7 +105,7 @@ WRONG = [
     ('7.2', 'the sum', zero1(mean=False), 'divide the sum to get the mean'),
     ('7.2', 'allreduce of gradients', zero1(scatter=False), 'only its own shard'),
     ('7.3', 'not gathered for backward', events(again=False), 'its backward pass needs'),
-    ('7.3', 'never dropped', events(drop=False), 'are whole at the same time'),
+    ('7.3', 'never dropped', events(drop=False), 'are unsharded at once'),
     ('7.3', 'one gather too many', events(), 'gathered twice in a row'),
     ('7.4', 'a bias on every rank', cut_mlp(b2s=lambda b, k: [b] * k), 'to its own term'),
     ('7.4', 'split along the wrong axes', cut_mlp(axis=1), 'features between the layers'),

@@ -34,7 +34,7 @@ def layer_by_layer(net, X, y, dist):
 
 
 WRONG = [
-    ('7.7', 'wrapped as one unit', step(lambda net: [net]), 'are whole at one time'),
+    ('7.7', 'wrapped as one unit', step(lambda net: [net]), 'are unsharded at once'),
     ('7.7', 'the batch on every rank', step(cut=False), 'each example belongs to exactly one rank'),
     ('7.7', 'a mean of means', step(loss='mean', factor=lambda n, k: 1), 'a short shard counts'),
 ]

@@ -61,9 +61,9 @@ def other(which):
 
 
 WRONG = [
-    ('9.3', 'a mean of both', combine(out='half'), 'as if both had the same weights'),
-    ('9.3', 'without the maximum', combine(weight='none'), 'against the same maximum'),
-    ('9.3', 'sums added', combine(total='added'), 'two different maxima'),
+    ('9.3', 'a mean of both', combine(out='half'), 'as if their weights had'),
+    ('9.3', 'without the maximum', combine(weight='none'), 'relative to the same maximum'),
+    ('9.3', 'sums added', combine(total='added'), 'relative to different maxima'),
     ('9.4', 'one round too many', rounds(count=1), 'is not sent on'),
     ('9.4', 'the other direction', rounds(way=1), 'receive from the previous one'),
     ('9.4', 'its own block computed whole', rounds(own='whole'), 'the first query sees one key'),

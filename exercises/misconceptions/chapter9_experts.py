@@ -34,6 +34,6 @@ def mixture(
 
 WRONG = [
     ('9.6', 'not put back in order', mixture(back='never', weight='sorted'), "the experts' order"),
-    ('9.6', 'weights forgotten', mixture(weight='none'), "the router's weights are not"),
+    ('9.6', 'weights forgotten', mixture(weight='none'), "multiplied by the router's"),
     ('9.6', 'an expert without tokens', mixture(counts='without 0'), 'pass one for each, even if'),
 ]
