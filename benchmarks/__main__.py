@@ -55,7 +55,7 @@ def publish():
 @click.option('--quick', is_flag=True, help='Fewer and shorter runs; not to be published.')
 @click.option('--only', 'words', multiple=True, metavar='WORD',
               help='Only runs with this in their name; may be given several times.')  # fmt: skip
-@click.option('--rounds', type=click.IntRange(1), help='How often all runs are repeated.')
+@click.option('--rounds', type=click.IntRange(1), help='How many times to repeat all runs.')
 @click.option('--examples', type=click.IntRange(256), help='Maximum per run.')
 @click.option('--out', type=click.Path(file_okay=False, path_type=pathlib.Path), default=FOLDER,
               show_default='benchmarks/results', help='Folder for the results.')  # fmt: skip
@@ -84,7 +84,7 @@ def main(quick, words, rounds, examples, out, no_store, listed, book):
     data = dataset('fashion-mnist') if any(CASES[name].data for name in chosen) else None
     if data and data.source != 'files':
         raise click.ClickException(
-            'these benchmarks need Fashion-MNIST, and only the substitute digits are here. '
+            'these benchmarks need Fashion-MNIST, but only the substitute digits are here. '
             'Get it with: python -m mgpu_helpers data'
         )
     try:

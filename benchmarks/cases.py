@@ -1,4 +1,4 @@
-"""List the runs, with their processes and settings, and the pairs of runs that are compared."""
+"""List the runs, with their processes and settings, and the rows that compare them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,10 +14,10 @@ OUR_SETTINGS = SETTINGS | KEEP_MEMORY
 
 @dataclass(frozen=True)
 class Case:
-    """A function in one of these modules (``what``), run in one or more processes in parallel.
+    """A run of a function of these modules (``what``), in one or more processes in parallel.
 
     It trains on the fraction ``share`` of a run's examples (ResNet-18 takes ten times as long as
-    LeNet). It is left out if a module in ``needs`` is missing; with ``quick``, ``--quick`` runs it.
+    LeNet). It is left out if a module in ``needs`` is missing; ``--quick`` runs the ``quick`` ones.
     """
 
     what: str
@@ -123,7 +123,7 @@ SCRATCH, GLUON = 'from scratch, 2 devices', 'Gluon, chapter 1 network, 2 devices
 
 
 def scaled(title, name):
-    """Compare two stand-ins with two processes, with one device with both cores, and with one."""
+    """Return rows that compare two stand-ins with two processes and with one device."""
     two, one = f'{name}, 2 devices', f'{name}, 1 device'
     return [
         Row(f'{title}: two stand-ins over two processes', two, (f'{name}, 2 processes',)),

@@ -1,4 +1,4 @@
-"""Run the course's own training code, each function called as a reader would call it."""
+"""Run the course's own training code, called as a reader would call it."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Time what a reader would write without us: LeNet trained with PyTorch's own tools on ranks.
+"""Time what a reader would write without us: LeNet, trained on ranks with PyTorch's own tools.
 
 ``DistributedDataParallel`` or ``fully_shard``, as in PyTorch's tutorials: one process per device,
 gloo, an optimizer, a mean loss. The data set is one tensor in memory, so no time goes into loading.

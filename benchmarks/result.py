@@ -89,7 +89,7 @@ class Result:
 
     @property
     def publishable(self):
-        """Return whether every case was measured in all rounds."""
+        """Return whether this was a full run in which every case was measured in all rounds."""
         return self.kind == FULL and not self.failed and not self.absent
 
     def save(self, folder):

@@ -122,7 +122,7 @@ def shown(notebook):
 
 
 def buttons(app, pagename, templatename, context, doctree):
-    """Omit Colab's button where MXNet is needed; let top-level pages be edited in book/."""
+    """Omit Colab's button where MXNet is needed; point top-level pages' edit links to book/."""
 
     def kept(button):
         if 'url' in button and '/' not in pagename:

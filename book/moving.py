@@ -14,7 +14,7 @@ FILES = {'bill': 'explorer', 'scaling': 'explorer'}  # the others are named like
 
 
 class Moving(SphinxPostTransform):
-    """Insert each animation of a page where it belongs."""
+    """Insert a page's animations at their places."""
 
     default_priority = 6
     formats = ('html',)
@@ -29,7 +29,7 @@ class Moving(SphinxPostTransform):
                 self.insert(after, nodes.raw('', text, format='html'))
 
     def insert(self, after, raw):
-        """Append it to the section with that title, or insert it after that figure or code."""
+        """Append it to the section titled ``after``, or insert it after that figure or code."""
         for node in self.document.findall():
             if isinstance(node, nodes.title) and node.astext() == after:
                 node.parent.append(raw)
@@ -41,11 +41,11 @@ class Moving(SphinxPostTransform):
                     node = node.parent
                 node.parent.insert(node.parent.index(node) + 1, raw)
                 return
-        raise LookupError(f'{self.env.docname} has no {after!r} for an animation')
+        raise LookupError(f'{self.env.docname} has no {after!r} to place an animation after')
 
 
 def scripts(app, pagename, templatename, context, doctree):
-    """Load the drawing code only if there is something to draw."""
+    """Load the drawing code on pages that have something to draw."""
     kinds = {kind for page, _, kind, _ in PICTURES if page == pagename}
     if kinds:
         app.add_css_file('steps.css')

@@ -32,7 +32,7 @@ def load(path, names='', **given):
 
 
 class Checks:
-    """Accept every check: the arguments are our own and valid."""
+    """Skip the checks of arguments: ours are valid."""
 
     def __getattr__(self, name):
         return lambda *values, **options: None
@@ -46,7 +46,7 @@ class Sent(int):
 
 
 class Cells:
-    """A slice of one device's array, with an allreduce's operations alone; a number is one byte."""
+    """A slice of a device's array, with only an allreduce's operations; a number is one byte."""
 
     dtype = None
 

@@ -134,7 +134,7 @@ WRONG = [
         'divide by the ranks as well',
     ),
     ('6.4', 'a mean of means', pieces('mean', lambda n, s, p, k: 1 / p), 'differ in length'),
-    ('6.4', 'each piece sent', pieces(quiet='none'), 'by the passes [1, 2, 3] of 3'),
+    ('6.4', 'each piece sent', pieces(quiet='none'), 'the passes [1, 2, 3] of 3'),
     ('6.5', 'rank 0 alone', rank_0_alone, 'waits forever'),
     ('6.5', "like rank 0's", gathered(lambda r, i: r[i] == r[0]), 'compare the same list'),
     ('6.5', 'None counted as 0', gathered(lambda r, i: len({x or 0 for x in r}) == 1), 'not False'),

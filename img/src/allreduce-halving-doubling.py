@@ -1,4 +1,4 @@
-"""Allreduce by halving and doubling on four devices: two steps there, two back.
+"""Allreduce by halving and doubling on four devices: two of reduce-scatter, two of all-gather.
 
 Every array is cut into 4 slices. Device 0 holds 1 2 3 4, device 1 2 4 6 8, device 2 3 6 9 12,
 device 3 4 8 12 16. Step 1: 0 and 2 exchange halves, and so do 1 and 3: 0 and 1 continue with the

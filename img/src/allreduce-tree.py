@@ -1,9 +1,9 @@
 """Allreduce over a binary tree: 1, 2, 3 and 4 on four devices.
 
-Devices 0 to 3 hold 1, 2, 3 and 4. Step 1: device 1 sends to 0 and device 3 to 2, and these add: 3
-and 7. Step 2: device 2 sends to 0, which now has the sum, 10. On the way back, step 3: device 0
-sends 10 to 2. Step 4: 0 sends it to 1, and 2 sends it to 3. All hold 10. With k devices, the number
-of steps is twice the base-2 logarithm of k, rounded up.
+Devices 0 to 3 hold 1, 2, 3 and 4. Step 1: device 1 sends to 0 and device 3 to 2; the receivers add,
+and hold 3 and 7. Step 2: device 2 sends to 0, which now has the sum, 10. On the way back, step 3:
+device 0 sends 10 to 2. Step 4: 0 sends it to 1, and 2 sends it to 3. All hold 10. With k devices,
+the number of steps is twice the base-2 logarithm of k, rounded up.
 
 k devices: 2 · ⌈log_2 k⌉ steps, each with the whole array. Dotted: the device is waiting.
 """

@@ -50,10 +50,10 @@ def painted(fill, edge, width, dash=None):
 
 
 class Figure:
-    """One figure: a card of `WIDTH` times `height` pixels that shapes are added to."""
+    """A figure: a card of `WIDTH` by `height` pixels, with shapes on it."""
 
     def __init__(self, height, doc, headline=None):
-        """Draw the card; the script's docstring has the title, the description and the caption."""
+        """Draw the card; `doc` is the script's docstring: title, description and caption."""
         self.height = height
         title, desc, *caption = doc.strip().split('\n\n')
         self.title, self.desc = title.rstrip('.'), ' '.join(desc.split('\n'))
@@ -191,7 +191,7 @@ class Figure:
         self.rect(x, y, w, h, CARD, DATA_EDGE, r=0, width=1, dash='4 4')
 
     def flag(self, x, y, name, anchor='middle'):
-        """Put the label of a part that is too narrow for it above the part, whose top is at `y`."""
+        """Label a part that is too narrow for text: above it, where its top is at `y`."""
         self.line((x, y), (x, y - 9))
         shift = {'start': -6, 'middle': 0, 'end': 6}[anchor]
         self.text(x + shift, y - 15, name, size=SMALL, anchor=anchor)

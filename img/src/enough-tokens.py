@@ -1,9 +1,9 @@
 """Enough tokens hide the allreduce: where the two lines cross, b is C / W.
 
 A plot of time against the tokens on each device, for each billion parameters on an H100 with a port
-of 400 Gb. The allreduce takes 100 ms, however many tokens there are. The backward pass rises from
-0 in proportion to the tokens, and meets the allreduce at 9,890. With fewer tokens the difference is
-exposed: it lengthens the step. With more, the allreduce hides.
+of 400 Gb. The allreduce takes 100 ms, however many tokens there are. The backward pass rises from 0
+in proportion to the tokens, and meets the allreduce at 9,890. With fewer tokens the difference is
+exposed: it lengthens the step. With more, the allreduce is hidden.
 """
 
 import draw as d

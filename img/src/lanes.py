@@ -61,7 +61,7 @@ def send_and_add(figure, x0, x1, source, target):
 
 
 def send_and_keep(figure, x0, x1, source, target):
-    """Draw a message from one lane to another; the source keeps the number as well."""
+    """Draw a message from one lane to another; the number also stays on the source."""
     left, right = x0 + CELL_W / 2, x1 - CELL_W / 2
     figure.line((left, source), (right, source))
     figure.arrow((left, source), (right, target))
@@ -74,7 +74,7 @@ def head(figure, cx, y, name, what=''):
 
 
 def legend(figure, y, xs, live, sent):
-    """Draw the legend for the looks of a number; `live` and `sent` are this figure's words."""
+    """Draw the legend for the looks of a number; `live` and `sent` are its labels."""
     words = (9, LIVE, live), (9, NEXT, sent), (9, OLD, 'out of date'), (40, DONE, 'finished sum')
     for x, (value, look, meaning) in zip(xs, words):
         cell(figure, x, y, value, 2, look)

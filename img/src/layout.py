@@ -2,10 +2,9 @@
 
 A row is a server. Its eight GPUs share each layer (tensor parallelism): twice per layer and pass,
 they sum the vectors of its tokens over NVLink, at 360 GB/s each. A column is the GPUs with the same
-eighth of each layer, one per server. Along it, keys and values go round for each layer (context
-parallelism), and gradients and new parameters once per step (sharded states), over each GPU's
-port, at 40 GB/s. With zig-zag, server 0 has pieces 0 and 15 of the sequence, server 7 pieces 7 and
-8.
+eighth of each layer, one per server. Along it, keys and values circulate for each layer (context
+parallelism), and gradients and new parameters once per step (sharded states), over each GPU's port,
+at 40 GB/s. With zig-zag, server 0 has pieces 0 and 15 of the sequence, server 7 pieces 7 and 8.
 
 With 1,024 GPUs there are eight such grids of 16 servers, each with a sequence of its own.
 """

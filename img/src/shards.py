@@ -1,4 +1,4 @@
-"""The examples of an epoch that each rank takes.
+"""Which examples of an epoch each rank takes.
 
 In an epoch, all examples are taken in an order that depends on the seed and the epoch and is the
 same on all ranks. Here there are 20 examples, split into steps of 8, 8 and 4. Each step is split

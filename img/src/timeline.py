@@ -18,7 +18,7 @@ FORWARD, BACKWARD, UPDATE, ALLREDUCE = 192, 384, 30, 28
 
 
 def lane(k, y, share, wait=0):
-    """Draw device `k` computing its share of the batch; return the x where its update begins."""
+    """Draw device `k` computing its shard of the batch; return the x at which its update begins."""
     figure.name(d.MARGIN, y + HEIGHT / 2, f'device {k}', k)
     turn, end = START + FORWARD * share, START + (FORWARD + BACKWARD) * share
     figure.part(START, y, turn - START, HEIGHT, k, 'forward')
