@@ -108,7 +108,7 @@ def links(app, docname, source):
 
 
 def shown(notebook):
-    """Remove the empty outputs that progress bars leave, and give plots alt text."""
+    """Remove the empty outputs that progress bars leave; give plots without alt text one."""
     heading = ''
     for cell in notebook['cells']:
         text = ''.join(cell['source'])
@@ -117,7 +117,7 @@ def shown(notebook):
         if outputs := cell.get('outputs'):
             cell['outputs'] = [o for o in outputs if any(o.get('data', o).values())]
             alt = f'Plot: {heading}, what the cell above draws'
-            cell['metadata']['mystnb'] = {'image': {'alt': alt.replace('`', '')}}
+            cell['metadata'].setdefault('mystnb', {'image': {'alt': alt.replace('`', '')}})
     return json.dumps(notebook)
 
 
