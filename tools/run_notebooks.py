@@ -34,6 +34,7 @@ KERNELS = {'torch': ('mgpu-torch', 'PyTorch'), None: ('python3', 'Python 3')}
 LANGUAGE = dict(
     file_extension='.py', mimetype='text/x-python', name='python', pygments_lexer='ipython3'
 )
+KEPT = 'tags', 'jupyter', 'mystnb'  # the author's: cells that are hidden, a plot's alt text
 # A kernel notices by itself that we have ended, unless a cell holds Python's lock. With this (prctl
 # with PR_SET_PDEATHSIG and SIGKILL), Linux kills it.
 END_WITH_US, LINUX = '__import__("ctypes").CDLL(None).prctl(1, 9)', sys.platform == 'linux'
@@ -187,7 +188,7 @@ def normalise(nb):
     """Convert an executed notebook to its stored form; refuse errors and stderr.
 
     Kernel and language metadata say nothing about this machine; execution times and progress bars
-    are dropped. Sources, cell ids, tags and outputs stay.
+    are dropped. Sources, cell ids, tags, alt texts and outputs stay.
     """
     prefer_pictures(nb)
     for position, cell in enumerate((c for c in nb.cells if c.cell_type == 'code'), 1):
@@ -200,8 +201,8 @@ def normalise(nb):
             output.pop('transient', None)
         cell.outputs = [o for o in cell.outputs if WIDGET not in o.get('data', {})]
         cell.outputs = [o for o in cell.outputs if o.get('data') != {'text/plain': ''}]
-    for cell in nb.cells:  # 'jupyter': cells that the author hides
-        kept = {key: cell.metadata[key] for key in ('tags', 'jupyter') if cell.metadata.get(key)}
+    for cell in nb.cells:
+        kept = {key: cell.metadata[key] for key in KEPT if cell.metadata.get(key)}
         cell.metadata = nbformat.from_dict(kept)
     kept = {key: nb.metadata[key] for key in ('title', 'authors') if key in nb.metadata}
     kept |= {'kernelspec': kernel_of(nb), 'language_info': LANGUAGE}
