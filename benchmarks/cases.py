@@ -14,7 +14,7 @@ OUR_SETTINGS = SETTINGS | KEEP_MEMORY
 
 @dataclass(frozen=True)
 class Case:
-    """A run of a function of these modules (``what``), in one or more processes in parallel.
+    """A run of a function in these modules (``what``), by one or more parallel processes.
 
     It trains on the fraction ``share`` of a run's examples (ResNet-18 takes ten times as long as
     LeNet). It is left out if a module in ``needs`` is missing; ``--quick`` runs the ``quick`` ones.

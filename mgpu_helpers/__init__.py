@@ -12,7 +12,7 @@ try:
     import lazy_loader
 except ModuleNotFoundError:  # the first import that fails in a wrong Python
     raise ModuleNotFoundError(
-        f'{sys.executable} is not the Python of the course and lacks its packages. In the '
+        f"{sys.executable} is not the course's Python and lacks its packages. In the "
         "course's folder, run 'make setup' and use .venv/bin/python (in JupyterLab, the "
         "kernel 'Python 3 (multi-GPU course)').",
         name='lazy_loader',

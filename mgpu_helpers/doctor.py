@@ -123,7 +123,7 @@ def _train(name: str, module: Any, for_gpus: bool, where: str, step: Callable[[]
 
 
 def kernels() -> Iterator[Row]:
-    """Do the kernels that the notebooks name start the right Python?"""
+    """Do the notebooks' kernels start the right Python?"""
     from jupyter_client.kernelspec import KernelSpecManager
 
     pythons = {'python3': sys.executable, 'mgpu-torch': python_with('torch')}
@@ -137,7 +137,7 @@ def kernels() -> Iterator[Row]:
             yield Row(f'kernel {name}', OK, found)
         else:
             mend = 'unset JUPYTER_PATH' if 'JUPYTER_PATH' in os.environ else _setup()
-            yield Row(f'kernel {name}', FAILED, f'{found}, not the Python of the course', mend)
+            yield Row(f'kernel {name}', FAILED, f"{found}, not the course's Python", mend)
 
 
 def gpus() -> Iterator[Row]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class History:
-    """The record of one training run, with an entry per epoch; it makes a table and a plot."""
+    """The record of one training run, an entry per epoch, to be shown as a table or a plot."""
 
     label: str  # the run's name in a table or plot, such as '2 devices, batch 256'
     num_examples: int  # training examples seen per epoch

@@ -77,7 +77,7 @@ class Lanes:
         end = max((s.end for s in self.spans), default=0)
         if end <= start:
             way = 'put the training step inside the recorded block'
-            raise ValueError(f'{self.title!r} has recorded no work that took time: {way}')
+            raise ValueError(f'{self.title!r} has no recorded work: {way}')
         return start, end
 
     @property
@@ -103,7 +103,7 @@ class Lanes:
         return Table(rows if len(self.lanes) > 1 else rows[:1], ['lane', 'busy', 'idle', *kinds])
 
     def _shares(self, kinds: Sequence[str]) -> np.ndarray:
-        """Return time shares (lanes + 1, 2 + kinds): busy, idle, kinds; last row: two at once."""
+        """Return shares of time (lanes + 1, 2 + kinds); the last row is two or more at once."""
         first, last = self.ends
         moments = np.unique([moment for s in self.spans for moment in (s.start, s.end)])
         # The activity of each lane between two moments; two spans at once count once.

@@ -57,7 +57,7 @@ def test_gpus_that_mxnet_can_use_and_gpus_that_it_cannot(stub_driver):
     assert '141 GiB' in new and '9.0' in new and 'not used' in old
 
     # A GPU without machine code counts as absent, and is named once.
-    assert done.stderr.count('counted as absent') == 1
+    assert done.stderr.count('ignored, because') == 1
     assert 'NVIDIA H200, compute capability 9.0' in done.stderr and 'K80' in done.stderr
     # Enough GPUs are given without a notice; else there are stand-ins, which is said once.
     assert said[0] == '2 [gpu(0), gpu(2)] gpu(0) [gpu(0), gpu(2)]'

@@ -128,9 +128,7 @@ def test_a_kernel_that_starts_another_python(tmp_path):
     spec = {'argv': [python, '-m', 'ipykernel_launcher'], 'display_name': 'Mine'}
     (folder / 'kernel.json').write_text(json.dumps(spec))
     row = ask('kernels', JUPYTER_PATH=str(tmp_path))['kernel python3']
-    check(
-        row, 'failed', f'{tmp_path}/bare, not the Python of the course', mend='unset JUPYTER_PATH'
-    )
+    check(row, 'failed', f"{tmp_path}/bare, not the course's Python", mend='unset JUPYTER_PATH')
 
 
 def test_make_doctor_without_an_environment_names_make_setup(tmp_path):

@@ -73,7 +73,7 @@ def test_a_bad_file_stays_without_a_network_and_is_set_aside_with_one(home, serv
     folder = put(home, 'mnist', {**mnist_files, LABELS: bad})
     said = digits_instead().splitlines()
     assert said[0].startswith("mnist is unavailable; using scikit-learn's digits instead")
-    assert said[1].startswith('What to do: connect this machine') and LABELS in said[1]
+    assert said[1].startswith('What to do: connect to a network') and LABELS in said[1]
     assert re.fullmatch(rf'  tried http://127.0.0.1:\d+/{LABELS}: ConnectionError', said[2])
     assert len(said) == 3 and (folder / LABELS).read_bytes() == bad
     assert load(good) == 'files' and asked == [f'/mnist/{LABELS}']

@@ -93,7 +93,7 @@ def test_a_python_without_mxnet_or_without_anything_is_told_so_in_a_sentence(tmp
     """-S leaves site-packages out, and with them what the course has installed."""
     command = [sys.executable, '-S', '-c', 'import mgpu_helpers\nimport mxnet']
     for module, words in (
-        (runtime, 'is not the Python of the course'),
+        (runtime, "is not the course's Python"),
         (lazy_loader, 'ModuleNotFoundError: MXNet is not installed'),
     ):
         folder = Path(module.__file__).parent

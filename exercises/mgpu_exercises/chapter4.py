@@ -135,7 +135,7 @@ def exercise_4(rng: random.Random, train_async: Callable[..., Any]) -> None:
 
 
 class Training:
-    """A miniature training run with momentum and a decaying learning rate, as attributes."""
+    """A miniature training run; its attributes (velocity, learning rate, ...) are its state."""
 
     BY_VALUE = True  # pickled with its class: a grader sends it to the answer, and back
 

@@ -194,7 +194,7 @@ def exercise_6(rng: random.Random, my_order: Callable[..., Any]) -> None:
 
 
 class Inner(nn.Module):
-    """A network with a submodule called ``module``, nested and, with ``top``, at the top, too."""
+    """A network with a submodule called ``module``, nested and, with ``top``, at the top level."""
 
     def __init__(self, top: bool = False) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Check exercises 5.10 to 5.14: the exercises of chapters 1 to 3, with ranks for devices."""
+"""Check exercises 5.10 to 5.14: those of chapters 1 to 3, with ranks instead of devices."""
 
 import random
 from collections.abc import Callable, Sequence

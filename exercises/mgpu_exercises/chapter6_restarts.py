@@ -23,7 +23,7 @@ class Killed(BaseException):
 
 
 def exercise_6(my_save: Callable[..., None]) -> None:
-    """Check that the old or the new checkpoint is there, and complete, at any moment."""
+    """Check that there is a complete checkpoint, the old or the new one, at every moment."""
     for killed in ('while writing', 'while flushing', 'nowhere'):
         _expect_whole(my_save, killed)
 
@@ -157,7 +157,7 @@ def resumed(my_resume: Callable[..., Any], state: bytes, seed: int) -> dict[str,
 def exercise_7(
     rng: random.Random, my_state: Callable[..., Any], my_resume: Callable[..., Any]
 ) -> None:
-    """Check that a run killed after 3 of 8 steps and resumed equals one that was not killed."""
+    """Check that a run killed after 3 of 8 steps, then resumed, equals an uninterrupted one."""
     seed = rng.randrange(99)
     state = saved(my_state, seed)
     run = Run(seed)

@@ -86,7 +86,7 @@ class Peer:
         return src
 
     def isend(self, tensor: torch.Tensor, dst: int, group: Any = None) -> Work:
-        """Start to send."""
+        """Start a send."""
         key, number = self._next('send', tensor, dst), self.count[self.rank, dst] - 1
         sent = self.network.sent[self.rank, dst]
         if number == len(sent):

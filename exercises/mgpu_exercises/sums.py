@@ -13,7 +13,7 @@ from .checking import Hint, expect
 def expect_sum(before: Sequence[Any], after: Sequence[Any], who: str) -> None:
     """Raise a hint unless each of these NumPy arrays has become the sum of all.
 
-    ``who`` says what the holders of the arrays are called: devices or ranks.
+    ``who`` is 'devices' or 'ranks', for the hint.
     """
     k, total = len(before), sum(before)
     where = [i for i, x in enumerate(after) if np.array_equal(x, total)]

@@ -126,7 +126,7 @@ def one_per_device(data: Sequence[Array]) -> None:
 
 
 def lists_of_gradients(grads: Lists, shapes: bool = False) -> None:
-    """Raise unless ``grads[c]`` lists gradients for each device c, equally many, but not 0."""
+    """Raise unless ``grads`` has one nonempty list per device, all of the same length."""
     fits = isinstance(grads, LISTS) and all(isinstance(of_one, LISTS) for of_one in grads)
     expect(fits, 'grads', 'grads[c][i], a list of gradients for each device c', grads)
     for c, of_one in enumerate(grads):

@@ -2,7 +2,7 @@
 
 They come from ``$MXNET_HOME/datasets`` if the checksums match, else from a verified download into
 that folder. If neither works, an ``OfflineDataWarning`` says that scikit-learn's digits are used
-instead, equally many and of the same shape, so that every lesson still runs.
+instead, with the same shape and number, so that every lesson still runs.
 """
 
 import lazy_loader

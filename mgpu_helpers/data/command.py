@@ -25,7 +25,7 @@ from .published import FILES, folder_of, verified
     help='Copy the files from this folder (a USB stick, a shared folder), without a network.',
 )
 def bring(name: str, source: Path | None) -> None:
-    """Fetch the data sets ahead of a class without a network, and verify them.
+    """Fetch and verify the data sets before a class that has no network.
 
     Without a name, fetch all of them. The files go where the course looks for them: into
     $MXNET_HOME/datasets, or ~/.mxnet/datasets. Good files that are already there are kept. The exit

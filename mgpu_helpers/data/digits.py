@@ -1,4 +1,4 @@
-"""Make the offline substitute for MNIST: scikit-learn's digits, equally many and of its shape."""
+"""Make the offline substitute: scikit-learn's digits, with MNIST's shape and number."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def read(name: str, source: Path | None = None) -> dict[str, bytes]:
         return content
     brought: Iterable[tuple[str, bytes]] = _download(name, [*missing], tried)
     what_to_do = (
-        "connect this machine, or copy the files from a stick (make data DATA_ARGS='--from DIR'), "
+        "connect to a network, or copy the files from a stick (make data DATA_ARGS='--from DIR'), "
         'then restart Python (the kernel)'
     )
     if source:  # holds one set's files, or a folder per set, or is like $MXNET_HOME

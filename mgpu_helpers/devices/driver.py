@@ -49,9 +49,9 @@ def has_code(gpu: GPU) -> bool:
 
 @functools.cache
 def ask_driver() -> tuple[tuple[int, int], int]:
-    """Return the driver's CUDA version, and the error code of its initialization.
+    """Return the driver's CUDA version and the error code of ``cuInit``.
 
-    Code 0 is no error, 100 is no GPU for this process. Raises ``OSError`` without a driver.
+    Code 0 is success; 100 means that no GPU is visible. Raises ``OSError`` without a driver.
     """
     cuda = ctypes.CDLL('libcuda.so.1')
     version = _number(cuda.cuDriverGetVersion)

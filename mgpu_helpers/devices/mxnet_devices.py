@@ -29,7 +29,7 @@ def usable_gpus() -> tuple[mx.Context, ...]:
     too_new = [str(gpu) for gpu in driver_gpus() if not has_code(gpu)]
     if too_new:
         warnings.warn(
-            f'{"; ".join(too_new)}: counted as absent, because MXNet 1.9.1 has machine code for '
+            f'{"; ".join(too_new)}: ignored, because MXNet 1.9.1 has machine code for '
             'compute capability 5.0 to 8.9 only. Use the PyTorch chapters for such a GPU.',
             stacklevel=2,
         )

@@ -77,7 +77,7 @@ def launch(
 
     The function may be defined in a notebook, and all ranks get the same arguments. With ``group``
     they are in a PyTorch process group. ``envs`` lists additional environment variables for each
-    rank. The ranks' output is printed here, ``labels`` adds ``[rank i]``. If a rank fails, or after
+    rank. The ranks' output is printed here; ``labels`` adds ``[rank i]``. If a rank fails, or after
     ``timeout`` seconds, all are stopped and ``RankFailed`` or ``TimeoutError`` is raised.
     """
     arguments.positive_int('the number of ranks', k, most=MOST)

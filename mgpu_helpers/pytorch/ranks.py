@@ -43,7 +43,7 @@ def usable_gpus() -> tuple[torch.device, ...]:
     if old:
         names = ', '.join(f'{torch.cuda.get_device_name(gpu)} ({gpu})' for gpu in old)
         warnings.warn(
-            f'{names}: counted as absent, because PyTorch {torch.__version__} has machine code for '
+            f'{names}: ignored, because PyTorch {torch.__version__} has machine code for '
             f'compute capability {oldest[0]}.{oldest[1]} and up only. Use the MXNet chapters '
             'for such a GPU.',
             stacklevel=2,

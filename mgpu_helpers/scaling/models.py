@@ -76,7 +76,7 @@ def _convolutional() -> dict[str, list[Layer]]:
 
 
 def _llama(blocks: int, width: int, hidden: int, keys: int) -> list[Layer]:
-    """Return Llama 3.1's layers; an example is a causal text of 8,192 tokens.
+    """Return Llama 3.1's layers; an example is a sequence of 8,192 tokens, causally masked.
 
     For each token a block stores the inputs of its products and norms: 6 vectors of ``width``, the
     keys and values, and 4 of ``hidden`` (gate, its SiLU, up, their product). It has no dropout, and

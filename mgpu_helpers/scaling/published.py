@@ -53,7 +53,7 @@ def _from_rate(devices: int, nbytes: int, gigabytes: float) -> float:
 
 
 def nccl_runs() -> list[AllReduce]:
-    """List every array of every published run, smallest first within a run."""
+    """List the published measurements, run by run, smallest array first."""
     found = []
     for name, run in NCCL['runs'].items():
         devices, machine = run['devices'], MACHINES[run['machine']]

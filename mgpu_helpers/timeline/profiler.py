@@ -64,7 +64,7 @@ def check_known(lane: str) -> None:
     """Raise unless the profiler has a number for this device; without one it ends the process."""
     if lane not in known_lanes():
         known = ', '.join(dict.fromkeys(known_lanes()))
-        way = f"MXNet's profiler only supports {known}: use only these"
+        way = f"MXNet's profiler supports only {known}"
         raise ValueError(f'{lane} cannot be recorded: {way}')
 
 

@@ -22,9 +22,8 @@ STEPS = 6  # per turn; half a second with 256 examples
 def compare_ranks(batch_size: int = 256, rounds: int = 5) -> Speeds:
     """Measure LeNet's examples per second in training, on one device and on two ranks.
 
-    Both of two ranks call this. It compares one device (on CPUs, with one core and with both) and
-    two ranks with DDP, which take turns on the same batch, so that other load on the machine
-    affects all of them.
+    Each of two ranks calls this. One device (on CPUs, with one core and with both) and two ranks
+    with DDP take turns on the same batch, so that other load on the machine affects all of them.
     """
     arguments.positive_int('batch_size', batch_size)
     arguments.positive_int('rounds', rounds)

@@ -86,7 +86,7 @@ def add_block(state: State, q: Tensor, k: Tensor, v: Tensor, causal: bool) -> St
 
 
 def ring_forward(q: Tensor, k: Tensor, v: Tensor, pieces: Pieces) -> tuple[Tensor, Tensor]:
-    """Return attention's output (n, heads, t, d) and the logarithm of each token's softmax sum."""
+    """Return attention's output (n, heads, t, d) and each query's log-sum-exp."""
     rank, size = dist.get_rank(), dist.get_world_size()
     cut = partial(torch.chunk, chunks=len(pieces[rank]), dim=2)
     states = [nothing_yet(part) for part in cut(q)]

@@ -1,4 +1,4 @@
-"""A mixture of experts, one per token (Fedus and others, *Switch Transformers*, 2022)."""
+"""A mixture of experts; each token goes to one (Fedus and others, *Switch Transformers*, 2022)."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Traffic(TorchDispatchMode):
 
 
 def _group_of(args: Any) -> ProcessGroup:
-    """Find the process group in a call's arguments: an object in c10d's, else the last, a name."""
+    """Find the process group in a call's arguments: an object or, at the end, its name."""
     for arg in args:
         if isinstance(arg, torch.ScriptObject):
             return ProcessGroup.unbox(arg)

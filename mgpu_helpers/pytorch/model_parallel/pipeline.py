@@ -133,8 +133,8 @@ def room_for(stage: Stage, kind: str, i: int) -> Tensor | None:
 def trade(stage: Stage, done: Pass, out: Tensor | None, following: Pass | None) -> Tensor | None:
     """Send a pass's result, and wait for the input of the following pass.
 
-    Both are one batch of messages: in 1F1B, a stage sends an activation on while the next one sends
-    a gradient back. If each sent before receiving, both might wait for ever.
+    Both go in one batch of messages: in 1F1B, a stage sends an activation on while the next one
+    sends a gradient back. If each sent before receiving, both might wait for ever.
     """
     ops = []
     if out is not None:

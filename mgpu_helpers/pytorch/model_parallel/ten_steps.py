@@ -69,7 +69,7 @@ def ten_steps(
     """Take ten steps; ``gradients(X, y)`` computes the gradients and returns the loss.
 
     With a group ``over``, that loss is one rank's term, and the terms are summed. ``step`` replaces
-    the optimizer's; ``state()`` returns the parameters by name where ``net`` cannot.
+    the optimizer's; ``state()`` returns the parameters by name, by default ``net``'s.
     """
     optimizer, losses = optimizer or torch.optim.Adam(net.parameters(), lr=1e-3), []
     warnings.filterwarnings('ignore', category=data.OfflineDataWarning)  # the notebook warned
@@ -112,7 +112,7 @@ def train_by(prepare: Callable[[nn.Module], Any]) -> Trained:
 
 
 def group_of(k: int) -> bool:
-    """Put the first ``k`` ranks into a group; return whether this rank is one. All must call it."""
+    """Put the first ``k`` ranks into a group; return whether this one is in it. All call it."""
     arguments.whole_number('k', k, least=1, most=int(os.environ['WORLD_SIZE']))
     rank, store = int(os.environ['RANK']), dist.PrefixStore(f'{next(_meetings)}', _meeting_place())
     if dist.is_initialized():
