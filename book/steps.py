@@ -127,9 +127,9 @@ EXPLORERS = {
         ('parameters', 'parameters', 70e9, 'count', tenths(80, 120)),
         ('tokens', 'tokens', 1e12, 'count', tenths(90, 140)),
         ('gpus', 'H100s', 1024, None, [2**i for i in range(15)]),
-        ('mfu', 'MFU', 0.25, 'share', [i / 20 for i in range(1, 15)]),
+        ('mfu', 'MFU', 0.235, 'share', [i / 20 for i in range(1, 15)]),
         ('critical', 'critical batch, tokens', 20e6, 'count', tenths(60, 90)),
-        ('price', 'price of a GPU hour', 1.0, 'money', [i / 4 for i in range(1, 41)]),
+        ('price', 'price of a GPU hour', 2.0, 'money', [i / 4 for i in range(1, 41)]),
     ),
     'scaling': (
         'How well devices work together',

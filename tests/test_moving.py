@@ -188,7 +188,7 @@ def test_the_bill_is_that_of_python(page, pictures):
     asked = f'{json.dumps(choices)}.map((c) => Explorer.bill(c, {json.dumps(constants)}))'
     for c, got in zip(choices, page.ask(asked), strict=True):
         between = bill.BETWEEN_FAILURES / c['gpus']
-        tokens = c['tokens'], bill.tokens_needed(c['tokens'], 8192 * c['gpus'], c['critical'])
+        tokens = c['tokens'], bill.tokens_needed(c['tokens'], 16384 * c['gpus'], c['critical'])
         least, larger = (
             bill.gpu_hours(c['parameters'], n, CHIPS['H100'].flops, c['mfu']) for n in tokens
         )

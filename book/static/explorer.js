@@ -31,7 +31,7 @@ const Explorer = {
   bill({ parameters, tokens, gpus, mfu, critical, price }, { peak, betweenFailures }) {
     const hours = (number) => (6 * parameters * number) / (mfu * peak) / 3600;
     const training = hours(tokens),
-      needed = hours(tokens * (1 + (8192 * gpus) / critical));
+      needed = hours(tokens * (1 + (16384 * gpus) / critical));
     const save = 1 / 60,
       restart = 1 / 6,
       between = betweenFailures / gpus;

@@ -23,9 +23,7 @@ from .curves import step as step
 from .curves import strong_scaling as strong_scaling
 from .links import LINKS as LINKS
 from .links import Link as Link
-from .loads import context_load as context_load
 from .loads import data_load as data_load
-from .loads import expert_load as expert_load
 from .loads import pipeline_load as pipeline_load
 from .loads import sharded_load as sharded_load
 from .loads import tensor_load as tensor_load

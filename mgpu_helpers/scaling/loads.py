@@ -12,20 +12,14 @@ from .. import arguments
 
 
 def data_load(
-    cw: float,
-    tokens: float,
-    gradient_bytes: int = 2,
-    devices: float = math.inf,
-    local_steps: int = 1,
+    cw: float, tokens: float, gradient_bytes: int = 2, devices: float = math.inf
 ) -> float:
     """Return the time of the gradients' allreduce over that of the backward pass for ``tokens``.
 
-    ``devices`` is the size of the ring; a large ring sends each byte twice. With ``local_steps``
-    between two sums, as in DiLoCo, each step pays its share of one sum.
+    ``devices`` is the size of the ring; a large ring sends each byte twice.
     """
     arguments.positive_number('tokens', tokens)
-    arguments.positive_int('local_steps', local_steps)
-    return gradient_bytes / 2 * (1 - 1 / devices) * cw / tokens / local_steps
+    return gradient_bytes / 2 * (1 - 1 / devices) * cw / tokens
 
 
 def sharded_load(
@@ -49,24 +43,3 @@ def pipeline_load(cw: float, width: int, weights: float) -> float:
     """Return the time to send activations and gradients over that of a stage's matrix products."""
     arguments.positive_number('weights', weights)
     return 2 / 3 * cw * width / weights
-
-
-def context_load(cw: float, tokens: float, keys_per_query: float) -> float:
-    """Return the time to send keys and values over that of attention, per round of a ring.
-
-    Each device has ``tokens`` of the sequence; a causal mask leaves half of the pairs.
-    ``keys_per_query`` is the number of key heads over the number of query heads.
-    """
-    arguments.positive_number('tokens', tokens)
-    return 2 * cw * keys_per_query / tokens
-
-
-def expert_load(cw: float, devices: int, hidden: int, products: int = 3) -> float:
-    """Return the time to send tokens to an expert and back over that of its matrix ``products``.
-
-    Each token's vector travels four times, forward and backward, except to an expert on its own
-    device (or server: if ``cw`` is that of a network port, ``devices`` counts servers).
-    ``hidden`` is the width inside the expert; SwiGLU has three products, a plain MLP two.
-    """
-    arguments.positive_int('hidden', hidden)
-    return 4 / 3 * (1 - 1 / devices) * cw / hidden / products
