@@ -1,17 +1,17 @@
-"""A bucket: four gradients travel in one message.
+"""A bucket: four gradients travel in one allreduce.
 
 Device 0 has four gradients: W1 is 1 2 over 3 4, b1 is 5 6, W2 is 7 8, b2 is 9. Device 1 has ten
 times these. Each device copies them one after the other into one array of nine numbers. One
 allreduce sums the two arrays: 11 22 33 44 55 66 77 88 99. The sum is split back into the four
 gradients: W1 is 11 22 over 33 44, b1 is 55 66, W2 is 77 88, b2 is 99.
 
-The same number of bytes, but the fixed cost of a message is paid once instead of 4 times.
+The same number of bytes, but the latencies of an allreduce are paid once instead of 4 times.
 """
 
 import draw as d
 from lanes import DONE, LIVE, cell
 
-figure = d.Figure(628, __doc__, 'A bucket: four gradients travel in one message')
+figure = d.Figure(628, __doc__, 'A bucket: four gradients travel in one allreduce')
 
 X, W, GAP = 186, 268, 14  # the two devices' panels
 TOP, BOTTOM = 62, 566
@@ -72,5 +72,5 @@ figure.bar(X + 24, ADD - 17, 2 * W + GAP - 48, 34, 'one allreduce of 9 numbers',
 
 figure.stage(1, ONE, 'Gradients', 'of 4 parameters')
 figure.stage(2, FLAT, 'Flatten', 'into one array')
-figure.stage(3, ADD, 'Sum', '1 message, not 4')
+figure.stage(3, ADD, 'Sum', 'once, not 4 times')
 figure.stage(4, SUM + (BACK - SUM) / 2, 'Cut back', 'into 4 again')
