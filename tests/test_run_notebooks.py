@@ -1,6 +1,7 @@
 """tools/run_notebooks.py, run for real on notebooks of a few cells."""
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -59,8 +60,8 @@ def test_chapters_are_executed_and_left_as_notebooks(course):
     done = course.run()
     assert done.stderr == ''
     one, two, *_ = (line.split('  ') for line in done.stdout.splitlines())
-    assert (one[:2], one[-1]) == (['01-one', 'cell 1/2'], 'import os')
-    assert (two[:2], two[-1]) == (['01-one', 'cell 2/2'], '6 * 7')
+    assert one[:3] == ['01-one', 'cell 1/2', 'import os'] and re.fullmatch(r'\d+\.\d s', one[3])
+    assert two[:3] == ['01-one', 'cell 2/2', '6 * 7']
     assert course.built() == ['01-one.ipynb', '02-two.ipynb', 'seen']
     _, first, second = nbformat.read(course.build / '01-one.ipynb', as_version=4).cells
     assert first.outputs[0].text == 'notebooks\n'
@@ -69,15 +70,14 @@ def test_chapters_are_executed_and_left_as_notebooks(course):
 
 
 def test_chapters_are_picked_by_their_numbers_and_unknown_ones_refused(course):
-    done = course.run(code=2)
+    done = course.run(code=1)
     assert not done.stdout
     assert 'there are no chapters in' in done.stderr and str(course.notebooks) in done.stderr
     both = [course.write('01-one', '1'), course.write('02-two', '2')]
-    for wanted, picked in ((None, both), (' ', both), ('2', both[1:]), ('02,1', both)):
+    for wanted, picked in ((None, both), ('2', both[1:])):
         assert run_notebooks.find_chapters(course.notebooks, wanted) == picked
-    for wanted in ('7', '1,one'):
-        said = course.run('--chapter', wanted, code=2).stderr
-        assert f"no chapter '{wanted.split(',')[-1]}'" in said and '1  01-one.ipynb' in said
+    said = course.run('--chapter', '7', code=1).stderr
+    assert "no chapter '7'" in said and '1  01-one.ipynb' in said
     assert not course.build.exists()
 
 
@@ -132,8 +132,8 @@ finally:
         assert len(below) >= 2  # the kernel, and what the cell started
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert 'run_notebooks: stopped' in errors and 'Traceback' not in errors
+    assert process.returncode == 1
+    assert 'Aborted!' in errors and 'Traceback' not in errors
     assert psutil.wait_procs(below, timeout=5)[1] == []
     assert '01-one.failed.ipynb' in course.built()
 

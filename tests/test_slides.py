@@ -198,4 +198,4 @@ def test_a_session_of_the_plan(browser, tmp_path):
     assert at == sorted(at) and words[-1].startswith('Athome')
     for wrong in ('--session', 'six weeks 1'), ('--chapter', '99'):
         done = CliRunner().invoke(slides.main, [*wrong, '--build', str(tmp_path)])
-        assert done.exit_code == 2 and f"there is no {wrong[0][2:]} '{wrong[1]}'" in done.output
+        assert done.exit_code == 1 and f"there is no {wrong[0][2:]} '{wrong[1]}'" in done.output

@@ -21,7 +21,6 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
 from pages import WIDGET, prefer_pictures
-from tqdm import tqdm
 from traitlets.config import Config
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,26 +42,19 @@ FRAMEWORK = re.compile(r'^\s*(?:import|from) (mxnet|torch)\b', re.MULTILINE)
 python_with = runpy.run_path(str(ROOT / 'mgpu_helpers/processes/pythons.py'))['python_with']
 
 
-class ChapterError(Exception):
+class ChapterError(click.ClickException):
     """A chapter cannot be run or stored; the message is for the reader."""
 
 
-class Stopped(Exception):
-    """The user pressed Ctrl-C, or this process received SIGTERM."""
-
-
 def find_chapters(folder, wanted=None):
-    """Return the notebooks of the chapters in ``wanted``, such as ``'1'`` or ``'1,3'``, or all."""
+    """Return the notebook of the chapter ``wanted``, in a list, or all of them."""
     chapters = {p.name.split('-')[0].lstrip('0'): p for p in sorted(folder.glob('[0-9]*-*.ipynb'))}
     if not chapters:
         raise ChapterError(f"there are no chapters in '{folder}'")
-    words = (wanted or '').replace(',', ' ').split()
-    for word in words:
-        if word.lstrip('0') not in chapters:
-            known = '\n'.join(f'  {number}  {path.name}' for number, path in chapters.items())
-            raise ChapterError(f"there is no chapter '{word}'; the chapters are:\n{known}")
-    chosen = {word.lstrip('0') for word in words} or chapters
-    return [path for number, path in chapters.items() if number in chosen]
+    if wanted and wanted not in chapters:
+        known = '\n'.join(f'  {number}  {path.name}' for number, path in chapters.items())
+        raise ChapterError(f"there is no chapter '{wanted}'; the chapters are:\n{known}")
+    return [chapters[wanted]] if wanted else [*chapters.values()]
 
 
 def frameworks(nb):
@@ -78,7 +70,7 @@ def kernel_of(nb):
 
 
 def label(cell):
-    """Return a cell's first line, shortened and without marks and magics, for the progress line."""
+    """Return a cell's first line, shortened and without marks and magics."""
     lines = (line.strip() for line in cell.source.splitlines())
     code = (line for line in lines if line and line != '#@save' and not line.startswith('%'))
     text = next(code, '(empty)')
@@ -86,7 +78,7 @@ def label(cell):
 
 
 class Run:
-    """Execute one notebook; print a line per cell and, on a terminal, a progress bar.
+    """Execute one notebook; print a line per cell: what it is, then the seconds it took.
 
     On Ctrl-C nbclient would kill the kernel, and a cell could not end the processes that it
     started. Here the kernel is interrupted, as with JupyterLab's stop button, and killed only if
@@ -98,7 +90,6 @@ class Run:
         self.code = [i for i, cell in enumerate(nb.cells) if cell.cell_type == 'code']
         for i in self.code:
             nb.cells[i].update(outputs=[], execution_count=None)
-        self.bar = tqdm(total=len(self.code), unit='cell', leave=False, disable=None, desc=name)
         self.client = NotebookClient(
             nb,
             kernel_name=kernel_of(nb)['name'],
@@ -138,17 +129,14 @@ class Run:
 
     def _start(self, cell, cell_index):
         if self.stopping:
-            raise Stopped
+            raise click.Abort
         if cell.cell_type == 'code':
             self.index, self.since = cell_index, time.perf_counter()
-            self.bar.set_postfix_str(label(cell))
+            print(f'{self.name}  {self.where()}  {label(cell)}', end='', flush=True)
 
     def _end(self, cell, cell_index, **_):  # also called after a failed cell
         if cell_index == self.index:
-            seconds = time.perf_counter() - self.since
-            self.bar.write(f'{self.name}  {self.where()}  {seconds:6.1f} s  {label(cell)}')
-            sys.stdout.flush()
-            self.bar.update()
+            print(f'  {time.perf_counter() - self.since:.1f} s', flush=True)
 
 
 def execute(nb, folder, name, timeout):
@@ -156,9 +144,9 @@ def execute(nb, folder, name, timeout):
 
     A ChapterError names the chapter, the cell and the error: the cell raised, ran for more than
     ``timeout`` seconds, or the kernel died. ``nb`` then has the outputs up to that point. After
-    Ctrl-C or SIGTERM, Stopped is raised once the kernel has ended.
+    Ctrl-C or SIGTERM, click.Abort is raised once the kernel has ended.
     """
-    # A bar leaves an empty output behind. Our own bar read its settings when it was imported.
+    # A progress bar leaves an empty output behind.
     os.environ['TQDM_DISABLE'] = '1'
     run = Run(nb, folder, name, timeout)
     try:
@@ -169,10 +157,10 @@ def execute(nb, folder, name, timeout):
             'a slower machine may need a larger --timeout'
         ) from error
     except asyncio.CancelledError as error:  # stopped while the kernel was starting
-        raise Stopped from error
+        raise click.Abort from error
     except (CellExecutionError, RuntimeError) as error:  # DeadKernelError is a RuntimeError
         if run.stopping:
-            raise Stopped from error
+            raise click.Abort from error
         if not isinstance(error, CellExecutionError):
             raise ChapterError(
                 f'{name}, {run.where()}: the kernel died ({error}); often because memory ran out'
@@ -180,8 +168,6 @@ def execute(nb, folder, name, timeout):
         traces = [o.traceback for o in nb.cells[run.index].outputs if o.output_type == 'error']
         text = '\n'.join(traces[0]) if traces else str(error)
         raise ChapterError(f'{name}, {run.where()} failed:\n{text}') from error
-    finally:
-        run.bar.close()
 
 
 def normalise(nb):
@@ -245,37 +231,26 @@ def run_chapter(path, build, timeout, store):
 
 
 @click.command(help=__doc__.split('\n')[0])
-@click.option('--chapter', metavar='N', help='Chapters to run: 1, or 1,3 (default: all).')
+@click.option('--chapter', metavar='N', help='Chapter to run (default: all).')
 @click.option('--store', is_flag=True, help='Also store the outputs in notebooks/.')
 @click.option('--tidy', is_flag=True, help='Run nothing; remove what an editor added on saving.')
 @click.option('--timeout', default=900, show_default=True, help='Maximum seconds per cell.')
 @click.option('--notebooks', type=FOLDER, default=ROOT / 'notebooks', metavar='DIR')
 @click.option('--build', type=FOLDER, default=ROOT / 'build', metavar='DIR')
 def main(chapter, store, tidy, timeout, notebooks, build):
-    """Run chapters. Exit status: 1 if one failed, 2 if one does not exist, 130 after Ctrl-C."""
-    try:
-        chapters = find_chapters(notebooks, chapter)
-    except ChapterError as error:
-        click.echo(f'run_notebooks: {error}', err=True)
-        sys.exit(2)
+    """Run chapters until one fails."""
+    chapters = find_chapters(notebooks, chapter)
     build.mkdir(parents=True, exist_ok=True)
-    try:
-        for path in chapters:
-            if tidy:
-                write(path, tidied(path))
-                continue
-            wanted = frameworks(nbformat.read(path, as_version=4))
-            missing = [name for name in wanted if not python_with(name)]
-            if missing and not chapter:
-                print(f'{path.stem}  left out: {missing[0]} is not installed (make setup TORCH=1)')
-            else:
-                run_chapter(path, build, timeout, store)
-    except ChapterError as error:
-        click.echo(f'run_notebooks: {error}', err=True)
-        sys.exit(1)
-    except (Stopped, KeyboardInterrupt):
-        click.echo('\nrun_notebooks: stopped', err=True)
-        sys.exit(130)
+    for path in chapters:
+        if tidy:
+            write(path, tidied(path))
+            continue
+        wanted = frameworks(nbformat.read(path, as_version=4))
+        missing = [name for name in wanted if not python_with(name)]
+        if missing and not chapter:
+            print(f'{path.stem}  left out: {missing[0]} is not installed (make setup TORCH=1)')
+        else:
+            run_chapter(path, build, timeout, store)
 
 
 if __name__ == '__main__':

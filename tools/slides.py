@@ -9,11 +9,11 @@ figure, formula, table or list. The chapter's text becomes the speaker's notes.
 """
 
 import re
-import sys
 from pathlib import Path
 
 import click
 import nbformat
+import teaching_plan as plans
 from chapters import CHAPTERS
 from nbconvert import HTMLExporter
 from on_ranks import coloured, quiet
@@ -24,6 +24,7 @@ from pygments.lexers import DiffLexer, PythonLexer, TextLexer
 from run_notebooks import FOLDER, ROOT, ChapterError, find_chapters, write
 from slide_figures import aspect_ratio, cut
 
+NOTEBOOKS = ROOT / 'notebooks'
 TEMPLATE = Path(__file__).resolve().with_name('slides.html.j2')
 STYLES = {'light': HtmlFormatter(style='default'), 'dark': HtmlFormatter(style='github-dark')}
 NARROW, HIGH = 1.85, 37.5  # below this aspect ratio a figure is next to the text, this high
@@ -162,12 +163,12 @@ class Chapter:
         return [part for slide in slides for part in spread(slide)]
 
 
-def chapter_of(number, notebooks, plans):
-    (path,) = find_chapters(notebooks, str(number))
+def chapter_of(number):
+    (path,) = find_chapters(NOTEBOOKS, str(number))
     return Chapter(path, plans.CHAPTERS[number], CHAPTERS[number - 1].question)
 
 
-def entry_test(plans):
+def entry_test():
     """Return the slides of the entry test: the questions, then the answers."""
     asked = plans.PLAN['entry_test']
     for what, key in (('questions, on paper', 'ask'), ('answers', 'answer')):
@@ -176,15 +177,15 @@ def entry_test(plans):
             yield blank(f'The entry test: {what}', ['\n'.join(lines)])
 
 
-def session_slides(session, notebooks, plans):
+def session_slides(session):
     """Return the slides of a session, in the order of its parts."""
     slides = [blank(session['session'], where=f'{session["minutes"]} minutes')]
     for part in session['parts']:
         if 'chapter' in part:
-            chapter = chapter_of(part['chapter'], notebooks, plans)
+            chapter = chapter_of(part['chapter'])
             slides += [s for name in part['sections'] for s in chapter.slides_of(name)]
         elif part['do'] == 'The entry test':
-            slides += entry_test(plans)
+            slides += entry_test()
         else:
             asks = '\n'.join(f'{i}. {ask}' for i, ask in enumerate(part.get('asks', []), 1))
             words = [*filter(None, [plans.work(part), asks]), f'{part["minutes"]} minutes']
@@ -195,53 +196,45 @@ def session_slides(session, notebooks, plans):
     return slides
 
 
-def page_of(slides, title, notebooks, name):
+def page_of(slides, title, name):
     """Render slides as an HTML page for ``build/slides/``."""
     for slide in slides:
         slide['words'] = [text_of(words, up='../') for words in slide['words']]
         slide['notes'] = text_of('\n\n'.join(slide['notes']), up='../')
     nb = nbformat.v4.new_notebook(metadata={'title': re.sub('[`*]', '', title)})
     styles = {theme: style.get_style_defs('.highlight') for theme, style in STYLES.items()}
-    resources = {'metadata': {'path': str(notebooks.parent), 'name': name}}
+    resources = {'metadata': {'path': str(ROOT), 'name': name}}
     resources |= {'slides': slides, 'styles': styles}
     exporter = HTMLExporter(embed_images=True, template_file=str(TEMPLATE))
     return exporter.from_notebook_node(nb, resources=resources)[0]
 
 
-def wanted(chapter, session, notebooks):
+def wanted(number, session):
     """Yield the name, the title and the slides of each requested page."""
-    try:
-        import teaching_plan as plans  # students have no plan.yml
-    except FileNotFoundError:
-        raise ChapterError('this copy has no exercises/teaching/plan.yml: no slides') from None
     if session:
-        pairs = [(plan, i) for plan, of in plans.PLAN['plans'].items() for i, _ in enumerate(of)]
-        found = {f'{plan} {i + 1}': plans.PLAN['plans'][plan][i] for plan, i in pairs}
+        of_all = plans.PLAN['plans'].items()
+        found = {f'{plan} {i}': one for plan, of in of_all for i, one in enumerate(of, 1)}
         if session not in found:
             raise ChapterError(f"there is no session '{session}'. Sessions: {', '.join(found)}")
-        slides = session_slides(found[session], notebooks, plans)
-        yield session.replace(' ', '-'), found[session]['session'], slides
-    for path in [] if session else find_chapters(notebooks, chapter):
-        one = chapter_of(int(path.name[:2]), notebooks, plans)
-        slides = [blank(one.title, where=f'Chapter {int(path.name[:2])}')]
-        yield path.stem, one.title, slides + [s for n in one.sections for s in one.slides_of(n)]
+        title = found[session]['session']
+        yield session.replace(' ', '-'), title, session_slides(found[session])
+    for path in [] if session else find_chapters(NOTEBOOKS, number):
+        chapter = chapter_of(int(path.name[:2]))
+        slides = [blank(chapter.title, where=f'Chapter {int(path.name[:2])}')]
+        slides += [slide for name in chapter.sections for slide in chapter.slides_of(name)]
+        yield path.stem, chapter.title, slides
 
 
 @click.command(help=__doc__.split('\n')[0])
-@click.option('--chapter', metavar='N', help='Chapters: 1, or 1,3 (default: all).')
+@click.option('--chapter', metavar='N', help='A chapter (default: all).')
 @click.option('--session', metavar='NAME', help="A session of a plan: 'five weeks 2'.")
-@click.option('--notebooks', type=FOLDER, default=ROOT / 'notebooks', metavar='DIR')
 @click.option('--build', type=FOLDER, default=ROOT / 'build' / 'slides', metavar='DIR')
-def main(chapter, session, notebooks, build):
-    """Make slides. The exit status is 2 if there is no such chapter, session or cell."""
-    try:
-        for name, title, slides in wanted(chapter, session, notebooks):
-            build.mkdir(parents=True, exist_ok=True)
-            write(build / f'{name}.html', page_of(slides, title, notebooks, name))
-            print(f'{name}  {len(slides)} slides: {build / name}.html')
-    except ChapterError as error:
-        click.echo(f'slides: {error}', err=True)
-        sys.exit(2)
+def main(chapter, session, build):
+    """Make slides of a session, of a chapter, or of each chapter."""
+    build.mkdir(parents=True, exist_ok=True)
+    for name, title, slides in wanted(chapter, session):
+        write(build / f'{name}.html', page_of(slides, title, name))
+        print(f'{name}  {len(slides)} slides: {build / name}.html')
 
 
 if __name__ == '__main__':
