@@ -170,7 +170,7 @@ def _mistakes(way: str, k: int, n: int) -> tuple[dict[str, Any], dict[str, Any],
 def cut(
     rank: int, lengths: Sequence[Sequence[int]], X: torch.Tensor, y: torch.Tensor
 ) -> list[Batch]:
-    """Cut one rank's micro-batches, of these lengths, from a batch that all ranks have."""
+    """Return one rank's micro-batches of these lengths, cut from a batch that all ranks have."""
     start = sum(map(sum, lengths[:rank]))
     ends = [start + sum(lengths[rank][:i]) for i in range(len(lengths[rank]) + 1)]
     return [(X[a:b], y[a:b]) for a, b in pairwise(ends)]

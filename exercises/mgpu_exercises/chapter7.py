@@ -28,7 +28,7 @@ def exercise_4(rng: random.Random, cut_mlp: Callable[..., Any]) -> None:
             expect(found == shape, hint)
         terms = [(x @ a.T + b).relu() @ c.T + d for a, b, c, d in parts]
         found = torch.stack(terms).sum(0)
-        hint = f'{k} ranks: the sum has the last bias {k} times; each rank adds it to its own term'
+        hint = f'{k} ranks: the sum has the last bias {k} times; only one term may include it'
         expect(not near(found - right, ((k - 1) * b2).expand(3, 4)), hint)
         hint = f'{k} ranks: the last bias is in no term, so it is missing from the sum'
         expect(not near(found - right, -b2.expand(3, 4)), hint)

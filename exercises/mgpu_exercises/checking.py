@@ -76,7 +76,6 @@ class Noted:
         self.within = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function."""
         self.args, self.within = args, True
         found = self.function(*args, **kwargs)
         self.within = False

@@ -134,7 +134,6 @@ class Counting(nn.Module):
         self.sending = True
 
     def forward(self, X: torch.Tensor) -> torch.Tensor:
-        """Run the network."""
         out, self.passes = self.module(X), self.passes + 1
         if self.sending:  # DDP also decides in the forward pass
             out.register_hook(lambda _, number=self.passes: self.sent.append(number))

@@ -68,11 +68,9 @@ class Peer:
         raise Lacks(f'here `dist` has only {has}, not {name}: write the sum by hand')
 
     def get_rank(self) -> int:
-        """Return the rank of this process."""
         return self.rank
 
     def get_world_size(self) -> int:
-        """Return the number of ranks."""
         return self.network.size
 
     def send(self, tensor: torch.Tensor, dst: int, group: Any = None) -> None:

@@ -52,11 +52,9 @@ class Dist:
         raise Lacks(f'here `dist` has only {has}, not {name}')
 
     def get_rank(self) -> int:
-        """Return the number of this rank."""
         return self.rank
 
     def get_world_size(self) -> int:
-        """Return the number of ranks."""
         return self.size
 
     def all_reduce(

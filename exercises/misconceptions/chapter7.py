@@ -107,7 +107,7 @@ WRONG = [
     ('7.3', 'not gathered for backward', events(again=False), 'its backward pass needs'),
     ('7.3', 'never dropped', events(drop=False), 'are unsharded at once'),
     ('7.3', 'one gather too many', events(), 'gathered twice in a row'),
-    ('7.4', 'a bias on every rank', cut_mlp(b2s=lambda b, k: [b] * k), 'to its own term'),
+    ('7.4', 'a bias on every rank', cut_mlp(b2s=lambda b, k: [b] * k), 'only one term may'),
     ('7.4', 'split along the wrong axes', cut_mlp(axis=1), 'features between the layers'),
     ('7.4', 'W1 in blocks, W2 every k-th', cut_mlp(strided=True), 'does each feature meet'),
     ('7.5', 'no sum for the gradient of x', tensor_step(enters=False), 'is a sum backward'),

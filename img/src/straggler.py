@@ -1,4 +1,4 @@
-"""An output of chapter 3, drawn large: one rank keeps the other waiting.
+"""An output of chapter 3, enlarged: one rank keeps the other waiting.
 
 Two training steps of two PyTorch ranks, as torch.profiler recorded them. Rank 1 computes all the
 time, and its allreduces are short. Rank 0 finishes early, and its allreduces are long because it

@@ -1,10 +1,10 @@
 """A launcher watches scheduler, server and workers, and the operating system watches the launcher.
 
-A, nobody watches: of scheduler, server, worker 0 and worker 1, worker 1 is killed; the other three
-wait forever and print nothing. B, a launcher watches the four: worker 1 is killed; first, the
-launcher notices that its process has ended; second, it stops scheduler, server and worker 0; third,
-it reports worker 1 and its last output. C, the launcher itself is killed: each of the four
-processes has asked the system to kill it when its parent dies, and the system ends all four.
+A, nobody watches: worker 1 is killed; scheduler, server and worker 0 wait forever and print
+nothing. B, a launcher watches the four: worker 1 is killed; first, the launcher notices that its
+process has ended; second, it stops scheduler, server and worker 0; third, it reports worker 1 and
+its last output. C, the launcher itself is killed: each of the four processes has asked the system
+to kill it when its parent dies, and the system ends all four.
 """
 
 import draw as d

@@ -4,8 +4,8 @@ Left, the sequence in four pieces, one per rank: the first rank has a triangle o
 compute, the last one a triangle and three squares. Right, in eight pieces: rank 0 has pieces 0 and
 7, rank 1 has 1 and 6, rank 2 has 2 and 5, rank 3 has 3 and 4. All have the same amount of work.
 
-A row's colour is the rank that has its queries. Equal pieces in order make unequal work; one
-piece from the front and one from the back together make equal work on every rank.
+A row's colour is the rank that has its queries. With equal pieces in order, work is unequal; with
+one piece from the front and one from the back, it is equal on all ranks.
 """
 
 import draw as d

@@ -33,7 +33,7 @@ _roles: list[subprocess.Popen[bytes]] = []  # the running processes
 def serve(workers: ipyparallel.DirectView, servers: int = 1) -> dict[str, psutil.Process]:
     """Start a scheduler and servers, and make ranks their workers: ``serve(ranks[:])``.
 
-    They replace this notebook's earlier ones and end with the notebook. Returns all by name:
+    They replace this notebook's earlier ones and end with the notebook. Returns processes by name:
     ``'scheduler'``, ``'server 0'``, ``'worker 0'``, ... Environment variables (``DMLC_…``) tell
     workers where the others are and which GPUs are theirs: call this before they load MXNet.
     Scheduler and servers exit when the workers close their store: call this again for a new one.
@@ -90,9 +90,9 @@ def free_ports(count: int) -> list[int]:
 
 
 def share_gpus(workers: int) -> list[dict[str, str]]:
-    """Divide this machine's GPUs; return each worker's ``CUDA_VISIBLE_DEVICES``, {} without GPUs.
+    """Return ``CUDA_VISIBLE_DEVICES`` for each worker, so that workers share this machine's GPUs.
 
-    With fewer GPUs than workers, all workers use CPUs: never a mix.
+    Without GPUs, each gets {}. With fewer GPUs than workers, all workers use CPUs: never a mix.
     """
     count = len(driver_gpus())
     if not count:

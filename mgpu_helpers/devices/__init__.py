@@ -1,4 +1,4 @@
-"""The available devices, GPUs or stand-ins, and what they can run.
+"""Find the available devices, GPUs or stand-ins, and measure their speed.
 
 ``driver`` needs no framework; ``mxnet_devices`` loads MXNet.
 """

@@ -50,7 +50,7 @@ def compare_speeds(
 
 
 def seconds_of(steps: int, step: Callable[[], object]) -> float:
-    """Time ``steps`` steps, and wait until the devices are done."""
+    """Return the seconds that ``steps`` steps take, until the devices are done."""
     start = time.perf_counter()
     for _ in range(steps):
         step()
