@@ -130,12 +130,14 @@ def test_what_a_task_lacks_is_said_in_a_sentence(ranks, tmp_path):
         ranks.tasks.load(tmp_path / 'nothing.py')
 
 
-def test_a_parameter_without_a_gradient_is_named(alone):
+def test_a_parameter_without_a_gradient_and_a_score_that_is_no_number_are_named(alone):
     options = change(alone, ('    net.most', "    net.spare = nn.Linear(1, 1)\n    net.most"),
                      ('super().forward(x)', 'self[2](self[1](self[0](x)))'))  # fmt: skip
     (said,) = alone.run(options, status=1)
     assert said.startswith("error: no gradient reaches ['spare.weight', 'spare.bias']: freeze")
     assert len(alone.run(f'{options} --find-unused')) == 2
+    (said,) = alone.run(change(alone, ('.abs().sum()', '.abs()')), status=1)
+    assert said == 'error: score_of returns a tensor of shape [16], not a number: take its .sum()'
 
 
 def test_a_last_step_with_one_example_can_be_dropped(alone):

@@ -20,7 +20,7 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 
-SUMS = 'SHA256SUMS'
+NAME, SUMS = 'step-{:05}-{:08}', 'SHA256SUMS'
 
 
 def save(folder, net, optimizer, facts, group=None, keep=1):
@@ -29,7 +29,7 @@ def save(folder, net, optimizer, facts, group=None, keep=1):
     ``facts`` are rank 0's: numbers, text and tensors; ``epoch`` and ``done`` name the folder, and
     ``options`` are compared when it is loaded. The last ``keep`` folders stay, and the best.
     """
-    name = name_of(facts['epoch'], facts['done'])
+    name = NAME.format(facts['epoch'], facts['done'])
     new = folder / f'.new-{name}'
     state = dict(zip(('net', 'optimizer'), get_state_dict(net, optimizer), strict=True))
     attempt(group, expect_finite, state['net'], name)
@@ -81,7 +81,7 @@ def expect_finite(network, name):
 
 def mark_best(folder, epoch, done):
     """Record in the file `best` which checkpoint is the best, so that it is kept."""
-    (folder / 'best.new').write_text(name_of(epoch, done))
+    (folder / 'best.new').write_text(NAME.format(epoch, done))
     os.replace(folder / 'best.new', folder / 'best')
 
 
@@ -118,10 +118,6 @@ def load(file, net, optimizer, group=None):
     attempt(group, exiting, told, dcp.load, state, file, group)
     states = {'model_state_dict': state['net'], 'optim_state_dict': state['optimizer']}
     set_state_dict(net, optimizer, **states)
-
-
-def name_of(epoch, done):
-    return f'step-{epoch:05}-{done:08}'
 
 
 def random_states(device, group=None):

@@ -54,10 +54,6 @@ def loader_of(args, task, examples, pieces, epoch):
     )  # fmt: skip
 
 
-def autocast(args):
-    return torch.autocast(args.device, torch.bfloat16, args.dtype == 'bfloat16')
-
-
 def step(args, task, model, optimizer, batches, asked=False):
     """Make the gradient of the mean loss.
 
@@ -74,7 +70,7 @@ def step(args, task, model, optimizer, batches, asked=False):
         if sharded:
             model.set_requires_gradient_sync(i == len(batches))
         with nullcontext() if sharded or i == len(batches) else model.no_sync():
-            with autocast(args):
+            with torch.autocast(args.device, torch.bfloat16, args.dtype == 'bfloat16'):
                 loss = weight * task.loss_of(task.forward(model, batch), batch)
             summed.wait()
             (loss * (dist.get_world_size() / sums[1])).backward()  # DDP and FSDP divide by ranks
@@ -93,7 +89,8 @@ def evaluate(args, task, net, tests):
     for buffer in net.buffers():
         dist.broadcast(buffer, 0)
     net.eval()
-    with torch.no_grad(), autocast(args):
+    lower = torch.autocast(args.device, torch.bfloat16, args.dtype == 'bfloat16')
+    with torch.no_grad(), lower:
         for ((batch, weight),) in deal(args, task, tests, steps):
             output = task.forward(net, batch)
             for i, give in enumerate((task.loss_of, task.score_of)):
@@ -112,7 +109,12 @@ def first_pass(args, task, net, model, examples, step, unused=False):
     """
     ((batch, _), *_) = next(deal(args, task, examples, [step], training=True))
     before = [buffer.clone() for buffer in net.buffers()]
-    task.loss_of(task.forward(model, batch), batch).backward()
+    output = task.forward(model, batch)
+    loss, score = task.loss_of(output, batch), task.score_of(output, batch)
+    for name, value in (('loss_of', loss), ('score_of', score)):
+        if shape := [*getattr(value, 'shape', ())]:
+            ranks.stop(f'{name} returns a tensor of shape {shape}, not a number: take its .sum()')
+    loss.backward()
     for buffer, value in zip(net.buffers(), before, strict=True):
         buffer.copy_(value)
     none = [name for name, p in net.named_parameters() if p.requires_grad and p.grad is None]

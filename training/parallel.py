@@ -3,8 +3,7 @@
     torchrun --nproc-per-node 4 parallel.py --tensor 2 --dtype float64 --checkpoint runs/gpt
 
 The order of the wrappers is torchtitan's. Layers are split first, because the others must find them
-as they will be; then recomputed; sharded last. Between the last two torchtitan compiles each block,
-`block.compile()`: with PyTorch 2.13 on CPUs that fails on layers that are split and recomputed.
+as they will be; then recomputed; sharded last.
 """
 
 import argparse

@@ -1,8 +1,9 @@
-"""What ranks need beside a training: to meet, to watch each other, and to agree.
+"""What ranks need beside a training: to meet, to agree, and to end together.
 
 train_ddp.py imports it; so can a script of yours. Nothing here knows what is trained.
 """
 
+import ctypes
 import faulthandler
 import gc
 import hashlib
@@ -12,26 +13,21 @@ import os
 import shutil
 import signal
 import sys
-import threading
 import time
 import warnings
 from collections import Counter
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from functools import partial
 
+# Before PyTorch, which takes seconds: torchrun may be killed while it loads.
 if sys.platform == 'linux' and 'TORCHELASTIC_RUN_ID' in os.environ:
-    import ctypes  # before PyTorch, which takes seconds: torchrun may be killed while it loads
-
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end when torchrun does
-    alive = os.getppid() != 1
-    with suppress(OSError):  # in some containers torchrun itself is process 1
-        alive = alive or os.path.samefile('/proc/1/exe', '/proc/self/exe')
-    if not alive:
+    if os.getppid() == 1 and 'torch' not in open('/proc/1/cmdline').read():  # 1 may be torchrun
         sys.exit('error: torchrun is gone')
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 
 LOCAL = int(os.environ.get('LOCAL_RANK', 0))  # the number of this process on its machine
 
@@ -51,22 +47,14 @@ def device_of(wanted):
 
 @contextmanager
 def together(device, limit):
-    """Be a group of ranks, watched, in what is done ``with`` it; errors that exit are one line."""
-    store = meet(device, timedelta(seconds=limit))
-    done = threading.Event()
-    watcher = threading.Thread(target=watch, args=(store, limit / 2, done), daemon=True)
-    watcher.start()
+    """Be a group of ranks in what is done ``with`` it; errors that exit are one line."""
+    meet(device, timedelta(seconds=limit))
     if hasattr(faulthandler, 'register'):  # not on Windows: kill -USR1 prints where it is
         faulthandler.register(signal.SIGUSR1, all_threads=False)
     try:
         yield
     except SystemExit as end:
         leave(end.code)
-    except BaseException:
-        done.set()  # the watcher must not end the process before its traceback is printed
-        raise
-    done.set()
-    watcher.join()  # if Python ended while it asks the store, the process would abort
     dist.destroy_process_group()
     gc.collect()  # DDP is part of a cycle: it would outlive the group that it uses
 
@@ -76,12 +64,11 @@ def leave(code):
     if isinstance(code, str):
         sys.stderr.write(f'{code}\n')
     sys.stdout.flush()
-    sys.stderr.flush()
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 
 def meet(device, limit):
-    """Join the process group; return a store that only this start of all ranks uses.
+    """Join the process group, by a store that only this start of all ranks uses.
 
     torchrun keeps one store: after a restart, gloo and NCCL would find the addresses of dead ranks
     there (PyTorch's issue 135712). TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in torchrun's environment
@@ -90,37 +77,19 @@ def meet(device, limit):
     store, rank, size = dist.HashStore(), 0, 1
     if 'RANK' in os.environ:
         store, rank, size = next(dist.rendezvous('env://', timeout=limit))
-    kind, gpu = 'gloo', None
-    if device == 'cuda':
-        kind, gpu = 'nccl', torch.device('cuda', LOCAL)
+    lib, gpu = ('nccl', torch.device('cuda', LOCAL)) if device == 'cuda' else ('gloo', None)
     store.set(f'start {rank}', str(time.time_ns()))
     for _ in range(max(1, int(limit.total_seconds()))):
         starts = [store.get(f'start {other}').decode() for other in range(size)]
-        ours = dist.PrefixStore(' '.join(starts), store)
-        ours.set(f'{rank}', 'here')
+        own = dist.PrefixStore(' '.join(starts), store)
+        own.set(f'{rank}', 'here')
         with suppress(dist.DistStoreError):  # `starts` had a rank's previous start: read again
-            ours.wait([f'{other}' for other in range(size)], timedelta(seconds=1))
-            dist.init_process_group(
-                kind, store=ours, rank=rank, world_size=size, timeout=limit, device_id=gpu
-            )
-            return ours.clone()
-    sys.exit(f'error: rank {rank} has not met all others within {limit.total_seconds():.0f} s')
-
-
-def watch(store, limit, done):
-    """Count up every second; end this rank if the next rank's count stands still for too long."""
-    rank, beats, silent = dist.get_rank(), 0, 0
-    other = (rank + 1) % dist.get_world_size()
-    why = f'rank {other} is stopped, or cut off'
-    try:
-        while silent < limit and not done.wait(1):
-            store.add(f'alive {rank}', 1)
-            before, beats = beats, store.add(f'alive {other}', 0)
-            silent = silent + 1 if beats == before else 0
-    except dist.DistError:  # no rank trains on alone
-        why = "torchrun's store does not answer: is torchrun gone?"
-    if not done.is_set():
-        leave(f'error: {why}')
+            own.wait([f'{other}' for other in range(size)], timedelta(seconds=1))
+            break
+    else:
+        sys.exit(f'error: rank {rank} has not met all others within {limit.total_seconds():.0f} s')
+    us = {'store': own, 'rank': rank, 'world_size': size}
+    dist.init_process_group(lib, timeout=limit, device_id=gpu, **us)
 
 
 def stop(why):
@@ -190,11 +159,9 @@ def digest(values):
 
 def fingerprint(folder, group):
     """Hash a file, or a folder: all names, and of 1,000 files length and end, once a machine."""
-    sha, files = hashlib.sha256(), []
-    if folder and LOCAL == 0:
-        files = sorted(path for path in [folder, *folder.rglob('*')] if path.is_file())
-    for path in files:
-        sha.update(f'{path.relative_to(folder)} '.encode())
+    files = [folder, *folder.rglob('*')] if folder and LOCAL == 0 else []
+    files = sorted(path for path in files if path.is_file())
+    sha = hashlib.sha256(repr([path.relative_to(folder) for path in files]).encode())
     for path in files[:: len(files) // 1000 + 1]:
         with open(path, 'rb') as file:
             size = file.seek(0, 2)
@@ -215,29 +182,18 @@ def tell(line, log_file=None, **found):
                 file.write(json.dumps(found) + '\n')
 
 
-def report(args, line, rows, seconds, **found):
-    """Tell what the last steps found."""
-    losses, counts, _, norms = zip(*rows, strict=True)
-    found |= {'loss': sum(losses) / sum(counts), 'norm': norms[-1], 'rate': sum(counts) / seconds}
-    if args.device == 'cuda':
-        found['memory'] = torch.cuda.max_memory_allocated() / 2**20
-        line += ', {memory:.0f} MiB'
-    tell(line, args.log_file, **found)
-
-
 def lock(folder):
     """Make the folder, and keep other jobs out of it while this process lives."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with suppress(ImportError):  # Windows has no fcntl: two jobs there go unnoticed
-        import fcntl
+    import fcntl  # not on Windows, where a folder cannot be flushed either
 
-        held = os.open(folder / 'lock', os.O_RDWR | os.O_CREAT)  # and never closed
-        try:
-            fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError) as error:
-            sys.exit(f'error: {folder}: another job trains there ({error})')
-        except OSError as error:
-            sys.stderr.write(f'warning: {folder}: a second job would not be noticed ({error})\n')
+    folder.mkdir(parents=True, exist_ok=True)
+    held = os.open(folder / 'lock', os.O_RDWR | os.O_CREAT)  # and never closed
+    try:
+        fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as error:
+        sys.exit(f'error: {folder}: another job trains there ({error})')
+    except OSError as error:
+        sys.stderr.write(f'warning: {folder}: a second job would not be noticed ({error})\n')
     for left in folder.glob('.new-*'):  # by a job that was killed while it saved
         shutil.rmtree(left)
 
@@ -246,12 +202,12 @@ def on_sigterm():
     """Return a list that stays empty until this process receives SIGTERM."""
     asked = []
     signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
-    if hasattr(signal, 'pthread_sigmask'):  # not on Windows
-        # Blocked while this process forks, and in the child for good: a DataLoader's worker that
-        # is told while it starts would die, and the training with it.
-        block = partial(signal.pthread_sigmask, signal.SIG_BLOCK, {signal.SIGTERM})
-        unblock = partial(signal.pthread_sigmask, signal.SIG_UNBLOCK, {signal.SIGTERM})
-        os.register_at_fork(before=block, after_in_parent=unblock)
+    # Blocked while this process forks, and in the child for good: a DataLoader's worker that is
+    # told while it starts would die, and the training with it.
+    os.register_at_fork(
+        before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}),
+        after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM}),
+    )
     return asked
 
 
@@ -259,8 +215,6 @@ def parallel(net, device, shard, units, unused=False):
     """Give each rank the whole network (DDP), or, unit by unit, a shard of each tensor (FSDP)."""
     if not shard:
         return nn.parallel.DistributedDataParallel(net, find_unused_parameters=unused)
-    from torch.distributed.fsdp import fully_shard
-
     warnings.filterwarnings('ignore', 'FSDP2-wrapped .* view')  # nothing writes into an output
     mesh = dist.init_device_mesh(device, (dist.get_world_size(),))
     holders = Counter(p for unit in units for p in unit.parameters())

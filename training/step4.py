@@ -1,6 +1,5 @@
 """Step 4: killed, it goes on bit for bit: torchrun --nproc-per-node 2 --max-restarts 3 step4.py"""
 
-from datetime import timedelta
 from pathlib import Path
 
 import checkpoints
@@ -68,9 +67,8 @@ def train(args, task):
 def main():
     args, task = tasks.parse(__doc__, options)
     args.device = ranks.device_of('auto')
-    ranks.meet(args.device, timedelta(minutes=10))
-    train(args, task)
-    dist.destroy_process_group()
+    with ranks.together(args.device, 600):
+        train(args, task)
 
 
 if __name__ == '__main__':

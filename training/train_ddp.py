@@ -1,4 +1,4 @@
-"""Step 5: train on several devices, watched, whole or sharded: torchrun --nproc-per-node 2 ..."""
+"""Step 5: train on several devices that agree, whole or sharded: torchrun --nproc-per-node 2 ..."""
 
 import math
 import time
@@ -13,13 +13,12 @@ import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
 
-FREE = (  # may change at a restart
-    'task epochs data checkpoint every keep timeout save_timeout report log_file num_workers shard '
-    'device real patience steps digest'
-).split()
+FREE = 'task epochs data checkpoint every keep timeout report log_file num_workers shard device '
+FREE += 'real patience digest'  # these options may change at a restart
 EPOCH = 'epoch {epoch}, time: {time:.2f} sec, train loss: {train_loss:.6f}, '
 EPOCH += 'test loss: {test_loss:.6f}, {score_name}: {score:.4f}'
 STEP = 'epoch {epoch}, step {step}, loss: {loss:.6f}, lr: {lr:.3g}, norm: {norm:.4g}, {rate:.0f}/s'
+STEP += ', {memory:.0f} MiB' if torch.cuda.is_available() else ''
 
 
 def options(add):
@@ -32,7 +31,6 @@ def options(add):
     add('--log-file', type=Path, metavar='FILE', help='add all that is printed to it, as JSON')
     add('--device', default='auto', choices=['auto', 'cpu', 'cuda'], help='compute there')
     add('--timeout', type=tasks.some, default=600, help='seconds to wait for others (%(default)s)')
-    add('--save-timeout', type=tasks.some, default=3600, help='while saving (%(default)s)')
     add('--digest', action='store_true', help='end with a SHA-256 of the parameters')
     add('--shard', action='store_true', help='hold a shard of the network on each rank (FSDP)')
     add('--compile', nargs='?', const='inductor', metavar='BACKEND', help='use torch.compile')
@@ -46,9 +44,8 @@ def agree(args, task, slow):
     if args.log_file:
         ranks.attempt(slow, lambda: open(args.log_file, 'a').close(), on=0)
     examples, tests = ranks.attempt(slow, lambda: [task.read(args, t) for t in (True, False)])
-    options = {k: str(v) for k, v in vars(args).items() if k not in FREE}
-    sizes = [len(examples), len(tests)]
-    options['data'] = sizes + ranks.fingerprint(vars(args).get('data'), slow)
+    options = {k: str(v) for k, v in vars(args).items() if k not in FREE.split()}
+    options['data'] = [len(examples), len(tests), *ranks.fingerprint(vars(args).get('data'), slow)]
     state, there, sha = ranks.attempt(slow, checkpoints.find, args.checkpoint, options)
     ranks.agree(slow, options=options, checkpoint=sha)
     return examples, tests, options, state, there
@@ -56,7 +53,7 @@ def agree(args, task, slow):
 
 def train(args, task):
     rank, size, file = dist.get_rank(), dist.get_world_size(), args.checkpoint
-    slow = dist.new_group(backend='gloo', timeout=timedelta(seconds=args.save_timeout))
+    slow = dist.new_group(backend='gloo', timeout=timedelta(hours=1))  # to read, to save
     asked = ranks.on_sigterm() if file else []
     examples, tests, options, state, there = agree(args, task, slow)
     steps = exact.steps_of(args, task, examples, 0)
@@ -95,9 +92,11 @@ def train(args, task):
             if due or done == len(steps) or done % (args.report or 100) == 0:
                 log += ranks.settle(rows, epoch, done)
             if args.report and done % args.report == 0:
-                ranks.report(args, STEP, log[1:][-args.report :], time.perf_counter() - last,
-                             epoch=epoch + 1, step=done, lr=rate)  # fmt: skip
-                last = time.perf_counter()
+                losses, counts, _, norms = zip(*log[1:][-args.report :], strict=True)
+                seconds, last = time.perf_counter() - last, time.perf_counter()
+                ranks.tell(STEP, args.log_file, epoch=epoch + 1, step=done, lr=rate, norm=norms[-1],
+                           loss=sum(losses) / sum(counts), rate=sum(counts) / seconds,
+                           memory=torch.cuda.max_memory_allocated() / 2**20)  # fmt: skip
             if due:
                 ranks.agree_on(net)
                 facts = {
@@ -114,8 +113,6 @@ def train(args, task):
         loss, count, *_ = (sum(column) for column in zip(*log))
         seconds = time.perf_counter() - begin
         test_loss, score = exact.evaluate(args, task, net, tests)
-        if not math.isfinite(test_loss):
-            ranks.stop(f'epoch {epoch + 1}: the test loss is {test_loss}')
         ranks.agree_on(net)
         ranks.tell(EPOCH, args.log_file, epoch=epoch + 1, time=seconds, train_loss=loss / count,
                    test_loss=test_loss, score_name=task.SCORE, score=score)  # fmt: skip

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import torch
+from torch.optim.lr_scheduler import LambdaLR
 from torch.utils._pytree import tree_map_only
 
 NEEDED = {
@@ -37,20 +38,6 @@ OPTIONAL = {
     'prepare(batch, args, training)': 'gives what the network takes: numbers of type args.real',
     'units_of(net)': 'gives the modules that are whole only while they compute (with --shard)',
 }
-SCORE = 'score'
-collate = torch.utils.data.default_collate
-
-
-def schedule_of(optimizer, args):
-    return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
-
-
-def order_of(examples, draw):
-    return torch.randperm(len(examples), generator=draw)
-
-
-def prepare(batch, args, training):
-    return batch
 
 
 def units_of(net):
@@ -65,6 +52,16 @@ def units_of(net):
             yield child
 
 
+DEFAULTS = {
+    'SCORE': 'score',
+    'schedule_of': lambda optimizer, args: LambdaLR(optimizer, lambda step: 1.0),
+    'order_of': lambda examples, draw: torch.randperm(len(examples), generator=draw),
+    'collate': torch.utils.data.default_collate,
+    'prepare': lambda batch, args, training: batch,
+    'units_of': units_of,
+}
+
+
 def load(file):
     """Import a task; one sentence names a function that is missing or takes other arguments."""
     if not file.is_file():
@@ -75,7 +72,7 @@ def load(file):
     for call, meaning in (NEEDED | OPTIONAL).items():
         name, *arguments = call.rstrip(')').replace('(', ', ').split(', ')
         if call in OPTIONAL:
-            vars(task).setdefault(name, globals()[name])
+            vars(task).setdefault(name, DEFAULTS[name])
         if not hasattr(task, name):
             sys.exit(f'error: {file} has no {call}, which {meaning}')
         try:
@@ -99,7 +96,6 @@ def limited(kind, good, words):
 
 
 above_0 = limited(float, lambda x: 0 < x < math.inf, 'a number above 0')
-from_0 = limited(float, lambda x: 0 <= x < math.inf, 'a number from 0')
 some = limited(int, lambda x: x > 0, 'a whole number above 0')
 count = limited(int, lambda x: x >= 0, 'a whole number from 0')
 
@@ -118,7 +114,7 @@ def parse(doc, options):
     add('--seed', type=count, default=0, help='draw weights and order from this (%(default)s)')
     add('--dtype', default='float32', choices=['float32', 'float64', 'bfloat16'],
         help='compute in this; with bfloat16, parameters stay float32 (%(default)s)')  # fmt: skip
-    task.options(add)
+    task.options(parser.add_argument_group('options of the task').add_argument)
     options(add)
     args = parser.parse_args()
     args.real = torch.float64 if args.dtype == 'float64' else torch.float32

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from tasks import above_0, count, from_0, some
+from tasks import above_0, count, some
 
 PAD, LONGEST, SCORE, TEXT = 0, 64, 'right', Path(__file__).parents[1] / 'sentences.txt'
 Layer = partial(nn.TransformerEncoderLayer, batch_first=True, norm_first=True)
@@ -19,7 +19,7 @@ def options(add):
     add('--width', type=some, default=32, help='numbers that stand for a token (%(default)s)')
     add('--lr', type=above_0, default=0.01, help='learning rate of AdamW (%(default)s)')
     add('--warmup', type=count, default=10, metavar='N', help='reach it in N steps (%(default)s)')
-    add('--dropout', type=from_0, default=0.1, help='share of numbers left out (%(default)s)')
+    add('--dropout', type=float, default=0.1, help='share of numbers left out (%(default)s)')
     add('--recompute', action='store_true', help='keep no activations inside blocks: less memory')
 
 
