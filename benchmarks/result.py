@@ -81,7 +81,7 @@ class Result:
 
     @property
     def name(self):
-        """Return the name of its file, without suffix: one per machine and day."""
+        """Return the file's name without its suffix: one per machine and day."""
         cpu = re.sub(r'\((r|tm)\)|\b(cpu|processor)\b|@.*', ' ', self.machine['cpu'].lower())
         slug = re.sub('[^a-z0-9]+', '-', cpu).strip('-')
         parts = [self.date[:10], f'{self.machine["cores"]}cores', slug]

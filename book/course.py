@@ -108,7 +108,7 @@ def links(app, docname, source):
 
 
 def shown(notebook):
-    """Remove the empty outputs that progress bars leave; give plots without alt text one."""
+    """Remove the empty outputs that progress bars leave; give alt text to plots without it."""
     heading = ''
     for cell in notebook['cells']:
         text = ''.join(cell['source'])

@@ -152,8 +152,8 @@ class Peer:
 def on_peers(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], Network]:
     """Call a function with ``dist`` on each rank; return the results and the messages.
 
-    It is called several times, so it must create what it changes. Ranks that wait for one another,
-    or for a rank that has ended, raise a hint; real processes would wait forever.
+    The function is called several times, so it must create what it changes. Ranks that wait for one
+    another, or for a rank that has ended, raise a hint; real processes would wait forever.
     """
     network, before = Network(size), -1
     while True:

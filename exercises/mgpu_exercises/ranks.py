@@ -110,8 +110,8 @@ class Dist:
 def on_ranks(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], list[Dist]]:
     """Call a function with ``dist`` on each rank; return the results and the ranks.
 
-    It is called several times, so it must create what it changes. Ranks that call different
-    collectives raise a hint; real processes would wait forever.
+    The function is called several times, so it must create what it changes. Ranks that call
+    different collectives raise a hint; real processes would wait forever.
     """
     past: list[list[Any]] = []
     while True:

@@ -85,7 +85,7 @@ def make_buckets(
 def sum_in_buckets(
     algorithm: Allreduce, buckets: Sequence[Bucket], grads: Sequence[Sequence[NDArray]]
 ) -> None:
-    """Sum the gradients ``grads[c]`` over the devices c, in place, by way of ``buckets[c]``."""
+    """Sum the gradients ``grads[c]`` over the devices c, in place, through ``buckets[c]``."""
     if len(grads[0]) == 1:  # alone in its bucket: already one message
         algorithm([arrays[0] for arrays in grads])
         return

@@ -25,7 +25,7 @@ def data_load(
 def sharded_load(
     cw: float, tokens: float, gradient_bytes: int = 2, devices: float = math.inf
 ) -> float:
-    """Return the time of FSDP's two gathers and one scatter over that of a step's computing."""
+    """Return the time of FSDP's two gathers and one scatter over that of a step's computation."""
     arguments.positive_number('tokens', tokens)
     return (2 * 2 + gradient_bytes) / 6 * (1 - 1 / devices) * cw / tokens
 

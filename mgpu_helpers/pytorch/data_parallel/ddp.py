@@ -15,7 +15,7 @@ from .lenet import loss
 def ddp_step(
     X: Tensor, y: Tensor, net: DistributedDataParallel, optimizer: torch.optim.Optimizer
 ) -> Tensor:
-    """Train on this rank's shard of a batch, of which all ranks pass the whole; return its losses.
+    """Train on this rank's shard of a batch that all ranks pass whole; return the shard's losses.
 
     A rank without examples contributes a gradient of 0.
     """
