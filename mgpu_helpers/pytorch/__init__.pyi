@@ -45,7 +45,7 @@ from .language.tokens import sum_gradients as sum_gradients
 from .language.tokens import token_loss as token_loss
 from .language.tokens import train_gpt as train_gpt
 from .language.tokens import worst as worst
-from .model_parallel.asleep import Sleeper as Sleeper
+from .model_parallel.asleep import sleeping_stages as sleeping_stages
 from .model_parallel.bytes_sent import Traffic as Traffic
 from .model_parallel.pipeline import StageState as StageState
 from .model_parallel.pipeline import gpipe_order as gpipe_order
@@ -58,6 +58,7 @@ from .model_parallel.sharding import shard_parameters as shard_parameters
 from .model_parallel.sharding import views as views
 from .model_parallel.sharding import whole_of as whole_of
 from .model_parallel.ten_steps import group_of as group_of
+from .model_parallel.ten_steps import held_over_time as held_over_time
 from .model_parallel.ten_steps import nbytes as nbytes
 from .model_parallel.ten_steps import shard_of as shard_of
 from .model_parallel.ten_steps import ten_steps as ten_steps

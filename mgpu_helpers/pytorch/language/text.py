@@ -21,9 +21,11 @@ def decode(tokens: Sequence[int]) -> str:
     return ''.join(chr(int(t) + 30) for t in tokens if t > EDGE)
 
 
-def shifted(sequences: Sequence[Sequence[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+def shifted(
+    sequences: Sequence[Sequence[int]], device: torch.device | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Return tokens (n, t) and the token that follows each (n, t), padded with PAD."""
-    rows = [torch.tensor(s) for s in sequences]
+    rows = [torch.tensor(s, device=device) for s in sequences]
     x, y = (pad_sequence([r[s] for r in rows], True, PAD) for s in (slice(-1), slice(1, None)))
     return x, y
 

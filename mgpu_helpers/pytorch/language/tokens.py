@@ -55,9 +55,8 @@ def train_gpt(sequences: Any, steps: int, batch_size: int = 24, lr: float = 1e-2
     schedule, losses = torch.optim.lr_scheduler.OneCycleLR(optimizer, lr, steps), []
     for _ in range(steps):
         batch = torch.randperm(len(sequences), generator=shuffle)[:batch_size]
-        pairs = shifted([sequences[i] for i in shard_of(batch).tolist()])
+        x, y = shifted([sequences[i] for i in shard_of(batch).tolist()], this_device())
         optimizer.zero_grad()
-        x, y = (part.to(this_device()) for part in pairs)
         losses.append(float(backward(net, x, y)))
         sum_gradients(net.parameters())
         optimizer.step()

@@ -92,6 +92,11 @@ class StageState:
         self.sent: list[Any] = []  # messages in flight
         self.like: Any = None  # shape and type of an example from the previous stage
 
+    def loss_term(self, out: Tensor, i: int) -> Tensor:
+        """Keep micro-batch i's losses; return its term of the batch's mean loss."""
+        self.losses.append(loss(out, self.ys[i]))
+        return self.losses[-1].sum() / self.num_examples
+
 
 class Stage(StageState):
     """One rank's layers during one step, with their forward and backward passes."""
@@ -102,8 +107,7 @@ class Stage(StageState):
         out = self.layers(x)
         arguments.array('the output of a stage', out)
         if self.rank == self.last:
-            self.losses.append(loss(out, self.ys[i]))
-            out = self.losses[-1].sum() / self.num_examples
+            out = self.loss_term(out, i)
         self.kept[i] = x, out
         return None if self.rank == self.last else out.detach()
 
@@ -131,7 +135,7 @@ def room_for(stage: Stage, kind: str, i: int) -> Tensor | None:
 
 
 def trade(stage: Stage, done: Pass, out: Tensor | None, following: Pass | None) -> Tensor | None:
-    """Send a pass's result, and wait for the input of the following pass.
+    """Send a pass's result, and wait for the input of the following pass, or for all sends.
 
     Both go in one batch of messages: in 1F1B, a stage sends an activation on while the next one
     sends a gradient back. If each sent before receiving, both might wait for ever.
@@ -150,7 +154,10 @@ def trade(stage: Stage, done: Pass, out: Tensor | None, following: Pass | None) 
     works = dist.batch_isend_irecv(ops) if ops else []
     if message is not None:
         works.pop().wait()  # the receive is the last one
-    stage.sent += works  # run_stage waits for the sends at the end of the step
+    stage.sent += works
+    if following is None:
+        for work in stage.sent:
+            work.wait()
     return message
 
 
@@ -178,8 +185,6 @@ def run_stage(
         spans.append(Span(f'stage {stage.rank}', kind, str(i), start, time.monotonic()))
         held = max(held, len(stage.kept))
         message = trade(stage, (kind, i), out, following)
-    for work in stage.sent:
-        work.wait()
     losses = torch.cat(stage.losses).detach() if stage.losses else None
     return Done(losses, held, spans)
 

@@ -65,17 +65,15 @@ def shard_gradients(
     When a backward pass has computed the last of them, they are reduced and scattered, each
     ``.grad`` becomes ``None``, and ``then`` is called.
     """
-    ready = []  # type: list[torch.Tensor]
 
-    def on_gradient(p: torch.Tensor) -> None:
-        ready.append(p)
-        if len(ready) == len(params):
-            mean = reduce_scatter(flatten([p.grad for p in params], dist.get_world_size()))  # type: ignore[misc]
-            shard.grad = mean if shard.grad is None else shard.grad + mean
-            for p in params:
-                p.grad = None
-            ready.clear()
-            then()
+    def on_gradient(_: object) -> None:
+        if any(p.grad is None for p in params):
+            return
+        mean = reduce_scatter(flatten([p.grad for p in params], dist.get_world_size()))  # type: ignore[misc]
+        shard.grad = mean if shard.grad is None else shard.grad + mean
+        for p in params:
+            p.grad = None
+        then()
 
     for p in params:
         p.register_post_accumulate_grad_hook(on_gradient)  # p.grad is complete
@@ -89,7 +87,6 @@ def shard_parameters(layer: nn.Module) -> nn.Parameter:
     """
     whole, shard = own_shard(list(layer.parameters()))
     shard.data = shard.data.clone()  # its own memory, so that the whole can be freed
-
     drop = partial(whole.untyped_storage().resize_, 0)
 
     def gather(*_: object) -> None:
@@ -98,8 +95,7 @@ def shard_parameters(layer: nn.Module) -> nn.Parameter:
 
     def after_forward(layer: nn.Module, inputs: object, output: torch.Tensor) -> None:
         drop()
-        if output.requires_grad:
-            output.register_hook(gather)  # its backward pass begins here
+        output.register_hook(gather)  # its backward pass begins here
 
     layer.register_forward_pre_hook(gather), layer.register_forward_hook(after_forward)
     drop()

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ... import arguments, data
 from ..data_parallel.lenet import load_data_fashion_mnist, loss
@@ -109,6 +110,35 @@ def train_by(prepare: Callable[[nn.Module], Any]) -> Trained:
         return term
 
     return ten_steps(net, gradients, *more, over=dist.group.WORLD)  # type: ignore[misc]
+
+
+class _Watch(TorchDispatchMode):
+    """Record the bytes of these parameters and their gradients after each operation."""
+
+    def __init__(self, params: list[Tensor]) -> None:
+        super().__init__()
+        self.params, self.held = params, []  # type: list[Tensor], list[int]
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        out = function(*args, **kwargs or {})
+        self.held.append(nbytes(t for p in self.params for t in (p, p.grad) if t is not None))
+        return out
+
+
+def held_over_time(prepare: Callable[[nn.Module], Any]) -> list[int]:
+    """Return the bytes of parameters and gradients on this rank after each operation.
+
+    ``prepare`` is one for ``train_by``; the operations are those of one forward and backward pass.
+    """
+    net, optimizer, *_ = prepare(vit().to(this_device()))
+    batch = next(iter(load_in_turn(load_data_fashion_mnist, 51, 51, 0, 'float64')[0]))
+    X, y = map(shard_of, batch)
+    watch = _Watch([*net.parameters(), *(p for g in optimizer.param_groups for p in g['params'])])
+    with watch:
+        loss(net(X), y).mean().backward()
+    return watch.held
 
 
 def group_of(k: int) -> bool:
