@@ -19,11 +19,10 @@ import grading
 import nbformat
 import yaml
 
-import student
 from mgpu_helpers.processes.launching import dumps
+from student import CHECK, SOURCES
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = {student.set_of(path): path for path in student.SOURCES}
 NUMBERS = {chapter: list(grade.checks_in(path)) for chapter, path in SOURCES.items()}
 FIRST = SOURCES['1']
 GIVEN = yaml.safe_load((ROOT / 'tests/submissions.yml').read_text('utf8'))
@@ -107,7 +106,7 @@ def answered(chapter, which, turn, first):
         cell.source = cell.source.replace("'Ada Lovelace'", "'Ada'")  # as wrong numbers were drawn
         if 'solution' in cell.metadata.get('tags', ()):
             blank = cell
-        elif (match := student.CHECK.match(cell.source)) and match[1] in known:
+        elif (match := CHECK.match(cell.source)) and match[1] in known:
             several = known[match[1]]
             names = [ast.unparse(word) for word in ast.parse(cell.source).body[0].value.args[1:]]
             sent = base64.b64encode(dumps(several[turn % len(several)])).decode()
@@ -187,8 +186,4 @@ def two_environments(folder):
             if not entry.name.startswith(without) and not (site / entry.name).exists():
                 (site / entry.name).symlink_to(entry)
         pythons[name] = folder / name / 'bin' / 'python'
-    kernel = folder / '.venv/share/jupyter/kernels/mgpu-torch'
-    kernel.mkdir(parents=True)
-    spec = {'argv': [str(pythons['.venv-torch'])], 'display_name': 'PyTorch', 'language': 'python'}
-    (kernel / 'kernel.json').write_text(json.dumps(spec))
     return pythons['.venv']

@@ -18,7 +18,6 @@ from run_notebooks import frameworks
 import student
 from mgpu_exercises import check, checking, given
 
-SETS = {student.set_of(path): path for path in student.SOURCES}
 SLOW = tuple(f"check('{n}'" for n in ('5.3', '5.10', '6.2'))  # each starts processes: once
 
 
@@ -28,7 +27,7 @@ def code_of(text):
 
 def needs(chapter):
     """Skip what asks for the framework of a chapter where it is not installed."""
-    used = frameworks(nbformat.read(SETS[chapter], as_version=4))
+    used = frameworks(nbformat.read(student.SOURCES[chapter], as_version=4))
     if 'torch' in used:
         pytest.importorskip('torch', reason="PyTorch is not installed: 'make setup TORCH=1'")
     if 'mxnet' in used:
@@ -55,7 +54,7 @@ def module_of(chapter):
     return importlib.import_module(f'mgpu_exercises.{"chapter" * chapter.isdigit()}{chapter}')
 
 
-@pytest.mark.parametrize('path', student.SOURCES, ids=lambda path: path.name)
+@pytest.mark.parametrize('path', student.SOURCES.values(), ids=lambda path: path.name)
 def test_solutions_are_right_as_stored_and_blanks_are_told_in_a_sentence(path):
     """The puzzles go through nbval, too, for their pictures; the others need no kernel each."""
     chapter = student.set_of(path)
@@ -82,14 +81,14 @@ def test_solutions_are_right_as_stored_and_blanks_are_told_in_a_sentence(path):
         assert not verdict.right and 'still blank' in verdict.sentence
 
 
-@pytest.mark.parametrize('path', student.SOURCES, ids=lambda path: path.name)
+@pytest.mark.parametrize('path', student.SOURCES.values(), ids=lambda path: path.name)
 def test_the_students_version_is_what_the_sources_give(path):
     kept = (path.parent / 'student' / path.name).read_text(encoding='utf8')
     assert kept == student.student_version(path), 'make student writes it anew'
     assert 'SOLUTION' not in kept and "'right'" not in kept
 
 
-@pytest.mark.parametrize('chapter', SETS)
+@pytest.mark.parametrize('chapter', student.SOURCES)
 def test_each_known_mistake_gets_its_hint(chapter):
     needs(chapter)
     wrong = teaching_plan.mistakes_in(chapter)
@@ -103,7 +102,7 @@ def test_each_known_mistake_gets_its_hint(chapter):
     assert min(counted.values()) >= 2
 
 
-@pytest.mark.parametrize('chapter', SETS)
+@pytest.mark.parametrize('chapter', student.SOURCES)
 def test_right_answers_that_go_another_way_are_right(chapter):
     needs(chapter)
     name = module_of(chapter).__name__.replace('mgpu_exercises', 'misconceptions')
@@ -121,7 +120,7 @@ def test_right_answers_that_go_another_way_are_right(chapter):
 
 
 def test_what_gives_one_point_is_marked_as_a_warm_up():
-    for chapter, path in SETS.items():
+    for chapter, path in student.SOURCES.items():
         opening = nbformat.read(path, as_version=4).cells[0].source
         marked = re.search(r'([\d., and]+) (?:is a|are) warm-ups?', opening)
         numbers = re.findall(r'\d+\.\d+', marked.group(1)) if marked else []

@@ -1,8 +1,8 @@
 """What learning management systems hand over: whose each file is, and one row for everybody."""
 
 import csv
-import json
 import os
+import shutil
 import subprocess
 import sys
 from datetime import datetime
@@ -10,12 +10,12 @@ from pathlib import Path
 
 import handed_in
 import pytest
+from classroom import two_environments
 from handed_in import Student
 
-import student
+from student import SOURCES
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = {student.set_of(path): path for path in student.SOURCES}
 ONE, FIVE = '01-multiple-gpus-scratch', '05-multiple-gpus-pytorch'
 ROSTER = [Student('12345', 'Ada Lovelace'), Student('77', 'Ngô Bảo Châu'), Student('78', 'Absent')]
 
@@ -43,7 +43,7 @@ ROSTER = [Student('12345', 'Ada Lovelace'), Student('77', 'Ngô Bảo Châu'), S
 def test_whose_a_file_is(tmp_path, path, id, name, chapter, late):
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).touch()
-    ((one,), skipped) = handed_in.find(tmp_path, SOURCES)
+    ((one,), skipped) = handed_in.find(tmp_path)
     assert (one.student, one.chapter, one.late) == (Student(id, name), chapter, late)
     assert not skipped
 
@@ -55,7 +55,7 @@ def test_the_last_of_several_counts_and_what_is_left_out_is_listed(tmp_path):
         (tmp_path / 'ada' / name).touch()
         os.utime(tmp_path / 'ada' / name, (10**9 + 1000 * when, 10**9 + 1000 * when))
     due = datetime.fromtimestamp(10**9 + 200)
-    ((one,), skipped) = handed_in.find(tmp_path, SOURCES, due=due)
+    ((one,), skipped) = handed_in.find(tmp_path, due=due)
     assert one.path.name == f'{ONE}-Copy1.ipynb' and one.late == '0.5 h'
     assert [*one.others] == names[:2]
     assert sorted((p.name, whose.name) for p, whose in skipped) == [
@@ -69,7 +69,7 @@ def test_two_of_one_name_stay_two(tmp_path):
         folder = tmp_path / f'Anna Schmidt_{number}_assignsubmission_file_'
         folder.mkdir()
         (folder / f'{ONE}.ipynb').touch()
-    assert len(handed_in.find(tmp_path, SOURCES)[0]) == 2
+    assert len(handed_in.find(tmp_path)[0]) == 2
 
 
 @pytest.mark.parametrize(
@@ -105,15 +105,13 @@ def test_a_roster_is_read_with_headings_or_without(tmp_path, text):
 def test_the_roster_says_who_it_is(tmp_path, path, id):
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).touch()
-    ((one,), _) = handed_in.find(tmp_path, SOURCES, ROSTER)
+    ((one,), _) = handed_in.find(tmp_path, ROSTER)
     assert one.student.id == id
 
 
-def run(folder, *options, **environment):
-    command = [sys.executable, ROOT / 'tools/grade.py', folder / 'in', '--build', folder / 'out']
-    return subprocess.run(
-        [*command, *options], capture_output=True, text=True, env=os.environ | environment
-    )
+def run(folder, *options, python=sys.executable):
+    command = [python, ROOT / 'tools/grade.py', folder / 'in', '--build', folder / 'out']
+    return subprocess.run([*command, *options], capture_output=True, text=True)
 
 
 def hand_in(folder, chapter, path, text=None):
@@ -156,15 +154,10 @@ def test_a_class_has_a_row_each_with_what_was_set(tmp_path):
 
 
 def test_a_framework_that_is_not_there_is_told_at_once(tmp_path):
-    """PyTorch's kernel of another environment is taken, here of one without PyTorch."""
+    """Chapter 5, by an environment without PyTorch, and none beside it."""
     hand_in(tmp_path, '5', f'ada/{FIVE}.ipynb')
-    bare = tmp_path / 'python'
-    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
-    bare.chmod(0o755)
-    kernel = tmp_path / 'jupyter/kernels/mgpu-torch'
-    kernel.mkdir(parents=True)
-    spec = {'argv': [str(bare)], 'display_name': 'PyTorch', 'language': 'python'}
-    (kernel / 'kernel.json').write_text(json.dumps(spec))
-    done = run(tmp_path, JUPYTER_PATH=str(tmp_path / 'jupyter'))
-    assert done.returncode == 1 and f'{bare} cannot check chapter 5' in done.stderr
+    python = two_environments(tmp_path)
+    shutil.rmtree(tmp_path / '.venv-torch')
+    done = run(tmp_path, python=python)
+    assert done.returncode == 1 and f'{python} cannot check chapter 5' in done.stderr
     assert 'make setup TORCH=1' in done.stderr

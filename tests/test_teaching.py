@@ -1,20 +1,14 @@
 """The teacher's plan and guide say what is there: headings, cells, exercises, minutes, commands."""
 
-import importlib.util
 import json
 import re
 import subprocess
-import sys
 import tarfile
 
-import nbformat
 import pytest
 import teaching_plan
 from checkouts import ROOT
 from click.testing import CliRunner
-from run_notebooks import frameworks
-
-import student
 
 CLOSING = ('Summary', 'Exercises', 'Next')  # of each chapter: no objective, no misconception
 KEYS = {'section', 'minutes', 'objective', 'needs', 'ask', 'answer', 'wrong', 'cell', 'skip'}
@@ -55,10 +49,6 @@ EXERCISES = [
     for cells in cells_by_section(path).values()
     for number in re.findall(r"^check\('(\w+\.\d+)'", '\n'.join(cells), re.M)
 ]
-
-FRAMEWORKS = {  # of the exercises, by chapter
-    student.set_of(path): frameworks(nbformat.read(path, as_version=4)) for path in student.SOURCES
-}
 
 
 def needed(section, chapter):
@@ -127,39 +117,6 @@ def test_each_exercise_has_points_and_each_objective_a_section():
     assert sorted([*checked, *PLAN['talks']]) == sorted(PLAN['objectives'])
     sections = [s for chapter in PLAN['chapters'].values() for s in chapter['sections']]
     assert {s['objective'] for s in sections if 'objective' in s} == set(PLAN['objectives'])
-
-
-def test_without_mxnet_the_unit_has_as_many_points():
-    """Of the guide: 39 of the unit's 78 points need MXNet, and each of these has a stand-in."""
-
-    def need(numbers):
-        return {n for n in numbers if FRAMEWORKS[n.split('.')[0]] == ['mxnet']}
-
-    def points(numbers):
-        return sum(PLAN['points'][n][0] for n in numbers)
-
-    plans = {
-        plan: [
-            n
-            for session in sessions
-            for part in [*session['parts'], session.get('home', {})]
-            for n in part.get('exercises', [])
-        ]
-        for plan, sessions in PLAN['plans'].items()
-    }
-    unit, pairs = plans['five weeks'], PLAN['without_mxnet']
-    instead, others = ([n for pair in pairs for n in pair[key]] for key in ('instead', 'do'))
-    assert f"the {points(need(unit))} points (of the unit's {points(unit)})" in GUIDE
-    assert sorted(instead) == sorted(need(unit)) and not need(others)
-    assert len(set(others)) == len(others) and not set(others) & set(unit)
-    assert all(points(pair['instead']) == points(pair['do']) for pair in pairs)
-    assert all(need(done) <= set(instead) for done in plans.values())
-    if importlib.util.find_spec('torch'):  # their checks can be imported where there is no MXNet
-        find = f'list(map(checking.find, {others + sorted(set(unit) - need(unit))}))'
-        code = (
-            f"import sys; sys.modules['mxnet'] = None; from mgpu_exercises import checking; {find}"
-        )
-        subprocess.run([sys.executable, '-c', code], check=True)
 
 
 def test_the_guide_has_the_plans_tables_and_names_what_is_there():

@@ -17,13 +17,12 @@ import nbformat
 import yaml
 from grades import Grades, add_weeks
 from grading import Judge, Refused, Room, grade
-from handed_in import due_date, find, read_roster, same_person, words_in
-from interpreters import python_of
+from handed_in import find, read_roster, same_person, words_in
 from sandbox import ROOT, Course, adopt_orphans, isolation
 from tabulate import tabulate
 from tqdm import tqdm
 
-from student import CHECK, set_of
+from student import CHECK, SOURCES, python_of
 
 PLAN = ROOT / 'exercises' / 'teaching' / 'plan.yml'  # the points of each exercise
 EXAMPLE = 'Ada Lovelace'  # the name in the notebooks' name cell
@@ -44,11 +43,11 @@ def checks_in(path):
     return {match[1]: line for line in lines if (match := CHECK.match(line))}
 
 
-def environments(sources, chapters):
+def environments(chapters):
     """Find each chapter's Python and the folders it must see; stop if a package is missing."""
-    found, places = {chapter: python_of(sources[chapter]) for chapter in chapters}, set()
+    found, places = {chapter: python_of(SOURCES[chapter]) for chapter in chapters}, set()
     for chapter, python in found.items():
-        first = min(checks_in(sources[chapter]))
+        first = min(checks_in(SOURCES[chapter]))
         command = f"from mgpu_exercises.checking import find; find('{first}')\n{WHERE}"
         paths = os.pathsep.join([str(ROOT), str(ROOT / 'exercises')])
         done = subprocess.run(
@@ -87,8 +86,8 @@ def about(submission, names):
 
 def plain(text):
     """Replace invalid characters and those that a terminal or a table would interpret."""
-    text = os.fsencode(text) if isinstance(text, Path) else str(text).encode('utf8', 'replace')
-    return ' '.join(re.sub(r'[\x00-\x1f\x7f]', ' ', text.decode('utf8', 'replace')).split())
+    text = str(text).encode('utf8', 'replace').decode()
+    return ' '.join(re.sub(r'[\x00-\x1f\x7f]', ' ', text).split())
 
 
 def page(student, chapter, checks, right, verdicts, remarks, worth):
@@ -105,28 +104,21 @@ def page(student, chapter, checks, right, verdicts, remarks, worth):
 
 def grade_one(course, submission, checks, apart, judge):
     """Return the result of ``grade``; no submission may affect the grade of another student."""
-    names = {}
+    verdicts, names = {}, {}
     try:
         with course:
             prefix = isolation(course, *apart) if apart else []
             with closing(Room(course, prefix, min(checks))) as room:
-                verdicts, remarks = grade(room, judge, checks, submission.path, names)
+                verdicts, names, remarks = grade(room, judge, checks, submission.path)
     except Refused as why:
-        verdicts, remarks = {}, [str(why)]
+        remarks = [str(why)]
     except Exception as error:
-        verdicts, remarks = {}, [f'it could not be graded: {type(error).__name__}']
+        remarks = [f'it could not be graded: {type(error).__name__}']
     for number, name in names.items():
         if same_person(name, EXAMPLE) and not is_theirs(name, submission.student):
             sentence = f"not yet: '{EXAMPLE}' is the example's name; your name gives other numbers"
             verdicts[number] = False, sentence
     return verdicts, [plain(remark) for remark in remarks + about(submission, names)]
-
-
-def keep_apart(own, places):
-    for place in places:
-        if any(place.resolve().is_relative_to(path.resolve()) for path in own):
-            why = f"'{own[0]}' holds {place}: put the submissions into a folder of their own"
-            raise click.ClickException(why)
 
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -137,35 +129,32 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.argument('folder', type=FOLDER)
 @click.option('--roster', type=FILE)
 @click.option('--set', 'chosen', help='Exercises that were assigned, such as "1.1 1.5 3.2".')
-@click.option('--due', help='Due date, such as "2026-12-01 18:00": later submissions are marked.')
+@click.option('--due', type=click.DateTime(['%Y-%m-%d %H:%M', '%Y-%m-%d']), help='Due date.')
 @click.option('--week', help='Number of the week: weeks.csv adds up the points of all weeks.')
 @click.option('--build', type=click.Path(path_type=Path), default=ROOT / 'build' / 'grades')
 def main(folder, roster, chosen, due, week, build):
     """Grade the notebooks below FOLDER."""
-    sources = {set_of(p): p for p in sorted((ROOT / 'exercises').glob('*.ipynb'))}
     try:
-        roster, due = read_roster(roster) if roster else [], due_date(due)
+        roster = read_roster(roster) if roster else []
     except ValueError as error:
         raise click.ClickException(str(error)) from None
-    submissions, skipped = find(folder, sources, roster, due)
+    submissions, skipped = find(folder, roster, due)
     for path, _ in skipped:
         click.echo(f'not graded, its name has no chapter: {plain(path.relative_to(folder))}')
     if roster and not any(submission.student in roster for submission in submissions):
         click.echo('no submission is from a student in the roster: is it the right roster?')
     if not submissions:
-        like = next(iter(sources.values())).name
+        like = SOURCES['1'].name
         raise click.ClickException(f"there is no submission in '{folder}': notebooks like {like}")
-    keep_apart((folder, build), [ROOT, Path(tempfile.gettempdir())])  # before starting any Python
-    every = {chapter: checks_in(source) for chapter, source in sources.items()}
+    every = {chapter: checks_in(source) for chapter, source in SOURCES.items()}
     known = {number for of in every.values() for number in of}
     if unknown := [n for n in (chosen or '').split() if n not in known]:
         raise click.ClickException(f'there is no exercise {", ".join(unknown)} with a check')
-    chapters = [c for c in sources if c in {submission.chapter for submission in submissions}]
+    chapters = [c for c in SOURCES if c in {submission.chapter for submission in submissions}]
     numbers = chosen.split() if chosen else [n for c in chapters for n in every[c]]
     checks = {c: {n: call for n, call in every[c].items() if n in numbers} for c in chapters}
     submissions = [s for s in submissions if checks[s.chapter]]
-    pythons, needed = environments(sources, [c for c in chapters if checks[c]])
-    keep_apart((folder, build), needed)
+    pythons, needed = environments([c for c in chapters if checks[c]])
     weeks, build = build, build / f'week-{week}' if week else build
     build.mkdir(parents=True, exist_ok=True)
     places = folder, build, ROOT, Path.home(), Path(tempfile.gettempdir())
@@ -183,10 +172,10 @@ def main(folder, roster, chosen, due, week, build):
             row = grades.row_of(student, None)
             row['remarks'].append(f'not graded, its name has no chapter: {plain(path.name)}')
     grades.write(build / 'grades.csv')
-    with closing(Judge()) as judge:
+    with Course() as ours, closing(Judge(ours)) as judge:
         for submission in tqdm(submissions, unit='submission', disable=None):
             course.python, mine = pythons[submission.chapter], checks[submission.chapter]
-            name = submission.student.name = plain(Path(submission.student.name))
+            name = submission.student.name = plain(submission.student.name)
             verdicts, remarks = grade_one(course, submission, mine, apart, judge)
             right = [n for n in mine if verdicts.get(n, NEVER)[0]]
             inside = submission.path.relative_to(folder)

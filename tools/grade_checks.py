@@ -16,7 +16,7 @@ from mgpu_exercises import check
 from mgpu_exercises.checking import Away, find
 
 
-def verdict_on(number, seed, exchange):
+def verdict_on(number, exchange):
     """Check an answer in another process, to which ``exchange`` sends messages."""
     wire = Wire(exchange, decides=True)
     try:
@@ -30,7 +30,7 @@ def verdict_on(number, seed, exchange):
             if isinstance(answer, Far):
                 answer.__dict__['__name__'] = word
         options = {'name': name} if isinstance(name, str) else {}
-        verdict = check(number, *args, **options, seed=seed, quote=False)
+        verdict = check(number, *args, **options, seed=1, quote=False)
         name = name and name[:100]
         return {'right': verdict.right, 'sentence': verdict.sentence[:400], 'name': name}
     except Broken as why:
@@ -54,8 +54,7 @@ def main():
 
     limit_memory()
     for line in lines:
-        job = json.loads(line)
-        send(**verdict_on(job['number'], job['seed'], exchange))
+        send(**verdict_on(json.loads(line)['number'], exchange))
     os._exit(0)
 
 

@@ -7,11 +7,9 @@ each answer. The checks (``grade_checks.py``) run no student's code: they ask, a
 import base64
 import builtins
 import os
-import stat
 import time
-from contextlib import ExitStack
 
-from sandbox import Course, Ended, Program
+from sandbox import Ended, Program
 
 SECONDS = 240  # for a submission, restarts included; after that, the verdicts so far count
 CELL_SECONDS = 20  # for one cell
@@ -32,17 +30,11 @@ def error_name(name):
 
 def content_of(path):
     """Read a submission from a regular file; a link may lead to another student's."""
-    if path.is_dir():
-        raise Refused('it is a folder, not a notebook')
-    if path.is_symlink():
-        raise Refused('it is a link: hand in the notebook itself')
-    file = os.open(path, os.O_RDONLY | getattr(os, 'O_NONBLOCK', 0))  # a pipe would block
-    with open(file, 'rb') as opened:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise Refused('it is not a file')
-        if len(content := opened.read(LARGEST + 1)) > LARGEST:
-            raise Refused(f'it is too large, over {LARGEST >> 20} MB: save it without its outputs')
-    if content.startswith((b'\xff\xfe', b'\xfe\xff')):
+    if path.is_symlink() or not path.is_file():
+        raise Refused('it is a folder or a link: hand in the notebook itself')
+    if path.stat().st_size > LARGEST:
+        raise Refused(f'it is too large, over {LARGEST >> 20} MB: save it without its outputs')
+    if (content := path.read_bytes()).startswith((b'\xff\xfe', b'\xfe\xff')):
         raise Refused('it is written in UTF-16: save it as UTF-8')
     return content
 
@@ -126,32 +118,29 @@ def run_cells(room, job, deadline):
 class Judge:
     """The processes that run the checks, one per chapter, shared by all submissions."""
 
-    def __init__(self):
-        self.at_end, self.programs = ExitStack(), {}
+    def __init__(self, course):
+        self.course, self.programs = course, {}
 
     def close(self):
-        self.at_end.close()
-        self.programs = {}
+        while self.programs:
+            self.programs.popitem()[1].stop()
 
     def program(self, python, number):
         """Return the process for an exercise; start it if it is not running."""
-        key = python, number.partition('.')[0]
-        if key not in self.programs:
-            own = self.at_end.enter_context(Course())
-            own.python = python
-            self.programs[key] = program = ready('grade_checks.py', own, [], number)
-            self.at_end.enter_context(program)
-            Program.lasting.add(program.process.pid)
-        return self.programs[key]
+        chapter = number.partition('.')[0]
+        if chapter not in self.programs:
+            self.course.python = python
+            self.programs[chapter] = ready('grade_checks.py', self.course, [], number)
+            Program.lasting.add(self.programs[chapter].process.pid)
+        return self.programs[chapter]
 
-    def verdict(self, room, path, number, seed, deadline):
+    def verdict(self, room, path, number, deadline):
         """Have an answer checked: pass the checks' questions to its process, and its data back."""
-        course, *_ = room.of
-        judge, how, reply = self.program(course.python, number), None, {}
+        judge, how, reply = self.program(room.of[0].python, number), None, {}
         room.start({'answer': str(path)})
         end = min(deadline, time.monotonic() + ANSWER_SECONDS)
         room.receive(end)  # it has begun
-        judge.send({'number': number, 'seed': seed})
+        judge.send({'number': number})
         while 'ask' in (message := self.receive(judge, end)):
             try:
                 if not how:
@@ -174,19 +163,18 @@ class Judge:
             raise
 
 
-def run_checks(room, judge, answers, seed, deadline):
+def run_checks(room, judge, answers, deadline):
     """Check answers; yield each number and verdict. An answer that ends its process is wrong.
 
     Each answer is sent as a file name, because it may not fit into a pipe.
     """
-    course, *_ = room.of
     for number, answer in answers.items():
         if time.monotonic() > deadline:
             return
-        path, how = course.given / f'{number}.pickle', None
+        path, how = room.of[0].given / f'{number}.pickle', None
         path.write_bytes(answer)
         try:
-            found = judge.verdict(room, path, number, seed, deadline)
+            found = judge.verdict(room, path, number, deadline)
         except Ended as ended:
             how = ended
         more = room.clear()
@@ -195,14 +183,13 @@ def run_checks(room, judge, answers, seed, deadline):
         yield number, found
 
 
-def grade(room, judge, checks, path, names, seed=1):
+def grade(room, judge, checks, path):
     """Return the verdicts on a submission, {number: (right, sentence)}, and remarks on the rest.
 
-    ``names`` collects the names for which personal numbers were drawn.
+    Between them are the names for which personal numbers were drawn, {number: name}.
     """
-    course, *_ = room.of
-    verdicts, remarks, answers, deadline = {}, [], {}, time.monotonic() + SECONDS
-    notebook = course.given / 'notebook'
+    verdicts, names, remarks, answers = {}, {}, [], {}
+    deadline, notebook = time.monotonic() + SECONDS, room.of[0].given / 'notebook'
     notebook.write_bytes(content_of(path))
     for message in run_cells(room, {'notebook': str(notebook), 'checks': checks}, deadline):
         if 'unreadable' in message:
@@ -217,10 +204,10 @@ def grade(room, judge, checks, path, names, seed=1):
             verdicts[number] = False, f'not yet: {error_name(message["missing"])}'
         elif number in checks:
             answers[number] = base64.b64decode(message['answers'])
-    for number, found in run_checks(room, judge, answers, seed, deadline):
+    for number, found in run_checks(room, judge, answers, deadline):
         verdicts[number] = found['right'] is True, found['sentence']
         if found.get('name'):
             names[number] = found['name']
         if how := found.get('how'):
             remarks.append(f'{number}: its answer {how}')
-    return verdicts, list(dict.fromkeys(remarks))
+    return verdicts, names, list(dict.fromkeys(remarks))

@@ -11,10 +11,9 @@ chapter's number. The rest of the name, or else the folder, is the student:
 import csv
 import re
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
-from student import set_of
+from student import SOURCES, set_of
 
 CANVAS = re.compile(r'(?P<name>[^_]+)(?P<late>_LATE)?_(?P<id>\d+)_\d+')
 MOODLE = re.compile(r'(?P<name>.+)_\d+_assignsubmission_file')
@@ -54,12 +53,9 @@ def same_person(one, other):
     return sorted(one) == sorted(other) or ''.join(other) in turned
 
 
-HEADINGS = (  # in a Canvas gradebook, in Moodle's, in your own table
-    (('id',), ('student',)),
-    (('id number', 'username', 'email address'), ('first name', 'surname')),
-    (('id number', 'username', 'email address'), ('first name', 'last name')),
-    (('id',), ('name',)),
-)
+# The headings of Canvas, of Moodle, and of your own table.
+IDS = 'id', 'id number', 'username', 'email address'
+NAMES = 'name', 'student', 'first name', 'surname', 'last name'
 
 
 def read_roster(path):
@@ -67,14 +63,11 @@ def read_roster(path):
     with path.open(encoding='utf-8-sig', newline='') as file:
         rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
     heads = [head.strip().casefold() for head in rows[0]] if rows else []
-    ids, names = [0], [1]
-    for some, name in HEADINGS:
-        if any(head in heads for head in some) and all(head in heads for head in name):
-            ids, names = (
-                [heads.index(head) for head in of if head in heads] for of in (some, name)
-            )
-            rows = rows[1:]
-            break
+    ids, names = ([heads.index(head) for head in of if head in heads] for of in (IDS, NAMES))
+    if ids and names:
+        rows = rows[1:]
+    else:
+        ids, names = [0], [1]
     if any(len(row) <= max(ids + names) for row in rows):
         raise ValueError(f"'{path}': each line needs an id and a name, such as 12345,Ada Lovelace")
     students = [
@@ -85,14 +78,14 @@ def read_roster(path):
     return [s for s in students if s.name.casefold() not in ('points possible', 'student, test')]
 
 
-def chapter_of(path, sources):
+def chapter_of(path):
     """Return a file's chapter and the rest of its name, or (None, '') if it has no chapter."""
-    for chapter, source in sources.items():
+    for chapter, source in SOURCES.items():
         before, found, after = path.stem.partition(source.stem)
         if found:
             return chapter, before if COPY.match(after) else before + after
     chapter = set_of(path)
-    if chapter in sources:
+    if chapter in SOURCES:
         return chapter, path.stem.partition('-')[2]
     return None, ''
 
@@ -111,7 +104,7 @@ def student_of(rest, above):
     return Student('', name), name, False
 
 
-def find(folder, sources, roster=(), due=None):
+def find(folder, roster=(), due=None):
     """Return the last submission of each student and chapter in a folder, and all other files.
 
     Each of the other files is a pair: its path, and its student if the name tells.
@@ -121,7 +114,7 @@ def find(folder, sources, roster=(), due=None):
         parts = path.relative_to(folder).parts
         if any(part in NOT_THEIRS for part in parts) or path.name.startswith('.'):
             continue
-        chapter, rest = chapter_of(path, sources) if path.suffix == '.ipynb' else (None, '')
+        chapter, rest = chapter_of(path) if path.suffix == '.ipynb' else (None, '')
         above = path.parent.relative_to(folder)
         if chapter is None:  # the beginning of the name, or the folder, may name the student
             match = CANVAS.match(path.stem) or MOODLE.match(path.stem)
@@ -146,8 +139,3 @@ def find(folder, sources, roster=(), due=None):
         last.others = tuple(name for _, name, _ in others)
         submissions.append(last)
     return submissions, skipped
-
-
-def due_date(text):
-    """Parse a date and time in this machine's time zone, such as 2026-12-01 18:00."""
-    return datetime.fromisoformat(text) if text else None

@@ -100,7 +100,7 @@ class Course:
 
 
 class Program:
-    """A script in ``tools`` that runs in a sandbox and sends messages; ``with`` ends it.
+    """A script in ``tools`` that runs in a sandbox and sends messages.
 
     Its messages are lines on its standard output: a secret token, a space, JSON. A program that
     writes anything else, or out of turn, is killed.
@@ -123,12 +123,6 @@ class Program:
         )  # fmt: skip
         os.set_blocking(self.process.stdin.fileno(), False)
         self.send({'token': self.token.decode()})
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.stop()
 
     def send(self, message, deadline=None):
         """Send a line; wait at most until the deadline for the program to read it."""

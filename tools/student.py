@@ -5,12 +5,14 @@ that it is what this script writes.
 """
 
 import re
+import sys
 from pathlib import Path
 
 import nbformat
 
+from mgpu_helpers.processes.pythons import python_with
+
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = sorted((ROOT / 'exercises').glob('*.ipynb'))
 CHECK = re.compile(r"^check\('(\w+\.\d+)'", re.MULTILINE)
 SOLUTION = re.compile(r'^( *)### BEGIN SOLUTION\n(.*?)^ *### END SOLUTION\n?', re.M | re.S)
 
@@ -18,6 +20,15 @@ SOLUTION = re.compile(r'^( *)### BEGIN SOLUTION\n(.*?)^ *### END SOLUTION\n?', r
 def set_of(path):
     """Return the name of a file's set of exercises: '1' for 01-….ipynb, or 'puzzles'."""
     return path.stem.split('-')[0].lstrip('0')
+
+
+SOURCES = {set_of(path): path for path in sorted((ROOT / 'exercises').glob('*.ipynb'))}
+
+
+def python_of(path):
+    """Return the Python that runs a file's cells: a GPU server has one of its own for PyTorch."""
+    kernel = nbformat.read(path, as_version=4).metadata.kernelspec.name
+    return (kernel == 'mgpu-torch' and python_with('torch')) or sys.executable
 
 
 def blank(match):
@@ -44,7 +55,7 @@ def student_version(path):
 
 
 def main():
-    for path in SOURCES:
+    for path in SOURCES.values():
         target = path.parent / 'student' / path.name
         target.write_text(student_version(path), encoding='utf8')
         print(target.relative_to(ROOT))

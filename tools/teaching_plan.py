@@ -14,7 +14,8 @@ from pathlib import Path
 import click
 import yaml
 from chapters import CHAPTERS as LISTED
-from interpreters import python_of
+
+from student import SOURCES, python_of
 
 ROOT = Path(__file__).resolve().parent.parent
 GUIDE = ROOT / 'exercises' / 'teaching' / 'guide.md'
@@ -110,12 +111,6 @@ def chapters():
     ]
 
 
-def entry_test():
-    for i, asked in enumerate(PLAN['entry_test'], 1):
-        yield from (f'{i}. {asked["ask"]}', '', '<details><summary>Answer</summary>', '')
-        yield from (f'{asked["answer"]} To read: {asked["read"]}', '', '</details>', '')
-
-
 def weeks(plan):
     """Return a syllabus's table: each week's topics in class, the work due by its end, points."""
     lines = ['| week | date | in class | in pairs | due at its end | points |']
@@ -157,20 +152,9 @@ def objectives():
     return lines
 
 
-def without_mxnet():
-    """Return the table of replacements for exercises that need MXNet."""
-    lines, total = ['| instead of | do | points |', '|:---|:---|---:|'], 0
-    for pair in PLAN['without_mxnet']:
-        points = sum(POINTS[n][0] for n in pair['do'])
-        lines.append(f'| {", ".join(pair["instead"])} | {", ".join(pair["do"])} | {points} |')
-        total += points
-    return [*lines, f'| **all** | | {total} |']
-
-
 def renewed(path):
     """Return the text of the guide or the syllabus, with up-to-date tables from plan.yml."""
-    tables = {'chapters': chapters(), 'objectives': objectives(), 'without mxnet': without_mxnet()}
-    tables |= {'entry test': [*entry_test()][:-1]}  # its last line is empty
+    tables = {'chapters': chapters(), 'objectives': objectives()}
     tables |= {f'plan: {plan}': schedule(plan) for plan in PLAN['plans']}
     tables |= {f'weeks: {plan}': weeks(plan) for plan in PLAN['plans'] if 'weeks' in plan}
     text = path.read_text(encoding='utf8')
@@ -183,15 +167,8 @@ def renewed(path):
     return text
 
 
-def source_of(chapter):
-    """Return the path of the exercises of chapter '3', or of 'puzzles'."""
-    name = f'{int(chapter):02}-*.ipynb' if chapter.isdigit() else f'{chapter}.ipynb'
-    return next((ROOT / 'exercises').glob(name))
-
-
 def mistakes_in(chapter):
     """Return the known mistakes in the exercises of chapter '3', or of 'puzzles'."""
-    importlib.import_module('mgpu_helpers')  # before MXNet, which reads our settings
     name = f'chapter{chapter}' if chapter.isdigit() else chapter
     return importlib.import_module(f'misconceptions.{name}').WRONG
 
@@ -252,7 +229,7 @@ def main(what):
         for path in (GUIDE, SYLLABUS):
             path.write_text(renewed(path), encoding='utf8')
         return
-    python = python_of(source_of(what)) if what != 'test' else sys.executable
+    python = python_of(SOURCES[what]) if what != 'test' else sys.executable
     if Path(python).parent != Path(sys.executable).parent:
         os.execv(python, [python, __file__, what])
     printed(what)
