@@ -83,7 +83,8 @@ def shard_gradients(
 def shard_parameters(layer: nn.Module) -> nn.Parameter:
     """From now on, keep only this rank's shard of a layer's parameters (ZeRO 3); return it.
 
-    All are gathered just before the layer's forward and backward passes, and dropped after them.
+    All are gathered just before the layer's forward and backward passes, and dropped after them; a
+    forward pass under ``no_grad`` is not supported.
     """
     whole, shard = own_shard(list(layer.parameters()))
     shard.data = shard.data.clone()  # its own memory, so that the whole can be freed
