@@ -8,6 +8,7 @@ import sys
 from datetime import datetime
 from pathlib import Path
 
+import click
 import handed_in
 import pytest
 from classroom import two_environments
@@ -87,7 +88,7 @@ def test_a_roster_is_read_with_headings_or_without(tmp_path, text):
     for read, right in zip(handed_in.read_roster(tmp_path / 'roster.csv'), ROSTER, strict=True):
         assert read.id == right.id and handed_in.same_person(read.name, right.name)
     (tmp_path / 'roster.csv').write_text('only one column\n', encoding='utf8')
-    with pytest.raises(ValueError, match='an id and a name'):
+    with pytest.raises(click.ClickException, match='an id and a name'):
         handed_in.read_roster(tmp_path / 'roster.csv')
 
 

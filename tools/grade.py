@@ -134,10 +134,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option('--build', type=click.Path(path_type=Path), default=ROOT / 'build' / 'grades')
 def main(folder, roster, chosen, due, week, build):
     """Grade the notebooks below FOLDER."""
-    try:
-        roster = read_roster(roster) if roster else []
-    except ValueError as error:
-        raise click.ClickException(str(error)) from None
+    roster = read_roster(roster) if roster else []
     submissions, skipped = find(folder, roster, due)
     for path, _ in skipped:
         click.echo(f'not graded, its name has no chapter: {plain(path.relative_to(folder))}')

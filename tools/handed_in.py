@@ -13,6 +13,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
+
 from student import SOURCES, set_of
 
 CANVAS = re.compile(r'(?P<name>[^_]+)(?P<late>_LATE)?_(?P<id>\d+)_\d+')
@@ -69,7 +71,7 @@ def read_roster(path):
     else:
         ids, names = [0], [1]
     if any(len(row) <= max(ids + names) for row in rows):
-        raise ValueError(f"'{path}': each line needs an id and a name, such as 12345,Ada Lovelace")
+        raise click.ClickException(f"'{path}': each line needs an id and a name: 345,Ada Lovelace")
     students = [
         Student(next((row[i].strip() for i in ids if row[i].strip()), ''),
                 ' '.join(row[i].strip() for i in names))
