@@ -78,6 +78,7 @@ def pages_in(folder):
     return pages
 
 
+@pytest.mark.slow  # a minute or two; a reader has no class
 def test_each_submission_gets_its_verdict_and_nothing_is_left_or_in_view(tmp_path, started):
     (tmp_path / 'out' / 'feedback').mkdir(parents=True)
     (tmp_path / 'out' / 'feedback' / 'of-last-year.html').touch()

@@ -121,6 +121,7 @@ def hand_in(folder, chapter, path, text=None):
     target.write_text(text or SOURCES[chapter].read_text(encoding='utf8'), encoding='utf8')
 
 
+@pytest.mark.slow  # a class of seven, 35 s
 def test_a_class_has_a_row_each_with_what_was_set(tmp_path):
     """Two frameworks, three forms, somebody absent, somebody's friend's numbers."""
     pytest.importorskip('mxnet', reason='MXNet is not installed')

@@ -41,6 +41,7 @@ IN_LAB = """
 """.strip()
 
 
+@pytest.mark.slow  # 30 s
 @pytest.mark.skipif(not (ROOT / '.venv').exists(), reason="needs the environment of 'make setup'")
 def test_make_lab_opens_the_first_chapter_on_a_clean_screen_light_and_dark(browser, tmp_path):
     path = CHAPTERS[0 if find_spec('mxnet') else 4]
