@@ -16,7 +16,6 @@ from mgpu_helpers.cluster import (
     connect,
     latest_checkpoint,
     load_checkpoint,
-    make_trainer,
     parameters,
     resume,
     save_checkpoint,
@@ -233,5 +232,3 @@ def test_refused_before_it_begins(capsys):
         with pytest.raises((TypeError, ValueError, RuntimeError), match=words):
             train(**{'kind': 'local'} | change)
     assert 'epoch' not in capsys.readouterr().out
-    with pytest.raises(ValueError, match='kind must be one of local, device'):
-        make_trainer(fresh_net(), 0.1, mx.kv.create('lokal'))  # MXNet takes it

@@ -8,6 +8,6 @@ from .shards import shard as shard
 from .sockets import socket_bytes as socket_bytes
 from .training import compute_gradients as compute_gradients
 from .training import connect as connect
-from .training import make_trainer as make_trainer
 from .training import train as train
 from .training import train_epoch as train_epoch
+from .training import zero_gradients as zero_gradients

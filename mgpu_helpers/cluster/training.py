@@ -49,16 +49,21 @@ def compute_gradients(
     examples contribute a gradient of 0.
     """
     X_rank, y_rank = shard(X, rank, num_workers), shard(y, rank, num_workers)
-    busy, idle = devices[: len(X_rank)], devices[len(X_rank) :]  # idle: a gradient of 0
-    for device in idle:
-        for param in parameters_of(net):
-            if param.grad_req != 'null':
-                param.grad(device)[:] = 0
+    busy, idle = devices[: len(X_rank)], devices[len(X_rank) :]
+    zero_gradients(net, idle)  # devices without examples
     if not busy:
         return []
     data = split_and_load(X_rank, busy, even_split=False)
     label = split_and_load(y_rank, busy, even_split=False)
     return forward_backward(net, data, label, lambda scores, labels: loss(scores, labels) / len(X))
+
+
+def zero_gradients(net: Block, devices: Sequence[Context]) -> None:
+    """Set the gradients on these devices to 0."""
+    for param in parameters_of(net):
+        if param.grad_req != 'null':
+            for device in devices:
+                param.grad(device)[:] = 0
 
 
 def check_kind(kind: str) -> None:
@@ -71,34 +76,26 @@ def check_kind(kind: str) -> None:
         )
 
 
-def make_trainer(net: Block, lr: float, store: KVStore) -> Trainer:
-    """Make a plain SGD trainer whose updates run on a store's servers.
-
-    Always call ``step(1)``: ``compute_gradients`` has divided by the batch size, and the servers
-    ignore later changes of ``step``'s argument.
-    """
-    arguments.positive_number('lr', lr)
-    check_kind(getattr(store, 'type', store))  # a trainer also accepts a store's name
-    params = [p for p in net.collect_params().values() if p.grad_req != 'null']
-    settings = {'learning_rate': lr}
-    return gluon.Trainer(params, 'sgd', settings, kvstore=store, update_on_kvstore=True)
-
-
 def connect(
     kind: str, num_gpus: int, lr: float, seed: int
 ) -> tuple[KVStore, list[Context], Block, Trainer]:
     """Become a worker: open the store, and make the network and its trainer.
 
     Returns the store, this worker's devices, LeNet (with known shapes, and the same values in every
-    worker) and the trainer. The kind ``'local'`` needs no cluster.
+    worker) and a plain SGD trainer whose updates run on the store's servers. Always call
+    ``step(1)``: ``compute_gradients`` has divided by the batch size, and the servers ignore later
+    changes of ``step``'s argument. The kind ``'local'`` needs no cluster.
     """
     check_kind(kind)
+    arguments.positive_number('lr', lr)
     arguments.whole_number('seed', seed)  # with None, each worker would shuffle differently
     devices, store, net = choose_devices(num_gpus), mx.kv.create(kind), lenet()
     prepare(net, devices, seed)
     for device in devices:
         net(nd.zeros((1, 1, 28, 28), ctx=device))
-    return store, devices, net, make_trainer(net, lr, store)
+    params, settings = net.collect_params(), {'learning_rate': lr}
+    trainer = gluon.Trainer(params, 'sgd', settings, kvstore=store, update_on_kvstore=True)
+    return store, devices, net, trainer
 
 
 def train_epoch(
@@ -111,7 +108,7 @@ def train_epoch(
     """Train on this worker's shard of each global batch; all workers pass the same ``batches``."""
     for X, y in batches:
         compute_gradients(X, y, net, devices, store.rank, store.num_workers)
-        trainer.step(1, ignore_stale_grad=True)  # allows the zeros on idle devices
+        trainer.step(1, ignore_stale_grad=True)  # allows the zeros of idle devices
         nd.waitall()
 
 
