@@ -187,7 +187,7 @@ def test_what_is_stored_is_the_same_each_time_and_without_what_an_editor_adds(co
 def test_errors_and_what_went_to_stderr_are_not_stored(course):
     for source, said in (
         ("import sys\nprint('careful', file=sys.stderr)", "cell 2 wrote to stderr ('careful')"),
-        ('1 / 0', 'cell 2 holds an error (ZeroDivisionError): not stored'),
+        ('1 / 0', 'cell 2 raised an error (ZeroDivisionError): not stored'),
     ):
         path = course.write('01-one', 'pass', source)
         nb = nbformat.read(path, as_version=4)

@@ -12,7 +12,7 @@ def torch_or_none():
 
 
 def named(value):
-    """Return JSON for a type or a device, by its name, or None for anything else."""
+    """Encode a dtype or a device as JSON, by name; return None for anything else."""
     torch, mx = torch_or_none(), sys.modules.get('mxnet')
     if torch and isinstance(value, torch.dtype | torch.device):
         return {'k': type(value).__name__, 'v': str(value).removeprefix('torch.')}

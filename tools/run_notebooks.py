@@ -180,7 +180,7 @@ def normalise(nb):
     for position, cell in enumerate((c for c in nb.cells if c.cell_type == 'code'), 1):
         for output in cell.outputs:
             if output.output_type == 'error':
-                raise ChapterError(f'cell {position} holds an error ({output.ename}): not stored')
+                raise ChapterError(f'cell {position} raised an error ({output.ename}): not stored')
             if output.get('name') == 'stderr' and output.text.strip():
                 first = output.text.strip().splitlines()[0]
                 raise ChapterError(f'cell {position} wrote to stderr ({first!r}): not stored')

@@ -198,6 +198,6 @@ def check_resources():
 
 
 def adopt_orphans(adopt=True):
-    """Become the parent of orphaned processes below us, so that ``stop`` finds them (Linux)."""
+    """Become the parent of our orphaned descendants, so that ``stop`` finds them (Linux)."""
     if shutil.which('unshare'):
         ctypes.CDLL(None).prctl(36, int(adopt))  # PR_SET_CHILD_SUBREAPER

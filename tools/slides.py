@@ -230,7 +230,7 @@ def wanted(number, session):
 @click.option('--session', metavar='NAME', help="A session of a plan: 'five weeks 2'.")
 @click.option('--build', type=FOLDER, default=ROOT / 'build' / 'slides', metavar='DIR')
 def main(chapter, session, build):
-    """Make slides of a session, of a chapter, or of each chapter."""
+    """Make slides for a session, for one chapter, or for every chapter."""
     build.mkdir(parents=True, exist_ok=True)
     for name, title, slides in wanted(chapter, session):
         write(build / f'{name}.html', page_of(slides, title, name))

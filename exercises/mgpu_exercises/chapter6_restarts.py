@@ -82,7 +82,7 @@ def _save_in(my_save: Callable[..., Any], file: Path, killed: str) -> None:
     hint = f'{wrote[-1].parent} may be another disk, and os.replace cannot rename between disks'
     expect(wrote[-1].parent == file.parent, hint)
     expect(flushed, 'nothing was flushed: the new name may reach the disk before the bytes')
-    expect(file.read_text() == NEW, f'in the end, {file.name} is the old one: use os.replace')
+    expect(file.read_text() == NEW, f'{file.name} is still the old file at the end: use os.replace')
     hint = f'afterwards {wrote[-1].name} is still there: was it copied? That takes time; rename it'
     expect(not wrote[-1].exists(), hint)
     left = sorted(path.name for path in file.parent.iterdir() if path != file)

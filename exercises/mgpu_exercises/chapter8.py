@@ -62,7 +62,7 @@ def exercise_2(fit: Callable[..., Sequence[float]]) -> None:
 
 
 def exercise_3(crossing: Callable[..., float]) -> None:
-    """Check the size from which a ring is faster than a tree."""
+    """Check the size above which a ring is faster than a tree."""
     for k, alpha, bandwidth in ((4, 1e-5, 1e9), (64, 14e-6, 12.5e9), (1024, 3.4e-6, 3e11)):
         rounds, unit, in_seconds = math.log2(k), alpha * bandwidth, alpha / bandwidth
 

@@ -66,7 +66,7 @@ class Noted:
     """A student's function that records its last call, and whether it ever returned a value.
 
     ``gives`` is false if the function changes its arguments and need not return anything. Its
-    repr is the last call, as in Python, with arrays replaced by their shapes.
+    repr shows the last call in Python syntax, with arrays replaced by their shapes.
     """
 
     def __init__(self, function: Callable[..., Any], gives: bool) -> None:

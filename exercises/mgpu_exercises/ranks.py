@@ -65,7 +65,7 @@ class Dist:
         async_op: bool = False,
     ) -> Work | None:
         """Write the sum of all ranks' tensors into ``tensor``, on every rank."""
-        expect(op == ReduceOp.SUM, 'this check supports only the operation SUM of all_reduce')
+        expect(op == ReduceOp.SUM, 'this check supports all_reduce only with the operation SUM')
         values = self._meet('all_reduce', tensor)
         total = sum(values[1:], values[0])
         return self._arrives('all_reduce', lambda: tensor.data.copy_(total), async_op)

@@ -15,7 +15,7 @@ from .gpt import GPT, gpt
 
 
 class Router(nn.Module):
-    """Choose each token's most probable expert; that probability weights the output."""
+    """Choose each token's most probable expert; the output is weighted by that probability."""
 
     def __init__(self, width: int, experts: int) -> None:
         super().__init__()

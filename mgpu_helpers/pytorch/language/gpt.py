@@ -17,7 +17,7 @@ Attend: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 def scores_of(q: Tensor, k: Tensor, causal: bool) -> Tensor:
-    """Score queries (..., t, d) against keys (..., s, d); if causal, both at the same positions."""
+    """Score queries (..., t, d) against keys (..., s, d); if causal, at the same positions."""
     scores = q @ k.mT / q.shape[-1] ** 0.5
     later = torch.ones_like(scores, dtype=torch.bool).triu(1)
     return scores.masked_fill(later, -math.inf) if causal else scores

@@ -42,7 +42,7 @@ def stage_of(net: nn.Sequential, stage: int, num_stages: int) -> nn.Sequential:
     if set(home) != set(range(num_stages)):
         raise ValueError(
             f'{len(home)} layers cannot be cut into {num_stages} stages with a similar number of '
-            'parameters: use fewer stages, or cut by hand, net[a:b]'
+            'parameters: use fewer stages, or split it yourself with net[a:b]'
         )
     return net[home.index(stage) : home.index(stage) + home.count(stage)]  # type: ignore[return-value]
 

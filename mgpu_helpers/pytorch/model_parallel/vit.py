@@ -22,7 +22,7 @@ class Patches(nn.Module):
 
 
 class Attention(nn.Module):
-    """Let each of t patches attend to all t, with several heads."""
+    """Multi-head self-attention: each of t patches attends to all t."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
