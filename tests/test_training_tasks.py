@@ -60,6 +60,23 @@ def score_of(output, batch):
 """
 
 
+NORMED = """
+from tasks import fashion
+from tasks.fashion import *
+def build(args):
+    return fashion.build(args).insert(1, nn.BatchNorm2d(20))
+"""
+
+
+@pytest.mark.parametrize('more', ['', ' --shard'])
+def test_running_statistics_are_saved_and_go_on(alone, more):
+    (alone.folder / 'normed.py').write_text(NORMED)
+    options = f'--task normed.py --limit 192 --batch-size 64 --every 2 --digest{more}'
+    whole = alone.run(f'{options} --epochs 2 --checkpoint whole', 2)
+    alone.run(f'{options} --epochs 1 --checkpoint twice', 2)
+    assert alone.run(f'{options} --epochs 2 --checkpoint twice', 2)[-1] == whole[-1]
+
+
 @pytest.fixture
 def table(alone):
     (alone.folder / 'table.py').write_text(TABLE)

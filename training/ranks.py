@@ -26,7 +26,6 @@ if sys.platform == 'linux' and 'TORCHELASTIC_RUN_ID' in os.environ:
         sys.exit('error: torchrun is gone')
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.distributed.fsdp import fully_shard
 
 LOCAL = int(os.environ.get('LOCAL_RANK', 0))  # the number of this process on its machine
@@ -130,10 +129,11 @@ def agree(group=None, **found):
 
 
 def agree_on(net):
-    """Stop if replicas have drifted apart; shards are nobody else's."""
-    values = [*net.state_dict().values()]
-    if not any(hasattr(value, 'full_tensor') for value in values):
-        agree(parameters=digest(values))
+    """Take rank 0's buffers (running statistics); stop if replicas have drifted apart."""
+    for buffer in net.buffers():
+        dist.broadcast(buffer, 0)
+    if not any(hasattr(p, 'full_tensor') for p in net.parameters()):  # shards differ
+        agree(parameters=digest(net.parameters()))
 
 
 def settle(rows, epoch, done):
@@ -214,7 +214,7 @@ def on_sigterm():
 def parallel(net, device, shard, units, unused=False):
     """Give each rank the whole network (DDP), or, unit by unit, a shard of each tensor (FSDP)."""
     if not shard:
-        return nn.parallel.DistributedDataParallel(net, find_unused_parameters=unused)
+        return torch.nn.parallel.DistributedDataParallel(net, find_unused_parameters=unused)
     warnings.filterwarnings('ignore', 'FSDP2-wrapped .* view')  # nothing writes into an output
     mesh = dist.init_device_mesh(device, (dist.get_world_size(),))
     holders = Counter(p for unit in units for p in unit.parameters())
