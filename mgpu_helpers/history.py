@@ -61,7 +61,7 @@ class History:
     def plot(self, *others: History) -> Figure:
         """Plot training loss and test accuracy per epoch, for this run and others together.
 
-        As a cell's last value it is displayed; in a script, ``.savefig('run.png')`` saves it.
+        As a cell's last expression it is displayed; in a script, ``.savefig('run.png')`` saves it.
         """
         runs = (self, *others)
         empty = [run.label for run in runs if not run.seconds]

@@ -134,7 +134,7 @@ class Wire:
             return self.objects[sent['r']]
         name, number = sent['k'], sent.get('n')
         if self.decides and number is not None and (number in self.objects or number % 2 == 0):
-            raise Broken('a number that is taken')
+            raise Broken('a number that is already in use')
         if 'pickle' in sent:
             return self.unpickled(sent)
         if name in CONSTANTS:

@@ -135,7 +135,7 @@ class Judge:
         return self.programs[chapter]
 
     def verdict(self, room, path, number, deadline):
-        """Have an answer checked: pass the checks' questions to its process, and its data back."""
+        """Have an answer checked: relay the checks' requests to its process, and its data back."""
         judge, how, reply = self.program(room.of[0].python, number), None, {}
         room.start({'answer': str(path)})
         end = min(deadline, time.monotonic() + ANSWER_SECONDS)

@@ -86,7 +86,7 @@ def mark_best(folder, epoch, done):
 
 
 def find(folder, options=None):
-    """Return the facts of the newest checkpoint, its folder and a hash; nothing if there is none.
+    """Return the newest checkpoint's metadata, folder and hash; nothing if there is none.
 
     Each rank hashes some of the files. If one is not as it was saved, this exits.
     """

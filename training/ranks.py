@@ -46,7 +46,7 @@ def device_of(wanted):
 
 @contextmanager
 def together(device, limit):
-    """Be a group of ranks in what is done ``with`` it; errors that exit are one line."""
+    """Join a process group for the body of a ``with`` block; fatal errors print as one line."""
     meet(device, timedelta(seconds=limit))
     if hasattr(faulthandler, 'register'):  # not on Windows: kill -USR1 prints where it is
         faulthandler.register(signal.SIGUSR1, all_threads=False)

@@ -176,7 +176,7 @@ class Listener:
             yield Span(PYTHON, 'python', push.kind, start, stop)
 
     def spans(self, ran: Iterable[Span]) -> Iterator[Span]:
-        """Give each operator that ran, in order, the phase of its push.
+        """Return, for each operator that ran, in order, the phase in which it was pushed.
 
         A device runs operators of the same name in the order of their pushes. Operators without a
         push are from the backward pass or the store, so they come after the forward pass.
