@@ -120,7 +120,7 @@ def test_dicts_an_order_of_its_own_and_workers_that_draw_by_seed_and_epoch(table
     two = logged(table, f'{options} 8 --num-workers 2', 2, 'two')
     assert (one - two).abs().max() < 1e-12
     table.run(f'{options} 8 --checkpoint run', 2)
-    (again,) = table.run(
+    _, again = table.run(
         f'{options} 8 --checkpoint run --timeout 86400', 2
     )  # a path is no obstacle
     assert again.startswith('epoch 2,')

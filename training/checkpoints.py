@@ -11,7 +11,7 @@ import sys
 import warnings
 from contextlib import suppress
 
-from ranks import attempt, gathered, stop  # isort: skip  # first: it ends with torchrun
+from ranks import attempt, gathered, stop, tell  # isort: skip  # first: it ends with torchrun
 
 import numpy as np
 import torch
@@ -93,8 +93,7 @@ def find(folder, options=None):
     names = sorted(path.name for path in folder.glob('step-*')) if folder else []
     if not names:
         return {}, None, None
-    file, rank, size = folder / names[-1], dist.get_rank(), dist.get_world_size()
-    facts = None
+    file, facts, rank, size = folder / names[-1], None, dist.get_rank(), dist.get_world_size()
     with suppress(OSError, ValueError):
         text = (file / SUMS).read_bytes()
         sums = dict(line.split('  ')[::-1] for line in text.decode().splitlines())
@@ -118,6 +117,7 @@ def load(file, net, optimizer, group=None):
     attempt(group, exiting, told, dcp.load, state, file, group)
     states = {'model_state_dict': state['net'], 'optim_state_dict': state['optimizer']}
     set_state_dict(net, optimizer, **states)
+    tell('resumed from {file}', file=str(file))
 
 
 def random_states(device, group=None):
