@@ -173,8 +173,8 @@ def ask_to_end(alone, moment):
     """Send SIGTERM to all, workers of the loaders too, after so many seconds of training."""
     options = f'{KILLED}--epochs 100 --num-workers 1 --every 100000 --report 1 --checkpoint asked'
     with alone.start(options, 2) as process:
-        while not process.stdout.readline().startswith('epoch '):  # it may resume first
-            pass
+        # It may resume first; without an epoch, the output ends.
+        assert any(line.startswith('epoch ') for line in iter(process.stdout.readline, ''))
         time.sleep(moment)
         for rank in workers(process):
             for one in [*rank.children(), rank]:
