@@ -6,10 +6,7 @@ import pytest
 from mxnet import autograd, nd
 
 import mgpu_helpers as mgpu
-from mgpu_helpers.collectives import (
-    allreduce_halving_doubling,
-    allreduce_ring,
-)
+from mgpu_helpers.collectives import allreduce_halving_doubling, allreduce_ring
 from mgpu_helpers.collectives.buckets import Bucket, sync_with
 
 SHAPES = [(20, 1, 3, 3), (20,), (50, 20, 5, 5), (50,), (800, 128), (128,), (128, 10), (10,)]
@@ -32,11 +29,7 @@ def test_what_no_bucket_can_hold_is_refused():
     two, there = nd.ones(2), nd.ones(2, ctx=mx.cpu(1))
     for arrays, error, words in (
         ([], ValueError, 'at least one per bucket'),
-        (
-            [two, two.astype('float16')],
-            ValueError,
-            r'float16 on cpu\(0\).*a bucket per kind',
-        ),
+        ([two, two.astype('float16')], ValueError, r'float16 on cpu\(0\).*a bucket per kind'),
         ([two, there], ValueError, r'cpu\(0\), float32 on cpu\(1\).*a bucket per kind'),
     ):
         with pytest.raises(error, match=words):

@@ -9,16 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from checkouts import (
-    ROOT,
-    call,
-    choose,
-    copy_to,
-    folder_of_tools,
-    python,
-    refused,
-    setup,
-)
+from checkouts import ROOT, call, choose, copy_to, folder_of_tools, python, refused, setup
 from packaging.version import Version
 from serving import mirror
 

@@ -19,12 +19,12 @@ import psutil
 MOST = 64  # each is a Python process: with PyTorch, 0.3 GiB
 TIMEOUT = 60.0  # seconds for all to start
 KILL = getattr(signal, 'SIGKILL', signal.SIGTERM)  # Windows has only the second
-# A parent killed with -9 cannot stop its children; Linux does it (PR_SET_PDEATHSIG, which
-# survives exec).
+# A parent killed with -9 cannot stop its children; Linux does (PR_SET_PDEATHSIG survives exec).
 LEASH = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, int(sys.argv[1]))
-os.execvp(sys.argv[2], sys.argv[2:])
+if os.getppid() == int(sys.argv[2]):  # otherwise the parent ended first, and no signal would come
+    os.execvp(sys.argv[3], sys.argv[3:])
 """
 # Each rank runs this first. It defines `rank` and `world_size` for readers, and lets the rank
 # import whatever this process can import.
@@ -131,10 +131,10 @@ def sweep() -> None:
 
 
 def leashed(command: Sequence[str], number: int = signal.SIGTERM) -> list[str]:
-    """Wrap a command so that it gets a signal when its parent process ends (Linux)."""
+    """Wrap a command so that it gets a signal when this process, its parent, ends (Linux)."""
     if sys.platform != 'linux':
         return [*command]
-    return [sys.executable, '-I', '-S', '-c', LEASH, str(int(number)), *command]
+    return [sys.executable, '-I', '-S', '-c', LEASH, f'{number:d}', str(os.getpid()), *command]
 
 
 def kill_all(pids: Iterable[int]) -> None:
