@@ -124,7 +124,7 @@ def tenths(first, last):
 EXPLORERS = {
     'bill': (
         'The bill of a training',
-        ('parameters', 'parameters', 70e9, 'count', tenths(80, 120)),
+        ('parameters', 'parameters', 70_553_706_496, 'count', [*map(round, tenths(80, 120))]),
         ('tokens', 'tokens', 1e12, 'count', tenths(90, 140)),
         ('gpus', 'H100s', 1024, None, [2**i for i in range(15)]),
         ('mfu', 'MFU', 0.235, 'share', [i / 20 for i in range(1, 15)]),
