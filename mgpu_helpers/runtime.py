@@ -109,7 +109,7 @@ class _BeforeMXNet:
         elif fullname == 'sklearn' and model and not hasattr(model, 'FeedForward'):
             # If scikit-learn is installed, MXNet imports it for the base class of a deprecated
             # class: 0.5 of the import's 1.7 s of CPU time, in each process of a cluster.
-            raise ModuleNotFoundError('not while MXNet is loading', name=fullname)
+            raise ModuleNotFoundError('cannot be imported while MXNet is loading', name=fullname)
 
 
 def _restore_fault_handler() -> None:

@@ -146,7 +146,7 @@ def main(folder, roster, chosen, due, week, build):
     every = {chapter: checks_in(source) for chapter, source in SOURCES.items()}
     known = {number for of in every.values() for number in of}
     if unknown := [n for n in (chosen or '').split() if n not in known]:
-        raise click.ClickException(f'there is no exercise {", ".join(unknown)} with a check')
+        raise click.ClickException(f'no check exists for: {", ".join(unknown)}')
     chapters = [c for c in SOURCES if c in {submission.chapter for submission in submissions}]
     numbers = chosen.split() if chosen else [n for c in chapters for n in every[c]]
     checks = {c: {n: call for n, call in every[c].items() if n in numbers} for c in chapters}

@@ -162,7 +162,7 @@ WHY = {
 
 
 def exercise_5(rng: random.Random, save: Callable[..., Any], restore: Callable[..., None]) -> None:
-    """Check that a run resumes bit for bit, twice from the same checkpoint."""
+    """Check that a run, resumed twice from one checkpoint, continues bit for bit both times."""
     first = Training(rng.randrange(99))
     for _epoch in range(2):
         first.train_epoch()

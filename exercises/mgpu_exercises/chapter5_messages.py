@@ -137,7 +137,7 @@ def exercise_12(steps_and_bytes: Callable[..., Any]) -> None:
 
 
 def _mistakes(way: str, k: int, n: int) -> tuple[dict[str, Any], dict[str, Any], tuple[str, str]]:
-    """Return the hints for known wrong steps and bytes, and a default hint for each."""
+    """Return hints for known wrong counts of steps and of bytes, and a default hint for each."""
     p = 2 ** (k.bit_length() - 1)
     rounds, inner, back = p.bit_length() - 1, 2 * (p - 1) * n // p, 'the sum has to come back, too'
     if way == 'ring':

@@ -15,7 +15,7 @@ from .ranks import Waits, until_it_waits
 
 
 class Network:
-    """The messages sent between ranks so far, and the number that receivers have asked for."""
+    """The messages sent between ranks so far, and how many of them receivers have asked for."""
 
     def __init__(self, size: int) -> None:
         pairs = [(a, b) for a in range(size) for b in range(size)]

@@ -57,8 +57,8 @@ def communication_seconds(
     """Return the time of an allreduce, sent in ``buckets`` of equal size, one after the other.
 
     ``algorithm`` is a name in ``collectives.REGISTRY``, or ``'hierarchical'``. Across servers, the
-    other algorithms run at the network's speed. Of a ring's 2 (k - 1) latencies, 2 (s - 1), for s
-    servers, are the network's and the others those inside a server, as in NCCL's own model
+    other algorithms run at the network's speed. With s servers, 2 (s - 1) of a ring's 2 (k - 1)
+    latencies are those of the network, the rest those within a server, as in NCCL's own model
     (src/graph/tuning.cc). Algorithms in which all devices use the network at once are refused.
     """
     such = "a Machine, such as MACHINES['p3.16xlarge']"

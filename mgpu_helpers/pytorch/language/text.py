@@ -37,4 +37,4 @@ def course_sentences() -> list[str]:
     for path in (folder / name for folder in above for name in names):
         if path.exists():
             return path.read_text('utf8').splitlines()
-    raise FileNotFoundError(f'{names[0]} was not found: run this in a folder of the course')
+    raise FileNotFoundError(f'{names[0]} was not found: run this inside the course folder')

@@ -29,10 +29,10 @@ class _Pause(torch.autograd.Function):
 
 
 class Sleeper(nn.Module):
-    """A layer for (n, 8) that sleeps ``seconds`` in forward and in each half of backward.
+    """A layer for inputs (n, 8) that sleeps ``seconds`` in forward and in each half of backward.
 
-    Each sleep is added to ``spans``, on ``lane``. It is named by the micro-batch's index, counted
-    from the spans so far, and ``mark``, which identifies a rank's layer.
+    Each sleep is added to ``spans``, on ``lane``. Its name is the micro-batch's index, found by
+    counting the spans so far, and ``mark``, which says which of the rank's layers this is.
     """
 
     def __init__(self, seconds: float, spans: list[Span], lane: str, mark: str) -> None:

@@ -38,7 +38,7 @@ class Trained(NamedTuple):
     sent: int  # bytes that this rank sent in the last step
 
     def differs(self, one: Trained) -> float:
-        """Return the largest relative difference from one device, of a loss or the parameters."""
+        """Return the largest relative difference from one device in losses and parameters."""
         a, b = (np.concatenate([t.params[n].ravel() for n in one.params]) for t in (self, one))
         far = np.linalg.norm(a - b) / np.linalg.norm(b)
         return float(max(far, *abs(self.losses / one.losses - 1)))
