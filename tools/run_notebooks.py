@@ -163,7 +163,7 @@ def execute(nb, folder, name, timeout):
             raise click.Abort from error
         if not isinstance(error, CellExecutionError):
             raise ChapterError(
-                f'{name}, {run.where()}: the kernel died ({error}), often because it ran out of memory'
+                f'{name}, {run.where()}: the kernel died ({error}); it often means a lack of memory'
             ) from error
         traces = [o.traceback for o in nb.cells[run.index].outputs if o.output_type == 'error']
         text = '\n'.join(traces[0]) if traces else str(error)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class AllToAll(torch.autograd.Function):
-    """Send ``gives[r]`` rows to rank r and receive ``takes[r]`` from it; by default, equally many."""
+    """Send ``gives[r]`` rows to rank r, receive ``takes[r]`` from it; by default, equal numbers."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, gives: Any = None, takes: Any = None) -> Tensor:
