@@ -180,7 +180,7 @@ def test_sentences_are_found_from_a_folder_of_the_course(tmp_path, monkeypatch):
     assert all(decode(encode(sentence)) == sentence for sentence in found)
     monkeypatch.setattr(text, '__file__', f'{tmp_path}/x/site-packages/a/b/text.py')
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileNotFoundError, match='sentences.txt was not found: run this in a'):
+    with pytest.raises(FileNotFoundError, match='sentences.txt was not found: run this inside'):
         course_sentences()
     monkeypatch.chdir(ROOT / 'notebooks')
     assert found == course_sentences()
