@@ -57,7 +57,9 @@ def test_ranks_that_wait_are_told_of_and_new_ones_work(monkeypatch):
     monkeypatch.setattr('mgpu_helpers.cluster.local.SECONDS', 2.0)
     with at_work() as (ranks, processes):
         ranks[:].apply_async(wait_for_ever)
-        with pytest.raises(RuntimeError, match='2 s; they may be blocked in a kvstore call. Rest'):
+        with pytest.raises(
+            RuntimeError, match='within 2 s; they may be blocked in a kvstore call. Restart'
+        ):
             serve(ranks[:])
         assert not processes['scheduler'].is_running()
         for name in ('worker 0', 'worker 1'):

@@ -38,7 +38,7 @@ def digits_instead(*mirrors):
     """The same where the digits are used; returns the one warning."""
     with pytest.warns(data.OfflineDataWarning) as caught:
         assert load(*mirrors) == 'digits'
-    # Another test's garbage, such as a socket, may warn meanwhile.
+    # Python may warn meanwhile of something else, such as another test's garbage.
     (message,) = [str(w.message) for w in caught if w.category is data.OfflineDataWarning]
     return message
 

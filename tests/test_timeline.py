@@ -192,10 +192,10 @@ def test_an_error_in_the_block_passes_on_and_leaves_nothing_behind(step, recorde
             raise error
         assert counts(timeline) == recorded  # what ran until then
         nd.ones(3, ctx=mx.cpu(100)).wait_to_read()  # refused only while something is recorded
-    net, far = mgpu.gluon.lenet(), [mx.cpu(100)]
-    mgpu.gluon.prepare(net, far)
+    net, unknown = mgpu.gluon.lenet(), mx.cpu(100)
+    mgpu.gluon.prepare(net, [unknown])
     with autograd.record():
-        net(nd.ones((1, 1, 28, 28), ctx=far[0])).backward()
+        net(nd.ones((1, 1, 28, 28), ctx=unknown)).backward()
     nd.waitall()
     net.itself = [net]  # a cycle: freed while something was recorded, it ended the process
     gc.collect()  # only a full collection will free it now

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import gc
 import json
 import tempfile
 import time
@@ -34,7 +33,6 @@ def profiling(spans: list[Span]) -> Iterator[None]:
         # It writes again when the process ends, after removing the file of that name. So the file
         # must not exist (root would remove /dev/null), and creating it must be impossible.
         nowhere, file = Path(folder, 'no such folder', 'a.json'), Path(folder, 'recording.json')
-        gc.collect()  # a network on an unknown device, freed while it runs, would end the process
         nd.waitall()
         began = wall_clock()
         try:
@@ -56,9 +54,10 @@ def profiling(spans: list[Span]) -> Iterator[None]:
 @functools.cache
 def known_lanes() -> list[str]:
     """List the devices' lanes in the order in which the profiler numbers them."""
+    cores = ctypes.CDLL(None).get_nprocs()  # CPUs up to the cores, GPUs, pinned and shared memory
     gpus = [f'gpu({i})' for i in range(mx.context.num_gpus())]
-    cores = ctypes.CDLL(None).get_nprocs() + (0 if gpus else 2)  # after the GPUs: pinned, shared
-    return [*(f'cpu({i})' for i in range(cores)), *gpus, *(['cpu(0)'] * 2 if gpus else [])]
+    cpus = [f'cpu({i})' for i in range(cores if gpus else cores + 2)]
+    return [*cpus, *gpus, 'cpu(0)', 'cpu(0)'] if gpus else cpus
 
 
 def check_known(lane: str) -> None:

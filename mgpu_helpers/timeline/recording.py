@@ -19,7 +19,7 @@ from typing import Any
 import mxnet as mx
 from mxnet import autograd, nd
 from mxnet.base import _LIB, check_call, py_str
-from mxnet.ndarray import register
+from mxnet.ndarray import CachedOp, register
 from mxnet.ndarray._internal import NDArrayBase
 
 from ..lanes import PYTHON, Lanes, Span
@@ -99,6 +99,7 @@ class Listener:
                 (mx.gluon.HybridBlock, '_call_cached_op', before(self._note_network)),
                 (_LIB, 'MXAutogradBackwardEx', before(self._note_backward)),
                 (NDArrayBase, '__del__', functools.partial(freed_later, stack)),
+                (CachedOp, '__del__', functools.partial(freed_later, stack)),
             ]
             for owner, name, wrapper in wrapped:
                 original = getattr(owner, name)
@@ -216,13 +217,13 @@ def before(note: Function) -> Callable[[Function], Function]:
 
 
 def freed_later(stack: contextlib.ExitStack, free: Function) -> Function:
-    """Keep arrays alive until ``stack`` closes if the profiler does not know their device."""
+    """Keep arrays on unknown devices, and all compiled networks, until ``stack`` closes."""
 
-    def wrapped(array: nd.NDArray) -> None:
-        if lane_of(array.context) in known_lanes():
-            free(array)
+    def wrapped(it: nd.NDArray | CachedOp) -> None:
+        if isinstance(it, NDArrayBase) and lane_of(it.context) in known_lanes():
+            free(it)
         else:
-            stack.callback(free, array)
+            stack.callback(free, it)
 
     return wrapped
 
