@@ -4,7 +4,7 @@ Time runs to the right, to 29.8 seconds. A GPU computes for 24.8 of them: forwar
 block, forward again and backward. The allreduces of tensor parallelism, 5.0 seconds in all, go over
 NVLink in between, and the GPU waits. FSDP's messages go through the port while the GPU computes.
 
-To scale, but each bar stands for the messages of twenty blocks.
+Nearly to scale; each bar stands for the messages of twenty blocks.
 """
 
 import draw as d
