@@ -78,7 +78,7 @@ class Cells:
 def allreduces():
     """Map each allreduce's figure to its cells and messages for each number of devices.
 
-    A message is (step, source, target, first cell, cells, 1 if it is added or 0 if it overwrites).
+    A message is (round, source, target, first cell, cells, 1 if it is added or 0 if it overwrites).
     For each cell, all additions happen before the first overwrite.
     """
     algorithms = load('collectives/algorithms.py', arguments=Checks())
@@ -92,23 +92,23 @@ def allreduces():
                 book = log.Count(k)
                 algorithm.function([log.Counted(i, Cells(0, cells), book) for i in range(k)])
                 sent = sorted(book.travel(lambda nbytes: 1), key=lambda m: m.start)
-                if len({(m.start, m.nbytes) for m in sent}) == sent[-1].end:  # one size per step
+                if len({(m.start, m.nbytes) for m in sent}) == sent[-1].end:  # one size per round
                     break
             has = [[{i} for _ in range(cells)] for i in range(k)]  # devices summed in a cell
             messages = []
-            for step in range(int(sent[-1].end)):
+            for when in range(int(sent[-1].end)):
                 before = [[set(cell) for cell in row] for row in has]
-                for m in (m for m in sent if m.start == step):
+                for m in (m for m in sent if m.start == when):
                     at = range(m.nbytes.first, m.nbytes.first + m.nbytes)
                     add = all(not before[m.source][c] & before[m.target][c] for c in at)
                     for c in at:
                         here = has[m.target][c] if add else set()
                         has[m.target][c] = here | before[m.source][c]
-                    messages.append([step + 1, *m[:2], m.nbytes.first, int(m.nbytes), int(add)])
+                    messages.append([when + 1, *m[:2], m.nbytes.first, int(m.nbytes), int(add)])
             assert all(len(cell) == k for row in has for cell in row), (name, k)
             runs[k] = {'cells': cells, 'messages': messages}
         title = name.replace('_', ' and ').capitalize()
-        found[algorithm.figure] = {'title': f'{title}, step by step', 'runs': runs}
+        found[algorithm.figure] = {'title': f'{title}, round by round', 'runs': runs}
     return found
 
 

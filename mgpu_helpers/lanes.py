@@ -179,7 +179,7 @@ def _draw_panel(axes: Axes, panel: Lanes, longest: float) -> None:
     axes.spines[['top', 'left', 'right']].set_visible(False)
     axes.set_title(panel.title, loc='left', fontsize='medium')
     took = quantity(last - first, 's')
-    if len(panel.lanes) > 1:
+    if len(panel.lanes) > 1 and any(s.kind not in MOVING for s in panel.spans):
         took += f', two or more at work: {percent(panel.overlap)}'
     axes.set_title(took, loc='right', fontsize='small')
 

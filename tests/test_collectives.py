@@ -57,7 +57,7 @@ def test_a_message_leaves_when_its_ports_are_free_and_its_source_has_what_it_sen
     d.copyto(0)
     times = [(m.source, m.target, m.start, m.end) for m in book.travel(lambda nbytes: nbytes / 4)]
     assert times == [(0, 1, 0, 1), (1, 2, 1, 2), (1, 3, 2, 4), (2, 3, 4, 7), (3, 0, 7, 10)]
-    assert (book.messages, book.steps, book.busiest) == (5, 5, 4 * (2 + 3))
+    assert (book.messages, book.rounds, book.busiest) == (5, 5, 4 * (2 + 3))
     assert book.additions == {3: 3}
 
 

@@ -75,11 +75,11 @@ def test_tables_and_pictures_have_the_algorithms_formulas():
     link, n = Link('x', 3e-6, 7e9), 64e4
     for name, k in itertools.product(COSTS, (2, 4, 64)):
         counted = count(OURS[name], k, 64)
-        steps, arrays = (worth(formula, k=k) for formula in shown[3, name])
-        assert (steps, 256 * arrays) == (counted.steps, counted.busiest), name
+        rounds, arrays = (worth(formula, k=k) for formula in shown[3, name])
+        assert (rounds, 256 * arrays) == (counted.rounds, counted.busiest), name
         seconds = worth(shown[8, name][0], k=k, n=n, α=link.latency, B=link.bandwidth)
         assert seconds == pytest.approx(COSTS[name](k, n, link)), name
-    drawn = re.compile(r'((?:2 · )?(?:⌈?log *2 *k⌉?|\(k − 1\))) (?:steps|messages)')
+    drawn = re.compile(r'((?:2 · )?(?:⌈?log *2 *k⌉?|\(k − 1\))) (?:rounds|messages)')
     for name in COSTS.keys() - {'naive'}:
         svg = (ROOT / f'img/allreduce-{name.replace("_", "-")}.svg').read_text(encoding='utf8')
         (formula,) = drawn.findall(re.sub('<[^>]+>', ' ', svg))

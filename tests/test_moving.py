@@ -88,7 +88,7 @@ def test_an_allreduce_shows_the_messages_that_are_counted(page, pictures):
             counted = count(algorithm.function, k, cells)
             found = []
             for said in shown['said'][1:]:
-                at = int(re.match(r'Step (\d+) of', said)[1])
+                at = int(re.match(r'Round (\d+) of', said)[1])
                 for message in re.findall(r'(\d) to (\d)(?: \(slices? (\d)(?:–(\d))?\))?', said):
                     source, target, first, last = message
                     size = int(last or first) - int(first) + 1 if first else cells
@@ -96,7 +96,7 @@ def test_an_allreduce_shows_the_messages_that_are_counted(page, pictures):
             travel = counted.travel(lambda nbytes: 1)
             wanted = [(m.start + 1, m.source, m.target, m.nbytes) for m in travel]
             assert sorted(found) == sorted(wanted), (name, k)
-            assert f'{counted.messages} messages in {counted.steps} steps' in shown['note']
+            assert f'{counted.messages} messages in {counted.rounds} rounds' in shown['note']
             arrays = float(re.search('carries (.*?) array', shown['note'])[1])
             assert arrays == pytest.approx(counted.busiest / (4 * cells), abs=0.006)
             sums = [k * (k + 1) // 2 * (c + 1) for c in range(cells)]

@@ -19,7 +19,7 @@ Moving.kinds.allreduce = ({ title, runs }) => {
   const steps = ({ devices }) => runs[devices].messages.at(-1)[0];
   const sentIn = ({ devices }, step) => runs[devices].messages.filter((message) => message[0] === step);
   const start = (k, cells) => [...Array(k)].map((_, i) => [...Array(cells)].map((_, c) => (i + 1) * (c + 1)));
-  // The numbers on each device after a step: what was sent is added, or takes the place of what was there.
+  // The numbers on each device after a round: what was sent is added, or takes the place of what was there.
   const after = (choice, step) => {
     const { cells } = runs[choice.devices];
     let rows = start(Number(choice.devices), cells);
@@ -47,7 +47,7 @@ Moving.kinds.allreduce = ({ title, runs }) => {
     const svg = Moving.canvas(
       width,
       top + k * pitch,
-      `${title}: ${k} devices after step ${step} of ${steps(choice)}`,
+      `${title}: ${k} devices after round ${step} of ${steps(choice)}`,
     );
     const rows = after(choice, step),
       came = new Set();
@@ -101,7 +101,7 @@ Moving.kinds.allreduce = ({ title, runs }) => {
         : "kept";
     const number = sent.length === 1 ? "One message" : `${sent.length} messages`;
     const end = step === steps(choice) ? " All devices have the sum." : "";
-    return `Step ${step} of ${steps(choice)}. ${number} of ${share(sent[0][4], cells)}, ${verb}: ${each.join(", ")}.${end}`;
+    return `Round ${step} of ${steps(choice)}. ${number} of ${share(sent[0][4], cells)}, ${verb}: ${each.join(", ")}.${end}`;
   };
   const note = ({ devices }) => {
     const { cells, messages } = runs[devices],
@@ -111,7 +111,7 @@ Moving.kinds.allreduce = ({ title, runs }) => {
     }
     const busiest = Math.max(...Object.values(ports)) / cells;
     const arrays = `${Number(busiest.toFixed(2))} ${busiest === 1 ? "array" : "arrays"}`;
-    const all = `${messages.length} messages in ${steps({ devices })} steps; the busiest port carries ${arrays} in one direction.`;
+    const all = `${messages.length} messages in ${steps({ devices })} rounds; the busiest port carries ${arrays} in one direction.`;
     return `${all} Solid arrow: the receiver adds what comes; dashed: it keeps it. Full colour: the finished sum.`;
   };
   const choices = [{ name: "devices", label: "Devices", values: counts }];

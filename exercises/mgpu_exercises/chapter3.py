@@ -24,9 +24,9 @@ from .sums import expect_buckets
 
 @there  # where its own arrays count, too, which nd.zeros_like and nd.empty give
 def traffic_of(allreduce: Callable[..., None], k: int) -> tuple[int, int]:
-    """Count the messages and the steps of an allreduce of 100 numbers."""
+    """Count the messages and the rounds of an allreduce of 100 numbers."""
     found = counted(allreduce, k, 100)
-    return found.messages, found.steps
+    return found.messages, found.rounds
 
 
 def exercise_1(rng: random.Random, my_butterfly: Callable[..., None]) -> None:
@@ -34,14 +34,14 @@ def exercise_1(rng: random.Random, my_butterfly: Callable[..., None]) -> None:
     for k in (2, 4, 8):
         with by_hand(allreduce_butterfly):
             expect_sums(my_butterfly, on_devices(rng, k))
-        messages, steps = traffic_of(my_butterfly, k)
+        messages, rounds = traffic_of(my_butterfly, k)
         ours = count(allreduce_butterfly, k, 100)
-        case = f'{k} devices: right sums, but {messages} messages in {steps} steps'
-        hint = 'in each step a device sends one array to one partner, i ^ d'
+        case = f'{k} devices: right sums, but {messages} messages in {rounds} rounds'
+        hint = 'in each round a device sends one array to one partner, i ^ d'
         expect(messages <= ours.messages, hint, case)
-        hint = f'{case}, not {ours.messages} in {ours.steps}: in each step all devices exchange '
-        hint += 'with a partner at the same time, and only then add what they received'
-        expect(steps == ours.steps, hint)
+        hint = f'{case}, not {ours.messages} in {ours.rounds}: in each round all devices '
+        hint += 'exchange with a partner at the same time, and only then add what they received'
+        expect(rounds == ours.rounds, hint)
         rounded = [x / 7 for x in on_devices(rng, k, (1000,))]
         my_butterfly(list(rounded))
         first, *others = [x.asnumpy() for x in rounded]
@@ -62,8 +62,8 @@ def exercise_2(rng: random.Random, hierarchical: Callable[..., None]) -> None:
     hint = f'{found.messages} messages and {found.busiest:,} bytes through the busiest port, not '
     hint += '10 and 12,000: exchange within the pairs, sum over devices 0 and 2, copy to 1 and 3'
     expect(found.messages == 10 and found.busiest == 12_000, hint)
-    hint = f'{found.steps} steps instead of 4: a device added before its partner received its array'
-    expect(found.steps == 4, hint)
+    hint = f'{found.rounds} rounds instead of 4: a device added before its partner received'
+    expect(found.rounds == 4, hint)
 
 
 def exercise_3(bus_bandwidth: Callable[..., float]) -> None:
@@ -156,8 +156,8 @@ def exercise_7(numbers: Numbers, naive_ms: float, tree_ms: float, ring_ms: float
     mistakes = {'this is one way only; the sum goes back, too': naive / 2}
     expect_value(naive_ms, naive, 'naive, {} ms', mistakes, f'each array takes {one:g} ms', 0.01)
     mistakes = {'this is only the way up; the sum comes down again': tree / 2}
-    hint = f'2 log2(k) steps, each with a whole array of {one:g} ms'
+    hint = f'2 log2(k) rounds, each with a whole array of {one:g} ms'
     expect_value(tree_ms, tree, 'tree, {} ms', mistakes, hint, 0.01)
-    mistakes = {'only one slice travels per step, 1/k of the array': naive}
-    hint = f'2(k - 1) steps, each of 10 µs plus 1/k of {whole:g} ms'
+    mistakes = {'only one slice travels per round, 1/k of the array': naive}
+    hint = f'2(k - 1) rounds, each of 10 µs plus 1/k of {whole:g} ms'
     expect_value(ring_ms, ring, 'ring, {} ms', mistakes, hint, 0.01)

@@ -118,8 +118,8 @@ def exercise_11(rng: random.Random, all_reduce_by_slices: Callable[..., None]) -
     expect(busiest <= enough, hint)
 
 
-def exercise_12(steps_and_bytes: Callable[..., Any]) -> None:
-    """Check the steps and bytes of ring and halving-doubling against a count of the messages."""
+def exercise_12(rounds_and_bytes: Callable[..., Any]) -> None:
+    """Check the rounds and bytes of ring and halving-doubling against a count of the messages."""
     for k in (8, 3, 16, 6, 12, 2):
         for way, algorithm in (
             ('ring', allreduce_ring),
@@ -127,44 +127,47 @@ def exercise_12(steps_and_bytes: Callable[..., Any]) -> None:
         ):
             n, case = 48_000 * k, f'{way!r}, {k} ranks, {48_000 * k:,} bytes'
             right = count(algorithm, k, n // 4)
-            found = steps_and_bytes(way, k, n)
+            found = rounds_and_bytes(way, k, n)
             pair = isinstance(found, Sequence | np.ndarray) and len(found) == 2
-            expect(pair, f'return a pair, steps and bytes, not {found!r:.40}', case)
-            steps, nbytes, hints = _mistakes(way, k, n)
-            expect_value(found[0], right.steps, f'{case}, steps: {{}}', steps, hints[0])
+            expect(pair, f'return a pair, rounds and bytes, not {found!r:.40}', case)
+            rounds, nbytes, hints = _mistakes(way, k, n)
+            expect_value(found[0], right.rounds, f'{case}, rounds: {{}}', rounds, hints[0])
             case += f', bytes of the busiest rank: {{}}, not {right.busiest}'
             expect_value(found[1], right.busiest, case, nbytes, hints[1])
 
 
 def _mistakes(way: str, k: int, n: int) -> tuple[dict[str, Any], dict[str, Any], tuple[str, str]]:
-    """Return hints for known wrong counts of steps and of bytes, and a default hint for each."""
+    """Return hints for known wrong counts of rounds and of bytes, and a default hint for each."""
     p = 2 ** (k.bit_length() - 1)
-    rounds, inner, back = p.bit_length() - 1, 2 * (p - 1) * n // p, 'the sum has to come back, too'
+    log, inner, back = p.bit_length() - 1, 2 * (p - 1) * n // p, 'the sum has to come back, too'
     if way == 'ring':
-        steps = {back: k - 1, 'once around is not enough: k - 1 steps to add, k - 1 to pass on': k}
+        rounds = {
+            back: k - 1,
+            'once around is not enough: k - 1 rounds to add, as many to pass on': k,
+        }
         nbytes = {
             back: (k - 1) * n / k,
-            'only one slice travels in a step, 1/k of the array': 2 * (k - 1) * n,
-            '2(k - 1) steps, not 2k: a rank lacks k - 1 slices': 2 * n,
-            'that is one slice, but one travels in every step': n / k,
+            'only one slice travels in a round, 1/k of the array': 2 * (k - 1) * n,
+            '2(k - 1) rounds, not 2k: a rank lacks k - 1 slices': 2 * n,
+            'that is one slice, but one travels in every round': n / k,
         }
-        return steps, nbytes, ('k - 1 to add, and as many to pass on', 'n/k in each step')
+        return rounds, nbytes, ('k - 1 to add, and as many to pass on', 'n/k in each round')
     surplus = f'ranks beyond the first {p} send whole arrays first, and receive the sum last'
-    steps = {
-        surplus: 2 * rounds,
-        back: rounds,
-        'a ring has this many steps; here the distance doubles from step to step': 2 * (k - 1),
+    rounds = {
+        surplus: 2 * log,
+        back: log,
+        'a ring has this many rounds; here the distance doubles in each round': 2 * (k - 1),
     }
     nbytes = {
         surplus: inner,
         f'2(k - 1)/k holds only for powers of two; here {surplus}': 2 * (k - 1) * n / k,
         'a rank sends only one of the two whole arrays; count what it sends': inner + 2 * n,
         back: inner / 2,
-        'this sends whole arrays, one way; steps send a half, a quarter, ... of one': rounds * n,
-        'this sends whole arrays; steps send a half, a quarter, ... of one': 2 * rounds * n,
+        'this sends whole arrays, one way; rounds send a half, a quarter, ... of one': log * n,
+        'this sends whole arrays; rounds send a half, a quarter, ... of one': 2 * log * n,
     }
     rest = '' if k == p else f'; and {surplus}'
-    return steps, nbytes, (f'2 log2({p}){rest}', f'n/2 + n/4 + ... + n/{p}, twice{rest}')
+    return rounds, nbytes, (f'2 log2({p}){rest}', f'n/2 + n/4 + ... + n/{p}, twice{rest}')
 
 
 def cut(

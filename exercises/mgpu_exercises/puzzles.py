@@ -12,7 +12,7 @@ from .schedules import Order, Played, pipelined, sends
 TARGETS: dict[str, dict[str, float]] = {
     '1': {'MB between the servers': 8, 'ms': 1.65},
     '2': {'micro-batches kept at a time': 4, 'ms': 21},
-    '3': {'steps': 6, 'MB through the busiest port': 2},
+    '3': {'rounds': 6, 'MB through the busiest port': 2},
 }
 
 # How the answer to each puzzle is simulated.
@@ -89,6 +89,6 @@ def exercise_2(my_order: Callable[..., Order]) -> None:
 
 def exercise_3(six: Callable[..., None]) -> None:
     """Check halving and doubling for six devices."""
-    steps = 'larger exchanges take fewer steps: 6 is 2 · 3, not 1 · 6'
+    rounds = 'larger exchanges take fewer rounds: 6 is 2 · 3, not 1 · 6'
     mb = 'whole arrays travel, or some devices only help: first let all six halve; what then?'
-    reach('3', six, steps, mb)
+    reach('3', six, rounds, mb)

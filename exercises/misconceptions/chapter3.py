@@ -14,9 +14,9 @@ from .chapter3_idioms import RIGHT as RIGHT
 
 
 def added_at_once(data):
-    for step in range(len(data).bit_length() - 1):
+    for r in range(len(data).bit_length() - 1):
         for i, x in enumerate(data):
-            x += data[i ^ 2**step].copyto(x.context)
+            x += data[i ^ 2**r].copyto(x.context)
 
 
 def in_a_circle(data):
@@ -135,7 +135,7 @@ WRONG = [
     ('3.1', 'partners in a circle', in_a_circle, 'differ in their last bits'),
     ('3.1', 'sent to all others', to_all, 'one array to one partner'),
     ('3.1', 'buffers of another type', into_single_precision, 'dtype=x.dtype'),
-    ('3.2', 'added before the partner received', pairs_added_at_once, '5 steps instead of 4'),
+    ('3.2', 'added before the partner received', pairs_added_at_once, '5 rounds instead of 4'),
     ('3.2', 'a ring over all four', allreduce_ring, 'cross between pairs'),
     ('3.2', 'everything through device 0', first_to_both, 'cross between pairs'),
     ('3.3', 'algorithm bandwidth', lambda n, k, s: n / s / 1e9, 'the algorithm bandwidth'),

@@ -94,7 +94,7 @@ WRONG = [
         '6 micro-batches kept at a time, and the target is 4',
     ),
     ('puzzles.2', 'all weights last', lambda *a: one_f_one_b(*a, together=False), 'is kept from'),
-    ('puzzles.3', 'a ring', allreduce_ring, '10 steps, and the target is 6'),
+    ('puzzles.3', 'a ring', allreduce_ring, '10 rounds, and the target is 6'),
     (
         'puzzles.3',
         'two only help',

@@ -1,13 +1,13 @@
 """Allreduce by halving and doubling on four devices: two of reduce-scatter, two of all-gather.
 
 Every array is cut into 4 slices. Device 0 holds 1 2 3 4, device 1 2 4 6 8, device 2 3 6 9 12,
-device 3 4 8 12 16. Step 1: 0 and 2 exchange halves, and so do 1 and 3: 0 and 1 continue with the
-sums of the left half, 4 8 and 6 12; 2 and 3 with those of the right half, 12 16 and 18 24. Step 2:
-0 and 1 exchange a quarter, and so do 2 and 3: each has the sum of one slice, 10, 20, 30 and 40.
-Step 3: the same pairs exchange these. Step 4: 0 exchanges two slices with 2, and 1 with 3. All hold
-10 20 30 40.
+device 3 4 8 12 16. Round 1: 0 and 2 exchange halves, and so do 1 and 3: 0 and 1 continue with the
+sums of the left half, 4 8 and 6 12; 2 and 3 with those of the right half, 12 16 and 18 24. Round
+2: 0 and 1 exchange a quarter, and so do 2 and 3: each has the sum of one slice, 10, 20, 30 and 40.
+Round 3: the same pairs exchange these. Round 4: 0 exchanges two slices with 2, and 1 with 3. All
+hold 10 20 30 40.
 
-k devices: 2 · log_2 k steps. Every device sends a half, a quarter, … and back.
+k devices: 2 · log_2 k rounds. Every device sends a half, a quarter, … and back.
 """
 
 import draw as d
@@ -70,9 +70,9 @@ def done(far):
 
 TOPS = (122, 474)
 figure.headline('Halving: exchange half of what is left, and add', TOPS[0] - 82)
-names = 'Before', 'After step 1', 'After step 2'
+names = 'Before', 'After round 1', 'After round 2'
 draw(TOPS[0], names, states[:3], (kept(2), kept(1), done(1)), (2, 1), lanes.send_and_add)
 figure.headline('Doubling: the finished sums come back', TOPS[1] - 82)
-names = 'After step 2', 'After step 3', 'After step 4'
+names = 'After round 2', 'After round 3', 'After round 4'
 draw(TOPS[1], names, states[2:], (done(1), done(2), done(4)), (1, 2), lanes.send_and_keep)
-lanes.legend(figure, 738, (39, 248, 446, 606), 'is kept, and added to', 'is sent in this step')
+lanes.legend(figure, 738, (39, 248, 446, 606), 'is kept, and added to', 'is sent in this round')

@@ -1,13 +1,13 @@
-"""Ring allreduce on four devices: three steps of reduce-scatter, three of all-gather.
+"""Ring allreduce on four devices: three rounds of reduce-scatter, three of all-gather.
 
 Every array is cut into 4 slices. Device 0 holds 1 2 3 4, device 1 2 4 6 8, device 2 3 6 9 12,
-device 3 4 8 12 16. In steps 1 to 3 every device sends one slice to the next device in the ring, 0
-to 1 to 2 to 3 to 0, which adds it to its own. In step 1 device i sends slice i - 1, then always the
-slice that it has just added to. After three steps device 0 holds the sum of slice 0, 10; device 1
-that of slice 1, 20; device 2 that of slice 2, 30; device 3 that of slice 3, 40. In steps 4 to 6
-these sums are passed around the ring until all devices hold 10 20 30 40.
+device 3 4 8 12 16. In rounds 1 to 3 every device sends one slice to the next device in the ring, 0
+to 1 to 2 to 3 to 0, which adds it to its own. In round 1 device i sends slice i - 1, then always
+the slice that it has just added to. After three rounds device 0 holds the sum of slice 0, 10;
+device 1 that of slice 1, 20; device 2 that of slice 2, 30; device 3 that of slice 3, 40. In rounds
+4 to 6 these sums are passed around the ring until all devices hold 10 20 30 40.
 
-k devices: 2 · (k − 1) steps. In each step, every device sends 1/k of its array.
+k devices: 2 · (k − 1) rounds. In each round, every device sends 1/k of its array.
 """
 
 from functools import partial
@@ -46,11 +46,11 @@ def send(rows, x, source, gap):
 # --- run the algorithm itself, so that the figure shows its real numbers
 state = table(K)
 states = [state]
-for step in range(2 * (K - 1)):
+for turn in range(2 * (K - 1)):
     state = [list(row) for row in state]
     for i in range(K):
-        j = (i - 1 - step) % K
-        kept = states[-1][(i + 1) % K][j] if step < K - 1 else 0
+        j = (i - 1 - turn) % K
+        kept = states[-1][(i + 1) % K][j] if turn < K - 1 else 0
         state[(i + 1) % K][j] = states[-1][i][j] + kept
     states.append(state)
 assert state == [[10, 20, 30, 40]] * K
@@ -74,9 +74,9 @@ names = (
 for row, (top, name) in enumerate(zip(TOPS, names)):
     figure.headline(name, top - 94)
     for n in range(K):
-        title = f'Step {n + 1 + row * (K - 1)}' if n < K - 1 else ('One sum each', 'After')[row]
+        title = f'Round {n + 1 + row * (K - 1)}' if n < K - 1 else ('One sum each', 'After')[row]
         figure.label(LEFT + 1.5 * SLICE + n * GRID, top - 60, title, size=d.LARGE, bold=True)
 ring(TOPS[0], states[:K], reducing, lambda n, i: (i - 1 - n) % K)
 ring(TOPS[1], states[K - 1 :], gathering, lambda n, i: (i - n) % K)
 
-legend(figure, 826, (39, 236, 452, 618), 'still to be added', 'is sent in this step')
+legend(figure, 826, (39, 236, 452, 618), 'still to be added', 'is sent in this round')

@@ -1,65 +1,67 @@
-"""Allreduce after the backward pass, and overlapped with it.
+"""One bucket, sent after the backward pass, and five, sent while it runs.
 
-Invented times, to scale. The backward pass takes 20 ms for layer 3, 30 ms for layer 2 and 40 ms for
-layer 1; the allreduces of their gradients take 40, 20 and 20 ms. After: backward ends at 90 ms, the
-allreduces follow one after the other until 170 ms, and all 80 ms are exposed. Overlapped: the
-allreduce of layer 3 runs from 20 to 60 ms and that of layer 2 from 60 to 80 ms, while the backward
-pass goes on; that of layer 1 from 90 to 110 ms. 20 ms are exposed.
+To scale. The backward pass takes 100 ms. One bucket with all gradients leaves at 100 ms, takes
+56 ms, and all of them are exposed. Of five buckets, the dense layers' two are ready after 5 ms, and
+their allreduces run from 5 to 54 ms. The convolutions' three are ready at 100 ms; their allreduces
+run until 122 ms, and 22 ms are exposed.
 
-Invented times, to scale; backward goes from the last layer to the first. The allreduces take
-80 ms in both. Below, layer 2 waits 10 ms for the network, and only 20 ms are exposed.
+To scale. Latency 2 ms, bandwidth 10 MB/s, two devices. In all, one bucket takes
+56 ms and five take 72 ms, but only 22 ms of those are exposed.
 """
 
 import draw as d
 
-figure = d.Figure(554, __doc__)
+figure = d.Figure(570, __doc__)
 
-START, MS, HEIGHT, STEP = 122, 3.4, 40, 62
-BACKWARD, ALLREDUCE = {3: 20, 2: 30, 1: 40}, {3: 40, 2: 20, 1: 20}  # ms for each layer
+START, MS, HEIGHT, PITCH = 122, 3.7, 40, 62
+BUCKETS = {1: (7, 6, 5), 2: (4,), 3: (3,), 4: (2,), 5: (1, 0)}  # LeNet's gradients in each
+SIZES = 720, 80, 100_000, 200, 409_600, 512, 5_120, 40  # bytes of each gradient
+DENSE, BACKWARD = 5, 100  # ms until the dense layers' gradients are ready, and all
 
 
 def x(ms):
     return START + ms * MS
 
 
-def case(top, name, overlapped):
-    """Draw one case; return the times, in ms, when backward ends and when everything ends."""
-    figure.headline(name, top - 30)
-    computed = sum(BACKWARD.values())
-    now, network = 0, 0 if overlapped else computed
+def took(gradients):
+    """Return an allreduce's ms: two rounds of 2 ms and half the bytes, at 10 MB/s."""
+    return 2 * 2 + sum(SIZES[i] for i in gradients) / 1e4
+
+
+def case(top, name, buckets):
+    """Draw the backward pass and the allreduces of buckets: when each is ready, and its ms."""
+    figure.headline(name, top - 40)
     for row, what in enumerate(('backward', 'allreduce')):
-        figure.name(d.MARGIN, top + row * STEP + HEIGHT / 2, what)
-    for layer, ms in BACKWARD.items():
-        figure.rect(x(now), top, ms * MS, HEIGHT, d.WHITE, d.LINE, r=0)
-        figure.label(x(now + ms / 2), top + HEIGHT / 2, f'layer {layer}')
-        now += ms
-        begin = max(now, network)
-        network = begin + ALLREDUCE[layer]
-        width = ALLREDUCE[layer] * MS
-        figure.bar(x(begin), top + STEP, width, HEIGHT, f'layer {layer}', edge=d.CARD)
-        if overlapped:  # from when the gradient is ready to when it is sent
-            low = top + STEP
-            turn = (top + HEIGHT + low) / 2 - 3
-            points = ((x(now), top + HEIGHT), (x(now), turn), (x(begin), turn), (x(begin), low))
-            figure.arrow(*(points if begin > now else points[::3]), r=5)
-    return computed, network
+        figure.name(d.MARGIN, top + row * PITCH + HEIGHT / 2, what)
+    figure.rect(x(0), top, DENSE * MS, HEIGHT, d.DATA, d.LINE, r=0)
+    figure.rect(x(DENSE), top, (BACKWARD - DENSE) * MS, HEIGHT, d.WHITE, d.LINE, r=0)
+    figure.label(x((DENSE + BACKWARD) / 2), top + HEIGHT / 2, 'convolutions')
+    figure.flag(x(DENSE / 2), top, 'dense layers', 'start')
+    end = 0
+    for label, (ready, ms) in buckets.items():
+        begin = max(ready, end)
+        end = begin + ms
+        figure.bar(x(begin), top + PITCH, ms * MS, HEIGHT, label, edge=d.CARD)
+    for ready in {ready for ready, _ in buckets.values()}:
+        figure.arrow((x(ready), top + HEIGHT), (x(ready), top + PITCH))
+    y = top + PITCH + HEIGHT + 14  # the exposed part, after the backward pass
+    figure.moment(x(BACKWARD), top + PITCH + HEIGHT + 3, y + 6)
+    figure.moment(x(end), top + PITCH + HEIGHT + 3, y + 6)
+    figure.arrow((x(BACKWARD) + 1, y), (x(end) - 1, y), both=True)
+    figure.label(x((BACKWARD + end) / 2), y + 18, f'exposed: {end - BACKWARD:.0f} ms', bold=True)
 
 
-TOPS = (72, 274)
-AFTER = TOPS[0], 'After: first all of backward, then all allreduces', False
-OVERLAPPED = TOPS[1], 'Overlapped: an allreduce starts as soon as its gradient is there', True
-for top, name, overlapped in (AFTER, OVERLAPPED):
-    computed, end = case(top, name, overlapped)
-    # the exposed part, after the backward pass
-    y = top + STEP + HEIGHT + 14
-    figure.moment(x(computed), top + (HEIGHT + STEP if overlapped else HEIGHT) + 3, y + 6)
-    figure.moment(x(end), top + STEP + HEIGHT + 3, y + 6)
-    figure.arrow((x(computed) + 1, y), (x(end) - 1, y), both=True)
-    figure.label(x((computed + end) / 2), y + 18, f'exposed: {end - computed} ms', bold=True)
+TOPS = (82, 294)
+case(TOPS[0], 'One bucket leaves when the backward pass has ended', {
+    'one bucket': (BACKWARD, took(range(8))),
+})  # fmt: skip
+case(TOPS[1], 'Of five buckets, two leave much earlier', {
+    str(n): (DENSE if n < 3 else BACKWARD, took(gradients)) for n, gradients in BUCKETS.items()
+})  # fmt: skip
 
-AXIS = TOPS[1] + STEP + HEIGHT + 62
+AXIS = TOPS[1] + PITCH + HEIGHT + 62
 figure.time_axis(START, AXIS, gap=14)
-for ms in range(0, 171, 10):
+for ms in range(0, 161, 10):
     figure.line((x(ms), AXIS), (x(ms), AXIS + (7 if ms % 50 == 0 else 4)), color=d.MUTED, width=1)
     if ms % 50 == 0:
         figure.hint(x(ms), AXIS + 18, f'{ms} ms' if ms else '0')

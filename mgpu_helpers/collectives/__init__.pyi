@@ -5,6 +5,7 @@ from .algorithms import allreduce_naive as allreduce_naive
 from .algorithms import allreduce_ring as allreduce_ring
 from .algorithms import allreduce_sharded as allreduce_sharded
 from .algorithms import allreduce_tree as allreduce_tree
+from .algorithms import any_number as any_number
 from .algorithms import reduce_scatter as reduce_scatter
 from .algorithms import send as send
 from .algorithms import slices as slices

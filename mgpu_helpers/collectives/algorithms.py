@@ -9,13 +9,16 @@ same *array*, even on another slice: adding at once would serialize a ring's mes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from typing import TYPE_CHECKING
 
 from .. import arguments
 
 if TYPE_CHECKING:
     from mxnet.ndarray import NDArray
+
+    Allreduce = Callable[[Sequence[NDArray]], None]
 
 
 def allreduce_naive(data: Sequence[NDArray]) -> None:
@@ -29,7 +32,7 @@ def allreduce_naive(data: Sequence[NDArray]) -> None:
 
 
 def allreduce_tree(data: Sequence[NDArray]) -> None:
-    """Reduce up a binary tree, then send the sum back down: 2 ⌈log₂ k⌉ steps, in place."""
+    """Reduce up a binary tree, then send the sum back down: 2 ⌈log₂ k⌉ rounds, in place."""
     arguments.one_per_device(data)
     k = len(data)
     distances = [2**i for i in range((k - 1).bit_length())]
@@ -41,25 +44,38 @@ def allreduce_tree(data: Sequence[NDArray]) -> None:
             source.copyto(target)
 
 
+def any_number(allreduce: Allreduce) -> Allreduce:
+    """Let an allreduce for 2, 4, 8, ... devices sum over any number, in two rounds more.
+
+    First, the surplus devices send their arrays to others; at the end, they receive the sum.
+    """
+
+    @wraps(allreduce)
+    def of_all(data: Sequence[NDArray]) -> None:
+        arguments.one_per_device(data)
+        p = 2 ** (len(data).bit_length() - 1)  # the largest power of two that is at most k
+        for x, surplus in zip(data, data[p:]):
+            x += surplus.copyto(x.context)
+        allreduce(data[:p])
+        for x, surplus in zip(data, data[p:]):
+            x.copyto(surplus)
+
+    return of_all
+
+
+@any_number
 def allreduce_butterfly(data: Sequence[NDArray]) -> None:
     """Exchange sums with a partner at doubling distance, in place: recursive doubling.
 
-    Takes log₂ k steps for a power of two; otherwise the surplus devices first send their arrays to
-    others, and receive the sum at the end. Partners compute a + b and b + a, which round to the
-    same value.
+    Takes log₂ k rounds. Partners compute a + b and b + a, which round to the same value.
     """
-    arguments.one_per_device(data)
-    steps = len(data).bit_length() - 1
-    p = 2**steps  # the largest power of two that is at most k
-    for x, surplus in zip(data, data[p:]):
-        x += surplus.copyto(x.context)
-    for step in range(steps):
-        partners = [data[i ^ 2**step] for i in range(p)]
+    k, d = len(data), 1
+    while d < k:
+        partners = [data[i ^ d] for i in range(k)]
         received = [partner.copyto(x.context) for x, partner in zip(data, partners)]
         for x, r in zip(data, received):
             x += r
-    for x, surplus in zip(data, data[p:]):
-        x.copyto(surplus)
+        d *= 2
 
 
 def slices(x: NDArray, k: int) -> list[NDArray | None]:
@@ -97,55 +113,50 @@ def allreduce_sharded(data: Sequence[NDArray]) -> None:
 def reduce_scatter(data: Sequence[NDArray]) -> list[NDArray | None]:
     """Sum around a ring, in place; return slice i of the sum on device i, as a view.
 
-    In each of k - 1 steps every device sends 1/k of its array to the next one, which adds it. The
+    In each of k - 1 rounds every device sends 1/k of its array to the next one, which adds it. The
     other slices end as partial sums. ZeRO and FSDP stop here.
     """
     arguments.one_per_device(data)
     k = len(data)
     parts = [slices(x, k) for x in data]
-    for step in range(1, k):
-        around = [(i, (i + 1) % k, (i - step) % k) for i in range(k)]  # from, to, which slice
+    for r in range(1, k):
+        around = [(i, (i + 1) % k, (i - r) % k) for i in range(k)]  # from, to, which slice
         send([(parts[i][s], parts[j][s]) for i, j, s in around], add=True)
     return [parts[i][i] for i in range(k)]
 
 
 def all_gather(data: Sequence[NDArray]) -> None:
-    """Pass slices around a ring, in place: after k - 1 steps all devices have all slices."""
+    """Pass slices around a ring, in place: after k - 1 rounds all devices have all slices."""
     arguments.one_per_device(data)
     k = len(data)
     parts = [slices(x, k) for x in data]
-    for step in range(k - 1):
-        around = [(i, (i + 1) % k, (i - step) % k) for i in range(k)]
+    for r in range(k - 1):
+        around = [(i, (i + 1) % k, (i - r) % k) for i in range(k)]
         send([(parts[i][s], parts[j][s]) for i, j, s in around], add=False)
 
 
 def allreduce_ring(data: Sequence[NDArray]) -> None:
     """Sum around a ring, in place: ``reduce_scatter``, then ``all_gather``.
 
-    In each of 2 (k - 1) steps, a device sends 1/k of the array to its neighbour. No algorithm that
+    In each of 2 (k - 1) rounds, a device sends 1/k of the array to its neighbour. No algorithm that
     adds on the devices can send fewer bytes through the busiest port (Patarasuk and Yuan 2009).
     """
     reduce_scatter(data)
     all_gather(data)
 
 
+@any_number
 def allreduce_halving_doubling(data: Sequence[NDArray]) -> None:
     """Sum like the butterfly, but send slices that first halve and then double, in place.
 
     Recursive halving, then recursive doubling (Rabenseifner 2004). For a power of two, a device
-    sends 2 log₂ k messages with 2 (k - 1)/k of the array in all: few steps and few bytes.
+    sends 2 log₂ k messages with 2 (k - 1)/k of the array in all: few rounds and few bytes.
     """
-    arguments.one_per_device(data)
-    steps = len(data).bit_length() - 1
-    p = 2**steps  # the largest power of two that is at most k
-    for x, surplus in zip(data, data[p:]):
-        x += surplus.copyto(x.context)
-    distances = [2**step for step in range(steps)]
-    parts = {d: [slices(x, p // d) for x in data[:p]] for d in distances}
-    # At distance d, device i continues with part i // d of p // d, its partner with the other.
+    k = len(data)
+    distances = [2**i for i in range(k.bit_length() - 1)]
+    parts = {d: [slices(x, k // d) for x in data] for d in distances}
+    # At distance d, device i continues with part i // d of k // d, its partner with the other.
     for d in reversed(distances):
-        send([(parts[d][i ^ d][i // d], parts[d][i][i // d]) for i in range(p)], add=True)
+        send([(parts[d][i ^ d][i // d], parts[d][i][i // d]) for i in range(k)], add=True)
     for d in distances:  # finished parts come back the same way
-        send([(parts[d][i][i // d], parts[d][i ^ d][i // d]) for i in range(p)], add=False)
-    for x, surplus in zip(data, data[p:]):
-        x.copyto(surplus)
+        send([(parts[d][i][i // d], parts[d][i ^ d][i // d]) for i in range(k)], add=False)

@@ -78,8 +78,8 @@ class Count:
         return max((m.end for m in self.travel(link.seconds)), default=0.0)
 
     @property
-    def steps(self) -> int:
-        """Return the number of steps, if every message takes one."""
+    def rounds(self) -> int:
+        """Return the number of rounds: the time, if every message takes one."""
         return round(max((m.end for m in self.travel(lambda nbytes: 1)), default=0))
 
     @property
@@ -100,7 +100,7 @@ class Count:
         return int(max(self.matrix().sum(axis).max() for axis in (0, 1)))
 
     def __repr__(self) -> str:
-        sent = f'{self.messages} messages in {self.steps} steps'
+        sent = f'{self.messages} messages in {self.rounds} rounds'
         return f'<Count: {sent}, {self.busiest:,} bytes through the busiest port>'
 
 
