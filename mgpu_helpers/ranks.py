@@ -28,9 +28,7 @@ def ranks(k: int, group: bool = False, seconds: float = 20) -> ipyparallel.Clien
     arguments.positive_int('the number of ranks', k, most=MOST)
     arguments.positive_number('seconds', seconds)
     stop()
-    _engines.append(Engines(k))
-    if group:
-        _engines[0].join(seconds)
+    _engines.append(Engines(k, seconds if group else None))
     _activate(_engines[0].client)
     return _engines[0].client
 

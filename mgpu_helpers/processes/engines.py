@@ -50,9 +50,12 @@ FOLDER = 'mgpu-ranks-'  # followed by the parent's process id
 
 
 class Engines:
-    """``k`` ranks on this machine, until ``stop`` or the end of this process; see ``ranks``."""
+    """``k`` ranks on this machine, until ``stop`` or the end of this process; see ``ranks``.
 
-    def __init__(self, k: int) -> None:
+    With ``seconds``, they are in a process group whose operations time out after so many.
+    """
+
+    def __init__(self, k: int, seconds: float | None = None) -> None:
         import ipyparallel
 
         sweep()
@@ -76,6 +79,10 @@ class Engines:
             self.client = self.cluster.connect_client_sync()
             self.client.wait_for_engines(k, timeout=TIMEOUT, interactive=False)
             self._begin(k)
+            if seconds is not None:
+                options = f'timeout=datetime.timedelta(seconds={seconds})'
+                joined = self.client[:].execute(JOIN.format(options=options), silent=True)
+                joined.get(TIMEOUT)
         except Exception as error:
             logs = '\n'.join(e.get_output() for e in self.cluster.engines.values())
             lines = logs.splitlines() or ['none']
@@ -96,16 +103,8 @@ class Engines:
         codes = [BEGIN.format(sys.path, environment(i, k) | port, i, k) for i in range(k)]
         begun = [self.client[i].execute(codes[i], block=False) for i in range(k)]
         for answer in begun:
-            answer.get()
-
-    def join(self, seconds: float) -> None:
-        """Put all ranks into a process group whose operations time out after ``seconds``."""
-        try:
-            options = f'timeout=datetime.timedelta(seconds={seconds})'
-            self.client[:].execute(JOIN.format(options=options), silent=True).get()
-        except BaseException:
-            self.stop()
-            raise
+            # Without a limit, a controller that had lost a process kept us waiting for ever.
+            answer.get(TIMEOUT)
 
     def stop(self) -> None:
         """End the ranks and their child processes."""
