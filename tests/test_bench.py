@@ -70,38 +70,12 @@ def test_bad_options_are_refused_before_anything_runs():
         assert message in ' '.join(done.stderr.split())
 
 
-def test_where_a_framework_is_missing_its_cases_are_left_out(tmp_path):
-    (tmp_path / 'sitecustomize.py').write_text("""
-import importlib.machinery as m
-find = m.PathFinder.find_spec
-m.PathFinder.find_spec = lambda name, *a: None if name in ('mxnet', 'torch') else find(name, *a)
-""")
-    done = bench(*only('original', 'DDP'), PYTHONPATH=tmp_path, code=1)
-    assert 'left out: runs that need mxnet and torch, not installed here' in done.stderr
-    words = *only('import', 'first step, d2l'), '--rounds', '2', '--out', tmp_path / 'out'
-    bench(*words, PYTHONPATH=tmp_path)
-    stored = stored_in(tmp_path / 'out')
-    assert list(stored['measured']) == ['import mgpu_helpers'] and stored['absent'] == ['mxnet']
-
-
 @needs_mxnet
 def test_the_digits_are_no_data_to_measure_with(tmp_path):
     nobody = {'MXNET_HOME': tmp_path, 'MGPU_DATA_MIRRORS': 'http://127.0.0.1:9/'}
     done = bench(*only('original'), '--out', tmp_path / 'r', code=1, **nobody)
     assert not (tmp_path / 'r').exists() and not done.stdout
     assert 'Get it with: python -m mgpu_helpers data' in done.stderr
-
-
-def test_a_run_that_fails_is_named_and_left_out(tmp_path, started, real_data):
-    (tmp_path / 'd2l').mkdir()
-    (tmp_path / 'd2l/__init__.py').touch()
-    (tmp_path / 'd2l/mxnet.py').write_text('raise OSError("this d2l does not load")\n')
-    words = *only('import', 'first step, d2l'), '--rounds', '2', '--out', tmp_path / 'out'
-    done = bench(*words, code=1, PYTHONPATH=tmp_path)
-    assert 'first step, d2l: left out, because it failed: OSError: this d2l does not' in done.stderr
-    stored = stored_in(tmp_path / 'out')
-    assert list(stored['measured']) == ['import mgpu_helpers']
-    assert stored['failed'] == ['first step, d2l'] and not started()
 
 
 @needs_mxnet

@@ -183,34 +183,3 @@ def test_no_rank_is_orphaned_when_its_starter_ends(started, number):
             time.sleep(0.1)
         os.kill(forked, signal.SIGKILL)
     assert [p.pid for p in left] == [forked]
-
-
-INTERRUPTED = """
-    import random, signal, sys, time
-    import psutil
-    from mgpu_helpers import launch
-
-    class Interrupt(BaseException):
-        pass
-
-    def interrupt(*_):
-        raise Interrupt
-
-    signal.signal(signal.SIGALRM, interrupt)
-    draw = random.Random(1)
-    for _ in range(int(sys.argv[1])):
-        signal.setitimer(signal.ITIMER_REAL, draw.uniform(0.0005, 0.1))
-        try:
-            launch(time.sleep, 4, 60, group=False)
-        except Interrupt:
-            pass
-        assert not psutil.wait_procs(psutil.Process().children(recursive=True), timeout=5)[1]
-"""
-
-
-def test_an_interrupt_may_come_at_any_moment():
-    ended = subprocess.run(
-        [sys.executable, '-c', textwrap.dedent(INTERRUPTED), '50'],
-        stderr=subprocess.PIPE, timeout=120,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr.decode()
