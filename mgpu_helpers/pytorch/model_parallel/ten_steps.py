@@ -113,32 +113,40 @@ def train_by(prepare: Callable[[nn.Module], Any]) -> Trained:
 
 
 class _Watch(TorchDispatchMode):
-    """Record the bytes of these parameters and their gradients after each operation."""
+    """Record matrix products so far, and bytes of parameters and gradients, at each operation."""
+
+    products = {torch.ops.aten.mm, torch.ops.aten.addmm, torch.ops.aten.bmm}
 
     def __init__(self, params: list[Tensor]) -> None:
         super().__init__()
-        self.params, self.held = params, []  # type: list[Tensor], list[int]
+        self.params, self.done = params, 0
+        self.held: list[tuple[int, int]] = []
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         out = function(*args, **kwargs or {})
-        self.held.append(nbytes(t for p in self.params for t in (p, p.grad) if t is not None))
+        self.done += function.overloadpacket in self.products
+        now = nbytes(t for p in self.params for t in (p, p.grad) if t is not None)
+        self.held.append((self.done, now))
         return out
 
 
-def held_over_time(prepare: Callable[[nn.Module], Any]) -> list[int]:
+def held_over_time(prepare: Callable[[nn.Module], Any]) -> list[tuple[int, int]]:
     """Return the bytes of parameters and gradients on this rank after each operation.
 
-    ``prepare`` is one for ``train_by``; the operations are those of one forward and backward pass.
+    ``prepare`` is one for ``train_by``. Before the bytes stands a time that all ways share, in
+    matrix products: negative in the forward pass, 0 where the backward pass begins.
     """
     net, optimizer, *_ = prepare(vit().to(this_device()))
     batch = next(iter(load_in_turn(load_data_fashion_mnist, 51, 51, 0, 'float64')[0]))
     X, y = map(shard_of, batch)
     watch = _Watch([*net.parameters(), *(p for g in optimizer.param_groups for p in g['params'])])
     with watch:
-        loss(net(X), y).mean().backward()
-    return watch.held
+        mean = loss(net(X), y).mean()
+        forward = watch.done
+        mean.backward()
+    return [(done - forward, held) for done, held in watch.held]
 
 
 def group_of(k: int) -> bool:
