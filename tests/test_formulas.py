@@ -77,7 +77,7 @@ def test_tables_and_pictures_have_the_algorithms_formulas():
         counted = count(OURS[name], k, 64)
         rounds, arrays = (worth(formula, k=k) for formula in shown[3, name])
         assert (rounds, 256 * arrays) == (counted.rounds, counted.busiest), name
-        seconds = worth(shown[8, name][0], k=k, n=n, α=link.latency, B=link.bandwidth)
+        seconds = worth(shown[8, name][0], k=k, n=n, α=link.latency, W=link.bandwidth)
         assert seconds == pytest.approx(COSTS[name](k, n, link)), name
     drawn = re.compile(r'((?:2 · )?(?:⌈?log *2 *k⌉?|\(k − 1\))) (?:rounds|messages)')
     for name in COSTS.keys() - {'naive'}:
