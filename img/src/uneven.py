@@ -31,6 +31,6 @@ def case(y, letter, name, each, mean):
     figure.bar(BAR, middle - 24, BAR_W, 48, 'mean over the ranks', mean)
 
 
-ours = 'sum 6 · 2 ranks / 5 = 2.4', 'sum 9 · 2 ranks / 5 = 3.6'
+ours = 'sum 6, times 2/5: 2.4', 'sum 9, times 2/5: 3.6'
 case(37, 'A', 'The mean of the means: 3.25', ('mean 2', 'mean 4.5'), '3.25')
 case(187, 'B', 'The mean over all five: 3', ours, '3')
