@@ -49,10 +49,10 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def full_disk():
-    """A limit on the size of files, a megabyte, stands for it: the write itself fails."""
+    """A limit on the size of files, 256 KiB, stands for it: the write itself fails."""
     resource = pytest.importorskip('resource')
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
 

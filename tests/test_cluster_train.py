@@ -197,6 +197,12 @@ def test_a_trainers_momentum_is_saved_too_and_a_killed_save_leaves_no_half(tmp_p
     assert all(a.tobytes() == b.tobytes() for a, b in zip(ours, theirs, strict=True))
 
 
+def test_a_full_disk_is_named_and_leaves_no_checkpoint(tmp_path, full_disk):
+    with pytest.raises(OSError, match='epoch-0001.tmp could not be written: .*disk full'):
+        save_checkpoint(tmp_path, 1, fresh_net(), lr=0.1)
+    assert latest_checkpoint(tmp_path) is None
+
+
 @pytest.mark.usefixtures('started')
 def test_killed_and_resumed_it_ends_in_the_same_parameters(whole, tmp_path):
     """To the last bit: two workers' gradients have the same sum in either order."""

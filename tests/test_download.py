@@ -161,7 +161,7 @@ def test_a_folder_that_cannot_be_written(home, served, tmp_path, monkeypatch, fu
     place = tmp_path / 'file' / 'datasets' / 'mnist'
     said = digits_instead(served[0])
     assert f'{place} is not writable (' in said and 'set MXNET_HOME to a folder that is' in said
-    monkeypatch.setenv('MXNET_HOME', str(home))  # where there is room for a megabyte
+    monkeypatch.setenv('MXNET_HOME', str(home))  # where there is room for a small file
     assert 'is not writable (File too large)' in digits_instead(served[0])
     assert not [p for p in (home / 'datasets/mnist').iterdir() if p.name.endswith(('.tmp', IMAGES))]
 

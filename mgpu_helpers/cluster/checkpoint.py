@@ -46,13 +46,23 @@ def save_checkpoint(
     text = json.dumps(info)  # before anything is written: it may raise
     shutil.rmtree(aside, ignore_errors=True)  # left by a killed run
     aside.mkdir(parents=True)
-    net.save_parameters(str(aside / 'net.params'))
-    if trainer:
-        trainer.save_states(str(aside / 'trainer.states'))
-    (aside / 'info.json').write_text(text)
+    try:
+        net.save_parameters(str(aside / 'net.params'))
+        if trainer:
+            trainer.save_states(str(aside / 'trainer.states'))
+        (aside / 'info.json').write_text(text)
+    except (OSError, mx.MXNetError) as error:
+        raise OSError(
+            f'{aside} could not be written: {last_line(error)}; is the disk full?'
+        ) from error
     shutil.rmtree(path, ignore_errors=True)
     os.replace(aside, path)
     return path
+
+
+def last_line(error: Exception) -> str:
+    """Return an error's message; MXNet's begins with a trace of its own code."""
+    return str(error).strip().splitlines()[-1]
 
 
 def latest_checkpoint(folder: str | Path) -> tuple[int, Path] | None:
@@ -78,7 +88,7 @@ def load_checkpoint(
             trainer.load_states(str(Path(path) / 'trainer.states'))
     except (AssertionError, OSError, mx.MXNetError) as error:
         raise ValueError(
-            f'{path} is damaged or from another network ({str(error).strip().splitlines()[-1]}): '
+            f'{path} is damaged or from another network ({last_line(error)}): '
             'remove this folder to resume from the previous checkpoint'
         ) from error
 
