@@ -5,8 +5,8 @@ Rank 0 and rank 1 look for a checkpoint before the first step. Above, both find 
 do not compare: rank 0 continues with step 1,001, rank 1 begins with step 1, and their gradients are
 averaged. Below, they compare, and both stop with an error message.
 
-Without the comparison, no step fails: the ranks train with mismatched examples, learning
-rates, parameters and moments, until one finishes before the other.
+If each rank loads with torch.load and nothing compares, no step fails: the ranks train with
+mismatched examples, learning rates, parameters and moments, until one finishes first.
 """
 
 import draw as d

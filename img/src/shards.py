@@ -2,11 +2,10 @@
 
 In an epoch, all examples are taken in an order that depends on the seed and the epoch and is the
 same on all ranks. Here there are 20 examples, split into steps of 8, 8 and 4. Each step is split
-into shards for three ranks: 3, 3 and 2 examples, and in the last step 2, 1 and 1. After a restart
-from the checkpoint of step 1, steps 2 and 3 remain.
+into shards for three ranks: 3, 3 and 2 examples, and in the last step 2, 1 and 1.
 
 The order is the same on all ranks, and each step is split separately, so no example is lost or
-counted twice. After a restart the remaining steps are the same, for any number of ranks.
+counted twice, and a step holds the same examples for any number of ranks.
 """
 
 import draw as d
@@ -33,6 +32,3 @@ for number, step in enumerate(STEPS, 1):
             figure.part(begin + CELL * i, y, CELL, HIGH, rank, str(example), size=d.SMALL)
         begin += CELL * len(shard)
     x += wide + GAP
-done = LEFT + CELL * 8 + GAP / 2
-figure.moment(done, TOP - 26, TOP + 54 + 42 * 3 + 14)
-figure.hint(done + 8, TOP + 54 + 42 * 3 + 8, 'a checkpoint', anchor='start')
