@@ -56,9 +56,9 @@ def finish(new, file, sums, facts, keep):
     (new / SUMS).write_text(lines_of(sums))
     for path in (new / 'facts.pt', new / SUMS, new):
         flush(path)
-    shutil.rmtree(file, ignore_errors=True)  # gone back to an older one, and here again
+    shutil.rmtree(file, ignore_errors=True)  # if the run went back to an older one
     os.rename(new, file)
-    flush(file.parent)  # before an older one goes: the new name must outlive a loss of power
+    flush(file.parent)  # the new name must survive a power loss before an old one goes
     best = file.with_name('best')
     spared = best.read_text() if best.exists() else None
     for old in sorted(file.parent.glob('step-*'))[:-keep]:

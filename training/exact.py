@@ -1,6 +1,5 @@
 """What step3.py adds: shards, steps and sums that are exact, however many ranks there are."""
 
-from contextlib import nullcontext
 from itertools import islice
 
 import numpy as np
@@ -28,9 +27,10 @@ def steps_of(args, task, examples, epoch):
 
 
 def deal(args, task, examples, steps, epoch=0, training=False):
-    """Yield this rank's shard of each step: its micro-batches, each with a weight, 1.
+    """Yield this rank's shard of each step: its micro-batches, each with weight 1.
 
-    All ranks must make equally many passes: an empty one takes the first example, with weight 0.
+    All ranks must make equally many passes, so an empty micro-batch is replaced by the first
+    example, with weight 0.
     """
     rank, size, cut = dist.get_rank(), dist.get_world_size(), args.accumulate if training else 1
     shards = [np.array_split(step, size)[rank] for step in steps]
@@ -55,21 +55,14 @@ def loader_of(args, task, examples, pieces, epoch):
 
 
 def step(args, task, model, optimizer, batches, asked=False):
-    """Make the gradient of the mean loss.
-
-    Gives this rank's sum of losses, the count of all ranks, how many of them are asked to end, and
-    the norm of the gradient before clipping.
-    """
+    """Compute the gradient; return [own losses, count of all, how many are asked to end, norm]."""
     optimizer.zero_grad()
-    sharded = not hasattr(model, 'no_sync')  # FSDP has another name for it
     sums = torch.zeros(3, dtype=torch.float64, device=args.device)
     sums[1] += sum(weight * task.count_of(batch) for batch, weight in batches)
     sums[2] += asked
     summed = dist.all_reduce(sums[1:], async_op=True)  # while the first forward pass computes
     for i, (batch, weight) in enumerate(batches, 1):
-        if sharded:
-            model.set_requires_gradient_sync(i == len(batches))
-        with nullcontext() if sharded or i == len(batches) else model.no_sync():
+        with ranks.no_sync_unless(i == len(batches), model):
             with torch.autocast(args.device, torch.bfloat16, args.dtype == 'bfloat16'):
                 loss = weight * task.loss_of(task.forward(model, batch), batch)
             summed.wait()
@@ -78,7 +71,7 @@ def step(args, task, model, optimizer, batches, asked=False):
     norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
     if args.clip:
         nn.utils.clip_grads_with_norm_(model.parameters(), args.clip, norm)
-    return torch.hstack([sums, norm.full_tensor() if sharded else norm])
+    return torch.hstack([sums, ranks.whole(norm)])
 
 
 def evaluate(args, task, net, tests):
@@ -89,8 +82,7 @@ def evaluate(args, task, net, tests):
     for buffer in net.buffers():
         dist.broadcast(buffer, 0)
     net.eval()
-    lower = torch.autocast(args.device, torch.bfloat16, args.dtype == 'bfloat16')
-    with torch.no_grad(), lower:
+    with torch.no_grad(), torch.autocast(args.device, torch.bfloat16, args.dtype == 'bfloat16'):
         for ((batch, weight),) in deal(args, task, tests, steps):
             output = task.forward(net, batch)
             for i, give in enumerate((task.loss_of, task.score_of)):
@@ -102,10 +94,9 @@ def evaluate(args, task, net, tests):
 
 
 def first_pass(args, task, net, model, examples, step, unused=False):
-    """Run one forward and backward pass without a training step.
+    """Run one forward and backward pass, after which DDP reorders its buckets.
 
-    DDP orders its buckets by its first backward pass. That must not be a step: after a restart,
-    three ranks would add up in another order than before, and round otherwise.
+    As part of a step, it would make three ranks add in another order after a restart.
     """
     ((batch, _), *_) = next(deal(args, task, examples, [step], training=True))
     before = [buffer.clone() for buffer in net.buffers()]

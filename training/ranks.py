@@ -1,7 +1,4 @@
-"""What ranks need beside a training: to meet, to agree, and to end together.
-
-train_ddp.py imports it; so can a script of yours. Nothing here knows what is trained.
-"""
+"""What the ranks of any training need: to meet, to agree, and to end together."""
 
 import ctypes
 import faulthandler
@@ -16,7 +13,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 
 # Before PyTorch, which takes seconds: torchrun may be killed while it loads.
@@ -69,9 +66,8 @@ def leave(code):
 def meet(device, limit):
     """Join the process group, by a store that only this start of all ranks uses.
 
-    torchrun keeps one store: after a restart, gloo and NCCL would find the addresses of dead ranks
-    there (PyTorch's issue 135712). TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in torchrun's environment
-    lets it open one for each start; without it, 5 restarts were needed for 4 kills.
+    torchrun keeps one store: after a restart, gloo and NCCL would find addresses of dead ranks in
+    it (PyTorch's issue 135712). With TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, it opens new ones.
     """
     store, rank, size = dist.HashStore(), 0, 1
     if 'RANK' in os.environ:
@@ -120,7 +116,7 @@ def attempt(group, what, *arguments, on=None):
 
 
 def agree(group=None, **found):
-    """Stop all ranks if one has found something else than the others."""
+    """Stop all ranks if one has found something different from the others."""
     ranks = gathered(found, group)
     for name in found:
         values = [theirs[name] for theirs in ranks]
@@ -148,12 +144,24 @@ def settle(rows, epoch, done):
     return found
 
 
+def whole(value):
+    """Return the whole of a tensor, also where each rank has a shard of it."""
+    return value.full_tensor() if hasattr(value, 'full_tensor') else value
+
+
+def no_sync_unless(last, model):
+    """Return a context for a step's passes: only the last one sends gradients, by DDP or FSDP."""
+    if hasattr(model, 'set_requires_gradient_sync'):  # FSDP
+        model.set_requires_gradient_sync(last)
+        return nullcontext()
+    return nullcontext() if last else model.no_sync()
+
+
 def digest(values):
     """Hash tensors, whole also where each rank has a shard, one after another."""
     sha = hashlib.sha256()
     for value in values:
-        value = value.full_tensor() if hasattr(value, 'full_tensor') else value
-        sha.update(value.cpu().reshape(-1).view(torch.uint8).numpy())
+        sha.update(whole(value).cpu().reshape(-1).view(torch.uint8).numpy())
     return sha.hexdigest()
 
 

@@ -81,7 +81,7 @@ def train(args, task):
         ranks.agree(slow, order=ranks.digest(map(torch.from_numpy, steps)))
         for batches in exact.deal(args, task, examples, steps[done:], epoch, training=True):
             done += 1
-            # All ranks read the number of the step before, for which they need not wait any more.
+            # One step late: on a GPU, this waits for the gradients of that step.
             ending = last_row is not None and last_row[2] > 0
             last_row = exact.step(args, task, model, optimizer, batches, bool(asked))
             rows.append(last_row)

@@ -36,7 +36,7 @@ OPTIONAL = {
     'order_of(examples, draw)': 'gives the indices of an epoch; draw is a torch.Generator',
     'collate(examples)': 'makes a batch of a list of examples',
     'prepare(batch, args, training)': 'gives what the network takes: numbers of type args.real',
-    'units_of(net)': 'gives the modules that are whole only while they compute (with --shard)',
+    'units_of(net)': 'gives the modules that --shard splits (chapter 7)',
 }
 
 
