@@ -23,7 +23,7 @@ for row, server in enumerate((0, 1, 2, None, 31)):
     figure.small(d.MARGIN + 12, y + HIGH / 2 - 2, f'server {server}', anchor='start')
     for gpu in range(8):
         figure.box(LEFT + gpu * WIDE + 6, y + 4, SIDE, SIDE, str(gpu), size=d.SMALL)
-words = 'a square is a GPU, its number the eighth of each layer that it has'
+words = 'a square is a GPU, its number the eighth of each layer that it computes'
 figure.hint((LEFT + right) / 2 - 40, bottom + 18, words)
 x = right + 30
 figure.arrow((x, TOP + 4), (x, bottom - 8), both=True, width=2.5)

@@ -38,5 +38,5 @@ def case(y, letter, name, sums, turn):
 AT_ONCE = 195, 330, 465, 600  # where the sums are drawn
 IN_TURN = 330, 408, 600, 678
 case(37, 'A', 'Started as they become ready: d is summed with c', AT_ONCE, lambda i, _: i)
-name = 'Started in the same order: c and a wait on rank 1'
+name = 'Started in the same order: on rank 1, c and a wait their turn'
 case(292, 'B', name, IN_TURN, lambda _, gradient: 'dcba'.index(gradient))
