@@ -135,7 +135,7 @@ KILLED = '--limit 1500 --batch-size 64 --adamw --lr 0.003 --every 1 --digest --t
 def kill_and_compare(alone, options, ranks, kills, seed):
     """Kill random ranks at random moments, some times; every run ends with the same hash."""
     draw, done, runs, begin = random.Random(seed), 0, 0, time.monotonic()
-    whole = alone.run(f'{options} --checkpoint whole', ranks)[-1]
+    whole = alone.run(f'{options} --checkpoint whole{ranks}', ranks)[-1]  # not that of others
     pause = 0.6 * (time.monotonic() - begin)  # on a slow machine, too, beyond the imports
     while done < kills:
         runs += 1
@@ -143,7 +143,7 @@ def kill_and_compare(alone, options, ranks, kills, seed):
         with (
             open(alone.folder / f'errors{runs}', 'w+') as errors,
             alone.start(
-                f'{options} --checkpoint killed{runs}', ranks,
+                f'{options} --checkpoint killed{ranks}-{runs}', ranks,
                 '--standalone --max-restarts=1000', err=errors,
             ) as process,
         ):  # fmt: skip
