@@ -66,7 +66,7 @@ def _activate(client: ipyparallel.Client) -> None:
                 if not sent:
                     raise
             if sent:  # ipyparallel passes an interrupt on to the ranks, and then reports success
-                raise KeyboardInterrupt
+                raise KeyboardInterrupt('some ranks may have done more than others: start new ones')
 
         client.send_signal = noted
         magic: Any = px
