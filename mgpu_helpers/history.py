@@ -30,7 +30,7 @@ class History:
         epoch = len(self.seconds) + 1
         if not math.isfinite(train_loss):
             raise FloatingPointError(
-                f'epoch {epoch} ended with a mean loss of {train_loss}: the training has diverged. '
+                f'epoch {epoch} ended with a mean loss of {train_loss}: training has diverged. '
                 'Lower lr, or check the images for NaN'
             )
         self.seconds.append(seconds)

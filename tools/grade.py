@@ -139,10 +139,12 @@ def main(folder, roster, chosen, due, week, build):
     for path, _ in skipped:
         click.echo(f'not graded, its name has no chapter: {plain(path.relative_to(folder))}')
     if roster and not any(submission.student in roster for submission in submissions):
-        click.echo('no submission is from a student in the roster: is it the right roster?')
+        click.echo('no submission is from a student on the roster: is it the right roster?')
     if not submissions:
         like = SOURCES['1'].name
-        raise click.ClickException(f"there is no submission in '{folder}': notebooks like {like}")
+        raise click.ClickException(
+            f"there is no submission in '{folder}'; expected notebooks like {like}"
+        )
     every = {chapter: checks_in(source) for chapter, source in SOURCES.items()}
     known = {number for of in every.values() for number in of}
     if unknown := [n for n in (chosen or '').split() if n not in known]:

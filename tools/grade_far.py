@@ -9,7 +9,7 @@ OPERATORS = 'len getitem setitem add radd iadd mul rmul sub truediv call enter e
 
 
 def is_ours(value):
-    """Return whether an object stays in the checks' process: how it is called decides a check."""
+    """Return whether an object must stay in the checks' process: a check counts its calls."""
     kind = value if isinstance(value, type) else type(value)
     if kind in (types.FunctionType, types.MethodType):
         return value.__module__.startswith(OURS) and (

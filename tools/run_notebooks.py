@@ -173,8 +173,8 @@ def execute(nb, folder, name, timeout):
 def normalise(nb):
     """Convert an executed notebook to its stored form; refuse errors and stderr.
 
-    Kernel and language metadata say nothing about this machine; execution times and progress bars
-    are dropped. Sources, cell ids, tags, alt texts and outputs stay.
+    Metadata about the kernel and this machine, execution times and progress bars are dropped.
+    Sources, cell ids, tags, alt texts and outputs stay.
     """
     prefer_pictures(nb)
     for position, cell in enumerate((c for c in nb.cells if c.cell_type == 'code'), 1):

@@ -118,7 +118,10 @@ def exercise_2(rng: random.Random, prepare: Callable[..., Any]) -> None:
         n, t = len(sequences), max(map(len, sequences)) - 1
         with by_hand(shifted):
             parts = tuple(prepare([list(s) for s in sequences]))
-        expect(len(parts) == 3, f'{len(parts)} values; return inputs, targets and mask')
+        expect(
+            len(parts) == 3,
+            f'your function returned {len(parts)} values; return inputs, targets and mask',
+        )
         inputs, targets, mask = map(tensor, parts)
         case = f'{sequences}'
         for name, x, shape in (('inputs', inputs, (n, t)), ('targets', targets, (n, t))):

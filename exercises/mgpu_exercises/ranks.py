@@ -108,9 +108,9 @@ class Dist:
 
 
 def on_ranks(size: int, function: Callable[[Any], Any]) -> tuple[list[Any], list[Dist]]:
-    """Call a function with ``dist`` on each rank; return the results and the ranks.
+    """Call a function on each rank, passing it ``dist``; return the results and the ranks.
 
-    The function is called several times, so it must create what it changes. Ranks that call
+    The function is called several times, so it must create what it modifies. Ranks that call
     different collectives raise a hint; real processes would wait forever.
     """
     past: list[list[Any]] = []

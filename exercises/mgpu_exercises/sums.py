@@ -51,7 +51,7 @@ def expect_buckets(found: Any, sizes: list[int], limit: int) -> None:
         case,
     )
     full = [b for b in found if len(b) > 1 and sum(sizes[i] for i in b) > limit]
-    expect(not full, f'bucket {(full or [[]])[0]} has more bytes than that', case)
+    expect(not full, f'bucket {(full or [[]])[0]} is larger than the limit', case)
     hint = 'gradients become ready from last to first; in any other order one would wait'
     expect(flat == sorted(flat, reverse=True), hint, case)
     expect(len(found) <= len(ours), f'{len(ours)} buckets are enough', case)

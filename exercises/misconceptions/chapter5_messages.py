@@ -175,6 +175,6 @@ WRONG = [
     ('5.13', 'an empty rank returns early', accumulate(empty='leaves'), 'rank 2 never calls it'),
     ('5.14', 'starting with the first layer', fill(first=1), 'its gradients come last'),
     ('5.14', 'the large one is lost', fill(what='skip large'), 'larger than a bucket'),
-    ('5.14', 'filled beyond the limit', fill(what='overfull'), 'more bytes than that'),
+    ('5.14', 'filled beyond the limit', fill(what='overfull'), 'larger than the limit'),
     ('5.14', 'an empty one first', empty_first, 'an empty bucket'),
 ]

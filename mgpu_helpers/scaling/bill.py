@@ -38,9 +38,9 @@ TRAININGS = Library('training', (Training(name, **x) for name, x in PUBLISHED['t
 def gpu_hours(parameters: float, tokens: float, peak: float, mfu: float) -> float:
     """Compute the GPU hours of a transformer's training run.
 
-    Each of ``tokens`` takes 6 operations per parameter, 2 forward and 4 backward; attention's
-    own operations, a few percent, are ignored. ``peak`` is the data sheet's operations per second,
-    and ``mfu`` the share of them that is achieved (Chowdhery and others 2022).
+    Each of the ``tokens`` tokens takes 6 operations per parameter, 2 forward and 4 backward;
+    attention's own, a few percent, are ignored. ``peak`` is the data sheet's operations per second,
+    and ``mfu`` the fraction of it that is achieved (Chowdhery and others 2022).
     """
     arguments.positive_number('parameters', parameters)
     arguments.positive_number('tokens', tokens)

@@ -68,7 +68,7 @@ def hiding_batch(model: Model, devices: int, machine: Machine, algorithm: str = 
 
 @dataclass(frozen=True)
 class Scaling:
-    """The times of one batch on more and more devices."""
+    """The time per batch on an increasing number of devices."""
 
     batch: int  # examples in each step, on all devices together
     steps: list[Step]  # one per number of devices

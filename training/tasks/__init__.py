@@ -101,7 +101,7 @@ count = limited(int, lambda x: x >= 0, 'a whole number from 0')
 
 
 def parse(doc, options):
-    """Read the command line: what every step asks, what the task asks, what the step asks."""
+    """Parse the command line: the options of all steps, of the task, and of this step."""
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument('--task', type=Path, metavar='FILE', help='train this (%(default)s)',
                        default=Path(os.path.relpath(__file__)).with_name('fashion.py'))  # fmt: skip

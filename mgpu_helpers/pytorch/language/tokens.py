@@ -72,7 +72,7 @@ class Found(NamedTuple):
     sent: dict[str, int]
 
     def differs(self, one: Found) -> float:
-        """Return the relative difference from one device, the larger of loss and gradients."""
+        """Return the larger relative difference from one device, of the loss or the gradients."""
         a, b = (np.concatenate([t.grads[n].ravel() for n in self.grads]) for t in (self, one))
         far = np.linalg.norm(a - b) / np.linalg.norm(b)
         return max(float(far), abs(self.loss / one.loss - 1))
