@@ -1,4 +1,4 @@
-"""One training step on one device and on two: almost twice as fast.
+"""One training step on one device and on two: less than twice as fast.
 
 Schematic, not to scale. One device with 256 examples: forward, backward, update, one after the
 other. Two devices with 128 examples each: forward and backward take half as long, on both devices
@@ -6,7 +6,7 @@ at the same time; then a short allreduce and an update that takes as long as bef
 after a little more than half the time.
 
 Schematic, not to scale. Half the examples take half the time. The allreduce is extra, and
-the update takes as long as before, so the step is almost, but not quite, twice as fast.
+the update takes as long as before, so the step is less than twice as fast.
 """
 
 import draw as d
