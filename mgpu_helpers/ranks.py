@@ -40,7 +40,7 @@ def stop() -> None:
 
 
 def _activate(client: ipyparallel.Client) -> None:
-    """Make ``%%px`` show outputs rank by rank, so that every run shows the same."""
+    """Make ``%%px`` show outputs rank by rank, so that every run looks the same."""
     from IPython.core.getipython import get_ipython
 
     if shell := get_ipython():

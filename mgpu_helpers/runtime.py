@@ -1,8 +1,8 @@
-"""Settings that must precede MXNet's import: threads, workspaces, memory, NVIDIA's libraries.
+"""Settings to make before MXNet is imported: threads, workspaces, memory, NVIDIA's libraries.
 
 ``configure()`` runs when ``mgpu_helpers`` is imported. It makes these settings and adds an import
-hook: any ``import mxnet``, here or in d2l, first checks the machine, and raises one sentence that
-says what to do if a check fails.
+hook: any ``import mxnet``, here or in d2l, first checks the machine, and if a check fails, raises an error that
+says in one sentence what to do.
 """
 
 from __future__ import annotations

@@ -86,8 +86,8 @@ def allreduce(data: Arrays) -> None:
 def split_and_load(data: NDArray, devices: Devices) -> list[NDArray]:
     """Split a batch (n, ...) into k shards, in order, and copy each to its device.
 
-    The first n mod k shards get one more example; the original texts drop these. A shard that stays
-    on the device of ``data`` shares its memory.
+    The first n mod k shards get one extra example each; the original texts drop those. A shard
+    that stays on the device of ``data`` shares its memory.
     """
     arguments.batch(data, None, devices, each=True)
     n, k = data.shape[0], len(devices)

@@ -45,7 +45,7 @@ def minutes_of(part):
 
 
 def reading(home):
-    """Return the minutes to read these sections alone, estimated from each chapter's total."""
+    """Return the minutes needed to read only these sections, from each chapter's total."""
     return sum(
         minutes_in(n)[name] * LISTED[n - 1].read / sum(minutes_in(n).values())
         for n, names in home['read'].items()

@@ -158,7 +158,7 @@ def no_sync_unless(last, model):
 
 
 def digest(values):
-    """Hash tensors, whole also where each rank has a shard, one after another."""
+    """Hash tensors one after another; one that is sharded over ranks, as a whole."""
     sha = hashlib.sha256()
     for value in values:
         sha.update(whole(value).cpu().reshape(-1).view(torch.uint8).numpy())
@@ -166,7 +166,7 @@ def digest(values):
 
 
 def fingerprint(folder, group):
-    """Hash a file, or a folder: all names, and of 1,000 files length and end, once a machine."""
+    """Hash a file, or a folder (all names; length and end of 1,000 files), once per machine."""
     files = [folder, *folder.rglob('*')] if folder and LOCAL == 0 else []
     files = sorted(path for path in files if path.is_file())
     sha = hashlib.sha256(repr([path.relative_to(folder) for path in files]).encode())

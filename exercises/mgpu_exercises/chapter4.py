@@ -37,7 +37,10 @@ def exercise_1(rng: random.Random, my_steps: Callable[..., Any]) -> None:
             expect(max(seen.values()) == 1, f'{where} some examples belong to several workers')
             expect(not left, f'{where} {len(left)} of {len(batch)} example(s) belong to no worker')
             where = f'{where} they have {lengths} examples'
-            expect(max(lengths) - min(lengths) <= 1, f'{where}: all wait for the longest shard')
+            expect(
+                max(lengths) - min(lengths) <= 1,
+                f'{where}: all workers wait for the one with the longest shard',
+            )
         steps = [len(worker) for worker in found]
         case = f'{case}: they take {steps} steps, not {len(batches)}'
         expect(

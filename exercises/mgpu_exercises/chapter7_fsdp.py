@@ -134,7 +134,9 @@ def expect_right(case: str, found: torch.Tensor, seed: int, n: int, size: int) -
         'the examples': right * n / size,
     }
     if found.shape != right.shape:
-        raise Hint(f'{case}: the gradient has {len(found)} values, but the network {len(right)}')
+        raise Hint(
+            f'{case}: the gradient has {len(found)} values, but the network has {len(right)}'
+        )
     case += ': the gradient is not that of the mean over all examples'
     hint = 'fully_shard averages over the ranks: what must each rank compute?'
     expect_value(found.numpy(), right, case, mistakes, hint)

@@ -141,7 +141,9 @@ def exercise_3(events: Callable[..., Any]) -> None:
                 expect(i not in scattered, 'this gradient was already scattered', case)
                 scattered.add(i)
             else:
-                raise Hint(f'{case}: the events are gather, drop, forward, backward and scatter')
+                raise Hint(
+                    f'{case}: the only events are gather, drop, forward, backward and scatter'
+                )
         case = f'L = {layers}'
         expect(forward == layers and back == 0, 'not all passes were run', case)
         hint = f'only gradients of {sorted(scattered)} were scattered: scatter those of all layers'

@@ -37,7 +37,7 @@ def batches(rng: random.Random, ranks: Ranks) -> list[tuple[torch.Tensor, torch.
 
 
 def exercise_1(rng: random.Random, token_loss: Callable[..., Any]) -> None:
-    """Check a loss per rank whose gradient, averaged by DDP, is that of the mean over tokens."""
+    """Check a per-rank loss: DDP's mean gradient must be that of the mean over all tokens."""
     for ranks in ([[5, 4], [2, 3], [2]], [[4], [0], [3, 1]]):
         k, drawn = len(ranks), batches(rng, ranks)
 

@@ -145,7 +145,7 @@ def exercise_4(rounds: Callable[..., Any]) -> None:
 
 
 def exercise_5(zigzag: Callable[..., Any]) -> None:
-    """Check a split of tokens over a causal ring that gives all ranks equal work."""
+    """Check a split of tokens that gives all ranks equal work in causal ring attention."""
     for n, k, rank in ((12, 3, 0), (12, 3, 1), (16, 2, 1), (24, 4, 3), (8, 1, 0)):
         with by_hand(context.zigzag, context.my_part):
             answer = tuple(zigzag(rank, k, n))

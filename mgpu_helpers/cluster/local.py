@@ -79,7 +79,7 @@ def stop() -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ``count`` free TCP ports of this machine, in ascending order."""
+    """Return ``count`` free TCP ports on this machine, in ascending order."""
     ports: set[int] = set()
     while len(ports) < count:
         port = random.choice(OWN_PORTS)

@@ -29,7 +29,7 @@ class _Refused(Exception):
 
 
 def read(name: str, source: Path | None = None) -> dict[str, bytes]:
-    """Return the content of a set's four files by name, verified; fetch and save missing ones.
+    """Return the contents of a dataset's four files by name, verified; download missing ones.
 
     Mirrors are tried in order; with a folder as ``source``, files are copied from there without a
     network. Good files are kept, and a bad one is renamed to ``….bad``.

@@ -59,7 +59,8 @@ def checkpoint_interval(save: float, between_failures: float) -> float:
 def time_lost(save: float, restart: float, between_failures: float, every: float) -> float:
     """Return the share of time lost to saving, repeated work and restarts.
 
-    On average, a failure happens halfway between two checkpoints. All times have the same unit.
+    On average, a failure happens halfway between two checkpoints. All times must be in the same
+    unit.
     """
     arguments.positive_number('save', save)
     arguments.not_negative('restart', restart)

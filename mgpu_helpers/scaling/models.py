@@ -78,9 +78,9 @@ def _convolutional() -> dict[str, list[Layer]]:
 def _llama(blocks: int, width: int, hidden: int, keys: int) -> list[Layer]:
     """Return Llama 3.1's layers; an example is a sequence of 8,192 tokens, causally masked.
 
-    For each token a block stores the inputs of its products and norms: 6 vectors of ``width``, the
-    keys and values, and 4 of ``hidden`` (gate, its SiLU, up, their product). It has no dropout, and
-    no attention matrix, as in FlashAttention.
+    For each token a block stores the inputs to its matrix products and norms: 6 vectors of
+    ``width``, the keys and values, and 4 of ``hidden`` (gate, its SiLU, up, their product). There
+    is no dropout and, as in FlashAttention, no attention matrix.
     """
     vocabulary, tokens = 128_256, 8192
     embedding = Layer('embedding', vocabulary * width, 0, tokens * width)

@@ -55,7 +55,7 @@ class Experts(AllExperts):
     one_a_rank = True
 
     def apply_experts(self, tokens: Tensor, choice: Tensor) -> Tensor:
-        """Return the outputs of the chosen experts, on all ranks, for tokens (n, width)."""
+        """Return the chosen experts' outputs for tokens (n, width), whichever ranks hold them."""
         expert = self.experts[str(dist.get_rank())]
         order = choice.argsort(stable=True)  # sorted, so that each expert's tokens form one block
         gives = choice.bincount(minlength=dist.get_world_size())

@@ -135,8 +135,8 @@ class _Watch(TorchDispatchMode):
 def held_over_time(prepare: Callable[[nn.Module], Any]) -> list[tuple[int, int]]:
     """Return the bytes of parameters and gradients on this rank after each operation.
 
-    ``prepare`` is one for ``train_by``. Before the bytes stands a time that all ways share, in
-    matrix products: negative in the forward pass, 0 where the backward pass begins.
+    ``prepare`` is as for ``train_by``. Each number of bytes follows a time, counted in matrix
+    products: negative in the forward pass, 0 where the backward pass begins.
     """
     net, optimizer, *_ = prepare(vit().to(this_device()))
     batch = next(iter(load_in_turn(load_data_fashion_mnist, 51, 51, 0, 'float64')[0]))
