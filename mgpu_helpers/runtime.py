@@ -1,8 +1,8 @@
 """Settings to make before MXNet is imported: threads, workspaces, memory, NVIDIA's libraries.
 
 ``configure()`` runs when ``mgpu_helpers`` is imported. It makes these settings and adds an import
-hook: any ``import mxnet``, here or in d2l, first checks the machine, and if a check fails, raises an error that
-says in one sentence what to do.
+hook: any ``import mxnet``, here or in d2l, first checks the machine, and if a check fails, raises
+an error that says in one sentence what to do.
 """
 
 from __future__ import annotations
