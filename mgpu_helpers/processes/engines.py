@@ -52,7 +52,7 @@ FOLDER = 'mgpu-ranks-'  # followed by the parent's process id
 class Engines:
     """``k`` ranks on this machine, until ``stop`` or the end of this process; see ``ranks``.
 
-    With ``seconds``, they are in a process group whose operations time out after so many.
+    With ``seconds``, they are in a process group in which a waiting rank gives up after that time.
     """
 
     def __init__(self, k: int, seconds: float | None = None) -> None:
